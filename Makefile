@@ -1,0 +1,87 @@
+# firstdrift from a fresh clone. Needs python3 (3.11 or newer) with venv and pip, git and make; `make` lists what there is.
+
+PYTHON ?= python3
+PORT ?= 8765
+DATA ?= .firstdrift
+JOBS ?= 2
+
+BIN := .venv/bin
+PEER := .venv-interop/bin
+SERVE := $(BIN)/firstdrift serve examples --port $(PORT) --data-dir $(DATA)
+PIP := -m pip install --quiet --disable-pip-version-check
+CHROMIUM := $(shell command -v chromium chromium-browser google-chrome 2>/dev/null | head -n 1)
+
+.PHONY: help install demo serve test lint interop interop-venv bench examples clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo     compare the sample dumps and show the result at http://127.0.0.1:$(PORT)"
+	@echo "make serve    serve the examples without comparing anything first"
+	@echo "make test     run the whole test suite"
+	@echo "make lint     style, types, and who may import whom"
+	@echo "make interop  compare with the real msprobe, on dumps that it writes now (a heavy package, in a venv of its own)"
+	@echo "make bench    time firstdrift against msprobe"
+	@echo "make clean    remove the virtual environments and everything else that make made"
+
+install: .venv/.installed
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "firstdrift needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv .venv \
+	  || { echo "Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@touch $@
+
+.venv/.installed: .venv/.made pyproject.toml constraints.txt
+	@echo "Installing firstdrift and what it needs into .venv (a minute or two, once) ..."
+	@$(BIN)/python $(PIP) -c constraints.txt -e .
+	@touch $@
+
+.venv/.installed-dev: .venv/.installed
+	@echo "Installing what tests and checks need into .venv ..."
+	@$(BIN)/python $(PIP) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+.venv-interop/.installed: tests/interop/requirements.txt
+	@echo "Installing msprobe and what it needs into .venv-interop (some minutes, once) ..."
+	@$(PYTHON) -m venv .venv-interop
+	@$(PEER)/python $(PIP) -r $<
+	@touch $@
+
+interop-venv: .venv-interop/.installed
+
+demo: install
+	@$(BIN)/python examples/unpack.py
+	@$(SERVE) \
+	  --compare examples/msprobe-llama-tensor/golden examples/msprobe-llama-tensor/target \
+	  --compare examples/msprobe-llama-statistics/golden examples/msprobe-llama-statistics/target \
+	  --compare examples/msit-llama12/llama12_golden_fp32 examples/msit-llama12/llama12_bf16_bad_L7_T2
+
+serve: install
+	@$(BIN)/python examples/unpack.py
+	@$(SERVE)
+
+test: .venv/.installed-dev
+ifeq ($(CHROMIUM),)
+	@echo "The browser tests need Chromium and will fail without it. On Debian: apt install chromium;"
+	@echo "on Ubuntu: snap install chromium; elsewhere: $(BIN)/playwright install chromium"
+endif
+	$(BIN)/pytest -n $(JOBS) $(ARGS)
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+interop: .venv/.installed-dev .venv-interop/.installed
+	$(BIN)/pytest tests/interop
+
+bench: install .venv-interop/.installed
+	$(BIN)/python benchmarks/against_msprobe.py --peer $(PEER)/msprobe
+
+examples: interop-venv
+	$(PEER)/python examples/generate.py
+
+clean:
+	rm -rf .venv .venv-interop .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
