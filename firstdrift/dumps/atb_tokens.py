@@ -1,0 +1,122 @@
+"""Tell which token each run of an ATB dump belongs to, from the operations that lie in it.
+
+A process has two models: one reads the prompt (prefill), one makes each further token (decode). Their
+operations share one count, so that an operation's running number says whose it is. The prefill and the
+first decode share a folder, and a warm-up may come before them:
+
+    folder                  0          1          2          3
+    operations              0…15       0…31       16…31      16…31
+                            warm-up    token 0    token 2    token 3
+                                       token 1
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+
+class Phase(StrEnum):
+    """Which model's operations gave a token."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a model.
+
+    Attributes:
+        folder: number of the folder it lies in.
+        phase: which of the operations there are its own.
+        token: the token it gave; of a warm-up, counted from its own beginning.
+        is_warm_up: whether it came before the prompt.
+    """
+
+    folder: int
+    phase: Phase
+    token: int
+    is_warm_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTable:
+    """Which token each run gave.
+
+    Attributes:
+        runs: in ascending order of folders, a prefill before the decode beside it.
+        reason: how this is known, one clause.
+        problem: why it is not known for sure; empty if it is.
+    """
+
+    runs: tuple[Run, ...]
+    reason: str
+    problem: str = ""
+
+
+def assign_tokens(orders: Mapping[int, Collection[int]], decode_start: int | None) -> TokenTable:
+    """Say which token each run gave.
+
+    Args:
+        orders: running numbers of the operations at the top level of each numbered folder.
+        decode_start: the smallest running number of the model that decodes; None if no such model is known.
+    """
+    folders = sorted(folder for folder, found in orders.items() if found)
+    if decode_start is None:
+        return _by_number(folders, "the number of a folder is its token")
+    phases = {folder: _phases(orders[folder], decode_start) for folder in folders}
+    if not folders or Phase.PREFILL not in phases[folders[0]]:
+        return _by_number(
+            folders,
+            "the number of a folder is taken for its token",
+            "the dump does not begin with a prefill: nothing tells which token a folder belongs to",
+        )
+    if any(len(found) > 1 for found in phases.values()):
+        prompt = _last_of_first_row(phases, lambda found: len(found) > 1)
+        return _from_prompt(phases, prompt, f"folder {prompt} holds prefill and first decode")
+    prompt = _last_of_first_row(phases, lambda found: Phase.PREFILL in found)
+    if prompt != folders[-1]:
+        return _from_prompt(phases, prompt, f"folder {prompt} holds the prefill, each after it a decode")
+    problem = f"no decode was dumped: the prefill in folder {prompt} may be a warm-up"
+    return _from_prompt(phases, prompt, f"folder {prompt} holds a prefill", problem)
+
+
+def _phases(orders: Collection[int], decode_start: int) -> tuple[Phase, ...]:
+    has = {Phase.PREFILL: min(orders) < decode_start, Phase.DECODE: max(orders) >= decode_start}
+    return tuple(phase for phase, is_there in has.items() if is_there)
+
+
+def _by_number(folders: Collection[int], reason: str, problem: str = "") -> TokenTable:
+    return TokenTable(tuple(Run(folder, Phase.ALL, folder) for folder in folders), reason, problem)
+
+
+def _last_of_first_row(
+    phases: Mapping[int, tuple[Phase, ...]], is_wanted: Callable[[tuple[Phase, ...]], bool]
+) -> int:
+    """Return the last of the first wanted folders that follow one another."""
+    rows = groupby(phases, key=lambda folder: is_wanted(phases[folder]))
+    return next(list(row)[-1] for wanted, row in rows if wanted)
+
+
+def _from_prompt(
+    phases: Mapping[int, tuple[Phase, ...]], prompt: int, reason: str, problem: str = ""
+) -> TokenTable:
+    """Number the runs from the folder of the prompt on; those before it are a warm-up."""
+    runs: list[Run] = []
+    shared = 0
+    for folder, found in phases.items():
+        is_warm_up = folder < prompt
+        token = 0 if is_warm_up else folder - prompt + shared
+        runs += [Run(folder, phase, token + at, is_warm_up) for at, phase in enumerate(found)]
+        shared += 0 if is_warm_up else len(found) - 1
+    warm_up = sorted({run.folder for run in runs if run.is_warm_up})
+    said = f"warm-up in {_describe_folders(warm_up)}" if warm_up else "no warm-up dumped"
+    later = [str(run.token) for run in runs if run.phase is Phase.PREFILL and run.folder > prompt]
+    prompts = f", further prompts begin at token {', '.join(later)}" if later else ""
+    return TokenTable(tuple(runs), f"{said}, {reason}{prompts}", problem)
+
+
+def _describe_folders(folders: Sequence[int]) -> str:
+    return f"folder {folders[0]}" if len(folders) == 1 else f"folders {', '.join(map(str, folders))}"

@@ -1,0 +1,308 @@
+"""Read the `.bin` files of ATB dumps: a header of text, then the values.
+
+    $Version=1.0 ⏎ $Object.Count=1 ⏎ $Object.Length=384 ⏎ format=2 ⏎ dtype=27 ⏎ dims=6,32 ⏎
+    $Object.data=0,384 ⏎ $End=1 ⏎ │ values, little-endian, without padding
+
+A file may hold no values: an alias (`data=10_0_outtensor0.bin`) says which file holds the same ones, a
+file of statistics (`max=`, `min=`, `mean=`, `l2norm=`) what is known of them, a description nothing more.
+A tensor that was dumped twice is appended; the last one counts.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, whole_numbers
+from firstdrift.dumps.containers.dtypes import DTYPES
+from firstdrift.tensors import Statistics
+
+_LONGEST_HEADER = 16 * 1024
+_MOST_OBJECTS = 64
+_BEGIN = b"$Version="
+_END = re.compile(rb"^\$End=[^\n]*(?:\n|\Z)", re.MULTILINE)
+_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_INT4 = "int4"
+_DTYPE_BY_CODE = {
+    0: "float32",
+    1: "float16",
+    2: "int8",
+    3: "int32",
+    4: "uint8",
+    6: "int16",
+    7: "uint16",
+    8: "uint32",
+    9: "int64",
+    10: "uint64",
+    11: "float64",
+    12: "bool",
+    13: "string",
+    16: "complex64",
+    17: "complex128",
+    27: "bfloat16",
+    29: _INT4,
+    30: "uint1",
+    31: "int2",
+    32: "uint2",
+    33: "complex32",
+    34: "hifloat8",
+    35: "float8_e5m2",
+    36: "float8_e4m3fn",
+    37: "float8_e8m0fnu",
+    38: "float6_e3m2",
+    39: "float6_e2m3",
+    40: "float4_e2m1",
+    41: "float4_e1m2",
+}
+"""The codes of CANN's `aclDataType`, by the names of numpy and ml_dtypes where these have the type."""
+
+_PLAIN_FORMATS = frozenset({-1, 0, 1, 2, 16, 27, 30, 35, 47})
+"""The codes of CANN's `aclFormat` under which values lie in the order of the dims (ND, NCHW, NHWC, …)."""
+
+_BLOCKED_FORMATS = {
+    3: "NC1HWC0",
+    4: "FRACTAL_Z",
+    12: "NC1HWC0_C04",
+    29: "FRACTAL_NZ",
+    32: "NDC1HWC0",
+    33: "FRACTAL_Z_3D",
+    50: "FRACTAL_NZ_C0_16",
+    51: "FRACTAL_NZ_C0_32",
+    52: "FRACTAL_NZ_C0_2",
+    53: "FRACTAL_NZ_C0_4",
+    54: "FRACTAL_NZ_C0_8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a file says of its tensor.
+
+    Attributes:
+        dtype: numpy or ml_dtypes name; the name in the format's documents where these have none.
+        shape: dimensions.
+        has_values: whether it holds values, be they readable or not.
+        begin: where the values begin in the file; None if it holds none that can be read.
+        alias: name of the file that holds the values: "10_0_1_outtensor0.bin"; empty if there is none.
+        statistics: as recorded in place of the values.
+        unreadable: why there are no values, or none that can be read; empty if there are.
+        blocks: why values are not in the order of the dims; empty if they are.
+        note: what else is odd about the file; empty if nothing is.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    has_values: bool
+    begin: int | None = None
+    alias: str = ""
+    statistics: Statistics | None = None
+    unreadable: str = ""
+    blocks: str = ""
+    note: str = ""
+
+
+def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
+    """List the one tensor of a file."""
+    said = describe(contents)
+    return [TensorHeader("", said.dtype, said.shape, problem=said.unreadable or said.blocks or None)]
+
+
+def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
+    """Load the values of a file, in the order in which they are stored; int4 is unpacked."""
+    if entry:
+        raise DamagedError(f"it holds no tensor {quoted(entry)}: a .bin file holds one tensor without a name")
+    said = describe(contents)
+    if said.begin is None:
+        raise DamagedError(said.unreadable)
+    array = _values(contents, said.begin, said.dtype, said.shape)
+    array.flags.writeable = False
+    return array
+
+
+def describe(contents: Contents) -> Description:
+    """Say what a file holds, by its header and its length.
+
+    Raises:
+        DamagedError: there is no such header.
+    """
+    found: list[Description] = []
+    note = ""
+    at = 0
+    while len(found) < _MOST_OBJECTS:
+        try:
+            header, values = _read_header(contents, at)
+        except DamagedError as exc:
+            if not found:
+                raise
+            note = f"what was appended to it is damaged ({exc})"
+            break
+        said, at = _describe_object(header, values, len(contents))
+        found.append(said)
+        if at == len(contents):
+            break
+        if contents[at : at + len(_BEGIN)] != _BEGIN:
+            note = f"{len(contents) - at} bytes follow the values"
+            break
+    else:
+        raise DamagedError(f"more than {_MOST_OBJECTS} tensors were appended to one another")
+    return _last_whole(found, note)
+
+
+class _Header(NamedTuple):
+    dtype: str
+    shape: tuple[int, ...]
+    objects: int
+    offset: int
+    length: int | None
+    blocks: str
+    alias: str
+    statistics: Statistics | None
+
+
+def _last_whole(found: list[Description], note: str) -> Description:
+    """Choose among tensors that were appended to one another, and say so."""
+    chosen = len(found) - 1
+    if chosen and found[-1].unreadable:
+        chosen -= 1
+    notes = [note] if note else []
+    if len(found) > 1:
+        which = "the last" if chosen == len(found) - 1 else "the last whole one"
+        notes.insert(0, f"{len(found)} tensors were appended to one another; {which} is read")
+    return replace(found[chosen], note="; ".join(notes))
+
+
+def _describe_object(header: _Header, start: int, size: int) -> tuple[Description, int]:
+    """Describe a tensor whose header ends at `start`; return where it ends as well."""
+    begin = start + header.offset
+    length = header.length if header.length is not None else max(size - begin, 0)
+    has_values = header.objects > 0 and header.statistics is None and (length > 0 or 0 in header.shape)
+    unreadable = _why_unreadable(header, length, size - begin) if has_values else _instead_of_values(header)
+    return Description(
+        dtype=header.dtype,
+        shape=header.shape,
+        has_values=has_values,
+        begin=begin if has_values and not unreadable else None,
+        alias=header.alias,
+        statistics=header.statistics,
+        unreadable=unreadable,
+        blocks=header.blocks,
+    ), min(begin + length, size) if has_values else start
+
+
+def _instead_of_values(header: _Header) -> str:
+    if header.statistics:
+        return "it holds statistics in place of values"
+    return (
+        f"its values are those of {quoted(header.alias)}"
+        if header.alias
+        else "only its description was dumped"
+    )
+
+
+def _why_unreadable(header: _Header, length: int, available: int) -> str:
+    bits = _bits(header.dtype)
+    if bits is None:
+        return f"values of dtype {header.dtype} cannot be read"
+    if length > available:
+        return f"the file is cut short: its values take {length} bytes, {max(available, 0)} are there"
+    size = -(-prod(header.shape) * bits // 8)
+    if length != size:
+        return f"its header gives {length} bytes of values, its dims and dtype {size}"
+    return ""
+
+
+def _bits(dtype: str) -> int | None:
+    if dtype == _INT4:
+        return 4
+    return 8 * DTYPES[dtype].itemsize if dtype in DTYPES else None
+
+
+def _values(contents: Contents, begin: int, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    if 0 in shape:
+        return np.empty(shape, ml_dtypes.int4 if dtype == _INT4 else DTYPES[dtype])
+    if dtype == _INT4:
+        return _unpacked(np.frombuffer(contents, np.uint8, -(-prod(shape) // 2), begin), shape)
+    array: npt.NDArray[Any] = np.ndarray(shape, DTYPES[dtype], contents, begin)
+    return array if array.flags.aligned else array.copy()
+
+
+def _unpacked(packed: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Unpack two numbers of four bits, in two's complement, from each byte: the low half comes first."""
+    halves = np.stack([packed & 0xF, packed >> 4], axis=-1).reshape(-1)[: prod(shape)]
+    return ((halves.astype(np.int8) ^ 8) - 8).astype(ml_dtypes.int4).reshape(shape)
+
+
+def _read_header(contents: Contents, at: int) -> tuple[_Header, int]:
+    text = bytes(contents[at : at + _LONGEST_HEADER])
+    end = _END.search(text)
+    if end is None:
+        raise DamagedError("this is not a .bin file of an ATB dump, or it is cut short")
+    return _parse_header(text[: end.start()]), at + end.end()
+
+
+@lru_cache(maxsize=1024)
+def _parse_header(text: bytes) -> _Header:
+    lines = [line.partition("=") for line in text.decode("latin-1").split("\n") if line.strip()]
+    if not all(separator for _, separator, _ in lines):
+        raise DamagedError("the header of the .bin file is damaged")
+    fields = {name.strip(): value.strip() for name, _, value in lines}
+    code = _whole(fields.get("dtype") or fields.get("type") or "")
+    if code is None or "dims" not in fields:
+        raise DamagedError("the header of the .bin file gives no dtype or no dims")
+    offset, length = _place(fields)
+    objects = _number(fields.get("$Object.Count", "1"))
+    return _Header(
+        dtype=_DTYPE_BY_CODE.get(code, f"code {code}"),
+        shape=whole_numbers([_whole(size) for size in fields["dims"].split(",") if size.strip()]),
+        objects=objects,
+        offset=offset,
+        length=length,
+        blocks=_blocks(_number(fields.get("format", "2"))),
+        alias="" if objects else fields.get("data", ""),
+        statistics=_statistics(fields),
+    )
+
+
+def _place(fields: dict[str, str]) -> tuple[int, int | None]:
+    """Return where the values begin after the header, and how long they are if that is given."""
+    if "$Object.data" in fields:
+        offset, _, length = fields["$Object.data"].partition(",")
+        begin, size = whole_numbers([_whole(offset), _whole(length)])
+        return begin, size
+    length = fields.get("$Object.Length", "")
+    return 0, whole_numbers([_whole(length)])[0] if length else None
+
+
+def _blocks(code: int) -> str:
+    if code in _PLAIN_FORMATS:
+        return ""
+    name = _BLOCKED_FORMATS.get(code, f"of the unknown format code {code}")
+    return f"its values are in blocks ({name}), not in the order of its dims"
+
+
+def _statistics(fields: dict[str, str]) -> Statistics | None:
+    values = [fields.get(name) for name in ("max", "min", "mean", "l2norm")]
+    if all(value is None for value in values):
+        return None
+    try:
+        return Statistics(*(None if value is None else float(value) for value in values))
+    except ValueError as exc:
+        raise DamagedError("its statistics are no numbers") from exc
+
+
+def _number(text: str) -> int:
+    number = _whole(text)
+    if number is None:
+        raise DamagedError("the header of the .bin file is damaged")
+    return number
+
+
+def _whole(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if _NUMBER.fullmatch(text) else None

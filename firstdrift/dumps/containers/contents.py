@@ -1,0 +1,92 @@
+"""The bytes of a file and what its headers say: small files are read, large ones are mapped."""
+
+import mmap
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+MAPPED_FROM = 128 * 1024
+"""Size in bytes from which mapping a file is cheaper than reading it."""
+
+_MOST_DIMENSIONS = 64
+_LARGEST_NUMBER = 2**63 - 1
+_LONGEST_QUOTE = 80
+
+Contents = bytes | mmap.mmap
+
+
+class DamagedError(ValueError):
+    """The bytes of a file are not what its format demands; the text says in which way."""
+
+
+def whole_numbers(values: object) -> tuple[int, ...]:
+    """Return the shape (or strides) that a file gives.
+
+    Raises:
+        DamagedError: no array has such a shape.
+    """
+    if (
+        not isinstance(values, tuple | list)
+        or len(values) > _MOST_DIMENSIONS
+        or not all(type(value) is int and 0 <= value <= _LARGEST_NUMBER for value in values)
+    ):
+        raise DamagedError("a shape, stride or offset in it is none that a tensor can have")
+    return tuple(values)
+
+
+def quoted(text: str) -> str:
+    """Quote text from a file in an error: control characters are written out, long text is cut."""
+    return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorHeader:
+    """What a file says of one of its tensors, known without reading values.
+
+    Attributes:
+        entry: its name inside the file; empty for a file of one tensor.
+        dtype: numpy or ml_dtypes name; the file's own word for it where numpy has none.
+        shape: dimensions; None where the tensor cannot be read.
+        digest: checksum of the raw bytes, where the file holds one.
+        problem: why this tensor cannot be loaded although the rest of the file can.
+    """
+
+    entry: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    digest: str | None = None
+    problem: str | None = None
+
+
+def file_contents(file: Path) -> Contents:
+    """Return the bytes of a regular file.
+
+    Raises:
+        DamagedError: it is missing, empty, no regular file or may not be read.
+    """
+    try:
+        # Without O_NONBLOCK a named pipe among the files would be waited on for ever.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as exc:
+        raise DamagedError("the file is missing") from exc
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        raise DamagedError(f"the file cannot be opened ({reason})") from exc
+    try:
+        return _read_or_map(descriptor)
+    except OSError as exc:
+        raise DamagedError(f"the file cannot be read ({exc.strerror})") from exc
+    finally:
+        os.close(descriptor)
+
+
+def _read_or_map(descriptor: int) -> Contents:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise DamagedError("this is not a regular file")
+    if status.st_size == 0:
+        raise DamagedError("the file is empty")
+    if status.st_size < MAPPED_FROM:
+        return os.read(descriptor, status.st_size)
+    return mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ)

@@ -1,0 +1,107 @@
+r"""Read `.npy` files, one array each, without numpy's own loader.
+
+    \x93NUMPY 1 0 │ length │ {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } │ values
+
+Arrays of Python objects are pickles in disguise and are refused.
+"""
+
+import re
+import struct
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, whole_numbers
+from firstdrift.dumps.containers.dtypes import DTYPES
+
+_MAGIC = b"\x93NUMPY"
+_LENGTH_BY_VERSION = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I")}
+_LONGEST_HEADER = 64 * 1024
+_DESCR = re.compile(r"""['"]descr['"]\s*:\s*['"]([^'"]*)['"]""")
+_STRUCTURED = re.compile(r"""['"]descr['"]\s*:\s*\[""")
+_ORDER = re.compile(r"""['"]fortran_order['"]\s*:\s*(True|False)""")
+_SHAPE = re.compile(r"""['"]shape['"]\s*:\s*\(([0-9,L\s]*)\)""")
+_NUMBER = re.compile(r"[0-9]+")
+_MOST_DIGITS = 19
+_NUMERIC = {
+    written.str: written
+    for dtype in DTYPES.values()
+    if dtype.kind in "biufc"
+    for written in (dtype, dtype.newbyteorder(">"))
+}
+
+
+class _Layout(NamedTuple):
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+
+
+def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
+    """List the one array of a file."""
+    layout, _ = _read_layout(contents)
+    return [TensorHeader("", layout.dtype.newbyteorder("=").name, layout.shape)]
+
+
+def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
+    """Load the array of a file."""
+    if entry:
+        raise DamagedError(f"it holds no tensor {quoted(entry)}: a .npy file holds one array without a name")
+    layout, start = _read_layout(contents)
+    if 0 in layout.shape:
+        empty = np.empty(layout.shape, layout.dtype.newbyteorder("="))
+        empty.flags.writeable = False
+        return empty
+    array: npt.NDArray[Any] = np.ndarray(layout.shape, layout.dtype, contents, start, order=layout.order)
+    if array.dtype.isnative and array.flags.aligned:
+        return array
+    native = array.astype(array.dtype.newbyteorder("="))
+    native.flags.writeable = False
+    return native
+
+
+def _read_layout(contents: Contents) -> tuple[_Layout, int]:
+    length_form = _LENGTH_BY_VERSION.get(contents[6]) if len(contents) > len(_MAGIC) + 1 else None
+    if contents[: len(_MAGIC)] != _MAGIC or length_form is None:
+        raise DamagedError("this is not a .npy file")
+    begin = len(_MAGIC) + 2 + length_form.size
+    if begin > len(contents):
+        raise DamagedError("the file is cut short")
+    (length,) = length_form.unpack_from(contents, len(_MAGIC) + 2)
+    start = begin + length
+    if length > _LONGEST_HEADER or start > len(contents):
+        raise DamagedError("the header of the .npy file is cut short or beyond any reason")
+    layout = _parse_header(bytes(contents[begin:start]))
+    size = prod(layout.shape) * layout.dtype.itemsize
+    if size > len(contents) - start:
+        raise DamagedError(
+            f"the file is cut short: its values take {size} bytes, {len(contents) - start} are there"
+        )
+    return layout, start
+
+
+@lru_cache(maxsize=1024)
+def _parse_header(header: bytes) -> _Layout:
+    text = header.decode("latin-1")
+    descr, order, shape = (field.search(text) for field in (_DESCR, _ORDER, _SHAPE))
+    if descr is None and _STRUCTURED.search(text):
+        raise DamagedError("its array is structured, which no tensor is")
+    if descr is None or order is None or shape is None:
+        raise DamagedError("the header of the .npy file is damaged")
+    numbers = _NUMBER.findall(shape[1])
+    if any(len(number) > _MOST_DIGITS for number in numbers):
+        raise DamagedError("the header of the .npy file gives a shape beyond any reason")
+    return _Layout(_dtype(descr[1]), whole_numbers([*map(int, numbers)]), "F" if order[1] == "True" else "C")
+
+
+def _dtype(descr: str) -> np.dtype[Any]:
+    if descr in {"<V2", "|V2"}:
+        # numpy cannot name ml_dtypes; of its types of two bytes there is only this one.
+        return DTYPES["bfloat16"]
+    if descr not in _NUMERIC:
+        raise DamagedError(f"its dtype {quoted(descr)} is not one of a tensor")
+    return _NUMERIC[descr]

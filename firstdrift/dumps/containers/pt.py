@@ -1,0 +1,248 @@
+"""Read tensors from files written by `torch.save`, without torch.
+
+since torch 1.6, a zip file            before, and with _use_new_zipfile_serialization=False
+    archive/data.pkl    what there is      pickles of a magic number, a version, the system
+    archive/byteorder   "little"           pickle of what there is
+    archive/data/0      a storage          pickle of the keys of the storages
+    archive/data/1      another            of each storage its length (8 bytes) and its bytes
+
+The pickles are read, not run (`tensor_pickle`).
+"""
+
+import struct
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted
+from firstdrift.dumps.containers.dtypes import DTYPES
+from firstdrift.dumps.containers.tensor_pickle import (
+    Layouts,
+    TensorLayout,
+    named_layouts,
+    tensor_layouts,
+    unpickle,
+)
+from firstdrift.dumps.containers.zip_directory import member_start, stored_members
+
+_ZIP_BEGINNING = b"PK\x03\x04"
+_PICKLE_BEGINNING = b"\x80"
+_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+_LEGACY_LENGTH = struct.Struct("<q")
+_LARGEST_PICKLE = 64 * 1024 * 1024
+_LARGEST_EXPANSION = 2 * 1024**3
+"""Size in bytes up to which a tensor may repeat the bytes of its storage (`Tensor.expand`)."""
+
+
+class _Storage(NamedTuple):
+    """The bytes of a storage in the file; crc32 is 0 where it is unknown."""
+
+    start: int
+    size: int
+    crc32: int
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedFile:
+    """A file of either kind: its tensors, and where to find a storage by its key."""
+
+    contents: Contents
+    layouts: Layouts
+    find_storage: Callable[[str], _Storage]
+    is_big_endian: bool = False
+
+
+def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
+    """List the tensors of a file."""
+    saved = _open(contents)
+    return [_header(saved, name, layout) for name, layout in saved.layouts]
+
+
+def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
+    """Load one tensor of a file."""
+    saved, by_name = _open_again(file, contents)
+    layout = by_name.get(entry)
+    if layout is not None:
+        return _array(saved, layout)
+    raise DamagedError(
+        f"it holds no tensor {quoted(entry)}" if entry else "it does not hold one tensor alone"
+    )
+
+
+_Opened = tuple[_SavedFile, dict[str, TensorLayout]]
+_FILES_KEPT_OPEN = 4
+_opened: OrderedDict[tuple[Path, int, int], _Opened] = OrderedDict()
+
+
+def _open_again(file: Path, contents: Contents) -> _Opened:
+    """Open a file; one of many tensors stays open, so that it is not parsed anew for each of them."""
+    key = (file, len(contents), file.stat().st_mtime_ns)
+    known = _opened.get(key)
+    if known is None:
+        saved = _open(contents)
+        known = (saved, dict(reversed(list(saved.layouts))))
+        if len(known[1]) > 1:
+            _opened[key] = known
+            while len(_opened) > _FILES_KEPT_OPEN:
+                _opened.popitem(last=False)
+    return known
+
+
+def _open(contents: Contents) -> _SavedFile:
+    if contents[:4] == _ZIP_BEGINNING:
+        return _open_zip(contents)
+    if contents[:1] == _PICKLE_BEGINNING:
+        return _open_legacy(contents)
+    raise DamagedError("this is not a file that torch.save wrote")
+
+
+def _open_zip(contents: Contents) -> _SavedFile:
+    members = stored_members(contents)
+    top = next(iter(members), b"").partition(b"/")[0]
+
+    def find_storage(key: str) -> _Storage:
+        member = members.get(b"%s/data/%s" % (top, key.encode()))
+        if member is None:
+            raise DamagedError(f"its storage {quoted(key)} is missing")
+        return _Storage(member_start(contents, member), member.size, member.crc32)
+
+    def read_member(name: bytes) -> bytes | None:
+        member = members.get(b"%s/%s" % (top, name))
+        if member is None:
+            return None
+        if member.size > _LARGEST_PICKLE:
+            raise DamagedError(f"its pickle is larger than {_LARGEST_PICKLE >> 20} MB")
+        start = member_start(contents, member)
+        return contents[start : start + member.size]
+
+    pickle = read_member(b"data.pkl")
+    if pickle is None:
+        raise DamagedError("this zip file was not written by torch.save: it has no data.pkl")
+    return _SavedFile(contents, tensor_layouts(pickle), find_storage, read_member(b"byteorder") == b"big")
+
+
+def _open_legacy(contents: Contents) -> _SavedFile:
+    magic = unpickle(contents, 0)
+    if magic.value != _LEGACY_MAGIC:
+        raise DamagedError("this is a pickle, but not one that torch.save wrote")
+    version = unpickle(contents, magic.end)
+    system = unpickle(contents, version.end)
+    value = unpickle(contents, system.end)
+    keys = unpickle(contents, value.end)
+    storages: dict[str, _Storage] = {}
+    at = keys.end
+    for key in keys.value if isinstance(keys.value, list) else ():
+        if not isinstance(key, str) or at + _LEGACY_LENGTH.size > len(contents):
+            raise DamagedError("the file is cut short: a storage is missing")
+        (length,) = _LEGACY_LENGTH.unpack_from(contents, at)
+        size = length * _itemsize(value.storages.get(key))
+        at += _LEGACY_LENGTH.size
+        if not 0 <= size <= len(contents) - at:
+            raise DamagedError("the file is cut short: a storage is larger than the rest of it")
+        storages[key] = _Storage(at, size, 0)
+        at += size
+
+    def find_storage(key: str) -> _Storage:
+        if key not in storages:
+            raise DamagedError(f"its storage {quoted(key)} is missing")
+        return storages[key]
+
+    return _SavedFile(contents, named_layouts(value.value), find_storage)
+
+
+def _itemsize(dtype: str | None) -> int:
+    if dtype is None:
+        return 1
+    if dtype not in DTYPES:
+        raise DamagedError(f"it holds values of dtype {quoted(dtype)}, whose size is unknown")
+    return DTYPES[dtype].itemsize
+
+
+def _header(saved: _SavedFile, name: str, layout: TensorLayout) -> TensorHeader:
+    header = TensorHeader(name, layout.dtype, layout.shape, problem=layout.problem)
+    if layout.problem is not None:
+        return header
+    try:
+        storage = _checked_storage(saved, layout)
+    except DamagedError as exc:
+        return replace(header, problem=str(exc))
+    return replace(header, digest=None if saved.is_big_endian else _digest(storage, layout))
+
+
+def _digest(storage: _Storage, layout: TensorLayout) -> str | None:
+    """Give the CRC-32 of the storage where the tensor is the whole storage in order."""
+    shape = layout.shape or ()
+    size = prod(shape) * DTYPES[layout.dtype].itemsize
+    is_whole = size == storage.size and layout.offset == 0 and _is_contiguous(shape, layout.strides)
+    is_plain = not (layout.is_conjugate or layout.is_negative)
+    # torch.serialization.set_crc32_options(False) leaves zeros in place of checksums.
+    is_known = is_whole and is_plain and size and storage.crc32
+    return f"crc32:{storage.crc32:08x}:{size}" if is_known else None
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    expected = 1
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length != 1 and stride != expected:
+            return False
+        expected *= length
+    return True
+
+
+def _checked_storage(saved: _SavedFile, layout: TensorLayout) -> _Storage:
+    """Return the storage of a tensor, which is large enough for it."""
+    storage = saved.find_storage(layout.storage)
+    shape, itemsize = layout.shape or (), DTYPES[layout.dtype].itemsize
+    size = prod(shape) * itemsize
+    last = layout.offset + sum(
+        (length - 1) * stride for length, stride in zip(shape, layout.strides, strict=True)
+    )
+    if size and (last + 1) * itemsize > storage.size:
+        raise DamagedError(
+            f"a tensor of shape {shape} and dtype {layout.dtype} needs more than"
+            f" the {storage.size} bytes that are there"
+        )
+    if size > max(storage.size, _LARGEST_EXPANSION):
+        raise DamagedError(f"{storage.size} bytes would be expanded to {size}")
+    return storage
+
+
+def _array(saved: _SavedFile, layout: TensorLayout) -> npt.NDArray[Any]:
+    if layout.problem is not None:
+        raise DamagedError(layout.problem)
+    storage = _checked_storage(saved, layout)
+    shape, dtype = layout.shape or (), DTYPES[layout.dtype]
+    if 0 in shape:
+        return _read_only(np.empty(shape, dtype))
+    values: npt.NDArray[Any] = np.ndarray(
+        shape,
+        dtype,
+        _little_endian(saved, storage, dtype),
+        layout.offset * dtype.itemsize,
+        [stride * dtype.itemsize for stride in layout.strides],
+    )
+    if layout.is_conjugate:
+        values = np.conjugate(values)
+    if layout.is_negative:
+        values = np.negative(values)
+    return _read_only(values if values.flags.aligned else values.copy())
+
+
+def _little_endian(saved: _SavedFile, storage: _Storage, dtype: np.dtype[Any]) -> memoryview:
+    stored = memoryview(saved.contents)[storage.start : storage.start + storage.size]
+    if not saved.is_big_endian:
+        return stored
+    size = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+    words = np.frombuffer(stored[: storage.size // size * size], f">u{size}")
+    return words.astype(f"<u{size}").data
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array

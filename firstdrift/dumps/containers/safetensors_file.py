@@ -1,0 +1,129 @@
+"""Read `.safetensors` files: a JSON header with the place of each tensor, then the bytes.
+
+8 bytes length │ {"w": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}} │ values
+"""
+
+import json
+import struct
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, whole_numbers
+from firstdrift.dumps.containers.dtypes import DTYPES
+
+_LENGTH = struct.Struct("<Q")
+_LONGEST_NAME = 1000
+_LONGEST_HEADER = 100 * 1024 * 1024
+_DTYPES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "U16": "uint16",
+    "I16": "int16",
+    "U32": "uint32",
+    "I32": "int32",
+    "U64": "uint64",
+    "I64": "int64",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+}
+
+
+class _Place(NamedTuple):
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
+    """List the tensors of a file in the order of their bytes."""
+    places, start = _read_places(contents)
+    return [
+        TensorHeader(name, place.dtype, place.shape, problem=_problem(place, len(contents) - start))
+        for name, place in sorted(places.items(), key=lambda item: item[1].begin)
+    ]
+
+
+def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
+    """Load one tensor of a file."""
+    places, start = _read_places(contents)
+    if entry not in places:
+        raise DamagedError(f"it holds no tensor {quoted(entry)}")
+    place = places[entry]
+    if problem := _problem(place, len(contents) - start):
+        raise DamagedError(problem)
+    dtype = DTYPES[place.dtype]
+    if 0 in place.shape:
+        array: npt.NDArray[Any] = np.empty(place.shape, dtype)
+    else:
+        array = np.ndarray(place.shape, dtype, contents, start + place.begin)
+        array = array if array.flags.aligned else array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def _problem(place: _Place, available: int) -> str | None:
+    if place.dtype not in DTYPES:
+        return f"its dtype {place.dtype} is not supported"
+    size = prod(place.shape) * DTYPES[place.dtype].itemsize
+    if place.end - place.begin != size:
+        return f"its values take {size} bytes, but {place.end - place.begin} are set aside for them"
+    if place.end > available:
+        return "the file is cut short: the values lie behind its end"
+    return None
+
+
+def _read_places(contents: Contents) -> tuple[dict[str, _Place], int]:
+    if len(contents) < _LENGTH.size:
+        raise DamagedError("the file is cut short")
+    (length,) = _LENGTH.unpack_from(contents)
+    start = _LENGTH.size + length
+    if length > _LONGEST_HEADER or start > len(contents):
+        raise DamagedError("the file is cut short, or this is not a .safetensors file")
+    return _parse_header(bytes(contents[_LENGTH.size : start])), start
+
+
+@lru_cache(maxsize=8)
+def _parse_header(header: bytes) -> dict[str, _Place]:
+    try:
+        fields = json.loads(header, object_pairs_hook=_unique)
+        return {_text(name): _place(value) for name, value in fields.items() if name != "__metadata__"}
+    except DamagedError:
+        raise
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as exc:
+        raise DamagedError("the header of the .safetensors file is damaged") from exc
+
+
+def _text(name: str) -> str:
+    """Return a name as text that can be stored: half of a surrogate pair is written out."""
+    if len(name) > _LONGEST_NAME:
+        raise DamagedError(f"the name of a tensor is longer than {_LONGEST_NAME} characters")
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise DamagedError("the header of the .safetensors file has the same name twice")
+    return fields
+
+
+def _place(value: dict[str, Any]) -> _Place:
+    begin, end = value["data_offsets"]
+    whole_numbers([begin, end])
+    dtype = str(value["dtype"])
+    return _Place(_DTYPES.get(dtype, quoted(dtype)), whole_numbers(value["shape"]), begin, end)

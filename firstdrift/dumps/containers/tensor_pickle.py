@@ -1,0 +1,451 @@
+"""Read the pickles in files of `torch.save` without executing them.
+
+    BINPERSID, (0, (2, 3), (3, 1)), REDUCE _rebuild_tensor_v2   →   TensorLayout("float32", "0", 0, …)
+
+A pickle is a small program. Here it runs on a machine that knows numbers, text, containers and the
+few functions that describe tensors; those functions are names in a table, and what they build are
+records. No callable is ever looked up: a call of anything else gives a record that says so.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from firstdrift.dumps.containers.contents import Contents, DamagedError, quoted, whole_numbers
+from firstdrift.dumps.containers.dtypes import DTYPES
+
+_MOST_VALUES = 1_000_000
+_DEEPEST = 32
+_LONGEST_NAME = 1000
+_CACHED_UP_TO = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLayout:
+    """Where the values of a tensor lie in its storage.
+
+    Attributes:
+        dtype: torch's name, which is numpy's or ml_dtypes' too.
+        storage: key of the storage.
+        offset: first element in the storage.
+        shape: dimensions; None if the tensor is of a kind that cannot be read.
+        strides: elements from one index to the next, by dimension.
+        is_conjugate: the values are the complex conjugates of what is stored.
+        is_negative: the values are the negatives of what is stored.
+        problem: why the tensor cannot be read.
+    """
+
+    dtype: str = ""
+    storage: str = ""
+    offset: int = 0
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] = ()
+    is_conjugate: bool = False
+    is_negative: bool = False
+    problem: str | None = None
+
+
+Layouts = tuple[tuple[str, TensorLayout], ...]
+
+
+class Unpickled(NamedTuple):
+    """What a pickle describes: its value, the offset behind it, and the dtype of each storage it names."""
+
+    value: object
+    end: int
+    storages: dict[str, str | None]
+
+
+def tensor_layouts(pickle: bytes) -> Layouts:
+    """Return every tensor of a pickle with its name.
+
+    Raises:
+        DamagedError: it is cut short, contradicts itself or is beyond any reason.
+    """
+    return _cached_layouts(pickle) if len(pickle) <= _CACHED_UP_TO else _last_layouts(pickle)
+
+
+def named_layouts(value: object) -> Layouts:
+    """Collect the tensors in dicts, lists and tuples.
+
+    A name is empty where the value is itself a tensor, and otherwise made of the keys and positions
+    that lead to it: `{"model": [tensor]}` gives "model.0".
+    """
+    return tuple(_walk(value))
+
+
+def unpickle(contents: Contents, start: int) -> Unpickled:
+    """Read the pickle that begins at an offset.
+
+    Raises:
+        DamagedError: it is cut short or contradicts itself.
+    """
+    machine = _Machine(contents, start)
+    try:
+        value = machine.run()
+    except DamagedError:
+        raise
+    except (IndexError, KeyError, TypeError, ValueError, struct.error) as exc:
+        raise DamagedError("its pickle is damaged") from exc
+    return Unpickled(value, machine.at, machine.storages)
+
+
+def _layouts(pickle: bytes) -> Layouts:
+    return named_layouts(unpickle(pickle, 0).value)
+
+
+# The files of a dump repeat a few shapes, and files of one shape have the same pickle.
+_cached_layouts = lru_cache(maxsize=1024)(_layouts)
+_last_layouts = lru_cache(maxsize=2)(_layouts)
+
+
+def _walk(root: object) -> Iterator[tuple[str, TensorLayout]]:
+    waiting: list[tuple[tuple[object, ...], object]] = [((), root)]
+    seen = 0
+    while waiting:
+        keys, value = waiting.pop()
+        seen += 1
+        if seen > _MOST_VALUES or len(keys) > _DEEPEST:
+            raise DamagedError("its values are nested beyond any reason")
+        if isinstance(value, TensorLayout):
+            yield _dotted(keys), value
+        elif isinstance(value, dict):
+            waiting.extend(((*keys, key), value[key]) for key in reversed(value))
+        elif isinstance(value, list | tuple):
+            waiting.extend(((*keys, at), value[at]) for at in reversed(range(len(value))))
+
+
+def _dotted(keys: tuple[object, ...]) -> str:
+    name = ".".join(map(str, keys))
+    if len(name) > _LONGEST_NAME:
+        raise DamagedError(f"the name of a tensor is longer than {_LONGEST_NAME} characters")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class _Global:
+    """A name that the pickle refers to; never the thing itself."""
+
+    module: str
+    name: str
+
+    def call(self, arguments: tuple[Any, ...]) -> object:
+        """Return the record of what a call would build."""
+        builder = _BUILDERS.get(f"{self.module} {self.name}")
+        if builder is None:
+            return TensorLayout(
+                problem=f"it is built by {quoted(f'{self.module}.{self.name}')}, which is not read"
+            )
+        return builder(*arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Storage:
+    key: str
+    dtype: str | None
+
+
+def _tensor(
+    storage: object, offset: object, shape: object, strides: object, dtype: str | None, metadata: object
+) -> TensorLayout:
+    if not isinstance(storage, _Storage):
+        raise DamagedError("its pickle describes a tensor without a storage")
+    sizes, steps = whole_numbers(shape), whole_numbers(strides)
+    (first,) = whole_numbers((offset,))
+    if len(sizes) != len(steps):
+        raise DamagedError(f"a tensor of {len(sizes)} dimensions has {len(steps)} strides")
+    if dtype not in DTYPES:
+        return TensorLayout(dtype or "", shape=sizes, problem=f"its dtype {quoted(dtype or '')} is not read")
+    views = metadata if isinstance(metadata, dict) else {}
+    return TensorLayout(
+        dtype,
+        storage.key,
+        first,
+        sizes,
+        steps,
+        is_conjugate=bool(views.get("conj")),
+        is_negative=bool(views.get("neg")),
+    )
+
+
+def _rebuild_typed(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> TensorLayout:  # noqa: ANN401
+    """Take what torch writes; the rest is requires_grad, hooks and metadata."""
+    return _tensor(
+        storage, offset, shape, strides, getattr(storage, "dtype", None), rest[-1] if rest else None
+    )
+
+
+def _rebuild_untyped(*arguments: Any) -> TensorLayout:  # noqa: ANN401
+    """Take the same with the dtype after the hooks."""
+    storage, offset, shape, strides, _, _, dtype, *metadata = arguments
+    name = dtype.name if isinstance(dtype, _Global) else None
+    return _tensor(storage, offset, shape, strides, name, metadata[-1] if metadata else None)
+
+
+def _rebuild_from_type(
+    function: _Global, _type: object, arguments: tuple[Any, ...], _state: object
+) -> object:
+    """Take a tensor of a subclass or with attributes: how its values are built, and what else it is."""
+    return function.call(arguments)
+
+
+def _first(value: object, *_: object) -> object:
+    return value
+
+
+def _ordered_dict(pairs: Any = ()) -> dict[object, object]:  # noqa: ANN401
+    result: dict[object, object] = {}
+    for key, value in pairs:
+        _set(result, key, value)
+    return result
+
+
+def _set(target: object, key: object, value: object) -> None:
+    if isinstance(target, dict):
+        # Other keys could be nested so deeply that hashing them overflows the C stack.
+        target[key if isinstance(key, str | int | float | None) else f"entry {len(target)}"] = value
+
+
+_BUILDERS: dict[str, Callable[..., object]] = {
+    "torch._utils _rebuild_tensor": _rebuild_typed,
+    "torch._utils _rebuild_tensor_v2": _rebuild_typed,
+    "torch._utils _rebuild_tensor_v3": _rebuild_untyped,
+    # torch_npu adds the format on the device, but saves a plain copy.
+    "torch_npu.utils.storage _rebuild_npu_tensor": _rebuild_typed,
+    "torch._utils _rebuild_device_tensor_from_cpu_tensor": _first,
+    "torch._utils _rebuild_parameter": _first,
+    "torch._utils _rebuild_parameter_with_state": _first,
+    "torch._tensor _rebuild_from_type_v2": _rebuild_from_type,
+    "torch Size": _first,
+    "torch device": lambda *_: None,
+    "collections OrderedDict": _ordered_dict,
+}
+
+_STORAGE_DTYPES: dict[str, str | None] = {
+    "BoolStorage": "bool",
+    "ByteStorage": "uint8",
+    "CharStorage": "int8",
+    "ShortStorage": "int16",
+    "IntStorage": "int32",
+    "LongStorage": "int64",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+    "UntypedStorage": None,
+}
+
+
+class _Machine:
+    """Bytes, a position in them, a stack of values, marks into it, and a memo."""
+
+    __slots__ = ("at", "marks", "memo", "pickle", "stack", "storages")
+
+    def __init__(self, pickle: Contents, at: int) -> None:
+        self.pickle = pickle
+        self.at = at
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+        self.storages: dict[str, str | None] = {}
+
+    def run(self) -> object:
+        pickle = self.pickle
+        while True:
+            code = pickle[self.at]
+            self.at += 1
+            if code == _STOP:
+                return self.stack[-1]
+            operation = _OPERATIONS.get(code)
+            if operation is None:
+                raise DamagedError(
+                    f"its pickle is damaged, or of a kind that torch.save never writes ({code:#x})"
+                )
+            operation(self)
+
+    def number(self, form: struct.Struct) -> Any:  # noqa: ANN401 (int or float, as the form says)
+        (value,) = form.unpack_from(self.pickle, self.at)
+        self.at += form.size
+        return value
+
+    def text(self, length: int) -> str:
+        return self.take(length).decode("utf-8", "backslashreplace")
+
+    def take(self, length: int) -> bytes:
+        end = self.at + length
+        if end > len(self.pickle):
+            raise IndexError
+        taken = self.pickle[self.at : end]
+        self.at = end
+        return taken
+
+    def line(self) -> str:
+        end = self.pickle.find(b"\n", self.at)
+        value = self.text(max(end - self.at, 0))
+        self.at += 1
+        return value
+
+    def since_mark(self) -> list[Any]:
+        mark = self.marks.pop()
+        values = self.stack[mark:]
+        del self.stack[mark:]
+        return values
+
+    def last(self, count: int) -> tuple[Any, ...]:
+        if len(self.stack) < count:
+            raise IndexError
+        values = tuple(self.stack[-count:])
+        del self.stack[-count:]
+        return values
+
+
+_Operation = Callable[[_Machine], object]
+
+
+def _push(value: _Operation) -> _Operation:
+    return lambda machine: machine.stack.append(value(machine))
+
+
+def _push_tuple(count: int) -> _Operation:
+    return lambda machine: machine.stack.append(machine.last(count))
+
+
+def _push_nothing_for(size: _Operation) -> _Operation:
+    """Stand in for bytes, which no tensor is made of."""
+
+    def push(machine: _Machine) -> None:
+        machine.take(size(machine))  # type: ignore[arg-type]
+        machine.stack.append(None)
+
+    return push
+
+
+def _put(form: struct.Struct) -> _Operation:
+    def put(machine: _Machine) -> None:
+        machine.memo[machine.number(form)] = machine.stack[-1]
+
+    return put
+
+
+def _memoize(machine: _Machine) -> None:
+    machine.memo[len(machine.memo)] = machine.stack[-1]
+
+
+def _mark(machine: _Machine) -> None:
+    machine.marks.append(len(machine.stack))
+
+
+def _append(machine: _Machine) -> None:
+    _extend(machine, machine.last(1))
+
+
+def _appends(machine: _Machine) -> None:
+    _extend(machine, machine.since_mark())
+
+
+def _extend(machine: _Machine, values: Any) -> None:  # noqa: ANN401
+    if isinstance(machine.stack[-1], list):
+        machine.stack[-1].extend(values)
+
+
+def _set_item(machine: _Machine) -> None:
+    _set_pairs(machine, machine.last(2))
+
+
+def _set_items(machine: _Machine) -> None:
+    _set_pairs(machine, machine.since_mark())
+
+
+def _set_pairs(machine: _Machine, values: Any) -> None:  # noqa: ANN401
+    for key, value in zip(values[::2], values[1::2], strict=True):
+        _set(machine.stack[-1], key, value)
+
+
+def _stack_global(machine: _Machine) -> None:
+    module, name = machine.last(2)
+    if not isinstance(module, str) or not isinstance(name, str):
+        raise TypeError
+    machine.stack.append(_Global(module, name))
+
+
+def _call(machine: _Machine) -> None:
+    function, arguments = machine.last(2)
+    if not isinstance(function, _Global) or not isinstance(arguments, tuple):
+        raise DamagedError("its pickle calls something that is no function")
+    machine.stack.append(function.call(arguments))
+
+
+def _build(machine: _Machine) -> None:
+    """Leave the state of an object aside: of a state dict it is `_metadata`, which holds no tensor."""
+    machine.last(1)
+
+
+def _persistent(machine: _Machine) -> None:
+    ((kind, storage_class, key, _, _, *view),) = machine.last(1)
+    if kind != "storage" or not isinstance(storage_class, _Global) or not isinstance(key, str) or any(view):
+        raise DamagedError("its pickle refers to something that is no storage")
+    plain_name = storage_class.name.removesuffix("Storage").lower()
+    dtype = _STORAGE_DTYPES.get(storage_class.name, plain_name)
+    machine.storages.setdefault(key, dtype)
+    machine.stack.append(_Storage(key, dtype))
+
+
+_U1, _U2, _U4, _U8 = (struct.Struct(form) for form in ("<B", "<H", "<I", "<Q"))
+_I4, _F8 = struct.Struct("<i"), struct.Struct(">d")
+
+
+def _long(machine: _Machine) -> int:
+    return int.from_bytes(machine.take(machine.number(_U1)), "little", signed=True)
+
+
+_STOP = ord(".")
+_OPERATIONS: dict[int, _Operation] = {
+    0x80: lambda machine: machine.take(1),  # PROTO
+    0x95: lambda machine: machine.take(8),  # FRAME
+    ord("("): _mark,
+    ord("0"): lambda machine: machine.last(1),
+    ord("N"): _push(lambda _: None),
+    0x88: _push(lambda _: True),
+    0x89: _push(lambda _: False),
+    ord("J"): _push(lambda machine: machine.number(_I4)),
+    ord("K"): _push(lambda machine: machine.number(_U1)),
+    ord("M"): _push(lambda machine: machine.number(_U2)),
+    0x8A: _push(_long),
+    ord("G"): _push(lambda machine: machine.number(_F8)),
+    ord("X"): _push(lambda machine: machine.text(machine.number(_U4))),
+    0x8C: _push(lambda machine: machine.text(machine.number(_U1))),
+    0x8D: _push(lambda machine: machine.text(machine.number(_U8))),
+    ord("U"): _push(lambda machine: machine.text(machine.number(_U1))),
+    ord("C"): _push_nothing_for(lambda machine: machine.number(_U1)),
+    ord("B"): _push_nothing_for(lambda machine: machine.number(_U4)),
+    0x8E: _push_nothing_for(lambda machine: machine.number(_U8)),
+    0x8B: _push_nothing_for(lambda machine: machine.number(_U4)),  # LONG4
+    ord(")"): _push(lambda _: ()),
+    ord("t"): _push(lambda machine: tuple(machine.since_mark())),
+    0x85: _push_tuple(1),
+    0x86: _push_tuple(2),
+    0x87: _push_tuple(3),
+    ord("]"): _push(lambda _: []),
+    0x8F: _push(lambda _: []),  # EMPTY_SET
+    ord("a"): _append,
+    ord("e"): _appends,
+    0x90: _appends,  # ADDITEMS
+    ord("}"): _push(lambda _: {}),
+    ord("s"): _set_item,
+    ord("u"): _set_items,
+    ord("q"): _put(_U1),
+    ord("r"): _put(_U4),
+    0x94: _memoize,
+    ord("h"): _push(lambda machine: machine.memo[machine.number(_U1)]),
+    ord("j"): _push(lambda machine: machine.memo[machine.number(_U4)]),
+    ord("c"): _push(lambda machine: _Global(machine.line(), machine.line())),
+    0x93: _stack_global,
+    ord("R"): _call,
+    0x81: _call,  # NEWOBJ
+    ord("b"): _build,
+    ord("Q"): _persistent,
+}

@@ -1,0 +1,111 @@
+"""The directory of a zip file whose members are stored as they are, as `torch.save` writes it.
+
+    local header, bytes │ local header, bytes │ … │ directory: name, offset, size, CRC-32 │ end
+
+Only the end is looked at, so that a file of many gigabytes is listed as fast as a small one. What
+`torch.save` never writes (compression, encryption, members outside the file) is refused, and with
+it every archive that would unpack to more than the file itself.
+"""
+
+import struct
+from itertools import accumulate
+from typing import NamedTuple
+
+from firstdrift.dumps.containers.contents import Contents, DamagedError
+
+_END = struct.Struct("<4s4H2IH")
+_END_64 = struct.Struct("<4sQ2H2I4Q")
+_END_64_LOCATOR = struct.Struct("<4sIQI")
+_ENTRY = struct.Struct("<4s4x2H4x3I3H8xI")
+_LOCAL_HEADER = struct.Struct("<4s22x2H")
+_FIELD_HEADER = struct.Struct("<2H")
+_ENCRYPTED = 0x1
+_ZIP64_FIELD = 1
+_IN_ZIP64_FIELD = 0xFFFFFFFF
+
+_DAMAGED = "the directory of the zip file is damaged"
+
+
+class Member(NamedTuple):
+    """One file inside the zip: where its local header begins, its size, its CRC-32 (0: unknown)."""
+
+    header: int
+    size: int
+    crc32: int
+
+
+def stored_members(contents: Contents) -> dict[bytes, Member]:
+    """Read the directory: member by name.
+
+    Raises:
+        DamagedError: the file is cut short, damaged, or holds what cannot be read in place.
+    """
+    try:
+        at, count = _find_directory(contents)
+        members: dict[bytes, Member] = {}
+        for _ in range(count):
+            name, member, at = _read_entry(contents, at)
+            if name in members:
+                raise DamagedError("two members of the zip file have the same name")
+            members[name] = member
+    except struct.error as exc:
+        raise DamagedError(_DAMAGED) from exc
+    return members
+
+
+def member_start(contents: Contents, member: Member) -> int:
+    """Return the offset of the first byte of a member; all its bytes lie inside the file."""
+    try:
+        signature, name_length, extra_length = _LOCAL_HEADER.unpack_from(contents, member.header)
+    except struct.error as exc:
+        raise DamagedError(_DAMAGED) from exc
+    if signature != b"PK\x03\x04":
+        raise DamagedError("a member of the zip file is not where its directory says")
+    start: int = member.header + _LOCAL_HEADER.size + name_length + extra_length
+    if start + member.size > len(contents):
+        raise DamagedError("a member of the zip file is larger than the file")
+    return start
+
+
+def _find_directory(contents: Contents) -> tuple[int, int]:
+    end = len(contents) - _END.size
+    if end < 0 or contents[end : end + 4] != b"PK\x05\x06":
+        raise DamagedError("the file is cut short: the directory at its end is missing")
+    _, _, _, _, count, _, start, _ = _END.unpack_from(contents, end)
+    locator = end - _END_64_LOCATOR.size
+    if locator >= 0 and contents[locator : locator + 4] == b"PK\x06\x07":
+        _, _, end_64, _ = _END_64_LOCATOR.unpack_from(contents, locator)
+        if end_64 > locator or contents[end_64 : end_64 + 4] != b"PK\x06\x06":
+            raise DamagedError(_DAMAGED)
+        *_, count, _, start = _END_64.unpack_from(contents, end_64)
+    if start + count * _ENTRY.size > len(contents):
+        raise DamagedError(_DAMAGED)
+    return start, count
+
+
+def _read_entry(contents: Contents, at: int) -> tuple[bytes, Member, int]:
+    signature, flags, method, crc32, packed, size, *lengths, header = _ENTRY.unpack_from(contents, at)
+    if signature != b"PK\x01\x02":
+        raise DamagedError(_DAMAGED)
+    if method or flags & _ENCRYPTED:
+        raise DamagedError("a member of the zip file is compressed or encrypted, which torch.save never does")
+    name_at = at + _ENTRY.size
+    _, name_end, extra_end, entry_end = accumulate(lengths, initial=name_at)
+    if _IN_ZIP64_FIELD in (packed, size, header):
+        size, packed, header = _wide_fields(contents[name_end:extra_end], (size, packed, header))
+    if packed != size or header + size > len(contents):
+        raise DamagedError("a member of the zip file claims to be larger than the file")
+    return contents[name_at:name_end], Member(header, size, crc32), entry_end
+
+
+def _wide_fields(extra: bytes, fields: tuple[int, int, int]) -> tuple[int, ...]:
+    """Take size, packed size and offset from the zip64 field where they do not fit 32 bits."""
+    at = 0
+    while at + _FIELD_HEADER.size <= len(extra):
+        kind, length = _FIELD_HEADER.unpack_from(extra, at)
+        at += _FIELD_HEADER.size
+        if kind == _ZIP64_FIELD:
+            wide = iter(struct.unpack_from(f"<{length // 8}Q", extra, at))
+            return tuple(next(wide, field) if field == _IN_ZIP64_FIELD else field for field in fields)
+        at += length
+    raise DamagedError(_DAMAGED)

@@ -1,0 +1,89 @@
+"""Headers and values of single tensors, whatever file they lie in.
+
+read_headers(file, "pt")    what is there: names, dtypes, shapes, checksums
+load_tensor(location)       the values, mapped from the file and read-only
+"""
+
+import struct
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from firstdrift.dumps.containers import atb_bin, npy, pt, safetensors_file
+from firstdrift.dumps.containers.contents import Contents, TensorHeader, file_contents
+from firstdrift.errors import TensorUnreadableError
+from firstdrift.tensors import DataLocation
+
+CONTAINER_BY_SUFFIX = {
+    ".pt": "pt",
+    ".pth": "pt",
+    ".bin": "pt",
+    ".npy": "npy",
+    ".safetensors": "safetensors",
+}
+"""How files that stand for themselves are laid out; a `.bin` among them is a torch checkpoint."""
+
+
+class _Container(Protocol):
+    def headers(self, file: Path, contents: Contents, /) -> list[TensorHeader]: ...
+
+    def load(self, file: Path, contents: Contents, entry: str, /) -> npt.NDArray[Any]: ...
+
+
+_CONTAINERS: dict[str, _Container] = {
+    "pt": pt,
+    "npy": npy,
+    "safetensors": safetensors_file,
+    "bin": atb_bin,
+}
+_BEGINNINGS = {"pt": (b"PK\x03\x04", b"\x80"), "npy": (b"\x93NUMPY",)}
+
+
+def load_tensor(location: DataLocation) -> npt.NDArray[Any]:
+    """Load the values of a tensor: read-only, of a numpy or ml_dtypes dtype, any strides.
+
+    Files of 128 KB and more are mapped, and stay so while the array lives.
+
+    Raises:
+        TensorUnreadableError: the file is missing, cut short, damaged, holds no such tensor, or
+            one of a dtype that cannot be represented.
+    """
+    container = _container(location.file, location.container)
+    try:
+        return container.load(location.file, file_contents(location.file), location.entry)
+    except (ValueError, OverflowError, MemoryError, struct.error) as exc:
+        raise TensorUnreadableError(str(exc) or "the file is damaged", path=location.file) from exc
+
+
+def read_headers(file: Path, container: str) -> list[TensorHeader]:
+    """List the tensors of a file without reading their values.
+
+    Raises:
+        TensorUnreadableError: the file is missing, cut short or damaged as a whole.
+    """
+    layout = _container(file, container)
+    try:
+        return layout.headers(file, file_contents(file))
+    except (ValueError, OverflowError, MemoryError, struct.error) as exc:
+        raise TensorUnreadableError(str(exc) or "the file is damaged", path=file) from exc
+
+
+def looks_like(file: Path, container: str) -> bool:
+    """Tell whether a file begins like those of a container."""
+    if not file.is_file():
+        return False
+    try:
+        with file.open("rb") as opened:
+            begin = opened.read(9)
+    except OSError:
+        return False
+    if container == "safetensors":
+        return begin[8:] == b"{"
+    return begin.startswith(_BEGINNINGS[container])
+
+
+def _container(file: Path, name: str) -> _Container:
+    if name not in _CONTAINERS:
+        raise TensorUnreadableError(f"files of the layout {name!r} cannot be read", path=file)
+    return _CONTAINERS[name]

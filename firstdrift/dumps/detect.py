@@ -1,0 +1,155 @@
+"""Tell which format a dump is in and hand it to that format's reader.
+
+    open_dump("runs/golden")   →   Dump(format="msit-torch", slices=…)   →   read_slice(dump, slices[0])
+
+Formats with marks of their own are tried first; a folder of tensor files is plain only if nothing in it
+belongs to another format, be it one that cannot be read yet.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from firstdrift.dumps.dump import Dump, DumpReader, Slice, SliceListing
+from firstdrift.dumps.folders import folder_entries, search_folders, sub_folders
+from firstdrift.errors import DumpError, DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
+
+_DEEPEST_SEARCH = 3
+_MOST_MARKS = 6
+_MARKS = {
+    "dump.json": "an msprobe dump",
+    "model_tree.json": "a msit torch dump",
+    "torch_tensors": "a msit torch dump",
+    "debug.json": "a debug dump of msprobe",
+    "atb_dump_data": "an ATB dump of msprobe",
+}
+_READABLE = {"an msprobe dump", "a msit torch dump", "an ATB dump of msprobe", "an ATB dump of msit"}
+_MOST_NAMES = 200
+_ATB_DEVICE = re.compile(r"[0-9]+_[0-9]+", re.ASCII)
+_TORCHAIR = re.compile(r"dynamo_original_graph_.*\.txt|worldsize[0-9]+_global_rank[0-9]+", re.ASCII)
+_PART_OF_ATB = "a part of an ATB dump"
+_INSIDE = {
+    _PART_OF_ATB: re.compile(r"/(?:tensors/[0-9]+_[0-9]+|atb_dump_data)(?:/|$)"),
+    "a part of a TorchAir dump": re.compile(r"/worldsize[0-9]+_global_rank[0-9]+(?:/|$)"),
+}
+
+
+def open_dump(path: Path) -> Dump:
+    """List the slices of the dump at a path.
+
+    Raises:
+        DumpNotFoundError: there is nothing at the path.
+        DumpNotRecognisedError: no dump lies there, several do, or one in a format that cannot be read.
+        DumpUnreadableError: the path may not be read, or a file that all else hangs on is damaged.
+    """
+    _require_readable(path)
+    recognised = recognise(path)
+    if recognised is not None:
+        return _readers()[recognised[0]].open_dump(path)
+    raise _why_not(path)
+
+
+def recognise(path: Path) -> tuple[str, tuple[str, ...]] | None:
+    """Return the format of the dump at a path and the evidence for it; None if there is no dump.
+
+    Looks at a bounded number of entries, so that every folder of a file browser can be asked.
+    """
+    for name, reader in _readers().items():
+        is_last_resort = name == "plain"
+        if is_last_resort and _marked_folders(path):
+            return None
+        if evidence := reader.recognise(path):
+            return name, evidence
+    return None
+
+
+def read_slice(dump: Dump, listing: SliceListing) -> Slice:
+    """Read the nodes and tensors of a slice, without tensor data.
+
+    Raises:
+        DumpUnreadableError: a file that all else hangs on is damaged.
+    """
+    return _readers()[dump.format].read_slice(dump, listing)
+
+
+def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
+    """Return the Python call stack of each node name, innermost frame first; {} if none were recorded."""
+    return _readers()[dump.format].read_stacks(listing)
+
+
+@lru_cache(maxsize=1)
+def _readers() -> dict[str, DumpReader]:
+    from firstdrift.dumps.msit_atb import MsitAtbReader
+    from firstdrift.dumps.msit_torch import MsitTorchReader
+    from firstdrift.dumps.msprobe import MsprobeReader
+    from firstdrift.dumps.msprobe_atb import MsprobeAtbReader
+    from firstdrift.dumps.plain import PlainReader
+
+    return {
+        "msprobe": MsprobeReader(),
+        "msit-torch": MsitTorchReader(),
+        "msit-atb": MsitAtbReader(),
+        "msprobe-atb": MsprobeAtbReader(),
+        "plain": PlainReader(),
+    }
+
+
+def _require_readable(path: Path) -> None:
+    try:
+        path.stat()
+    except PermissionError as exc:
+        raise DumpUnreadableError("this may not be read (permission denied)", path=path) from exc
+    except (OSError, ValueError) as exc:
+        raise DumpNotFoundError("there is nothing here", path=path) from exc
+    if not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
+        raise DumpUnreadableError("this may not be read (permission denied)", path=path)
+
+
+def _why_not(path: Path) -> DumpError:
+    marked = _marked_folders(path)
+    readable = [folder for folder, what in marked if what in _READABLE]
+    if len(readable) > 1:
+        names = ", ".join(str(folder.relative_to(path)) for folder in readable)
+        more = " and more" if len(marked) == _MOST_MARKS else ""
+        return DumpNotRecognisedError(
+            f"it holds several dumps: {names}{more}", path=path, hint="Name one of them"
+        )
+    if readable:
+        return DumpUnreadableError("what should make it a dump is damaged or incomplete", path=readable[0])
+    if marked and marked[0][1] == _PART_OF_ATB:
+        hint = "Name the dump, the folder of a process or one of the numbered folders in it"
+        return DumpNotRecognisedError(f"this is {_PART_OF_ATB}", path=path, hint=hint)
+    if marked:
+        folder, what = marked[0]
+        return DumpNotRecognisedError(f"this is {what}, which cannot be read yet", path=folder)
+    return DumpNotRecognisedError(
+        "this is no dump: there is no dump.json or atb_dump_data (msprobe), no torch_tensors, model_tree.json"
+        " or tensors (msit) and no file of tensors (.pt, .pth, .npy, .safetensors, .bin)",
+        path=path,
+        hint="Name the folder that the dumping tool wrote",
+    )
+
+
+def _marked_folders(path: Path) -> list[tuple[Path, str]]:
+    """Find what belongs to formats with marks of their own, at a path, below it, or around it."""
+    name = path.absolute().as_posix()
+    around = [(path, what) for what, pattern in _INSIDE.items() if pattern.search(name)]
+    if around:
+        return around
+    search = search_folders(
+        path, lambda folder: bool(_mark(folder)), deepest=_DEEPEST_SEARCH, most=_MOST_MARKS
+    )
+    return [(folder, _mark(folder)) for folder in search.folders]
+
+
+def _mark(folder: Path) -> str:
+    """Return what the marks in a folder make it; empty if there are none."""
+    for name, what in _MARKS.items():
+        if (folder / name).exists():
+            return what
+    if any(_ATB_DEVICE.fullmatch(device.name) for device in sub_folders(folder / "tensors", _MOST_NAMES)):
+        return "an ATB dump of msit"
+    entries = folder_entries(folder, _MOST_NAMES)
+    return "a TorchAir dump" if any(_TORCHAIR.fullmatch(entry.name) for entry, _ in entries) else ""

@@ -1,0 +1,171 @@
+"""What every reader gives, whatever the format on disk.
+
+    Dump ── SliceListing ──read_slice──▶ Slice ── Node ── TensorRecord
+
+Opening a dump finds its slices; reading a slice finds its nodes and tensors from headers and
+indexes; only `load_tensor` touches tensor data.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from firstdrift.tensors import TensorRecord
+
+
+class NodeKind(StrEnum):
+    """What a node of the model tree is."""
+
+    MODEL = "model"
+    MODULE = "module"
+    API = "api"
+
+
+class Direction(StrEnum):
+    """Which pass a node belongs to."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """Which execution of the model a slice is; a coordinate that a format lacks is None."""
+
+    step: int | None = None
+    rank: int | None = None
+    token: int | None = None
+    micro_step: int | None = None
+
+    def sort_key(self) -> tuple[int, ...]:
+        """Order slices as they ran: by step, token and micro step, then by rank; None first."""
+        parts = (self.step, self.token, self.micro_step, self.rank)
+        return tuple(-1 if part is None else part for part in parts)
+
+    def describe(self) -> str:
+        """Say which slice this is: "step 0, rank 1, token 3"; "the only slice" if nothing is known."""
+        named = {
+            "step": self.step,
+            "rank": self.rank,
+            "token": self.token,
+            "micro step": self.micro_step,
+        }
+        said = [f"{name} {value}" for name, value in named.items() if value is not None]
+        return ", ".join(said) or "the only slice"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A module or an operator call of one slice.
+
+    Attributes:
+        name: as the dump writes it; unique in its slice.
+        path: dotted module path without the framework's prefix ("model.layers.7.mlp.down_proj");
+            for an operator its own name without call number and direction ("Functional.linear").
+        kind: model, module or api.
+        type_name: class of the module or name of the operator ("Linear", "Functional.linear").
+        direction: forward, backward or none.
+        call: which call of this name, from 0.
+        order: position in execution order within the slice, from 0: when it *finished*, so that
+            children come before the module that contains them.
+        parent: name of the module around it; None at the top.
+        tensors: its inputs, parameters, outputs and gradients, in the dump's order.
+        micro_step: which micro batch of the step it belongs to, where the dump tells.
+    """
+
+    name: str
+    path: str
+    kind: NodeKind
+    type_name: str
+    direction: Direction
+    call: int
+    order: int
+    parent: str | None
+    tensors: tuple[TensorRecord, ...]
+    micro_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a dump that could not be used: which file, and why."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SliceListing:
+    """A slice that a dump is known to hold, before it is read."""
+
+    coordinates: Coordinates
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """A directory that one run wrote.
+
+    Attributes:
+        path: as given.
+        format: "msprobe", "msit-torch", "msit-atb", "msprobe-atb" or "plain".
+        evidence: why it is held to be of that format, one clause each.
+        slices: what it holds, in the order of execution.
+        problems: what could not be used.
+        attributes: what the dump says of itself: "task", "level", "framework", ...
+    """
+
+    path: Path
+    format: str
+    evidence: tuple[str, ...]
+    slices: tuple[SliceListing, ...]
+    problems: tuple[Problem, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One execution of the model: its nodes in execution order.
+
+    Attributes:
+        listing: which slice.
+        nodes: in execution order (`Node.order` is the index).
+        order_origin: how the execution order is known: "recorded", or in words how it was derived.
+        problems: what could not be used.
+    """
+
+    listing: SliceListing
+    nodes: tuple[Node, ...]
+    order_origin: str = "recorded"
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Which execution of the model this is."""
+        return self.listing.coordinates
+
+
+class DumpReader(Protocol):
+    """What a module in `firstdrift.dumps` offers for its format."""
+
+    def recognise(self, path: Path) -> tuple[str, ...]:
+        """Return the evidence that a path is of this format; empty if it is not."""
+
+    def open_dump(self, path: Path) -> Dump:
+        """List the slices of a dump.
+
+        Raises:
+            DumpUnreadableError: a file that all else hangs on is damaged.
+        """
+
+    def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
+        """Read the nodes and tensors of a slice, without tensor data.
+
+        Raises:
+            DumpUnreadableError: a file that all else hangs on is damaged.
+        """
+
+    def read_stacks(self, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
+        """Return the Python call stack of each node name, innermost frame first; {} if none."""

@@ -1,0 +1,232 @@
+"""Derive the order in which modules finished, where a dump does not record it.
+
+    [gate_proj, up_proj, down_proj, act_fn]   →   [gate_proj, act_fn, up_proj, down_proj]
+
+Three sources, the strongest first:
+
+1. equal values: what one node gives and another takes (same checksum) was given before it was taken;
+2. names: `input_layernorm` runs before `self_attn`, `q_proj` before `o_proj`, layer 2 before layer 10;
+3. the order in which the siblings are listed.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from heapq import heappop, heappush
+from math import prod
+from zlib import crc32
+
+from firstdrift.tensors import Role, TensorRecord
+
+# One line per stage, in the order in which a transformer runs them; only siblings are compared.
+_STAGES = """
+visual vision_tower vision_model multi_modal_projector
+patch_embed embeddings embedding embed_tokens embed_in word_embeddings tok_embeddings wte
+word_embeddings_layernorm wpe position_embeddings embed_positions embedding_dropout
+rotary_emb rotary_pos_emb
+input_layernorm ln_1 norm1 attention_norm gate router
+q_proj qkv_proj qkv query_key_value linear_qkv c_attn gate_proj gate_up_proj c_fc fc1 linear_fc1 w1
+dense_h_to_4h
+k_proj act_fn act activation_fn activation_func gelu_impl experts
+v_proj up_proj w3
+q_norm k_norm q_layernorm k_layernorm
+self_attn self_attention attention attn linear_attn core_attention shared_experts
+post_attention_layernorm post_self_attn_layernorm pre_mlp_layernorm ln_2 norm2 ffn_norm
+pre_feedforward_layernorm
+mlp feed_forward ffn moe block_sparse_moe
+post_feedforward_layernorm post_mlp_layernorm
+model language_model transformer decoder layers h blocks
+<operator>
+o_proj out_proj proj dense linear_proj c_proj down_proj fc2 linear_fc2 dense_4h_to_h w2
+norm ln_f final_layernorm final_norm
+lm_head output_layer embed_out score classifier merger
+"""
+_STAGE_BY_NAME = {
+    name: stage for stage, names in enumerate(_STAGES.strip().splitlines()) for name in names.split()
+}
+_LAYER_NUMBER = re.compile(r"[0-9]{1,18}")
+_DIGITS = re.compile(r"([0-9]+)")
+_SMALLEST_EVIDENCE = 32
+_FEWEST = 8
+_MOST_SOURCES = 16
+_LARGEST_ZEROS = 1024 * 1024
+
+OPERATOR = "<operator>"
+"""Stands for the last name of an operator call: after projections, before what ends the module."""
+
+
+def finish_order(
+    children: Mapping[str | None, Sequence[str]],
+    labels: Mapping[str, str],
+    flows: Iterable[tuple[str, str]],
+) -> tuple[list[str], int]:
+    """Order nodes by when they finished: children before their parent, siblings as they ran.
+
+    Args:
+        children: names of the children of each node, of the topmost under None, as listed.
+        labels: last part of each name ("q_proj"; `OPERATOR` for operator calls).
+        flows: pairs of siblings of which the first gave a value to the second.
+
+    Returns:
+        The names in order, and the number of sibling pairs that a flow put in order.
+    """
+    takers: dict[str, set[str]] = defaultdict(set)
+    for giver, taker in flows:
+        takers[giver].add(taker)
+    backwards: list[str] = []
+    kept = 0
+    waiting: list[str | None] = [None]
+    while waiting:
+        name = waiting.pop()
+        if name is not None:
+            backwards.append(name)
+        siblings, count = _follow_flows(_order_by_name(children.get(name, ()), labels), takers)
+        kept += count
+        waiting.extend(siblings)
+    return backwards[::-1], kept
+
+
+def natural_key(name: str) -> list[tuple[int, int | str]]:
+    """Sort key under which "layers.2" comes before "layers.10"."""
+    parts = _DIGITS.split(name)
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
+
+
+def value_flows(
+    tensors: Mapping[str, Sequence[TensorRecord]], parents: Mapping[str, str | None]
+) -> set[tuple[str, str]]:
+    """Find pairs of siblings of which the first gave a value to the second.
+
+    Values are told by their checksum, or by their recorded statistics where there is none. A value
+    that several unrelated nodes give, or a trivial one, tells nothing.
+    """
+    givers = _nodes_by_value(tensors, Role.OUTPUT)
+    takers = _nodes_by_value(tensors, Role.INPUT)
+    flows: set[tuple[str, str]] = set()
+    for value in givers.keys() & takers.keys():
+        # A node that gives what it takes (dropout, identity) only passes the value on.
+        sources = givers[value] - takers[value]
+        if len(sources) > _MOST_SOURCES:
+            continue
+        lines = {source: _line(source, parents) for source in sources}
+        inner = {name for name in sources if not any(name in lines[other][1:] for other in sources)}
+        if len(inner) == 1:
+            source_line = lines[inner.pop()]
+            flows.update(
+                pair
+                for taker in takers[value]
+                if (pair := _branches(source_line, _line(taker, parents))) is not None
+            )
+    return flows
+
+
+def _nodes_by_value(tensors: Mapping[str, Sequence[TensorRecord]], role: Role) -> dict[str, set[str]]:
+    nodes: dict[str, set[str]] = defaultdict(set)
+    for name, records in tensors.items():
+        for record in records:
+            if record.role is role and (value := _value(record)):
+                nodes[value].add(name)
+    return nodes
+
+
+def _value(record: TensorRecord) -> str | None:
+    """Return what tells the values of a tensor from others, if anything does."""
+    if record.digest is not None:
+        _, checksum, size = record.digest.split(":")
+        is_trivial = int(size) < _SMALLEST_EVIDENCE or int(checksum, 16) == _checksum_of_zeros(int(size))
+        return None if is_trivial else record.digest
+    known = record.statistics
+    if (
+        known is None
+        or record.shape is None
+        or known.maximum == known.minimum
+        or prod(record.shape) < _FEWEST
+    ):
+        return None
+    return f"{record.shape}{known.maximum}{known.minimum}{known.mean}{known.norm}"
+
+
+@lru_cache(maxsize=256)
+def _checksum_of_zeros(size: int) -> int:
+    return crc32(bytes(size)) if size <= _LARGEST_ZEROS else -1
+
+
+def _line(name: str, parents: Mapping[str, str | None]) -> list[str]:
+    """Return a node and the nodes around it, innermost first."""
+    line = [name]
+    while (parent := parents.get(line[-1])) is not None:
+        line.append(parent)
+    return line
+
+
+def _branches(giver: list[str], taker: list[str]) -> tuple[str, str] | None:
+    """Return the siblings in which two nodes lie; None if one node contains the other."""
+    depth = 1
+    while depth <= min(len(giver), len(taker)) and giver[-depth] == taker[-depth]:
+        depth += 1
+    if depth > min(len(giver), len(taker)):
+        return None
+    return giver[-depth], taker[-depth]
+
+
+def _order_by_name(siblings: Sequence[str], labels: Mapping[str, str]) -> list[str]:
+    """Sort the siblings whose names tell when they run; the others keep their places."""
+    told = [name for name in siblings if _stage(labels[name]) is not None]
+    in_order = iter(sorted(told, key=lambda name: _stage(labels[name]) or (0, 0)))
+    return [next(in_order) if _stage(labels[name]) is not None else name for name in siblings]
+
+
+def _stage(label: str) -> tuple[int, int] | None:
+    if _LAYER_NUMBER.fullmatch(label):
+        return _STAGE_BY_NAME["layers"], int(label)
+    stage = _STAGE_BY_NAME.get(label)
+    return None if stage is None else (stage, 0)
+
+
+def _follow_flows(siblings: list[str], takers: Mapping[str, set[str]]) -> tuple[list[str], int]:
+    """Move siblings as little as it takes for givers to come before takers."""
+    place = {name: at for at, name in enumerate(siblings)}
+    flows = [
+        (place[giver], place[taker])
+        for giver in siblings
+        for taker in takers.get(giver, ())
+        if taker in place and taker != giver
+    ]
+    after: dict[int, set[int]] = defaultdict(set)
+    # Flows that agree with the names cannot contradict one another; of the rest, those that do are left.
+    for giver, taker in sorted(flows, key=lambda flow: (flow[0] > flow[1], flow)):
+        if giver < taker or not _reaches(after, taker, giver):
+            after[giver].add(taker)
+    kept = sum(map(len, after.values()))
+    return [siblings[at] for at in _topological(len(siblings), after)], kept
+
+
+def _reaches(after: Mapping[int, set[int]], start: int, goal: int) -> bool:
+    waiting, seen = [start], {start}
+    while waiting:
+        at = waiting.pop()
+        if at == goal:
+            return True
+        fresh = after.get(at, set()) - seen
+        seen |= fresh
+        waiting.extend(fresh)
+    return False
+
+
+def _topological(count: int, after: Mapping[int, set[int]]) -> list[int]:
+    """Sort places so that each comes before those after it, otherwise ascending."""
+    awaited = [0] * count
+    for takers in after.values():
+        for taker in takers:
+            awaited[taker] += 1
+    ready = [at for at in range(count) if not awaited[at]]
+    order = []
+    while ready:
+        at = heappop(ready)
+        order.append(at)
+        for taker in after.get(at, ()):
+            awaited[taker] -= 1
+            if not awaited[taker]:
+                heappush(ready, taker)
+    return order

@@ -1,0 +1,98 @@
+"""Read a JSON file that a dumping tool wrote, whatever state it is in.
+
+The bare literals NaN, Infinity and -Infinity are numbers. Half of a surrogate pair is no character: it is
+kept as the six characters of its escape, so that every string can be shown and stored.
+"""
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from firstdrift.errors import DumpUnreadableError
+
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFile:
+    """What a JSON file holds.
+
+    Attributes:
+        value: the outermost value.
+        repeated_keys: keys that occur more than once in one object; the last of them counts.
+    """
+
+    value: Any
+    repeated_keys: tuple[str, ...]
+
+
+def read_json(file: Path) -> JsonFile:
+    """Read a JSON file.
+
+    Raises:
+        DumpUnreadableError: it cannot be read, is not complete JSON, or is nested too deeply.
+    """
+    try:
+        return parse_json(_read_text(file))
+    except json.JSONDecodeError as error:
+        raise DumpUnreadableError(
+            f"not complete JSON: {error}",
+            path=file,
+            hint="The run may have been stopped while it wrote the file",
+        ) from error
+    except RecursionError as error:
+        raise DumpUnreadableError("nested too deeply to be read", path=file) from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise DumpUnreadableError(f"holds a number that is too long: {error}", path=file) from error
+
+
+def read_json_if_present(file: Path) -> JsonFile | None:
+    """Read a JSON file that may be missing: None if it is.
+
+    Raises:
+        DumpUnreadableError: it is there, and `read_json` cannot read it.
+    """
+    try:
+        return read_json(file)
+    except DumpUnreadableError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
+def parse_json(text: str) -> JsonFile:
+    """Read JSON text.
+
+    Raises:
+        ValueError: it is not complete JSON (`json.JSONDecodeError`), or holds a number that is too long.
+        RecursionError: it is nested too deeply.
+    """
+    repeated: list[str] = []
+
+    def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            repeated.extend(key for key, count in counts.items() if count > 1)
+        return found
+
+    if "\\ud" in text or "\\uD" in text:
+        text = _ESCAPE.sub(lambda match: ("\\" if match["lone"] else "") + match[0], text)
+    return JsonFile(json.loads(text, object_pairs_hook=as_object), tuple(repeated))
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise DumpUnreadableError(f"cannot be read ({error.strerror})", path=file) from error
+    except UnicodeDecodeError as error:
+        raise DumpUnreadableError(
+            f"not UTF-8 text ({error.reason} at byte {error.start})", path=file
+        ) from error

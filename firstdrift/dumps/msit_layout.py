@@ -1,0 +1,96 @@
+"""Find the folders of a msit torch dump, whichever of them was named.
+
+runs/llama/                          a folder with exactly one dump in or below it
+└── msit_dump_20261120_155326/
+    └── torch_tensors/
+        └── cuda0_14498/             one device and process: a rank
+            ├── model_tree.json
+            ├── weights/root.model.norm.weight.pth
+            └── 3/                   a token
+                └── root.model.layers.0/output.pth
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from firstdrift.dumps.folders import MOST_ENTRIES, search_folders, sub_folders
+
+TREE_FILE = "model_tree.json"
+WEIGHTS_FOLDER = "weights"
+_TENSORS_FOLDER = "torch_tensors"
+_TOKEN_NAME = re.compile(r"0|[1-9][0-9]{0,17}")
+_DEVICE_NAME = re.compile(r"[a-z]+(?P<index>[0-9]*)_[0-9]+")
+_DEEPEST_SEARCH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What one process wrote: its folder, its rank among others (None: it is alone), its tokens."""
+
+    folder: Path
+    rank: int | None
+    tokens: tuple[Path, ...]
+
+
+def find_devices(path: Path) -> tuple[Device, ...]:
+    """Return the devices of the one dump at, above or below a path; none if there is no such dump."""
+    if is_token(path):
+        return (Device(path.parent, None, (path,)),)
+    folders = _device_folders(path)
+    ranks = _ranks([folder.name for folder in folders])
+    return tuple(
+        Device(folder, rank, token_folders(folder)) for folder, rank in zip(folders, ranks, strict=True)
+    )
+
+
+def token_folders(device: Path) -> tuple[Path, ...]:
+    """Return the folders of a device's tokens in ascending order."""
+    tokens = [folder for folder in sub_folders(device) if _is_token_name(folder.name)]
+    return tuple(sorted(tokens, key=lambda folder: int(folder.name)))
+
+
+def is_token(path: Path) -> bool:
+    """Tell whether a path is the folder of one token: numbered, with module folders in it."""
+    return _is_token_name(path.name) and any(
+        is_module_name(folder.name) for folder in sub_folders(path, MOST_ENTRIES)
+    )
+
+
+def _is_token_name(name: str) -> bool:
+    return _TOKEN_NAME.fullmatch(name) is not None
+
+
+def is_module_name(name: str) -> bool:
+    """Tell whether a folder is named like a module."""
+    return name == "root" or name.startswith("root.")
+
+
+def _is_device(path: Path) -> bool:
+    if (path / TREE_FILE).is_file():
+        return True
+    return _DEVICE_NAME.fullmatch(path.name) is not None and any(
+        map(is_token, sub_folders(path, MOST_ENTRIES))
+    )
+
+
+def _device_folders(path: Path) -> list[Path]:
+    if _is_device(path):
+        return [path]
+    search = search_folders(path, _holds_devices, deepest=_DEEPEST_SEARCH, most=2)
+    is_only_one = search.is_complete and len(search.folders) == 1
+    return list(filter(_is_device, sub_folders(search.folders[0]))) if is_only_one else []
+
+
+def _holds_devices(path: Path) -> bool:
+    return path.name == _TENSORS_FOLDER and any(map(_is_device, sub_folders(path, MOST_ENTRIES)))
+
+
+def _ranks(names: list[str]) -> list[int | None]:
+    if len(names) == 1:
+        return [None]
+    matches = [_DEVICE_NAME.fullmatch(name) for name in names]
+    indices = [int(match["index"]) for match in matches if match and match["index"]]
+    if len(set(indices)) == len(names):
+        return list(indices)
+    return list(range(len(names)))

@@ -1,0 +1,294 @@
+"""Read a folder of tensor files whose names are node paths, or a single such file.
+
+    run/token3/layers/0/attn.output.0.npy   →   output.0 of layers.0.attn in token 3
+    run/model.safetensors: "layers.0.attn.q_proj.weight"   →   parameter weight of layers.0.attn.q_proj
+
+Nothing but names is known, so they decide: coordinates from folders (step0, rank_1, token3, or numbers
+alone), role and key from the end of a name, and the order of execution from all of it.
+"""
+
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from firstdrift.dumps.containers.contents import TensorHeader
+from firstdrift.dumps.data import CONTAINER_BY_SUFFIX, looks_like, read_headers
+from firstdrift.dumps.dump import (
+    Coordinates,
+    Direction,
+    Dump,
+    Node,
+    NodeKind,
+    Problem,
+    Slice,
+    SliceListing,
+)
+from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
+from firstdrift.dumps.folders import MOST_ENTRIES, folder_entries, printable, search_folders
+from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, TensorUnreadableError
+from firstdrift.names import enclosing_paths, module_path
+from firstdrift.tensors import DataLocation, Role, TensorRecord
+
+_COORDINATE = re.compile(r"(?P<name>step|rank|token|micro_step)[_-]?(?P<value>[0-9]{1,18})", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+_ROLE = re.compile(
+    r"(?:(?P<node>.+)[._])?(?P<role>input|output)s?(?:[._](?P<key>[0-9]+(?:[._][0-9]+)*))?", re.ASCII
+)
+_PARAMETER = re.compile(
+    r"(?P<node>.+)\.(?P<key>weight|bias|[a-z_]*weight|[a-z_]*scales?|running_mean|running_var)(?P<grad>\.grad)?"
+)
+_NAMELESS = "tensor"
+_UNREAD_SUFFIXES = {".npz", ".pkl", ".ckpt", ".h5", ".onnx"}
+_DEEPEST_SEARCH = 4
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _TensorFile:
+    """A file and what the names of its folders say.
+
+    Attributes:
+        file: where it lies.
+        coordinates: of its slice.
+        place: what holds the slice: the folder whose name ends the coordinates, or the file itself.
+        name: the dotted rest of its path without suffix; empty if the whole path is coordinates.
+    """
+
+    file: Path
+    coordinates: Coordinates
+    place: Path
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A tensor and the node that its name puts it in."""
+
+    node: str
+    record: TensorRecord
+
+
+class PlainReader:
+    """The reader of plain tensor files (a `DumpReader`)."""
+
+    format = "plain"
+
+    def recognise(self, path: Path) -> tuple[str, ...]:
+        """Return the evidence that there are tensor files at or below a path."""
+        if path.is_file():
+            return (f"it is a {path.suffix} file",) if path.suffix in CONTAINER_BY_SUFFIX else ()
+        search = search_folders(
+            path, lambda folder: _first_tensor_file(folder) is not None, deepest=_DEEPEST_SEARCH, most=1
+        )
+        if not search.folders:
+            return ()
+        file = _first_tensor_file(search.folders[0]) or search.folders[0]
+        return (f"{_shown(path, str(file))} is a tensor file", "nothing here belongs to another format")
+
+    def open_dump(self, path: Path) -> Dump:
+        """Find the tensor files and group them by the coordinates in the names of their folders.
+
+        Raises:
+            DumpNotRecognisedError: there is no tensor file.
+        """
+        places: dict[Coordinates, Path] = {}
+        problems: list[Problem] = []
+        for file in _tensor_files(path, path, problems):
+            place = places.setdefault(file.coordinates, file.place)
+            if place != file.place:
+                reason = f"left out: {place.name} already holds {file.coordinates.describe()}"
+                problems.append(Problem(_shown(path, str(file.file)), reason))
+        if not places:
+            raise DumpNotRecognisedError("there is no tensor file here", path=path)
+        listings = [SliceListing(coordinates, place) for coordinates, place in places.items()]
+        return Dump(
+            path=path,
+            format=self.format,
+            evidence=self.recognise(path),
+            slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
+            problems=tuple(problems),
+        )
+
+    def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
+        """Read the headers of the files of a slice.
+
+        Raises:
+            DumpUnreadableError: the files are gone.
+        """
+        files = [
+            file
+            for file in _tensor_files(dump.path, listing.directory, [])
+            if file.coordinates == listing.coordinates and file.place == listing.directory
+        ]
+        if not files:
+            raise DumpUnreadableError("the files of this slice are gone", path=listing.directory)
+        tensors = [tensor for file in files for tensor in _read_file(file, is_alone=len(files) == 1)]
+        by_node, problems = _by_node(tensors)
+        return _build_slice(listing, by_node, problems)
+
+    def read_stacks(self, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+        """Return nothing: plain files hold no call stacks."""
+        return {}
+
+
+def _first_tensor_file(folder: Path) -> Path | None:
+    entries = folder_entries(folder, MOST_ENTRIES)
+    files = (entry for entry, is_folder in entries if not is_folder and entry.suffix in CONTAINER_BY_SUFFIX)
+    return next((file for file in files if looks_like(file, CONTAINER_BY_SUFFIX[file.suffix])), None)
+
+
+def _tensor_files(root: Path, start: Path, problems: list[Problem]) -> Iterator[_TensorFile]:
+    """Give the tensor files at or below `start` in natural order; what is passed over is a problem."""
+    if start.is_file():
+        yield _placed(root, start, are_numbers_tokens=start != root and _are_numbers_tokens(root))
+        return
+    are_numbers_tokens = _are_numbers_tokens(root)
+
+    def note_unreadable(error: OSError) -> None:
+        problems.append(Problem(_shown(root, error.filename), f"it cannot be read ({error.strerror})"))
+
+    for folder, folders, files in os.walk(start, onerror=note_unreadable):
+        folders[:] = sorted((name for name in folders if not name.startswith(".")), key=natural_key)
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        unread = [name for name in files if Path(name).suffix in _UNREAD_SUFFIXES]
+        where = _shown(root, folder)
+        if links:
+            problems.append(Problem(where, f"links to folders are not followed: {_first_few(links)}"))
+        if unread:
+            problems.append(Problem(where, f"files of these kinds are not read: {_first_few(unread)}"))
+        for name in sorted(files, key=natural_key):
+            if Path(name).suffix in CONTAINER_BY_SUFFIX:
+                yield _placed(root, Path(folder, name), are_numbers_tokens=are_numbers_tokens)
+
+
+def _shown(root: Path, path: str) -> str:
+    return printable(os.path.relpath(path, root))
+
+
+def _are_numbers_tokens(root: Path) -> bool:
+    """Tell whether all tensors of a dump lie in numbered folders, as msit numbers its tokens."""
+    entries = folder_entries(root)
+    folders = [entry.name for entry, is_folder in entries if is_folder]
+    has_files = any(entry.suffix in CONTAINER_BY_SUFFIX for entry, is_folder in entries if not is_folder)
+    return bool(folders) and not has_files and all(map(_NUMBER.fullmatch, folders))
+
+
+def _placed(root: Path, file: Path, *, are_numbers_tokens: bool) -> _TensorFile:
+    if file == root:
+        return _TensorFile(file, Coordinates(), file, "")
+    parts = tuple(map(printable, file.relative_to(root).with_suffix("").parts))
+    found: dict[str, int] = {}
+    for at, part in enumerate(parts):
+        match = _COORDINATE.fullmatch(part)
+        if match and match["name"] not in found:
+            found[match["name"]] = int(match["value"])
+        elif are_numbers_tokens and at == 0:
+            found["token"] = int(part)
+        else:
+            break
+    rest = parts[len(found) :]
+    place = root.joinpath(*parts[: len(found)]) if rest else file
+    return _TensorFile(file, Coordinates(**found), place, ".".join(rest))
+
+
+def _first_few(names: list[str]) -> str:
+    return ", ".join(map(printable, names[:_NAMES_SHOWN])) + (", …" if len(names) > _NAMES_SHOWN else "")
+
+
+def _read_file(file: _TensorFile, *, is_alone: bool) -> list[_Tensor]:
+    """Describe the tensors of a file and find their nodes."""
+    container = CONTAINER_BY_SUFFIX[file.file.suffix]
+    try:
+        headers = read_headers(file.file, container)
+        reason = "" if headers else "it holds no tensor"
+    except TensorUnreadableError as exc:
+        headers, reason = [], exc.reason
+    if reason:
+        headers = [TensorHeader("", "", None, problem=reason)]
+    return [
+        _named(
+            _full_name(file, header.entry, is_alone=is_alone),
+            TensorRecord(
+                role=Role.OUTPUT,
+                key="0",
+                dtype=header.dtype,
+                shape=header.shape,
+                digest=header.digest,
+                location=DataLocation(file.file, container, header.entry),
+                problem=header.problem and f"{printable(file.file.name)}: {header.problem}",
+            ),
+        )
+        for header in headers
+    ]
+
+
+def _full_name(file: _TensorFile, entry: str, *, is_alone: bool) -> str:
+    """Return the name of a tensor: a dotted entry is a full path, any other lies below its file."""
+    is_path = "." in entry and not entry.replace(".", "").isdecimal()
+    if entry and (is_path or is_alone or not file.name):
+        return entry
+    return ".".join(part for part in (file.name, entry) if part)
+
+
+def _named(name: str, record: TensorRecord) -> _Tensor:
+    """Take node, role and key from a name; one that tells no role is the node whose output 0 this is."""
+    if match := _ROLE.fullmatch(name):
+        key = (match["key"] or "0").replace("_", ".")
+        return _Tensor(match["node"] or _NAMELESS, replace(record, role=Role(match["role"]), key=key))
+    if match := _PARAMETER.fullmatch(name):
+        role = Role.GRADIENT if match["grad"] else Role.PARAMETER
+        return _Tensor(match["node"], replace(record, role=role, key=match["key"]))
+    return _Tensor(name or _NAMELESS, record)
+
+
+def _by_node(tensors: Iterable[_Tensor]) -> tuple[dict[str, list[TensorRecord]], list[Problem]]:
+    """Group tensors by node; "0#1" is the second of the same name, and a problem."""
+    by_node: dict[str, list[TensorRecord]] = defaultdict(list)
+    problems: list[Problem] = []
+    seen: Counter[tuple[str, Role, str]] = Counter()
+    for tensor in tensors:
+        record = tensor.record
+        count = seen[tensor.node, record.role, record.key]
+        seen[tensor.node, record.role, record.key] += 1
+        if count:
+            problems.append(
+                Problem(_file_name(record), f"another file holds {record.label} of {tensor.node} too")
+            )
+            record = replace(record, key=f"{record.key}#{count}")
+        by_node[tensor.node].append(record)
+    return by_node, problems
+
+
+def _file_name(record: TensorRecord) -> str:
+    return printable(record.location.file.name) if record.location else ""
+
+
+def _build_slice(
+    listing: SliceListing, by_node: Mapping[str, list[TensorRecord]], problems: list[Problem]
+) -> Slice:
+    names = sorted({*by_node, *(path for name in by_node for path in enclosing_paths(name))}, key=natural_key)
+    parents = {name: name.rpartition(".")[0] or None for name in names}
+    children: dict[str | None, list[str]] = defaultdict(list)
+    for name in names:
+        children[parents[name]].append(name)
+    labels = {name: name.rpartition(".")[2] for name in names}
+    order, count = finish_order(children, labels, value_flows(by_node, parents))
+    nodes = tuple(
+        Node(
+            name=name,
+            path=module_path(name),
+            kind=NodeKind.MODULE,
+            type_name="",
+            direction=Direction.NONE,
+            call=0,
+            order=at,
+            parent=parents[name],
+            tensors=tuple(by_node.get(name, ())),
+        )
+        for at, name in enumerate(order)
+    )
+    origin = f"derived: {count} orderings from equal values, the rest from names, numbers in ascending order"
+    return Slice(listing, nodes, origin, tuple(problems))

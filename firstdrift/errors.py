@@ -1,0 +1,79 @@
+"""Every error that firstdrift raises on purpose.
+
+FirstdriftError                  its text is fit to show to a user
+├── DumpError
+│   ├── DumpNotFoundError        there is nothing at the path
+│   ├── DumpNotRecognisedError   no reader understands what lies there
+│   └── DumpUnreadableError      a reader knows the format, but a file that all else hangs on is damaged
+├── TensorUnreadableError        the data of one tensor cannot be read; the rest of the dump can
+├── SettingsError                an option, rule set or mapping that makes no sense
+├── PathOutsideRootsError        a path leads out of the directories that may be read
+└── CatalogueError
+    ├── NotInCatalogueError      no such dump, comparison, node, job
+    ├── JobLostError             another worker has taken the job over
+    └── JobCancelledError        a person asked for the job to stop
+"""
+
+from pathlib import Path
+
+
+class FirstdriftError(Exception):
+    """Base of all of them: says what, which file, why, and what to try.
+
+    Attributes:
+        reason: why, as a clause without a full stop.
+        path: the file or directory it is about, if there is one.
+        hint: what to try, as a clause without a full stop; may be empty.
+    """
+
+    def __init__(self, reason: str, *, path: Path | str | None = None, hint: str = "") -> None:
+        """Keep the parts apart: the terminal, the page and JSON each lay them out their own way."""
+        self.reason = reason
+        self.path = Path(path) if path is not None else None
+        self.hint = hint
+        where = f"{self.path}: " if self.path is not None else ""
+        super().__init__(f"{where}{reason}." + (f" {hint}." if hint else ""))
+
+
+class DumpError(FirstdriftError):
+    """A dump as a whole cannot be used."""
+
+
+class DumpNotFoundError(DumpError):
+    """There is nothing at the path."""
+
+
+class DumpNotRecognisedError(DumpError):
+    """No reader understands what lies at the path."""
+
+
+class DumpUnreadableError(DumpError):
+    """The format is known, but a file that all else hangs on is damaged."""
+
+
+class TensorUnreadableError(FirstdriftError):
+    """The data of one tensor cannot be read."""
+
+
+class SettingsError(FirstdriftError):
+    """An option, a rule set or a mapping file that makes no sense."""
+
+
+class PathOutsideRootsError(FirstdriftError):
+    """A path leads out of the directories that may be read."""
+
+
+class CatalogueError(FirstdriftError):
+    """The database cannot do what was asked."""
+
+
+class NotInCatalogueError(CatalogueError):
+    """No such dump, comparison, node or job."""
+
+
+class JobLostError(CatalogueError):
+    """The lease of the job ran out and another worker has taken it over."""
+
+
+class JobCancelledError(CatalogueError):
+    """A person asked for the job to stop."""

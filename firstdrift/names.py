@@ -1,0 +1,102 @@
+"""Take apart the names that dumping tools give to modules and operator calls.
+
+    Module.model.layers.0.mlp.down_proj.Linear.forward.2
+           └───────────── path ───────┘ type   pass    call
+
+    Functional.linear.20.backward          Module.lm_head.Linear.parameters_grad.0
+    └──── path ────┘ call pass             gradients of the parameters of lm_head
+
+Words such as "forward" may occur in a path; only the last two parts of a name say which pass it is of.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+PARAMETERS_GRAD: Final = "parameters_grad"
+
+_FRAMEWORK_PREFIXES: Final = ("Module.", "Cell.", "root.")
+_LONGEST_CALL: Final = 18
+"""Digits of the largest call number; what is longer is part of the name (and fits no database column)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameParts:
+    """What the name of a node says.
+
+    Attributes:
+        kind: module or api.
+        path: dotted module path without the framework's prefix; for an operator "Functional.linear".
+        type_name: class of the module, the operator's path, or "parameters_grad" for gradients of a module.
+        direction: forward, backward or none.
+        call: which call of this name, from 0.
+    """
+
+    kind: str
+    path: str
+    type_name: str
+    direction: str
+    call: int
+
+    @property
+    def holds_gradients(self) -> bool:
+        """Tell whether the name stands for the gradients of a module's parameters."""
+        return self.type_name == PARAMETERS_GRAD and self.direction == "backward"
+
+
+def parse_name(name: str) -> NameParts:
+    """Take a name of a module or of an operator call apart.
+
+    A name of neither form ("optimizer", "clip_grad") is a module without direction.
+    """
+    head, _, last = name.rpartition(".")
+    rest, _, word = head.rpartition(".")
+    if last in ("forward", "backward") and rest and _is_call(word):
+        return NameParts("api", rest, rest, last, int(word))
+    if word in ("forward", "backward") and rest and _is_call(last):
+        path, _, type_name = module_path(rest).rpartition(".")
+        return NameParts("module", path, type_name, word, int(last))
+    if word == PARAMETERS_GRAD and rest and _is_call(last):
+        return _gradients(rest, int(last))
+    if last == PARAMETERS_GRAD and head:
+        return _gradients(head, 0)
+    return NameParts("module", module_path(name), module_path(name), "none", 0)
+
+
+def module_path(name: str) -> str:
+    """Strip the framework's prefix: "root.norm" and "Module.norm" are "norm"; "root" is ""."""
+    if name == "root":
+        return ""
+    for prefix in _FRAMEWORK_PREFIXES:
+        if name.startswith(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def enclosing_paths(path: str) -> Iterator[str]:
+    """Yield the paths around a path, innermost first: "a.b.c" lies in "a.b", which lies in "a"."""
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def with_direction(name: str, direction: Literal["forward", "backward"]) -> str:
+    """Return the name of the other pass of the same call; a name without direction is returned as it is."""
+    head, _, last = name.rpartition(".")
+    rest, _, word = head.rpartition(".")
+    if last in ("forward", "backward") and rest and _is_call(word):
+        return f"{head}.{direction}"
+    if word in ("forward", "backward") and rest and _is_call(last):
+        return f"{rest}.{direction}.{last}"
+    return name
+
+
+def _gradients(module: str, call: int) -> NameParts:
+    path = module_path(module).rpartition(".")[0]
+    return NameParts("module", path, PARAMETERS_GRAD, "backward", call)
+
+
+def _is_call(text: str) -> bool:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_CALL):
+        return False
+    return text == "0" or text[0] != "0"

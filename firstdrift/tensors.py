@@ -1,0 +1,107 @@
+"""What is known about a tensor before its values are read."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+
+class Role(StrEnum):
+    """What a tensor is to its node."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    PARAMETER = "parameter"
+    GRADIENT = "gradient"
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The statistics that the dumping tool recorded; None where it recorded none.
+
+    NaN and infinities are values here, as the tool wrote them.
+    """
+
+    maximum: float | None = None
+    minimum: float | None = None
+    mean: float | None = None
+    norm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataLocation:
+    """Where the values of a tensor lie.
+
+    Attributes:
+        file: the file that holds them.
+        container: how the file is laid out: "pt", "npy", "safetensors" or "bin".
+        entry: the tensor's name inside a file that holds several; empty for a file of one tensor.
+    """
+
+    file: Path
+    container: str
+    entry: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRecord:
+    """One value of a node: a tensor, or a Python scalar passed as an argument.
+
+    Attributes:
+        role: input, output, parameter or gradient.
+        key: which one: "0", "0.1", "hidden_states", "weight".
+        dtype: numpy or ml_dtypes name ("float32", "bfloat16", "float8_e4m3fn", "int64", "bool",
+            "complex64"); for a scalar the name of its Python type ("int", "float", "bool", "str");
+            "" where unknown.
+        shape: dimensions; () for a scalar, None where unknown.
+        statistics: as recorded by the dumping tool, if it recorded any.
+        digest: checksum of the raw bytes as recorded; comparable only between dumps of one format.
+        location: where the values lie, if they were saved.
+        scalar: the value of a Python argument as text; None for tensors.
+        requires_grad: as recorded.
+        problem: why the tensor cannot be compared (file missing, unknown dtype, ...); None if it can.
+    """
+
+    role: Role
+    key: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    statistics: Statistics | None = None
+    digest: str | None = None
+    location: DataLocation | None = None
+    scalar: str | None = None
+    requires_grad: bool | None = None
+    problem: str | None = None
+
+    @property
+    def is_tensor(self) -> bool:
+        """True for a tensor, False for a Python scalar."""
+        return self.scalar is None
+
+    @property
+    def label(self) -> str:
+        """Role and key, as shown: "output.0"."""
+        return f"{self.role}.{self.key}"
+
+
+UNIT_ROUNDOFF: dict[str, float] = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-9,
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+    "complex64": 2.0**-24,
+    "complex128": 2.0**-53,
+}
+"""Largest relative error of rounding to nearest, by dtype (half the spacing at 1)."""
+
+
+def is_floating(dtype: str) -> bool:
+    """Tell whether a dtype holds fractions, so that rounding is to be expected of it."""
+    return dtype in UNIT_ROUNDOFF or dtype.startswith(("float", "bfloat", "complex"))
+
+
+def coarsest_roundoff(*dtypes: str) -> float:
+    """Return the largest unit roundoff among dtypes; float32's where none is a floating dtype."""
+    known = [UNIT_ROUNDOFF[dtype] for dtype in dtypes if dtype in UNIT_ROUNDOFF]
+    return max(known, default=UNIT_ROUNDOFF["float32"])
