@@ -1,0 +1,1 @@
+"""Which golden node corresponds to which target node, and how that was found."""

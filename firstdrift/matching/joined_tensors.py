@@ -1,0 +1,203 @@
+"""Pair the tensors of nodes with those of the one node into which they were fused.
+
+q_proj  output.0 [2, 16, 64] ─┐
+k_proj  output.0 [2, 16, 32] ─┼─ joined along the last dimension ─── linear_qkv output.0 [2, 16, 128]
+v_proj  output.0 [2, 16, 32] ─┘
+q_proj  input.0  [2, 16, 64] ─── linear_qkv input.0 [2, 16, 64]      and so for k_proj and v_proj
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import fsum, isnan, nan, prod, sqrt
+from typing import Final, TypeAlias
+
+from firstdrift.dumps.dump import Direction, Node
+from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
+from firstdrift.matching.tensors import TensorPairing, relate_shapes
+from firstdrift.matching.tree import is_operator
+from firstdrift.tensors import Role, Statistics, TensorRecord
+
+Shape: TypeAlias = tuple[int, ...]
+
+_AXES: Final = (-1, 0)
+"""Dimensions along which tensors are joined: outputs along the last, weights [out, in] along the first."""
+
+
+def joined_axis(parts: Sequence[Shape | None], whole: Shape | None) -> int | None:
+    """Return the dimension along which parts make up a whole, -1 or 0; None if along none of them."""
+    for axis in _AXES:
+        joined = _joined_shape(parts, axis)
+        if joined is not None and whole is not None and relate_shapes(joined, whole)[1] is None:
+            return axis
+    return None
+
+
+def join_records(parts: Sequence[TensorRecord], axis: int) -> TensorRecord:
+    """Return the record of parts joined along a dimension, as far as it follows from theirs.
+
+    It bears role and key of the first. Its statistics are those of all elements, however they are arranged:
+    the largest maximum, the smallest minimum, the weighted mean and the root of the sum of squared norms.
+    """
+    problem = next((part.problem for part in parts if part.problem is not None), None)
+    statistics = _join_statistics(parts)
+    if problem is None and statistics is None and any(part.location is None for part in parts):
+        problem = "of the parts neither data nor statistics were recorded"
+    shape = _joined_shape([part.shape for part in parts], axis)
+    return replace(parts[0], shape=shape, statistics=statistics, digest=None, location=None, problem=problem)
+
+
+def pair_joined(tensors: TensorPairing, match: int, golden: Sequence[Node], target: Sequence[Node]) -> None:
+    """Pair the tensors of a match of several nodes with one, and list what is left over.
+
+    The gradient of the whole's input is the sum of those of the parts. It is left over where only
+    statistics were recorded: those of a sum do not follow from those of what is added.
+
+    Args:
+        tensors: what is paired so far; the pairs are added to it.
+        match: index of the match.
+        golden: golden nodes in the order in which they are joined.
+        target: target nodes; one side has one node.
+    """
+    parts, whole = (golden, target[0]) if len(target) == 1 else (target, golden[0])
+    work = _Fused(match, tuple(parts), whole, parts_are_golden=len(target) == 1)
+    taken: set[tuple[str, str]] = set()
+    for record in whole.tensors:
+        records = work.partners(record)
+        pairs = work.pairs(records, record) if records is not None else []
+        if records is None or not pairs:
+            continue
+        tensors.pairs += pairs
+        taken |= {(node.name, part.label) for node, part in zip(parts, records, strict=True)}
+        taken.add((whole.name, record.label))
+    for side, nodes in ((tensors.unmatched_golden, golden), (tensors.unmatched_target, target)):
+        side += [
+            UnmatchedTensor(match, node.name, record)
+            for node in nodes
+            for record in node.tensors
+            if (node.name, record.label) not in taken
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fused:
+    """A match of parts with the whole into which they were fused."""
+
+    match: int
+    parts: tuple[Node, ...]
+    whole: Node
+    parts_are_golden: bool
+
+    def partners(self, record: TensorRecord) -> list[TensorRecord] | None:
+        """Return the tensor of each part that a tensor of the whole corresponds to; None if one has none."""
+        found = [_partner(part, self.whole, record) for part in self.parts]
+        known = [part for part in found if part is not None and part.is_tensor is record.is_tensor]
+        return known if len(known) == len(self.parts) else None
+
+    def pairs(self, parts: list[TensorRecord], whole: TensorRecord) -> list[TensorPair]:
+        """Pair a tensor of the whole with that of each part, with all joined, or with their sum."""
+        shapes = [part.shape for part in parts]
+        relations = [relate_shapes(shape, whole.shape) for shape in shapes]
+        is_shared = not whole.is_tensor or all(incomparable is None for _, incomparable in relations)
+        axis = joined_axis(shapes, whole.shape) if whole.is_tensor else None
+        if is_shared and self.whole.direction is Direction.BACKWARD and whole.role is Role.OUTPUT:
+            located = all(record.location is not None for record in (*parts, whole))
+            return [self._summed(parts, whole)] if located else []
+        if is_shared and (axis is None or whole.role is Role.INPUT):
+            return [
+                self._pair(node.name, part, whole, transform)
+                for node, part, (transform, _) in zip(self.parts, parts, relations, strict=True)
+            ]
+        return [self._concatenated(parts, whole, axis)]
+
+    def _concatenated(self, parts: list[TensorRecord], whole: TensorRecord, axis: int | None) -> TensorPair:
+        joined = join_records(parts, -1 if axis is None else axis)
+        if axis is None:
+            shapes = " and ".join(_shape(part) for part in parts)
+            why = f"shapes {shapes} do not join to {_shape(whole)}"
+            pair = replace(self._pair(self.parts[0].name, joined, whole, ""), incomparable=why)
+            return self._of_parts(pair, parts, Joining.CONCATENATED)
+        said = f"{self._names()} joined along the {'last' if axis else 'first'} dimension"
+        if whole.location is not None and all(part.location is not None for part in parts):
+            said += ", arranged as the values tell"
+        reshape = relate_shapes(joined.shape, whole.shape)[0]
+        pair = self._pair(self.parts[0].name, joined, whole, f"{said}; {reshape}" if reshape else said)
+        return self._of_parts(pair, parts, Joining.CONCATENATED)
+
+    def _summed(self, parts: list[TensorRecord], whole: TensorRecord) -> TensorPair:
+        total = replace(parts[0], statistics=None, digest=None, location=None)
+        pair = self._pair(self.parts[0].name, total, whole, f"sum of {self._names()}")
+        return self._of_parts(pair, parts, Joining.SUMMED)
+
+    def _pair(self, node: str, part: TensorRecord, whole: TensorRecord, transform: str) -> TensorPair:
+        if self.parts_are_golden:
+            return TensorPair(self.match, node, self.whole.name, part, whole, transform)
+        return TensorPair(self.match, self.whole.name, node, whole, part, transform)
+
+    def _of_parts(self, pair: TensorPair, parts: list[TensorRecord], joining: Joining) -> TensorPair:
+        if self.parts_are_golden:
+            return replace(pair, golden_parts=tuple(parts), joining=joining)
+        return replace(pair, target_parts=tuple(parts), joining=joining)
+
+    def _names(self) -> str:
+        names = [f"{node.path}.{node.call}" if is_operator(node) else node.path for node in self.parts]
+        return " + ".join(name.rpartition(".")[2] if not is_operator(self.whole) else name for name in names)
+
+
+def _partner(part: Node, whole: Node, record: TensorRecord) -> TensorRecord | None:
+    """Return the tensor of a part of the same key, or the only one of its role where each has only one."""
+    of_role = [tensor for tensor in part.tensors if tensor.role is record.role]
+    for tensor in of_role:
+        if tensor.key == record.key:
+            return tensor
+    only = sum(tensor.role is record.role for tensor in whole.tensors) == len(of_role) == 1
+    return of_role[0] if only else None
+
+
+def _shape(record: TensorRecord) -> str:
+    return "unknown" if record.shape is None else str(list(record.shape))
+
+
+def _joined_shape(shapes: Sequence[Shape | None], axis: int) -> Shape | None:
+    known = [shape for shape in shapes if shape]
+    if len(known) != len(shapes) or len({len(shape) for shape in known}) != 1:
+        return None
+    at = axis % len(known[0])
+    if len({(*shape[:at], *shape[at + 1 :]) for shape in known}) != 1:
+        return None
+    first = known[0]
+    return (*first[:at], sum(shape[at] for shape in known), *first[at + 1 :])
+
+
+def _join_statistics(parts: Sequence[TensorRecord]) -> Statistics | None:
+    known = [part.statistics for part in parts if part.statistics is not None]
+    sizes = [prod(part.shape) for part in parts if part.shape is not None]
+    if not len(known) == len(sizes) == len(parts):
+        return None
+    size = sum(sizes)
+    means = [statistics.mean for statistics in known if statistics.mean is not None]
+    norms = [statistics.norm for statistics in known if statistics.norm is not None]
+    return Statistics(
+        maximum=_extreme([statistics.maximum for statistics in known], largest=True),
+        minimum=_extreme([statistics.minimum for statistics in known], largest=False),
+        mean=_sum([mean * share for mean, share in zip(means, sizes, strict=True)]) / size
+        if len(means) == len(known) and size
+        else None,
+        norm=sqrt(_sum([norm * norm for norm in norms])) if len(norms) == len(known) else None,
+    )
+
+
+def _extreme(values: Sequence[float | None], *, largest: bool) -> float | None:
+    known = [value for value in values if value is not None]
+    if len(known) != len(values):
+        return None
+    if any(isnan(value) for value in known):
+        return nan
+    return max(known) if largest else min(known)
+
+
+def _sum(values: list[float]) -> float:
+    """Add up; fsum alone refuses infinities of both signs and sums too large."""
+    try:
+        return fsum(values)
+    except (OverflowError, ValueError):
+        return sum(values)

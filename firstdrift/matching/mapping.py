@@ -1,0 +1,78 @@
+"""What people said corresponds to what: the entries of mapping files."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+TOP_LAYER: Final = "TopLayer"
+"""Scope of the entries of a layer mapping that hold for the whole model."""
+
+_ITEM: Final = re.compile(
+    r"(?P<node>.+\.(?:(?:forward|backward)(?:\.\d+)?|parameters_grad(?:\.\d+)?))"
+    r"\.(?P<role>input|output|parameters|parameter)\.(?P<key>.+)"
+)
+_GRADIENT_ITEM: Final = re.compile(r"(?P<node>.+\.parameters_grad(?:\.\d+)?)\.(?P<key>[^.]+)")
+
+
+class MappingKind(StrEnum):
+    """Which of the tools' formats a mapping file is in."""
+
+    LAYER = "layer_mapping"
+    DATA = "data_mapping"
+    CELL = "cell_mapping"
+    OPERATOR = "op_mapping"
+
+
+@dataclass(frozen=True, slots=True)
+class MappingEntry:
+    """One line of a mapping file: what is so called in the target is so called in the golden dump.
+
+    Attributes:
+        line: where it stands in the file, from 1.
+        target: path, name or type in the target dump.
+        golden: the same in the golden dump; a type may have several.
+        scope: class of the module around both, for layer mappings; "TopLayer" for the model itself.
+    """
+
+    line: int
+    target: str
+    golden: tuple[str, ...]
+    scope: str = ""
+
+    def describe(self) -> str:
+        """Say which entry this is: "line 9, MLP: linear_fc2 -> down_proj"."""
+        scope = f"{self.scope}: " if self.scope else ""
+        return f"line {self.line}, {scope}{self.target} -> {' or '.join(self.golden)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MappingFile:
+    """What a mapping file says.
+
+    Attributes:
+        name: its name, as it is shown.
+        kind: which of the tools' formats it is in.
+        entries: in the order of the file.
+    """
+
+    name: str
+    kind: MappingKind
+    entries: tuple[MappingEntry, ...]
+
+    def describe(self, entry: MappingEntry) -> str:
+        """Say where an entry stands: "layers.yaml line 9, MLP: linear_fc2 -> down_proj"."""
+        return f"{self.name} {entry.describe()}"
+
+
+def split_item(name: str) -> tuple[str, str | None]:
+    """Take the name of a tensor apart: name of its node, and role and key as "output.0"; None if it has none.
+
+    `Module.fc.Linear.forward.0.parameters.weight` is `parameter.weight` of `Module.fc.Linear.forward.0`.
+    """
+    if found := _ITEM.fullmatch(name):
+        role = found["role"].removesuffix("s") if found["role"] == "parameters" else found["role"]
+        return found["node"], f"{role}.{found['key']}"
+    if (found := _GRADIENT_ITEM.fullmatch(name)) and not found["key"].isdigit():
+        return found["node"], f"gradient.{found['key']}"
+    return name, None

@@ -1,0 +1,243 @@
+"""Find out which golden node is which target node.
+
+Forward trees are matched from the root down: the children of two matched nodes are paired by name, then
+what is left between two pairs is aligned. A backward node follows its forward node, so that it needs
+aligning only where the forward pass was not recorded.
+
+    golden                  target
+    mlp ═══════════════════ feed_forward       aligned: same contents, shapes and values
+    └─ linear.3 ═══════════ linear.4           same operator, same place
+    mlp.backward ══════════ feed_forward.backward     follows the forward pair
+"""
+
+from collections import deque
+from collections.abc import Container
+from dataclasses import replace
+from typing import Final
+
+from firstdrift.dumps.dump import Direction, Slice
+from firstdrift.matching.alignment import Pair
+from firstdrift.matching.fusion import join_operators
+from firstdrift.matching.joined_tensors import pair_joined
+from firstdrift.matching.mapped import apply_mappings
+from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
+from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
+from firstdrift.matching.siblings import pair_siblings
+from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
+
+_AROUND: Final = 0.8
+"""Score of modules around modules that correspond to each other."""
+
+
+def match_slices(golden: Slice, target: Slice, rules: MatchingRules) -> SlicePlan:
+    """Say for each node of two slices what it corresponds to, and pair the tensors of what is certain.
+
+    Siblings are matched in order; only modules of the same path may have changed places. No node is in two
+    matches, and two equal slices are matched node by node. Matches are in the order of the target nodes.
+    """
+    work = start_pairing(golden, target, rules)
+    notes = apply_mappings(work)
+    roots = work.golden.root, work.target.root
+    pair_siblings(work, work.golden.forward[roots[0]], work.target.forward[roots[1]], exact=True)
+    _match_below(work)
+    grown = True
+    while grown:
+        _follow_forward(work)
+        _follow_joins(work)
+        _match_below(work)
+        grown = _match_backward(work)
+        grown |= work.rules.structure and _match_around(work)
+        _match_below(work)
+    _match_gradients(work)
+    return _plan(golden, target, work, notes)
+
+
+def _match_below(work: Pairing) -> None:
+    """Pair the forward children of every new match, down to the leaves; not those of doubtful ones."""
+    while work.fresh:
+        golden, target = work.fresh.popleft()
+        if not work.found[target].doubtful:
+            children = work.golden.forward[golden], work.target.forward[target]
+            pair_siblings(work, *children, exact=work.is_exact(target))
+    for join in work.joins[work.joins_entered :]:
+        join_operators(work, join)
+    work.joins_entered = len(work.joins)
+
+
+def _follow_forward(work: Pairing) -> None:
+    """Match the backward nodes of matched forward nodes."""
+    for call, backward in work.target.backward_calls.items():
+        leader = work.target.forward_calls.get(call)
+        if backward in work.found or leader is None or leader not in work.found:
+            continue
+        if work.found[leader].joined:
+            continue
+        golden_leader = work.found[leader].golden
+        golden = work.golden.backward_calls.get(call_key(work.golden.nodes[golden_leader]))
+        if golden is not None and golden not in work.partners:
+            work.follow((golden, backward), leader)
+
+
+def _follow_joins(work: Pairing) -> None:
+    """Match the backward nodes of what was fused."""
+    for join in tuple(work.joins):
+        golden = [work.golden.backward_calls.get(call_key(work.golden.nodes[index])) for index in join.golden]
+        target = [work.target.backward_calls.get(call_key(work.target.nodes[index])) for index in join.target]
+        _follow_join(work, join, golden, target)
+
+
+def _follow_join(work: Pairing, join: Join, golden: list[int | None], target: list[int | None]) -> None:
+    """Record a match that follows from one of several nodes, if all its nodes were recorded."""
+    golden_known = tuple(index for index in golden if index is not None)
+    target_known = tuple(index for index in target if index is not None)
+    if len(golden_known) == len(golden) and len(target_known) == len(target):
+        reasons = (f"follows {work.target.nodes[join.target[0]].name}",)
+        work.add_join(replace(join, golden=golden_known, target=target_known, reasons=reasons))
+
+
+def _match_backward(work: Pairing) -> bool:
+    """Pair the backward children of all matches by name and alignment; tell whether any was found."""
+    matched = [
+        (found.golden, target)
+        for target, found in work.found.items()
+        if not found.doubtful and not found.joined
+    ]
+    waiting = deque([(work.golden.root, work.target.root), *matched])
+    found: list[Pair] = []
+    while waiting:
+        golden, target = waiting.popleft()
+        if work.golden.backward[golden] and work.target.backward[target]:
+            siblings = (
+                _without_orphans(work.golden, golden, work.partners),
+                _without_orphans(work.target, target, work.found),
+            )
+            pair_siblings(work, *siblings, exact=work.is_exact(target))
+            found += work.fresh
+            waiting += [pair for pair in work.fresh if not work.found[pair[1]].doubtful]
+            work.fresh.clear()
+    work.fresh += found
+    return bool(found)
+
+
+def _match_around(work: Pairing) -> bool:
+    """Match modules around modules most of which correspond to each other; tell whether any was found."""
+    found = False
+    for golden, node in enumerate(work.golden.nodes):
+        if golden in work.partners or is_operator(node) or node.direction is Direction.BACKWARD:
+            continue
+        partners = [work.partners[index] for index in work.golden.forward[golden] if index in work.partners]
+        for target in dict.fromkeys(work.target.parents[index] for index in partners):
+            if target != work.target.root and target not in work.found and _correspond(work, golden, target):
+                reasons = ("what is inside corresponds", *work.evidence.reasons(golden, target))
+                found = True
+                work.add(
+                    (golden, target),
+                    Found(golden, Origin.STRUCTURE, _AROUND, doubtful=False, reasons=reasons),
+                )
+                break
+    return found
+
+
+def _correspond(work: Pairing, golden: int, target: int) -> bool:
+    """Tell whether two modules hang at matched ones and share most of their matched modules, at least two."""
+    above = work.golden.parents[golden], work.target.parents[target]
+    if above != (work.golden.root, work.target.root) and work.partners.get(above[0], -1) != above[1]:
+        return False
+    first = [index for index in work.golden.forward[golden] if index in work.partners]
+    second = [index for index in work.target.forward[target] if index in work.found]
+    first = [index for index in first if not is_operator(work.golden.nodes[index])]
+    second = [index for index in second if not is_operator(work.target.nodes[index])]
+    shared = len({work.partners[index] for index in first} & set(second))
+    return shared > 1 and 2 * shared > max(len(first), len(second))
+
+
+def _without_orphans(tree: SliceTree, parent: int, matched: Container[int]) -> list[int]:
+    """Return the backward children without those whose forward node has no partner: they have none either.
+
+    Recomputed forward nodes do not count: the backward pass through them is that of the first computation.
+    """
+    kept: list[int] = []
+    for index in tree.backward[parent]:
+        forward = tree.forward_calls.get(call_key(tree.nodes[index]))
+        if index in matched or forward is None or forward in matched or forward in tree.recomputed:
+            kept.append(index)
+    return kept
+
+
+def _match_gradients(work: Pairing) -> None:
+    """Match the gradients of parameters: they follow their module, or its path where it was not recorded."""
+    golden_nodes, target_nodes = work.golden.nodes, work.target.nodes
+    by_path = {(golden_nodes[index].path, golden_nodes[index].call): index for index in work.golden.gradients}
+    modules = [index for index, node in enumerate(target_nodes) if not is_operator(node)]
+    recorded = {target_nodes[index].path for index in modules if not holds_gradients(target_nodes[index])}
+    leaders = {target_nodes[index].path: index for index in reversed(modules) if index in work.found}
+    _join_gradients(work)
+    for index in work.target.gradients:
+        node = target_nodes[index]
+        if index in work.found:
+            continue
+        leader = leaders.get(node.path)
+        path = node.path if leader is None else golden_nodes[work.found[leader].golden].path
+        partner = by_path.get((path, node.call))
+        if partner is None or partner in work.partners:
+            continue
+        if leader is not None and work.found[leader].joined:
+            continue
+        if leader is not None:
+            work.follow((partner, index), leader)
+        elif node.path not in recorded and work.rules.exact:
+            work.add_same_place((partner, index))
+
+
+def _join_gradients(work: Pairing) -> None:
+    """Match the gradients of the parameters of what was fused."""
+    sides = [
+        {(tree.nodes[index].path, tree.nodes[index].call): index for index in tree.gradients}
+        for tree in (work.golden, work.target)
+    ]
+    calls = sorted({call for _, call in sides[1]})
+    for join in tuple(work.joins):
+        for call in calls:
+            golden = [sides[0].get((work.golden.nodes[index].path, call)) for index in join.golden]
+            target = [sides[1].get((work.target.nodes[index].path, call)) for index in join.target]
+            _follow_join(work, join, golden, target)
+
+
+def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -> SlicePlan:
+    """Write the matches down in the order of the target nodes, with the tensors of those that are certain."""
+    matches: list[NodeMatch] = []
+    tensors = TensorPairing()
+    joins = {join.target[0]: join for join in work.joins}
+    for index, found in sorted(work.found.items()):
+        first, second = golden.nodes[found.golden], target.nodes[index]
+        names: tuple[tuple[str, ...], ...] = ((first.name,), (second.name,))
+        if found.joined:
+            join = joins.get(index)
+            if join is None:
+                continue
+            parts = [golden.nodes[at] for at in join.golden], [target.nodes[at] for at in join.target]
+            pair_joined(tensors, len(matches), *parts)
+            names = tuple(node.name for node in parts[0]), tuple(node.name for node in parts[1])
+        elif found.doubtful:
+            tensors.leave(len(matches), first, second)
+        else:
+            tensors.pair(len(matches), first, second, work.said_tensors.get((found.golden, index)))
+        matches.append(
+            NodeMatch(names[0], names[1], found.origin, found.score, found.doubtful, found.reasons)
+        )
+    return SlicePlan(
+        golden=golden.listing,
+        target=target.listing,
+        matches=tuple(matches),
+        pairs=tuple(tensors.pairs),
+        unmatched_golden=tuple(
+            node.name for index, node in enumerate(golden.nodes) if index not in work.partners
+        ),
+        unmatched_target=tuple(
+            node.name for index, node in enumerate(target.nodes) if index not in work.found
+        ),
+        unmatched_golden_tensors=tuple(tensors.unmatched_golden),
+        unmatched_target_tensors=tuple(tensors.unmatched_target),
+        notes=notes,
+    )

@@ -1,0 +1,140 @@
+"""What is matched so far of two slices, while they are being matched."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from firstdrift.dumps.dump import Slice
+from firstdrift.matching.alignment import Pair
+from firstdrift.matching.evidence import CONFIDENT, Evidence
+from firstdrift.matching.plan import MatchingRules, Origin
+from firstdrift.matching.tree import SliceTree, build_tree
+
+SAME_PLACE: Final = ("same name and same place",)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How a target node was matched.
+
+    Attributes:
+        golden: index of the golden node.
+        origin: the rule that found it.
+        score: how sure it is, 0 to 1.
+        doubtful: whether a person has to confirm it.
+        reasons: what spoke for it.
+        joined: whether it is part of a match of several nodes.
+    """
+
+    golden: int
+    origin: Origin
+    score: float
+    doubtful: bool
+    reasons: tuple[str, ...]
+    joined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A match of several nodes with the one into which they were fused.
+
+    Attributes:
+        golden: indices of the golden nodes, in the order in which they are joined.
+        target: indices of the target nodes; one side has one node.
+        origin: the rule that found it.
+        score: how sure it is, 0 to 1.
+        reasons: what spoke for it.
+    """
+
+    golden: tuple[int, ...]
+    target: tuple[int, ...]
+    origin: Origin
+    score: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Pairing:
+    """Two trees and what is matched of them so far.
+
+    Attributes:
+        golden: tree of the golden slice.
+        target: tree of the target slice.
+        rules: which rules may be used.
+        evidence: weighs what speaks for a match.
+        found: how each matched target node was matched.
+        partners: target node of each matched golden node.
+        fresh: matches whose children have not been looked at.
+        joins: matches of several nodes; their nodes are in `found` and `partners` as well.
+        joins_entered: how many of them whose children have been looked at.
+        said_tensors: for a match, which golden tensor each target tensor was said to be, by label.
+    """
+
+    golden: SliceTree
+    target: SliceTree
+    rules: MatchingRules
+    evidence: Evidence
+    found: dict[int, Found] = field(default_factory=dict)
+    partners: dict[int, int] = field(default_factory=dict)
+    fresh: deque[Pair] = field(default_factory=deque)
+    joins: list[Join] = field(default_factory=list)
+    joins_entered: int = 0
+    said_tensors: dict[Pair, dict[str, str]] = field(default_factory=dict)
+
+    def add(self, pair: Pair, found: Found) -> None:
+        """Record a match."""
+        self.partners[pair[0]] = pair[1]
+        self.found[pair[1]] = found
+        self.fresh.append(pair)
+
+    def add_join(self, join: Join) -> None:
+        """Record a match of several nodes; one whose nodes are not all free is none."""
+        if any(node in self.partners for node in join.golden) or any(
+            node in self.found for node in join.target
+        ):
+            return
+        self.joins.append(join)
+        self.partners.update(dict.fromkeys(join.golden, join.target[0]))
+        found = Found(
+            join.golden[0], join.origin, join.score, doubtful=False, reasons=join.reasons, joined=True
+        )
+        self.found.update(dict.fromkeys(join.target, found))
+
+    def add_same_place(self, pair: Pair) -> None:
+        """Record that two nodes have the same name and the same place."""
+        golden, target = self.golden.nodes[pair[0]], self.target.nodes[pair[1]]
+        reasons: tuple[str, ...] = SAME_PLACE
+        if golden.type_name != target.type_name:
+            reasons = (*reasons, f"class {golden.type_name} against {target.type_name}")
+        if golden.call != target.call:
+            reasons = (*reasons, f"call number {golden.call} against {target.call}")
+        self.add(pair, Found(pair[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
+
+    def add_weighed(self, pair: Pair, score: float, *more: str, doubtful: bool = False) -> None:
+        """Record a match that was weighed; it is doubtful if its score is low."""
+        reasons = (*self.evidence.reasons(*pair), *more)
+        self.add(pair, Found(pair[0], Origin.STRUCTURE, score, doubtful or score < CONFIDENT, reasons))
+
+    def follow(self, pair: Pair, leader: int) -> None:
+        """Record a match that follows from that of another target node: backward from forward."""
+        led = self.found[leader]
+        reasons = (f"follows {self.target.nodes[leader].name}",)
+        self.add(pair, Found(pair[0], led.origin, led.score, led.doubtful, reasons))
+
+    def free_golden(self, siblings: list[int]) -> list[int]:
+        """Return the golden nodes that are not matched yet."""
+        return [index for index in siblings if index not in self.partners]
+
+    def free_target(self, siblings: list[int]) -> list[int]:
+        """Return the target nodes that are not matched yet."""
+        return [index for index in siblings if index not in self.found]
+
+    def is_exact(self, target: int) -> bool:
+        """Tell whether a target node was matched by its name; the root always is."""
+        return target == self.target.root or self.found[target].origin is Origin.EXACT
+
+
+def start_pairing(golden: Slice, target: Slice, rules: MatchingRules) -> Pairing:
+    """Lay out two slices; nothing is matched yet."""
+    trees = build_tree(golden), build_tree(target)
+    return Pairing(*trees, rules, Evidence(*trees))

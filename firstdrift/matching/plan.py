@@ -1,0 +1,153 @@
+"""A match plan: what corresponds to what, by which rule, and everything left over.
+
+A plan is made from names, shapes and statistics alone; it can be shown and checked without a tensor.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from firstdrift.dumps.dump import Coordinates, SliceListing
+from firstdrift.matching.mapping import MappingFile
+from firstdrift.tensors import TensorRecord
+
+
+class Origin(StrEnum):
+    """The rule that found a match."""
+
+    EXACT = "exact"
+    FUZZY = "fuzzy"
+    MAPPING = "mapping"
+    STRUCTURE = "structure"
+    MANUAL = "manual"
+
+
+class Joining(StrEnum):
+    """How the parts of a pair make up the one tensor that is compared."""
+
+    CONCATENATED = "concatenated"
+    SUMMED = "summed"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMatch:
+    """Golden node(s) and target node(s) held to be the same.
+
+    Attributes:
+        golden: names of the golden nodes; more than one where they were fused in the target.
+        target: names of the target nodes; more than one where they were fused in the golden dump.
+        origin: the rule that found it.
+        score: how sure it is, 0 to 1; 1 for exact and manual.
+        doubtful: shown, but not compared, until a person confirms it.
+        reasons: what spoke for it, one clause each.
+    """
+
+    golden: tuple[str, ...]
+    target: tuple[str, ...]
+    origin: Origin
+    score: float = 1.0
+    doubtful: bool = False
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPair:
+    """One golden tensor and one target tensor of a match.
+
+    A tensor that is joined from those of several nodes bears the key of the first; its shape and its
+    statistics are those of the whole, and its data lie in its parts.
+
+    Attributes:
+        match: index of the match in the plan.
+        golden_node: name of the golden node the tensor belongs to; of the first, if it is joined.
+        target_node: name of the target node.
+        golden: the golden tensor.
+        target: the target tensor.
+        transform: what has to be done to the shapes before comparing, in words; "" if nothing.
+        incomparable: why the two cannot be compared, known from their records alone; None if they can.
+        golden_parts: what the golden tensor is joined from; empty if it is one tensor.
+        target_parts: likewise for the target tensor; one of the two is empty.
+        joining: how the parts are joined; None if there are none.
+    """
+
+    match: int
+    golden_node: str
+    target_node: str
+    golden: TensorRecord
+    target: TensorRecord
+    transform: str = ""
+    incomparable: str | None = None
+    golden_parts: tuple[TensorRecord, ...] = ()
+    target_parts: tuple[TensorRecord, ...] = ()
+    joining: Joining | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnmatchedTensor:
+    """A tensor of a matched node that has no partner on the other side."""
+
+    match: int
+    node: str
+    record: TensorRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePlan:
+    """What corresponds to what in one pair of slices.
+
+    Every node of both slices is in exactly one match or in one of the unmatched lists; every tensor
+    of a matched node is in exactly one pair or one of the unmatched tensor lists, but for what the parts
+    of a fused node share: that is in one pair with each of them.
+
+    Attributes:
+        golden: which golden slice; likewise target.
+        matches: in the order of the target nodes.
+        pairs: what is compared.
+        unmatched_golden: names of the golden nodes left over; likewise unmatched_target.
+        unmatched_golden_tensors: tensors of matched nodes left over; likewise unmatched_target_tensors.
+        notes: remarks, such as which entries of a mapping file matched nothing, and why.
+    """
+
+    golden: SliceListing
+    target: SliceListing
+    matches: tuple[NodeMatch, ...]
+    pairs: tuple[TensorPair, ...]
+    unmatched_golden: tuple[str, ...]
+    unmatched_target: tuple[str, ...]
+    unmatched_golden_tensors: tuple[UnmatchedTensor, ...] = ()
+    unmatched_target_tensors: tuple[UnmatchedTensor, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePairing:
+    """Which slices of two dumps are compared with each other, and which are left over."""
+
+    pairs: tuple[tuple[SliceListing, SliceListing], ...]
+    unmatched_golden: tuple[Coordinates, ...]
+    unmatched_target: tuple[Coordinates, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingRules:
+    """Which rules may be used, and what the user said about slices.
+
+    Attributes:
+        exact: same path, direction and call under matched ancestors.
+        fuzzy: same path inside a matched module, call numbers ignored but order kept.
+        mappings: what mapping files say; it wins over every other rule.
+        structure: order-preserving alignment of the children of matched parents.
+        step: compare only this step.
+        rank: compare only this rank.
+        token: compare only this token.
+        token_offset: golden token n is compared with target token n + offset.
+    """
+
+    exact: bool = True
+    fuzzy: bool = False
+    structure: bool = True
+    step: int | None = None
+    rank: int | None = None
+    token: int | None = None
+    token_offset: int = 0
+    mappings: tuple[MappingFile, ...] = ()

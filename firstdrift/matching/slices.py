@@ -1,0 +1,104 @@
+"""Find out which slice of the golden dump is compared with which slice of the target dump.
+
+golden  (no rank) token 0, 1, 2        rank: each side has only one   ─▶  they are the same
+target  rank 0    token 0, 1           token 0 ── token 0, token 1 ── token 1; golden token 2 is left over
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from firstdrift.dumps.dump import Coordinates, Dump, SliceListing
+from firstdrift.matching.plan import MatchingRules, SlicePairing
+
+_NAMES: Final = {"step": "step", "rank": "rank", "token": "token", "micro_step": "micro step"}
+
+Key = tuple[int | None, ...]
+"""Step, rank, token and micro step, so that slices of one key are compared."""
+
+
+def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairing:
+    """Pair the slices of two dumps by their coordinates, in the order of the golden ones.
+
+    A coordinate of which each side has only one value, or none, does not tell slices apart: the two are the
+    same whatever they are called, and a note says so. Slices that the rules did not ask for are not left
+    over. Several slices of the same coordinates are paired in their order.
+    """
+    sides = (
+        [listing for listing in golden.slices if _is_wanted(listing, rules, 0)],
+        [listing for listing in target.slices if _is_wanted(listing, rules, rules.token_offset)],
+    )
+    notes = list(_say_what_is_missing(sides, rules))
+    keys = [_keys(side, shift) for side, shift in zip(sides, (0, rules.token_offset), strict=True)]
+    notes += _unify(keys, rules)
+    golden_slices, target_slices = (_by_key(*side) for side in zip(keys, sides, strict=True))
+    pairs: list[tuple[SliceListing, SliceListing]] = []
+    for key, listings in golden_slices.items():
+        others = target_slices.get(key, [])
+        pairs += zip(listings, others, strict=False)
+        if others and max(len(listings), len(others)) > 1:
+            notes.append(f"several slices are {listings[0].coordinates.describe()}: they are paired in order")
+    return SlicePairing(
+        pairs=tuple(sorted(pairs, key=lambda pair: pair[0].coordinates.sort_key())),
+        unmatched_golden=_left_over(sides[0], [pair[0] for pair in pairs]),
+        unmatched_target=_left_over(sides[1], [pair[1] for pair in pairs]),
+        notes=tuple(notes),
+    )
+
+
+def _is_wanted(listing: SliceListing, rules: MatchingRules, token_offset: int) -> bool:
+    at = listing.coordinates
+    token = None if rules.token is None else rules.token + token_offset
+    wanted = ((at.step, rules.step), (at.rank, rules.rank), (at.token, token))
+    return all(value is None or asked is None or value == asked for value, asked in wanted)
+
+
+def _say_what_is_missing(sides: tuple[list[SliceListing], ...], rules: MatchingRules) -> Iterable[str]:
+    asked = Coordinates(rules.step, rules.rank, rules.token)
+    for name, side in zip(("golden", "target"), sides, strict=True):
+        if not side and asked != Coordinates():
+            yield f"the {name} dump has no slice for {asked.describe()}"
+
+
+def _keys(side: list[SliceListing], token_shift: int) -> list[Key]:
+    keys: list[Key] = []
+    for listing in side:
+        at = listing.coordinates
+        token = None if at.token is None else at.token - token_shift
+        keys.append((at.step, at.rank, token, at.micro_step))
+    return keys
+
+
+def _unify(keys: list[list[Key]], rules: MatchingRules) -> Iterable[str]:
+    """Strike out, in place, the coordinates that do not tell slices apart; say what was assumed."""
+    for place, (field, name) in enumerate(_NAMES.items()):
+        golden, target = ({key[place] for key in side} for side in keys)
+        if golden == target or not golden or not target:
+            continue
+        shifted = field == "token" and rules.token_offset != 0 and None not in golden | target
+        if len(golden) == len(target) == 1 and not shifted:
+            yield _say_assumed(name, *golden, *target)
+            keys[:] = [[(*key[:place], None, *key[place + 1 :]) for key in side] for side in keys]
+        elif None in golden or None in target:
+            yield f"only one dump tells {name}s apart: choose which {name} to compare"
+
+
+def _say_assumed(name: str, golden: int | None, target: int | None) -> str:
+    if golden is None:
+        return f"the golden dump says no {name}: it is compared with {name} {target} of the target dump"
+    if target is None:
+        return f"the target dump says no {name}: it is compared with {name} {golden} of the golden dump"
+    return f"golden {name} {golden} is compared with target {name} {target}: each dump has only one"
+
+
+def _by_key(keys: list[Key], listings: list[SliceListing]) -> dict[Key, list[SliceListing]]:
+    found: defaultdict[Key, list[SliceListing]] = defaultdict(list)
+    for key, listing in zip(keys, listings, strict=True):
+        found[key].append(listing)
+    return dict(found)
+
+
+def _left_over(side: list[SliceListing], paired: list[SliceListing]) -> tuple[Coordinates, ...]:
+    taken = {id(listing) for listing in paired}
+    left = [listing.coordinates for listing in side if id(listing) not in taken]
+    return tuple(sorted(left, key=Coordinates.sort_key))

@@ -1,0 +1,221 @@
+"""Pair the tensors of two matched nodes.
+
+input.0              [1, 5, 896]  ── input.hidden_states [5, 896]     paired by shape; reshape
+input.attention_mask [1, 1, 5, 5]    (no partner)
+output.0             [1, 5, 896]  ── output.0            [1, 5, 896]
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from firstdrift.dumps.dump import Direction, Node
+from firstdrift.matching.alignment import Pair
+from firstdrift.matching.plan import TensorPair, UnmatchedTensor
+from firstdrift.matching.tree import are_of_one_family, is_operator, operator_family
+from firstdrift.matching.values import bare_shape
+from firstdrift.tensors import Role, TensorRecord
+
+BY_SHAPE: Final = "paired by shape"
+"""Said of a pair whose keys differ."""
+
+_COMMUTATIVE: Final = frozenset({"add", "mul"})
+
+Records = dict[int, TensorRecord]
+"""The records of one role that are not paired yet, by their position in the node."""
+
+
+@dataclass(slots=True)
+class TensorPairing:
+    """The tensors of the matches of a plan: those paired so far, and those left over."""
+
+    pairs: list[TensorPair] = field(default_factory=list)
+    unmatched_golden: list[UnmatchedTensor] = field(default_factory=list)
+    unmatched_target: list[UnmatchedTensor] = field(default_factory=list)
+
+    def leave(self, match: int, golden: Node, target: Node) -> None:
+        """List all tensors of a match as left over."""
+        self.unmatched_golden += [UnmatchedTensor(match, golden.name, record) for record in golden.tensors]
+        self.unmatched_target += [UnmatchedTensor(match, target.name, record) for record in target.tensors]
+
+    def pair(self, match: int, golden: Node, target: Node, said: Mapping[str, str] | None = None) -> None:
+        """Pair the tensors of a match by role and key, where keys differ by order and shape.
+
+        Operators of different names share their results, not their arguments: only results are paired.
+
+        Args:
+            match: index of the match.
+            golden: the golden node.
+            target: the target node.
+            said: label of the golden tensor by that of the target tensor, where a person said so.
+        """
+        names = golden.name, target.name
+        if said:
+            golden, target = self._pair_said(match, golden, target, said)
+        if _are_alike(golden.tensors, target.tensors) and _share_arguments(golden, target):
+            for records in zip(golden.tensors, target.tensors, strict=True):
+                self.pairs.append(_tensor_pair(match, names, records))
+            return
+        paired = _pair_positions(golden, target)
+        for (first, second), remark in sorted(paired.items(), key=lambda item: item[0][1]):
+            records = golden.tensors[first], target.tensors[second]
+            self.pairs.append(_tensor_pair(match, names, records, remark))
+        self.unmatched_golden += _left_over(match, golden, {first for first, _ in paired})
+        self.unmatched_target += _left_over(match, target, {second for _, second in paired})
+
+    def _pair_said(
+        self, match: int, golden: Node, target: Node, said: Mapping[str, str]
+    ) -> tuple[Node, Node]:
+        """Pair what a person said, and return the nodes with what is left."""
+        first = {record.label: record for record in golden.tensors}
+        second = {record.label: record for record in target.tensors}
+        pairs = [
+            (first[one], second[other]) for other, one in said.items() if one in first and other in second
+        ]
+        for records in pairs:
+            self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, "as the mapping says"))
+        taken = {one.label for one, _ in pairs}, {other.label for _, other in pairs}
+        return (
+            replace(
+                golden, tensors=tuple(record for record in golden.tensors if record.label not in taken[0])
+            ),
+            replace(
+                target, tensors=tuple(record for record in target.tensors if record.label not in taken[1])
+            ),
+        )
+
+
+def relate_shapes(golden: tuple[int, ...] | None, target: tuple[int, ...] | None) -> tuple[str, str | None]:
+    """Say how two shapes can be compared: what to do first ("" for nothing), or why they cannot.
+
+    They can if they differ by dimensions of size 1, or by flattening batch and sequence, which are the
+    first two. An unknown shape is left to whoever reads the data.
+    """
+    if golden == target or golden is None or target is None:
+        return "", None
+    first, second = bare_shape(golden), bare_shape(target)
+    if first == second or _flattened(first) == second or first == _flattened(second):
+        return f"reshape {list(golden)} -> {list(target)}", None
+    return "", f"shapes differ: {list(golden)} against {list(target)}"
+
+
+def _flattened(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    return (shape[0] * shape[1], *shape[2:]) if len(shape) > 1 else None
+
+
+def _are_alike(golden: tuple[TensorRecord, ...], target: tuple[TensorRecord, ...]) -> bool:
+    """Tell whether the records of two nodes go together one by one: the path that equal nodes take."""
+    if len(golden) != len(target):
+        return False
+    for first, second in zip(golden, target, strict=True):
+        if first.key != second.key or first.role is not second.role or first.shape != second.shape:
+            return False
+    return True
+
+
+def _share_arguments(golden: Node, target: Node) -> bool:
+    return not is_operator(golden) or not is_operator(target) or are_of_one_family(golden, target)
+
+
+def _tensor_pair(
+    match: int, names: tuple[str, str], records: tuple[TensorRecord, TensorRecord], remark: str = ""
+) -> TensorPair:
+    golden, target = records
+    transform, incomparable = relate_shapes(golden.shape, target.shape)
+    if golden.is_tensor is not target.is_tensor:
+        transform, incomparable = "", f"{_describe(golden)} against {_describe(target)}"
+    if remark:
+        transform = f"{remark}; {transform}" if transform else remark
+    return TensorPair(match, *names, golden, target, transform, incomparable)
+
+
+def _describe(record: TensorRecord) -> str:
+    if not record.is_tensor:
+        return f"a Python {record.dtype}"
+    return "a tensor" if record.shape is None else f"a tensor of shape {list(record.shape)}"
+
+
+def _left_over(match: int, node: Node, taken: set[int]) -> list[UnmatchedTensor]:
+    return [
+        UnmatchedTensor(match, node.name, record)
+        for position, record in enumerate(node.tensors)
+        if position not in taken
+    ]
+
+
+def _pair_positions(golden: Node, target: Node) -> dict[Pair, str]:
+    """Pair the positions of two nodes' tensors, each pair with a remark if its keys differ."""
+    roles: Iterable[Role] = Role
+    if not _share_arguments(golden, target):
+        roles = (Role.INPUT if target.direction is Direction.BACKWARD else Role.OUTPUT,)
+    free_order = is_operator(target) and _has_free_order(target)
+    paired: dict[Pair, str] = {}
+    for role in roles:
+        first = {at: record for at, record in enumerate(golden.tensors) if record.role is role}
+        second = {at: record for at, record in enumerate(target.tensors) if record.role is role}
+        for pair in _pair_equal_keys(first, second, fitting=True):
+            paired[pair] = ""
+        for pair in _pair_by_shape(first, second, free_order=free_order):
+            paired[pair] = BY_SHAPE
+        for pair in _pair_equal_keys(first, second, fitting=False):
+            paired[pair] = ""
+    return paired
+
+
+def _has_free_order(operator: Node) -> bool:
+    """Tell whether the order of arguments says nothing: autograd has its own, addition commutes."""
+    return operator.direction is Direction.BACKWARD or operator_family(operator.type_name) in _COMMUTATIVE
+
+
+def _pair_equal_keys(golden: Records, target: Records, *, fitting: bool) -> list[Pair]:
+    """Take the records of equal keys out of both sides; if `fitting`, only those that can be compared."""
+    by_key = {record.key: at for at, record in reversed(golden.items())}
+    pairs: list[Pair] = []
+    for second, record in target.items():
+        first = by_key.get(record.key)
+        if first is not None and (not fitting or _fit(golden[first], record)):
+            pairs.append((first, second))
+            del by_key[record.key]
+    return _taken(pairs, golden, target)
+
+
+def _taken(pairs: list[Pair], golden: Records, target: Records) -> list[Pair]:
+    for first, second in pairs:
+        del golden[first], target[second]
+    return pairs
+
+
+def _fit(golden: TensorRecord, target: TensorRecord) -> bool:
+    return golden.is_tensor is target.is_tensor and relate_shapes(golden.shape, target.shape)[1] is None
+
+
+def _pair_by_shape(golden: Records, target: Records, *, free_order: bool) -> list[Pair]:
+    """Take out in order what has one shape, where both sides have equally many of it and keys of other kinds.
+
+    Keys are of other kinds if one is a position and the other a keyword, or they are nested differently.
+    That does not matter where the order is free.
+    """
+    first, second = _by_shape(golden), _by_shape(target)
+    pairs: list[Pair] = []
+    for shape, positions in first.items():
+        others = second.get(shape, [])
+        candidates = list(zip(positions, others, strict=False))
+        if len(positions) == len(others) and (
+            free_order or all(_kind(golden[one].key) != _kind(target[other].key) for one, other in candidates)
+        ):
+            pairs += candidates
+    return _taken(pairs, golden, target)
+
+
+def _by_shape(records: Records) -> dict[Hashable, list[int]]:
+    groups: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for at, record in records.items():
+        if record.shape is not None:
+            groups[bare_shape(record.shape) if record.is_tensor else record.dtype].append(at)
+    return groups
+
+
+def _kind(key: str) -> tuple[bool, ...]:
+    """Tell positions from keywords at each level of a key: "0.mask" is a position, then a keyword."""
+    return tuple(part.isdigit() for part in key.split("."))

@@ -1,0 +1,210 @@
+"""The nodes of a slice by number, as a forward tree and a backward tree.
+
+root ─┬─ 4 model ─┬─ 1 embed          children of one pass in execution order
+      │           └─ 3 mlp ── 2 linear
+      └─ 5 loss
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
+from firstdrift.names import PARAMETERS_GRAD
+from firstdrift.tensors import Role, TensorRecord
+
+CallKey = tuple[NodeKind, str, int]
+"""What the forward and the backward node of one call share: kind, path and call number."""
+
+_DEEPEST_WRAPPER: Final = 4
+"""Levels down to which one module may wrap another."""
+
+_MOST_PARAMETERS: Final = 64
+"""Parameters of a module that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a module is made of.
+
+    Attributes:
+        parts: how many of each operator it runs and how many parameters of each shape it has.
+        parameters: its parameters and those of the modules in it, the first of them if they are many.
+    """
+
+    parts: Counter[Hashable]
+    parameters: tuple[TensorRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTree:
+    """A slice laid out for matching; nodes go by their index in the slice, the root by `root`.
+
+    Attributes:
+        nodes: the nodes of the slice.
+        parents: index of the parent of each node.
+        forward: children of each node (and of the root) that are no backward nodes, in execution order.
+        backward: children that are backward nodes.
+        gradients: nodes that hold the gradients of a module's parameters; they hang in neither tree.
+        forward_calls: forward node of each call.
+        backward_calls: backward node of each call.
+        recomputed: forward nodes that ran below a backward node (activation checkpointing).
+        known_contents: contents of the modules that were asked for.
+    """
+
+    nodes: tuple[Node, ...]
+    parents: tuple[int, ...]
+    forward: tuple[list[int], ...]
+    backward: tuple[list[int], ...]
+    gradients: tuple[int, ...]
+    forward_calls: dict[CallKey, int]
+    backward_calls: dict[CallKey, int]
+    recomputed: frozenset[int]
+    known_contents: dict[int, Contents] = field(default_factory=dict)
+
+    @property
+    def root(self) -> int:
+        """Index of the root, which is no node of the slice."""
+        return len(self.nodes)
+
+    def relative_name(self, index: int) -> str:
+        """Return a node's path without that of its parent: "down_proj"."""
+        path = self.nodes[index].path
+        parent = self.parents[index]
+        if parent != self.root:
+            above = self.nodes[parent].path
+            if above and path.startswith(above) and path[len(above) : len(above) + 1] == ".":
+                return path[len(above) + 1 :]
+        return path
+
+    def contents(self, index: int) -> Contents:
+        """Return what a module is made of, itself and all below it."""
+        waiting = [] if index in self.known_contents else [index]
+        while waiting:
+            current = waiting[-1]
+            unknown = [child for child in self._below(current) if child not in self.known_contents]
+            if unknown:
+                waiting += unknown
+            else:
+                self.known_contents[waiting.pop()] = self._combine_contents(current)
+        return self.known_contents[index]
+
+    def _below(self, index: int) -> list[int]:
+        return (self.backward if self.nodes[index].direction is Direction.BACKWARD else self.forward)[index]
+
+    def _combine_contents(self, index: int) -> Contents:
+        node = self.nodes[index]
+        parameters = [tensor for tensor in node.tensors if tensor.role is Role.PARAMETER]
+        parts: Counter[Hashable] = Counter(tensor.shape for tensor in parameters)
+        if is_operator(node):
+            parts[operator_family(node.type_name)] += 1
+        for child in self._below(index):
+            contents = self.known_contents[child]
+            parts.update(contents.parts)
+            parameters += contents.parameters
+        return Contents(parts, tuple(parameters[:_MOST_PARAMETERS]))
+
+
+def build_tree(dumped: Slice) -> SliceTree:
+    """Lay out a slice. A node whose parent is missing, or lies below the node itself, hangs at the root."""
+    nodes = dumped.nodes
+    parents = _parents(nodes)
+    forward: tuple[list[int], ...] = tuple([] for _ in range(len(nodes) + 1))
+    backward: tuple[list[int], ...] = tuple([] for _ in range(len(nodes) + 1))
+    gradients: list[int] = []
+    calls: dict[Direction, dict[CallKey, int]] = {direction: {} for direction in Direction}
+    for index, node in enumerate(nodes):
+        if holds_gradients(node):
+            gradients.append(index)
+            continue
+        (backward if node.direction is Direction.BACKWARD else forward)[parents[index]].append(index)
+        calls[node.direction].setdefault(call_key(node), index)
+    return SliceTree(
+        nodes=nodes,
+        parents=tuple(parents),
+        forward=forward,
+        backward=backward,
+        gradients=tuple(gradients),
+        forward_calls=calls[Direction.FORWARD],
+        backward_calls=calls[Direction.BACKWARD],
+        recomputed=_recomputed(nodes, forward),
+    )
+
+
+def _recomputed(nodes: tuple[Node, ...], forward: tuple[list[int], ...]) -> frozenset[int]:
+    waiting = [
+        child
+        for index, node in enumerate(nodes)
+        if node.direction is Direction.BACKWARD
+        for child in forward[index]
+    ]
+    found: set[int] = set()
+    while waiting:
+        index = waiting.pop()
+        found.add(index)
+        waiting += forward[index]
+    return frozenset(found)
+
+
+def _parents(nodes: tuple[Node, ...]) -> list[int]:
+    root = len(nodes)
+    numbers = {node.name: index for index, node in enumerate(nodes)}
+    parents = [root if node.parent is None else numbers.get(node.parent, root) for node in nodes]
+    hangs = [False] * root + [True]
+    for index in range(root):
+        chain: list[int] = []
+        current = index
+        while not hangs[current]:
+            hangs[current] = True
+            chain.append(current)
+            current = parents[current]
+        if chain and current in chain:
+            parents[current] = root
+    return parents
+
+
+def holds_gradients(node: Node) -> bool:
+    """Tell whether a node stands for the gradients of a module's parameters."""
+    if node.type_name == PARAMETERS_GRAD:
+        return True
+    return bool(node.tensors) and all(tensor.role is Role.GRADIENT for tensor in node.tensors)
+
+
+def call_key(node: Node) -> CallKey:
+    """Return what the forward and the backward node of one call share."""
+    return node.kind, node.path, node.call
+
+
+def operator_family(type_name: str) -> str:
+    """Return an operator's name without library and spelling: "Tensor.__add__" and "Torch.add" are "add"."""
+    return type_name.rpartition(".")[2].strip("_").removeprefix("npu_").lower()
+
+
+def is_operator(node: Node) -> bool:
+    """Tell an operator call from a module."""
+    return node.kind is NodeKind.API
+
+
+def are_of_one_family(golden: Node, target: Node) -> bool:
+    """Tell whether operators are the same but for library and spelling ("Tensor.__add__", "Torch.add")."""
+    return golden.type_name == target.type_name or (
+        operator_family(golden.type_name) == operator_family(target.type_name)
+    )
+
+
+def wrapped_modules(tree: SliceTree, index: int, *, all_in_one: bool = False) -> Iterator[int]:
+    """Yield the modules directly below a module, and further down as long as there is only one.
+
+    Args:
+        tree: the tree of the module.
+        index: the module.
+        all_in_one: leave out modules that have others beside them.
+    """
+    for _ in range(_DEEPEST_WRAPPER):
+        inner = [child for child in tree.forward[index] if not is_operator(tree.nodes[child])]
+        if len(inner) != 1:
+            yield from () if all_in_one else inner
+            return
+        index = inner[0]
+        yield index
