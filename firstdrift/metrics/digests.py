@@ -1,0 +1,67 @@
+"""Whether two tensors, or two Python scalars, are equal, where no more than that can be known."""
+
+import math
+import re
+
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.tensors import TensorRecord
+
+_NUMBERS = frozenset({"bool", "int", "float"})
+
+
+def measure_digests(golden: TensorRecord, target: TensorRecord) -> Measurement:
+    """Compare the checksums of two tensors: equal or not, nothing in between."""
+    if golden.dtype != target.dtype:
+        return Measurement(
+            MeasurementKind.INCOMPARABLE,
+            f"only digests were recorded, and those of {golden.dtype} and {target.dtype} always differ",
+        )
+    if _algorithm(golden.digest) != _algorithm(target.digest):
+        return Measurement(
+            MeasurementKind.INCOMPARABLE,
+            f"the digests {golden.digest} and {target.digest} were formed in different ways",
+        )
+    return Measurement(MeasurementKind.DIGEST, equal=golden.digest == target.digest)
+
+
+def measure_scalars(golden: TensorRecord, target: TensorRecord) -> Measurement:
+    """Compare two Python arguments: numbers as numbers, everything else as text.
+
+    NaN equals NaN and 1 equals 1.0 (the remark names the types). Devices are expected to differ and
+    count as equal.
+    """
+    equal = _same_scalar(golden, target)
+    remarks = []
+    if golden.scalar != target.scalar:
+        remarks.append(f"{golden.scalar} against {target.scalar}")
+    if golden.dtype != target.dtype:
+        remarks.append(f"types differ: {golden.dtype} and {target.dtype}")
+    return Measurement(MeasurementKind.SCALAR, "; ".join(remarks), equal=equal)
+
+
+def _algorithm(digest: str | None) -> int:
+    """Tell checksums of different algorithms apart, by their form: 0 for what has none of these."""
+    return len(digest) if digest and re.fullmatch("0x[0-9a-f]{16}|[0-9a-f]{8}|[0-9a-f]{32}", digest) else 0
+
+
+def _same_scalar(golden: TensorRecord, target: TensorRecord) -> bool:
+    if golden.scalar == target.scalar or golden.dtype == target.dtype == "torch.device":
+        return True
+    left, right = _number(golden), _number(target)
+    if left is None or right is None:
+        return False
+    return left == right or (math.isnan(left) and math.isnan(right))
+
+
+def _number(record: TensorRecord) -> int | float | None:
+    """Return a scalar as a number; integers exactly, however large."""
+    if record.dtype not in _NUMBERS or record.scalar is None:
+        return None
+    if record.scalar in {"True", "False"}:
+        return int(record.scalar == "True")
+    for parse in (int, float):
+        try:
+            return parse(record.scalar)
+        except ValueError:
+            continue
+    return None

@@ -1,0 +1,175 @@
+"""Measure a tensor that was fused against the parts it was fused from.
+
+    q [.., 64], k [.., 32], v [.., 32]  against  qkv [.., 128], which may lie there as
+
+    qqqqkkvv    one after another
+    qqkvqqkv    one after another in each of 2 groups (of key/value heads)
+
+How it lies there is seen from the values: the arrangement under which the two differ least. Statistics
+do not depend on it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import gcd
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from firstdrift.errors import TensorUnreadableError
+from firstdrift.metrics.dtypes import Array
+from firstdrift.metrics.measure import Load, measure_pair
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.tensors import DataLocation, TensorRecord
+
+_JOINED: Final = DataLocation(Path(), "joined")
+"""Where a joined tensor lies: in memory."""
+
+_ROWS_LOOKED_AT: Final = 64
+_CLEARLY_BETTER: Final = 0.5
+"""Another arrangement is taken only if it halves the difference: rounding makes none look better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a tensor is joined from.
+
+    Attributes:
+        records: the parts, in order.
+        are_golden: whether they are on the golden side.
+        summed: whether the tensor is their sum; if not, they are laid side by side.
+    """
+
+    records: tuple[TensorRecord, ...]
+    are_golden: bool
+    summed: bool = False
+
+
+def measure_joined(
+    golden: TensorRecord, target: TensorRecord, parts: Parts, load: Load, transform: str
+) -> Measurement:
+    """Measure a pair of which one tensor is joined from parts; what a dump holds never makes it raise.
+
+    Args:
+        golden: the trusted tensor; if it is joined, without location.
+        target: the tensor under suspicion, likewise.
+        parts: what one of the two is joined from.
+        load: reads the values of a tensor; raises TensorUnreadableError where it cannot.
+        transform: what is done to the shapes, in words.
+    """
+    if any(part.location is None or part.problem is not None for part in parts.records):
+        return measure_pair(golden, target, load, transform)
+    whole = target if parts.are_golden else golden
+    try:
+        arrays = [load(part.location) for part in parts.records if part.location is not None]
+        loaded = load(whole.location) if whole.location is not None else None
+        joined, said = _sum(arrays) if parts.summed else _concatenate(arrays, loaded)
+    except (TensorUnreadableError, _DoNotJoinError) as error:
+        return Measurement(MeasurementKind.INCOMPARABLE, f"the parts could not be joined: {error}")
+
+    def load_joined(location: DataLocation) -> Array:
+        if location is _JOINED:
+            return joined
+        return loaded if loaded is not None and location is whole.location else load(location)
+
+    if parts.are_golden:
+        golden = replace(golden, location=_JOINED)
+    else:
+        target = replace(target, location=_JOINED)
+    measured = measure_pair(golden, target, load_joined, transform)
+    return replace(measured, reason=measured.reason or said) if measured.errors is not None else measured
+
+
+class _DoNotJoinError(Exception):
+    """The parts cannot be joined; the text says why."""
+
+
+def _sum(arrays: Sequence[Array]) -> tuple[Array, str]:
+    if len({array.shape for array in arrays}) != 1:
+        raise _DoNotJoinError(f"their shapes are {_shapes(arrays)}")
+    wide = np.complex128 if any(np.iscomplexobj(array) for array in arrays) else np.float64
+    return reduce(np.add, (array.astype(wide) for array in arrays)), ""
+
+
+def _concatenate(arrays: Sequence[Array], whole: Array | None) -> tuple[Array, str]:
+    """Lay parts side by side along the last or the first dimension, arranged as in the whole."""
+    axis = _axis(arrays, whole.shape if whole is not None else None)
+    if len({array.dtype for array in arrays}) != 1:
+        arrays = [array.astype(np.float64) for array in arrays]
+    joined = np.concatenate(arrays, axis=axis)
+    if whole is None:
+        return joined, ""
+    order, said = _arrangement(
+        [array.shape[axis] for array in arrays], _rows(joined, axis), _rows(whole, axis)
+    )
+    return (joined if order is None else np.take(joined, order, axis=axis)), said
+
+
+def _axis(arrays: Sequence[Array], whole: tuple[int, ...] | None) -> int:
+    """Return the dimension, last or first, along which the parts have the size of the whole."""
+    ranks = {array.ndim for array in arrays}
+    for axis in (-1, 0):
+        others = {tuple(np.delete(array.shape, axis).tolist()) for array in arrays if array.ndim}
+        length = sum(array.shape[axis] for array in arrays if array.ndim)
+        fits = whole is None or (bool(whole) and _ends_with(whole, axis, length))
+        if len(ranks) == len(others) == 1 and fits:
+            return axis
+    raise _DoNotJoinError(f"their shapes are {_shapes(arrays)}, that of the whole is {list(whole or ())}")
+
+
+def _ends_with(whole: tuple[int, ...], axis: int, length: int) -> bool:
+    return next((size for size in (whole[::-1] if axis else whole) if size != 1), 1) == length
+
+
+def _rows(array: Array, axis: int) -> Array:
+    """View a tensor as rows that run along a dimension, the first ones of them."""
+    bare = np.squeeze(array)
+    if bare.ndim < 2:  # noqa: PLR2004
+        return bare.reshape(1, -1)
+    if axis == 0:
+        return bare.reshape(bare.shape[0], -1)[:, :_ROWS_LOOKED_AT].T
+    return bare.reshape(-1, bare.shape[-1])[:_ROWS_LOOKED_AT]
+
+
+def _arrangement(sizes: list[int], joined: Array, whole: Array) -> tuple[Array | None, str]:
+    """Return in which order the columns of the joined parts lie in the whole; None if as they are."""
+    if joined.shape != whole.shape:
+        return None, ""
+    first, second = _finite(joined), _finite(whole)
+    least, chosen, said = (
+        np.linalg.norm(first - second) * _CLEARLY_BETTER,
+        None,
+        "arranged one part after another",
+    )
+    for order, description in _arrangements(sizes):
+        difference = np.linalg.norm(first[:, order] - second)
+        if difference < least:
+            least, chosen, said = difference, order, f"arranged {description}"
+    return chosen, f"{said}, which fits the values best"
+
+
+def _finite(rows: Array) -> Array:
+    wide = rows.astype(np.complex128 if np.iscomplexobj(rows) else np.float64)
+    return np.where(np.isfinite(wide), wide, 0)
+
+
+def _arrangements(sizes: list[int]) -> Iterator[tuple[Array, str]]:
+    """Yield the ways in which parts are known to be laid out: in turn in each group, and in reverse order."""
+    starts = np.cumsum([0, *sizes[:-1]])
+    columns = [np.arange(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    common = gcd(*sizes)
+    for groups in (count for count in range(1, common + 1) if common % count == 0):
+        grouped = [part.reshape(groups, -1) for part in columns]
+        each = f"one part after another in each of {groups} groups"
+        if groups > 1:
+            yield np.concatenate(grouped, axis=1).ravel(), each
+        yield (
+            np.concatenate(grouped[::-1], axis=1).ravel(),
+            f"{each}, in reverse" if groups > 1 else "the last part first",
+        )
+
+
+def _shapes(arrays: Sequence[Array]) -> str:
+    return " and ".join(str(list(array.shape)) for array in arrays)

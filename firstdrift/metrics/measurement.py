@@ -1,0 +1,278 @@
+"""The numbers of a pair: what was measured, or why nothing could be.
+
+| pair                                    | kind         | numbers                                   |
+| --------------------------------------- | ------------ | ----------------------------------------- |
+| both data saved                         | data         | `sides`, `errors`, for logits `logits`    |
+| both with statistics (or one with data) | statistics   | `sides`, `differences`                    |
+| both with digests only                  | digest       | `equal`                                   |
+| both Python scalars                     | scalar       | `equal`                                   |
+| anything else                           | incomparable | `reason`                                  |
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MeasurementKind(StrEnum):
+    """What the numbers of a pair were computed from."""
+
+    DATA = "data"
+    STATISTICS = "statistics"
+    DIGEST = "digest"
+    SCALAR = "scalar"
+    INCOMPARABLE = "incomparable"
+
+
+@dataclass(frozen=True, slots=True)
+class SideSummary:
+    """Statistics of one tensor over its finite elements (None: not known).
+
+    With data, `maximum` to `norm` are over finite elements and the counts are exact. From recorded
+    statistics, the four are as the dumping tool wrote them (NaN and infinities included) and the
+    counts are None.
+
+    Attributes:
+        size: number of elements.
+        maximum: largest element.
+        minimum: smallest element.
+        mean: arithmetic mean.
+        norm: L2 norm.
+        nan: number of NaN.
+        positive_infinity: number of +inf.
+        negative_infinity: number of -inf.
+        zeros: number of elements equal to zero.
+    """
+
+    size: int | None
+    maximum: float | None
+    minimum: float | None
+    mean: float | None
+    norm: float | None
+    nan: int | None = None
+    positive_infinity: int | None = None
+    negative_infinity: int | None = None
+    zeros: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairErrors:
+    """How far apart two tensors of equal size are; d = target - golden over pairs of finite elements.
+
+    Formulas, ranges and edge cases of each field: `firstdrift.metrics.elementwise`.
+
+    Attributes:
+        size: number of element pairs.
+        equal: number of pairs that are equal (NaN equals NaN, +inf equals +inf at the same place).
+        mismatched_nonfinite: pairs of which one is not finite and the other is not equal to it.
+        sum_squared_difference: sum of d squared.
+        sum_difference: sum of d.
+        sum_absolute_difference: sum of |d|.
+        sum_squared_golden: sum of squares of the golden elements of finite pairs.
+        sum_squared_target: the same of the target.
+        cosine_similarity: 1 - cosine_distance; None if exactly one side is all zero.
+        cosine_distance: formed from the differences, so that 1e-17 is 1e-17 and not 0.
+        relative_l2: |d| / |golden|; 0 if both are zero, infinite if only golden is.
+        worst_row_relative_l2: the largest |d_r| / max(|golden_r|, |golden| / sqrt(rows)) over rows
+            along the last dimension; equal to relative_l2 for one row.
+        worst_row: index of that row in the tensor viewed as (rows, last dimension); None if empty.
+        max_absolute_error: largest |d|.
+        max_absolute_at: flat index of it; None if empty.
+        max_absolute_golden: the golden value there.
+        max_absolute_target: the target value there.
+        mean_absolute_error: mean |d|.
+        max_relative_error: largest |d / golden| over elements with golden != 0; None if there is none.
+        mean_relative_error: mean |d / golden| over the same elements.
+        share_within_1e3: share of pairs with |d| < 0.001 |golden| (or d = 0).
+        share_within_5e3: share of pairs with |d| < 0.005 |golden| (or d = 0).
+        sqnr: signal to noise, 20 log10(|golden| / |d|), in dB; infinite if d = 0.
+        histogram: counts of |d| / max|golden| in decades: zero, below 1e-12, [1e-12, 1e-11), ...,
+            [1e-1, 1), 1 and above (15 counts).
+    """
+
+    size: int
+    equal: int
+    mismatched_nonfinite: int
+    sum_squared_difference: float
+    sum_difference: float
+    sum_absolute_difference: float
+    sum_squared_golden: float
+    sum_squared_target: float
+    cosine_similarity: float | None
+    cosine_distance: float | None
+    relative_l2: float
+    worst_row_relative_l2: float
+    worst_row: int | None
+    max_absolute_error: float
+    max_absolute_at: int | None
+    max_absolute_golden: float | None
+    max_absolute_target: float | None
+    mean_absolute_error: float
+    max_relative_error: float | None
+    mean_relative_error: float | None
+    share_within_1e3: float
+    share_within_5e3: float
+    sqnr: float
+    histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticDifferences:
+    """Differences of recorded statistics, target - golden; None where a side lacks the statistic.
+
+    Attributes:
+        maximum: difference of the maxima; likewise minimum, mean, norm.
+        relative_maximum: |difference| / |golden|; 0 if both are equal, infinite if only golden is 0.
+        error_bound: a lower bound of the relative L2 error, so far as the statistics tell:
+            max(|d norm|, sqrt(size) |d mean|, |d max|, |d min|) / |golden norm|, or where there is no
+            norm max(|d max|, |d min|, |d mean|) / max(|golden max|, |golden min|), of which those that
+            are finite; 0 if all that is known is equal. None if nothing finite is known of both sides.
+        nonfinite_differs: True if the maximum or the minimum is finite on one side only, or not finite
+            and not the same; a mean or norm may overflow although the data are finite.
+    """
+
+    maximum: float | None
+    minimum: float | None
+    mean: float | None
+    norm: float | None
+    relative_maximum: float | None
+    relative_minimum: float | None
+    relative_mean: float | None
+    relative_norm: float | None
+    error_bound: float | None
+    nonfinite_differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogitsPosition:
+    """Two distributions over the vocabulary at one position.
+
+    Attributes:
+        kl_divergence: KL(softmax golden || softmax target) in nats, in float64.
+        golden_top: index of the largest golden logit; likewise target_top.
+        golden_margin: largest minus second largest golden logit; likewise target_margin.
+        golden_top_probability: probability that the golden side gives to golden_top.
+        target_probability_of_golden_top: probability that the target side gives to golden_top.
+        overlap_5: share of the golden top 5 that are in the target top 5.
+        local_error: largest |d| over the tokens in either top 10 but for the two top tokens, after
+            removing their mean shift.
+        tie_flip: the top differs, and both margins are at most twice the local error.
+    """
+
+    kl_divergence: float
+    golden_top: int
+    target_top: int
+    golden_margin: float
+    target_margin: float
+    golden_top_probability: float
+    target_probability_of_golden_top: float
+    overlap_5: float
+    local_error: float
+    tie_flip: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogitsErrors:
+    """Logits metrics of a tensor whose last dimension is the vocabulary.
+
+    Attributes:
+        kl_divergence: mean over positions.
+        worst_kl_divergence: largest over positions.
+        top1_agreement: share of positions with the same largest logit.
+        last: the last position: the one the next token is chosen from.
+        positions: number of positions.
+    """
+
+    kl_divergence: float
+    worst_kl_divergence: float
+    top1_agreement: float
+    last: LogitsPosition
+    positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerErrors:
+    """How two integer or boolean tensors differ, as values, as sets and as order.
+
+    Attributes:
+        mismatched: number of places with different values.
+        share_mismatched: mismatched / size; 0 for empty tensors.
+        same_set: along the last dimension both hold the same values, in whatever order, in every row.
+        first_mismatch: flat index of the first place that differs; None if there is none.
+        golden_at_first: the golden value there; likewise target_at_first.
+    """
+
+    mismatched: int
+    share_mismatched: float
+    same_set: bool
+    first_mismatch: int | None
+    golden_at_first: int | None
+    target_at_first: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The numbers of one pair, or why there are none.
+
+    Attributes:
+        kind: what the numbers were computed from.
+        reason: why the pair is incomparable; for the other kinds a remark, or "".
+        golden: summary of the golden side; None for digests, scalars and incomparables.
+        target: summary of the target side.
+        errors: element by element, with data.
+        integers: for integer and boolean tensors, with data.
+        logits: for logits, with data.
+        differences: of statistics, where a side has no data.
+        equal: whether the two are equal: every element as a value with data (NaN equals NaN, dtypes
+            may differ), bitwise with digests, as values for scalars; for statistics, whether all that
+            is known of both sides is equal, digests included; None for incomparables.
+    """
+
+    kind: MeasurementKind
+    reason: str = ""
+    golden: SideSummary | None = None
+    target: SideSummary | None = None
+    errors: PairErrors | None = None
+    integers: IntegerErrors | None = None
+    logits: LogitsErrors | None = None
+    differences: StatisticDifferences | None = None
+    equal: bool | None = None
+
+    def values(self) -> dict[str, float | int | None]:
+        """Return the numbers by name, as pages, exports and JSON show them."""
+        found: dict[str, float | int | None] = {}
+        if self.errors is not None:
+            found.update({name: getattr(self.errors, name) for name in _SHOWN_ERRORS})
+            found["size"] = self.errors.size
+            found["share_equal"] = self.errors.equal / self.errors.size if self.errors.size else 1.0
+        if self.integers is not None:
+            found["share_mismatched"] = self.integers.share_mismatched
+        if self.logits is not None:
+            found.update({name: getattr(self.logits, name) for name in _SHOWN_LOGITS})
+        if self.differences is not None:
+            found.update({name: getattr(self.differences, name) for name in _SHOWN_DIFFERENCES})
+        if self.equal is not None:
+            found["equal"] = int(self.equal)
+        return found
+
+
+_SHOWN_ERRORS = (
+    "cosine_similarity",
+    "relative_l2",
+    "worst_row_relative_l2",
+    "max_absolute_error",
+    "mean_absolute_error",
+    "max_relative_error",
+    "mean_relative_error",
+    "share_within_1e3",
+    "share_within_5e3",
+    "sqnr",
+    "mismatched_nonfinite",
+)
+_SHOWN_LOGITS = ("kl_divergence", "worst_kl_divergence", "top1_agreement")
+_SHOWN_DIFFERENCES = (
+    "error_bound",
+    "relative_maximum",
+    "relative_minimum",
+    "relative_mean",
+    "relative_norm",
+)
