@@ -1,0 +1,1 @@
+"""From numbers to an answer: rules, classes, the first bad token and node."""

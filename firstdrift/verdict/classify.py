@@ -1,0 +1,442 @@
+"""What each node did to the error: the rule set `firstdrift`, by amplification.
+
+With e = relative L2 error and u = unit roundoff of the coarser dtype, an error begins at a node when
+
+    e(output) > 3 x max(u, e(inputs))    and    e(output) > 32 x u
+
+and it is called a *source* if its parameters agree, *weights differ* if they do not. The first part
+asks whether the node made the error, the second keeps the rounding that a node gathers inside apart.
+A module is held against everything recorded inside it as well, so that a leaf is named before the
+modules that contain it. Limits on the error itself fire at the depth where healthy noise crosses
+them; this rule does not look at depth. Study: `docs/verdict.md`.
+
+A smaller error is a source too where a node stands out among its peers, the same node of the other
+layers: more than 3 times the amplification of any of them. Some operators honestly magnify:
+`conditioning.py` says how much. Matrix products may run in a coarser format than they are stored in
+(TF32, HF32): `compute_format.py` sees it from the first of them.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from firstdrift.dumps.dump import Direction, NodeKind
+from firstdrift.matching.plan import SlicePlan
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.names import with_direction
+from firstdrift.tensors import UNIT_ROUNDOFF, Role
+from firstdrift.verdict.compute_format import compute_roundoff
+from firstdrift.verdict.conditioning import honest_error
+from firstdrift.verdict.judgement import ORIGINS, NodeClass
+from firstdrift.verdict.logits import count_outputs
+from firstdrift.verdict.peers import outstanding
+from firstdrift.verdict.row_errors import RowErrors
+from firstdrift.verdict.tree import TreeRow
+
+FACTOR = 3.0
+"""An output error this many times the input error was made by the node."""
+
+FLOOR = 32.0
+"""Output errors below this many unit roundoffs are rounding that a node gathers inside."""
+
+PEER_FLOOR = 8.0
+"""A node that stands out among its peers needs at least an error of so many unit roundoffs."""
+
+WEAK_FACTOR = 1.5
+"""A node that stands out by this much is no finding, but fits one that another token shows clearly."""
+
+HIDDEN_FLOOR = 128.0
+"""The same for an input that operations made which the dump does not hold: whole attention cores."""
+
+PARAMETER_FLOOR = 4.0
+"""Parameters that differ by more than this many unit roundoffs differ; fewer is a change of dtype."""
+
+GRADIENT_SCALE = 0.01
+"""A gradient this much smaller than the largest of the slice has cancelled out."""
+
+LATER_STEP_PARAMETERS = 1e-3
+"""After the first step, parameters carry the rounding of training; below this they count as equal."""
+
+
+@dataclass(slots=True)
+class Classified:
+    """What the rule says of one row.
+
+    Attributes:
+        node_class: what the node did to the error.
+        amplification: output error / what its inputs explain; None if not known.
+        reasons: in words, the most telling first.
+        worst_pair: the pair the reasons are about.
+        entered: the error entered through this input, which nothing recorded explains.
+        input_jump: input error / what was recorded before it; None if not known.
+    """
+
+    node_class: NodeClass = NodeClass.CLEAN
+    amplification: float | None = None
+    reasons: tuple[str, ...] = ()
+    worst_pair: int | None = None
+    entered: int | None = None
+    input_jump: float | None = None
+
+
+@dataclass(slots=True)
+class Classification:
+    """What the rule says of the rows of one slice.
+
+    Attributes:
+        rows: one for each row, by index.
+        level: errors above it belong to a fault; below it, to rounding. Infinite without a fault.
+        first_origin: execution order of the first row at which an error begins; None if there is none.
+        input_row: the row whose inputs come from outside and differ; None if they agree.
+        input_pair: the pair that shows it.
+        roundoff: coarsest unit roundoff that anything in the slice was stored or computed in.
+        weak: rows that stand out among their peers, but too little to be called an origin.
+    """
+
+    rows: list[Classified]
+    level: float = math.inf
+    first_origin: int | None = None
+    input_row: int | None = None
+    input_pair: int | None = None
+    roundoff: float = UNIT_ROUNDOFF["float32"]
+    weak: frozenset[int] = frozenset()
+
+
+def classify(
+    rows: Sequence[TreeRow],
+    errors: Sequence[RowErrors],
+    plan: SlicePlan,
+    measurements: Sequence[Measurement],
+) -> Classification:
+    """Walk the rows in execution order and say what each did to the error."""
+    in_order = sorted(rows, key=lambda row: row.order)
+    compute = compute_roundoff(in_order, errors)
+
+    def walked(outstanding: frozenset[int], outstanding_inputs: frozenset[int]) -> Classification:
+        walk = _Walk(rows, errors, plan, measurements, outstanding, outstanding_inputs, compute)
+        for row in in_order:
+            walk.visit(row)
+        return walk.result
+
+    first = walked(frozenset(), frozenset())
+    amplifications = [said.amplification for said in first.rows]
+    outputs = outstanding(rows, amplifications, FACTOR)
+    inputs = outstanding(rows, [said.input_jump for said in first.rows], FACTOR)
+    # Whoever stands out after the first origin does so for what began there.
+    last = first.first_origin if first.first_origin is not None else len(rows)
+    early = any(rows[index].order < last for index in outputs | inputs)
+    result = walked(outputs, inputs) if early else first
+    result.weak = frozenset(
+        index
+        for index in outstanding(rows, amplifications, WEAK_FACTOR)
+        if (errors[index].output or 0.0) > PEER_FLOOR * result.roundoff
+    )
+    return result
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The state of one walk over the rows of a slice in execution order."""
+
+    rows: Sequence[TreeRow]
+    errors: Sequence[RowErrors]
+    plan: SlicePlan
+    measurements: Sequence[Measurement]
+    outstanding: frozenset[int]  # rows whose output error stands out among their peers
+    outstanding_inputs: frozenset[int]  # likewise input error
+    compute: float  # unit roundoff of the format that matrix products run in
+    result: Classification = field(init=False)
+    seen: float | None = None  # worst output error so far; None before the first
+    inside: list[float] = field(init=False)  # worst error recorded below each row
+    origins_inside: list[int] = field(init=False)
+    partners: Mapping[str, int] = field(init=False)
+    measured_outputs: int = 0
+    gradient_norm: float = 0.0  # largest norm of a parameter's gradient in the golden run
+    roundoff: float = field(init=False)  # coarsest so far: what was once rounded stays so
+
+    def __post_init__(self) -> None:
+        self.result = Classification([Classified() for _ in self.rows])
+        self.roundoff = self.compute
+        self.inside = [0.0] * len(self.rows)
+        self.origins_inside = [0] * len(self.rows)
+        self.partners = {
+            row.golden[0]: row.index
+            for row in self.rows
+            if row.direction is Direction.FORWARD and row.match is not None
+        }
+        self.measured_outputs = count_outputs(self.errors, self.plan)
+        self.gradient_norm = max(
+            (
+                measured.golden.norm
+                for pair, measured in zip(self.plan.pairs, self.measurements, strict=True)
+                if pair.target.role is Role.GRADIENT
+                and measured.golden is not None
+                and measured.golden.norm is not None
+                and math.isfinite(measured.golden.norm)
+            ),
+            default=0.0,
+        )
+
+    def visit(self, row: TreeRow) -> None:
+        error = self.errors[row.index]
+        said = self.result.rows[row.index]
+        self.roundoff = max(self.roundoff, error.roundoff or 0.0)
+        self.result.roundoff = self.roundoff or self.result.roundoff
+        if row.match is None:
+            said.node_class = NodeClass.UNMATCHED
+        else:
+            self._judge(row, error, said)
+        self._tell_parent(row, error, said)
+        if error.output is not None:
+            self.seen = max(self.seen or 0.0, error.output)
+
+    def _tell_parent(self, row: TreeRow, error: RowErrors, said: Classified) -> None:
+        is_origin = said.node_class in ORIGINS
+        if is_origin and self.result.first_origin is None:
+            self.result.first_origin = row.order
+            self.result.level = self._level_of_fault()
+        if row.parent is not None:
+            self.inside[row.parent] = max(self.inside[row.parent], self.inside[row.index], error.worst)
+            self.origins_inside[row.parent] += self.origins_inside[row.index] + is_origin
+
+    def _level_of_fault(self) -> float:
+        roundoff = self.roundoff or UNIT_ROUNDOFF["float32"]
+        noise = self.seen if self.seen is not None and math.isfinite(self.seen) else 0.0
+        return max(FLOOR * roundoff, 2 * noise)
+
+    def _judge(self, row: TreeRow, error: RowErrors, said: Classified) -> None:
+        roundoff = self.roundoff or UNIT_ROUNDOFF["float32"]
+        if self._input_comes_from_outside_and_differs(row, error, roundoff):
+            pair = error.input_pair if error.integer_input_pair is None else error.integer_input_pair
+            self.result.input_row, self.result.input_pair = row.index, pair
+            said.node_class, said.reasons = NodeClass.PROPAGATED, ("the model's input differs",)
+            said.worst_pair = pair
+            return
+        if self.result.input_row is not None:
+            said.node_class = NodeClass.PROPAGATED if error.worst > FLOOR * roundoff else NodeClass.CLEAN
+            return
+        if self._entered_unexplained(row, error, roundoff):
+            self._blame_what_surrounds(row, error)
+        explained = self._explained(row, error, roundoff)
+        said.amplification = None if error.output is None else _ratio(error.output, explained)
+        said.worst_pair = error.output_pair
+        if self.origins_inside[row.index]:
+            said.node_class = NodeClass.PROPAGATED
+            said.reasons = ("the error begins inside it",)
+        elif said.node_class not in ORIGINS:
+            self._name(row, error, said, explained, roundoff)
+
+    def _name(
+        self, row: TreeRow, error: RowErrors, said: Classified, explained: float, roundoff: float
+    ) -> None:
+        jumped = (
+            error.output is not None
+            and self.measured_outputs > 1
+            and error.output > self._factor(error) * explained
+            and error.output > (PEER_FLOOR if self._stands_out(row, error) else FLOOR) * roundoff
+        )
+        weights = self._weights_differ(error, roundoff)
+        if error.non_finite and (jumped or Role.PARAMETER in error.non_finite):
+            said.node_class = NodeClass.NON_FINITE
+            said.reasons = (_non_finite_reason(error),)
+        elif jumped and weights:
+            said.node_class, said.worst_pair = NodeClass.WEIGHTS_DIFFER, error.parameter_pair
+            said.reasons = (self._weights_reason(error),)
+        elif jumped and error.scalar_pair is not None:
+            said.node_class, said.worst_pair = NodeClass.STRUCTURE_DIFFERS, error.scalar_pair
+            said.reasons = (self._scalar_reason(error),)
+        elif jumped:
+            flagged = (error.input or 0.0) > self.result.level
+            said.node_class = NodeClass.AMPLIFIED if flagged else NodeClass.SOURCE
+            said.reasons = (self._jump_reason(row, error),)
+        else:
+            self._name_follower(error, said, weights=weights)
+
+    def _factor(self, error: RowErrors) -> float:
+        """Return how many times the explained error is a jump; vectors of few elements can come out short."""
+        summary = self.measurements[error.output_pair].golden if error.output_pair is not None else None
+        size = summary.size if summary is not None else None
+        return FACTOR * (1.0 + 2.0 / math.sqrt(size)) if size else FACTOR
+
+    def _stands_out(self, row: TreeRow, error: RowErrors) -> bool:
+        if row.index not in self.outstanding or error.output_pair is None:
+            return False
+        # Without norms the bound that statistics give is too uneven to be held against peers.
+        measured = self.measurements[error.output_pair]
+        norms = [side.norm for side in (measured.golden, measured.target) if side is not None]
+        return measured.kind is MeasurementKind.DATA or (bool(norms) and None not in norms)
+
+    def _name_follower(self, error: RowErrors, said: Classified, *, weights: bool) -> None:
+        level = self.result.level
+        if error.tie_pair is not None and error.exact_inputs:
+            said.node_class, said.worst_pair = NodeClass.SOURCE, error.tie_pair
+            said.reasons = ("its inputs are equal, its whole-number output is not",)
+        elif weights:
+            said.node_class, said.worst_pair = NodeClass.WEIGHTS_DIFFER, error.parameter_pair
+            said.reasons = (self._weights_reason(error),)
+        elif error.tie_pair is not None:
+            said.worst_pair = error.tie_pair
+            said.reasons = ("another choice among nearly equal values (a tie within rounding)",)
+        elif error.shape_pair is not None and error.output is None:
+            said.node_class, said.worst_pair = NodeClass.STRUCTURE_DIFFERS, error.shape_pair
+            said.reasons = (self.plan.pairs[error.shape_pair].incomparable or "numbers of other kinds",)
+        elif error.output is not None and error.output > level:
+            said.node_class = NodeClass.PROPAGATED
+            said.reasons = (f"its inputs already differ ({_short(error.input)})",) if error.input else ()
+        elif error.input is not None and error.input > level and error.output is not None:
+            said.node_class = NodeClass.HEALED
+            said.reasons = (f"inputs differ ({_short(error.input)}), output hardly ({_short(error.output)})",)
+
+    def _explained(self, row: TreeRow, error: RowErrors, roundoff: float) -> float:
+        known = [roundoff, self.inside[row.index]]
+        if Role.GRADIENT in error.roles:
+            return max(self._explained_gradient(error), *known)
+        if error.integer_input_pair is not None:
+            known.append(math.inf)
+        if error.parameter is not None and not self._weights_differ(error, roundoff):
+            known.append(self._explained_by_parameters(error))
+        if error.input is not None:
+            known.append(honest_error(row, error, self.plan, self.measurements))
+        elif row.last == row.index:
+            known.append(self.seen or 0.0)
+        if row.direction is Direction.BACKWARD:
+            partner = self._forward_partner(row)
+            known += [self.seen or 0.0, partner.worst if partner else 0.0]
+        return max(known)
+
+    def _explained_by_parameters(self, error: RowErrors) -> float:
+        """Return the error that training noise in the parameters explains.
+
+        It sits in the rows that were trained, of which statistics of the whole parameter tell nothing.
+        """
+        pair = error.parameter_pair
+        if not error.parameter or pair is None:
+            return 0.0
+        later_step = (self.plan.target.coordinates.step or 0) > 0
+        whole = later_step and self.measurements[pair].kind is MeasurementKind.STATISTICS
+        return math.inf if whole else error.parameter
+
+    def _explained_gradient(self, error: RowErrors) -> float:
+        """Return the error of a parameter's gradient that cancellation explains.
+
+        A gradient is a sum over all tokens. Where it cancels out (the bias of a key projection has
+        none at all) what is left is rounding, however large it is relative to itself.
+        """
+        norms = [
+            side.norm
+            for index in error.pairs
+            if (side := self.measurements[index].golden) is not None and side.norm is not None
+        ]
+        smallest, largest = min(norms, default=0.0), max(self.gradient_norm, *norms, 0.0)
+        cancelled = largest / smallest if smallest else math.inf
+        return (self.seen or 0.0) * max(1.0, GRADIENT_SCALE * cancelled)
+
+    def _forward_partner(self, row: TreeRow) -> RowErrors | None:
+        index = self.partners.get(with_direction(row.golden[0], "forward"))
+        return self.errors[index] if index is not None else None
+
+    def _input_comes_from_outside_and_differs(self, row: TreeRow, error: RowErrors, roundoff: float) -> bool:
+        if self.result.input_row is not None or error.input is None or row.direction is Direction.BACKWARD:
+            return False
+        if "embedding" in row.type_name.lower() and error.integer_input_pair is not None:
+            return self.result.first_origin is None
+        return self.seen is None and error.input > FLOOR * roundoff and row.last == row.index
+
+    def _entered_unexplained(self, row: TreeRow, error: RowErrors, roundoff: float) -> bool:
+        if error.input is None or self.seen is None:
+            return False
+        explained = max(roundoff, self.seen, self.inside[row.index])
+        self.result.rows[row.index].input_jump = _ratio(error.input, explained)
+        floor = FLOOR if row.index in self.outstanding_inputs else HIDDEN_FLOOR
+        return error.input > floor * roundoff and error.input > FACTOR * explained
+
+    def _blame_what_surrounds(self, row: TreeRow, error: RowErrors) -> None:
+        """Mark the module whose own code, between its children, made an input that nothing explains."""
+        surrounding = row
+        while surrounding.parent is not None:
+            surrounding = self.rows[surrounding.parent]
+            around = self.errors[surrounding.index]
+            if surrounding.kind is NodeKind.MODULE and (around.input or 0.0) < (error.input or 0.0) / FACTOR:
+                break
+        said = self.result.rows[surrounding.index]
+        if said.node_class in ORIGINS:
+            return
+        said.node_class = NodeClass.NON_FINITE if Role.INPUT in error.non_finite else NodeClass.SOURCE
+        said.entered = said.worst_pair = error.input_pair
+        said.reasons = (self._entered_reason(row, error),)
+        if self.result.first_origin is None:
+            self.result.level = self._level_of_fault()
+            self.result.first_origin = row.order
+        for index in _upwards(self.rows, surrounding):
+            self.origins_inside[index] += 1
+
+    def _weights_differ(self, error: RowErrors, roundoff: float) -> bool:
+        if error.parameter is None:
+            return False
+        later_step = (self.plan.target.coordinates.step or 0) > 0
+        limit = PARAMETER_FLOOR * roundoff
+        return error.parameter > (max(limit, LATER_STEP_PARAMETERS) if later_step else limit)
+
+    def _weights_reason(self, error: RowErrors) -> str:
+        pair = self.plan.pairs[error.parameter_pair or 0].target
+        name = pair.key if pair.role is Role.PARAMETER else pair.label
+        text = f"parameter {name} differs ({self._amount(error.parameter_pair, error.parameter)})"
+        if error.output is None:
+            return text
+        inputs = "no inputs are recorded" if error.input is None else f"inputs agree ({_short(error.input)})"
+        return f"{text}; {inputs}, output does not ({_short(error.output)})"
+
+    def _amount(self, pair: int | None, error: float | None) -> str:
+        """Say how large an error is, and what is known of it."""
+        if error is None or pair is None or not math.isfinite(error):
+            return "by an unknown amount"
+        bound = self.measurements[pair].kind is MeasurementKind.STATISTICS
+        return f"relative L2 {'at least ' if bound else ''}{_short(error)}"
+
+    def _scalar_reason(self, error: RowErrors) -> str:
+        pair = self.plan.pairs[error.scalar_pair or 0]
+        return (
+            f"argument {pair.target.label} differs: golden {pair.golden.scalar}, target {pair.target.scalar}"
+        )
+
+    def _jump_reason(self, row: TreeRow, error: RowErrors) -> str:
+        if error.input is None and row.last > row.index:
+            inside = self.inside[row.index]
+            output = _short(error.output)
+            return f"what is recorded inside it agrees ({_short(inside)}), its output does not ({output})"
+        if error.input is None:
+            return f"nothing before it differs as much, its output does ({_short(error.output)})"
+        if error.exact_inputs:
+            return f"inputs are equal, output is not ({_short(error.output)})"
+        return f"inputs agree ({_short(error.input)}), output does not ({_short(error.output)})"
+
+    def _entered_reason(self, row: TreeRow, error: RowErrors) -> str:
+        return (
+            f"the input of {row.label} inside it differs ({_short(error.input)}), and nothing recorded "
+            "before explains it: the operation that made it is not in the dump"
+        )
+
+
+def _upwards(rows: Sequence[TreeRow], row: TreeRow) -> list[int]:
+    above = []
+    while row.parent is not None:
+        above.append(row.parent)
+        row = rows[row.parent]
+    return above
+
+
+def _ratio(error: float, explained: float) -> float:
+    if math.isinf(error):
+        return 1.0 if math.isinf(explained) else math.inf
+    return error / explained
+
+
+def _non_finite_reason(error: RowErrors) -> str:
+    where = ", ".join(sorted(role.value for role in error.non_finite))
+    return f"NaN or infinity on one side only, in: {where}"
+
+
+def _short(value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:.2g}" if math.isfinite(value) else "by an unknown amount"

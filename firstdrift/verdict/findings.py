@@ -1,0 +1,248 @@
+"""From the judgements of all slices to what is said first: token, node, rank, in one sentence."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from firstdrift.dumps.dump import Coordinates
+from firstdrift.verdict.judgement import (
+    OWN_RULES,
+    Finding,
+    Findings,
+    InputDifference,
+    NodeClass,
+    SliceJudgement,
+    Verdict,
+)
+from firstdrift.verdict.tokens import differing_inputs, drift_limit, first_bad_token
+
+_SUSPECTS = 10
+_WHEN = tuple[int, ...]
+
+
+def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
+    """Say what a comparison found. Rows and pairs of the judgements are not looked at."""
+    ordered = sorted(judgements, key=lambda judged: judged.coordinates.sort_key())
+    inputs = [difference for series in _series(ordered) for difference in differing_inputs(series)]
+    inputs.sort(key=lambda difference: difference.coordinates.sort_key())
+    comparable = _comparable(ordered, inputs)
+    comparable = _with_weak_origins(comparable)
+    bad_token = _first(first_bad_token(series) for series in _series(comparable))
+    origins = _origins(comparable, inputs)
+    bad_node = origins[0] if origins else None
+    drift = None if bad_node else _gradual_drift(comparable)
+    suspects = _drifted(drift) if drift is not None else _suspects(origins)
+    return Findings(
+        summary=_summary(bad_token, bad_node, drift, inputs, ordered),
+        first_bad_token=bad_token,
+        first_bad_node=bad_node,
+        input_differs=tuple(inputs),
+        rank_finding=_rank_finding(bad_node, ordered),
+        suspects=tuple(suspects[:_SUSPECTS]),
+        overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
+    )
+
+
+def _series(judgements: Iterable[SliceJudgement]) -> list[list[SliceJudgement]]:
+    """Group judgements by step and rank, tokens ascending."""
+
+    def key(judged: SliceJudgement) -> tuple[int, int]:
+        step, rank = judged.coordinates.step, judged.coordinates.rank
+        return (-1 if step is None else step, -1 if rank is None else rank)
+
+    ordered = sorted(judgements, key=lambda judged: (*key(judged), judged.coordinates.sort_key()))
+    return [list(group) for _, group in groupby(ordered, key)]
+
+
+def _when(coordinates: Coordinates) -> _WHEN:
+    """Order in time, whatever the rank."""
+    return coordinates.sort_key()[:2]
+
+
+def _comparable(ordered: Sequence[SliceJudgement], inputs: Sequence[InputDifference]) -> list[SliceJudgement]:
+    """Leave out what ran after an input differed: it is bound to differ.
+
+    A slice whose own input differs stays if an error begins in it before that input is read.
+    """
+    first = min((_when(difference.coordinates) for difference in inputs), default=None)
+    if first is None:
+        return list(ordered)
+    return [
+        judged
+        for judged in ordered
+        if _when(judged.coordinates) < first
+        or (_when(judged.coordinates) == first and not _follows(judged, inputs))
+    ]
+
+
+def _follows(judged: SliceJudgement, inputs: Sequence[InputDifference]) -> bool:
+    here = [difference for difference in inputs if _same_slice(difference.coordinates, judged.coordinates)]
+    return bool(here) and (not judged.origins or here[0].golden is None)
+
+
+def _same_slice(one: Coordinates, other: Coordinates) -> bool:
+    return (one.step, one.rank, one.token) == (other.step, other.rank, other.token)
+
+
+def _with_weak_origins(judgements: Sequence[SliceJudgement]) -> list[SliceJudgement]:
+    """Let a token that shows a fault clearly confirm the weak signs of it in the tokens before."""
+    confirmed: list[SliceJudgement] = []
+    for series in _series(judgements):
+        after: SliceJudgement | None = None
+        backwards: list[SliceJudgement] = []
+        for judged in reversed(series):
+            told = judged if judged.origins or after is None else _confirm(judged, after)
+            backwards.append(told)
+            after = told
+        confirmed += reversed(backwards)
+    return sorted(confirmed, key=lambda judged: judged.coordinates.sort_key())
+
+
+def _confirm(judged: SliceJudgement, after: SliceJudgement) -> SliceJudgement:
+    clear = {origin.target for origin in after.origins[:1]}
+    weak = [
+        replace(finding, verdict=Verdict.ERROR) for finding in judged.weak_origins if finding.target in clear
+    ]
+    if not weak:
+        return judged
+    origins = [replace(finding, node_class=after.origins[0].node_class) for finding in weak]
+    reasons = (f"stands out among its peers, and the next token shows it: {after.origins[0].reasons[0]}",)
+    return replace(judged, origins=tuple(replace(origin, reasons=reasons) for origin in origins))
+
+
+def _is_communication(finding: Finding) -> bool:
+    return finding.target.startswith("Distributed.")
+
+
+def _origins(comparable: Sequence[SliceJudgement], inputs: Sequence[InputDifference]) -> list[Finding]:
+    """List where errors begin, first first.
+
+    What a communication operator receives comes from other ranks: it is no origin while another rank
+    of the same step has one.
+    """
+    found: list[Finding] = []
+    for when, group in groupby(comparable, lambda judged: _when(judged.coordinates)):
+        judged = list(group)
+        candidates = [finding for one in judged for finding in one.origins]
+        own = [finding for finding in candidates if not _is_communication(finding)]
+        elsewhere = own or any(_when(difference.coordinates) == when for difference in inputs)
+        kept = own if elsewhere else candidates
+        found += sorted(kept, key=lambda finding: _place(finding, judged))
+    return found
+
+
+def _suspects(origins: Sequence[Finding]) -> list[Finding]:
+    """Return other places of the step where an error begins, one for each module, strongest first."""
+    if not origins:
+        return []
+    first, *others = origins
+    named = {first.module}
+    found: list[Finding] = []
+    for finding in others:
+        if finding.coordinates.step != first.coordinates.step or (finding.module and finding.module in named):
+            continue
+        named.add(finding.module)
+        found.append(finding)
+    return sorted(found, key=lambda finding: -(finding.amplification or 0.0))
+
+
+def _place(finding: Finding, judged: Sequence[SliceJudgement]) -> tuple[int, int]:
+    """Order the origins of one step: by their place on their rank, then by rank."""
+    for one in judged:
+        for place, origin in enumerate(one.origins):
+            if origin is finding:
+                rank = one.coordinates.rank
+                return (place, -1 if rank is None else rank)
+    return (0, 0)
+
+
+def _first(findings: Iterable[Finding | None]) -> Finding | None:
+    known = [finding for finding in findings if finding is not None]
+    return min(known, key=lambda finding: finding.coordinates.sort_key(), default=None)
+
+
+def _gradual_drift(comparable: Sequence[SliceJudgement]) -> SliceJudgement | None:
+    for judged in comparable:
+        error = judged.logits_error
+        if error is not None and judged.compared_outputs > 1 and error > drift_limit(judged.roundoff):
+            return judged
+    return None
+
+
+def _drifted(drift: SliceJudgement) -> list[Finding]:
+    """Return the output that drifted: no source, but no agreement either."""
+    if drift.logits is None:
+        return []
+    reason = f"off by {drift.logits_error:.2g} (relative L2), more than rounding explains"
+    return [replace(drift.logits, verdict=Verdict.ERROR, reasons=(reason,))]
+
+
+def _rank_finding(bad_node: Finding | None, judgements: Sequence[SliceJudgement]) -> str | None:
+    ranks = {judged.coordinates.rank for judged in judgements}
+    if bad_node is None or bad_node.coordinates.rank is None or len(ranks) < 2:  # noqa: PLR2004
+        return None
+    return f"It began on rank {bad_node.coordinates.rank}."
+
+
+_WHAT = {
+    NodeClass.SOURCE: "its inputs agree, its output does not",
+    NodeClass.WEIGHTS_DIFFER: "its weight differs",
+    NodeClass.NON_FINITE: "NaN or infinity appears there",
+    NodeClass.STRUCTURE_DIFFERS: "it is called with other arguments or shapes",
+}
+
+
+def _summary(
+    bad_token: Finding | None,
+    bad_node: Finding | None,
+    drift: SliceJudgement | None,
+    inputs: Sequence[InputDifference],
+    judgements: Sequence[SliceJudgement],
+) -> str:
+    if not judgements:
+        return "Nothing could be compared: no slice of one dump has a partner in the other."
+    if bad_node is not None:
+        return _node_sentence(bad_token, bad_node)
+    if bad_token is not None:
+        return (
+            f"Token {bad_token.coordinates.token} is the first bad token; the dumps do not show which node "
+            f"it comes from: {bad_token.reasons[0]}."
+        )
+    if drift is not None:
+        return _drift_sentence(drift)
+    if inputs:
+        return (
+            f"The runs were given different inputs ({inputs[0].coordinates.describe()}): {inputs[0].reason}."
+        )
+    if not any(judged.counts.pairs for judged in judgements):
+        return "No values could be compared: the dumps hold structure only, or nothing in them matches."
+    if judgements[0].rules != OWN_RULES:
+        return f"No bad token and no bad node under the rules of {judgements[0].rules}."
+    return "No bad token and no bad node: the two runs agree within rounding."
+
+
+def _drift_sentence(drift: SliceJudgement) -> str:
+    where, error = drift.coordinates.describe(), f"{drift.logits_error:.2g} (relative L2)"
+    if drift.counts.unmatched_target_nodes > drift.compared_outputs:
+        return (
+            f"The last output is off by {error} ({where}); where that begins cannot be said, since most "
+            "nodes have no partner: a mapping file helps."
+        )
+    return (
+        f"Gradual drift, no single source: in {where} the last output is off by {error}, and no node makes "
+        "more of the error than it is given."
+    )
+
+
+def _node_sentence(bad_token: Finding | None, bad_node: Finding) -> str:
+    name = bad_node.module or bad_node.target or bad_node.golden
+    what = _WHAT.get(bad_node.node_class or NodeClass.SOURCE, "it is the first that is flagged")
+    if bad_node.node_class is NodeClass.SOURCE and not bad_node.reasons[0].startswith(
+        ("inputs", "its inputs")
+    ):
+        what = "its output is the first to differ"
+    said = f"{name} is the first bad node: {what}."
+    if bad_token is not None and bad_token.coordinates.token == bad_node.coordinates.token:
+        return f"Token {bad_token.coordinates.token} is the first bad token; in it {said}"
+    where = bad_node.coordinates.describe()
+    return said if where == "the only slice" else f"In {where}, {said}"

@@ -1,0 +1,366 @@
+"""From the measurements of one pair of slices to verdicts, classes and candidate findings."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from firstdrift.dumps.dump import Coordinates, Direction, NodeKind
+from firstdrift.errors import SettingsError
+from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.tensors import Role
+from firstdrift.verdict.classify import FLOOR, Classification, classify
+from firstdrift.verdict.judgement import (
+    ORIGINS,
+    OWN_RULES,
+    Counts,
+    Finding,
+    InputDifference,
+    NodeClass,
+    PairJudgement,
+    RollUp,
+    RowJudgement,
+    SliceJudgement,
+    Verdict,
+)
+from firstdrift.verdict.logits import count_outputs, is_logits
+from firstdrift.verdict.overflow import find_overflow
+from firstdrift.verdict.pair_error import PairError, are_of_other_kinds
+from firstdrift.verdict.row_errors import RowErrors, fingerprint, row_errors
+from firstdrift.verdict.rules_of_peers import judge_by_msit, judge_by_msprobe
+from firstdrift.verdict.tree import TreeRow
+
+_PairRules = Callable[[SlicePlan, Sequence[Measurement], Sequence[PairError]], list[PairJudgement]]
+_PEERS: dict[str, _PairRules] = {"msprobe": judge_by_msprobe, "msit": judge_by_msit}
+RULES = (OWN_RULES, *_PEERS)
+"""Names of the rule sets."""
+
+
+def judge_slice(
+    plan: SlicePlan, rows: Sequence[TreeRow], measurements: Sequence[Measurement], rules: str = OWN_RULES
+) -> SliceJudgement:
+    """Say what there is to say of one pair of slices by looking at it alone.
+
+    Raises:
+        SettingsError: there is no rule set of that name.
+    """
+    if rules not in RULES:
+        raise SettingsError(f"there is no rule set {rules!r}", hint=f"Choose one of {', '.join(RULES)}")
+    errors, pair_errors = row_errors(rows, plan, measurements)
+    classification = classify(rows, errors, plan, measurements)
+    case = _Case(plan, rows, measurements, errors, pair_errors, classification)
+    pairs = _judge_pairs(case) if rules == OWN_RULES else _PEERS[rules](plan, measurements, pair_errors)
+    judged = _judge_rows(case, pairs, own_rules=rules == OWN_RULES)
+    origins = [row for row in rows if _is_origin(judged[row.index], own_rules=rules == OWN_RULES)]
+    logits = _find_logits(case)
+    return SliceJudgement(
+        coordinates=plan.target.coordinates,
+        rows=tuple(_with_roll_ups(rows, judged)),
+        pairs=tuple(pairs),
+        counts=_count(plan, pairs),
+        origins=tuple(_finding(case, row, judged[row.index]) for row in sorted(origins, key=_order)),
+        worst=_worst(case, judged),
+        logits=_pair_finding(case, logits, pairs[logits]) if logits is not None else None,
+        logits_error=pair_errors[logits].value if logits is not None else None,
+        roundoff=classification.roundoff,
+        weak_origins=tuple(_finding(case, rows[index], judged[index]) for index in classification.weak),
+        logits_recorded=logits is not None and is_logits(plan.pairs[logits]),
+        golden_token=_token(measurements, logits, of_target=False),
+        target_token=_token(measurements, logits, of_target=True),
+        inputs_agree=_inputs_agree(case),
+        compared_outputs=count_outputs(errors, plan),
+        input_difference=_input_difference(case),
+        overflow=find_overflow(rows, errors, plan.target.coordinates),
+        rules=rules,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """All that is known of one pair of slices before it is judged."""
+
+    plan: SlicePlan
+    rows: Sequence[TreeRow]
+    measurements: Sequence[Measurement]
+    errors: Sequence[RowErrors]
+    pair_errors: Sequence[PairError]
+    classification: Classification
+
+
+def _order(row: TreeRow) -> int:
+    return row.order
+
+
+def _is_origin(judged: RowJudgement, *, own_rules: bool) -> bool:
+    if own_rules:
+        return judged.node_class in ORIGINS and judged.verdict is Verdict.ERROR
+    return judged.verdict is Verdict.ERROR
+
+
+def _judge_pairs(case: _Case) -> list[PairJudgement]:
+    row_of_match = {row.match: row for row in case.rows}
+    origin_order = case.classification.first_origin
+    outside = case.classification.input_row
+    outside_order = case.rows[outside].order if outside is not None else None
+    judged = []
+    for index, pair in enumerate(case.plan.pairs):
+        row = row_of_match[pair.match]
+        if case.pair_errors[index].value is None:
+            reason = _why_incomparable(pair, case.measurements[index])
+            judged.append(PairJudgement(Verdict.INCOMPARABLE, None, (reason,)))
+        elif outside_order is not None and row.order >= outside_order:
+            judged.append(_with_other_input(case, index))
+        else:
+            after = origin_order is not None and row.order >= origin_order
+            judged.append(_judge_pair(case, index, row, after_origin=after))
+    return judged
+
+
+def _why_incomparable(pair: TensorPair, measured: Measurement) -> str:
+    known = pair.incomparable or measured.reason
+    if not known and are_of_other_kinds(pair):
+        return f"numbers of other kinds: {pair.golden.dtype} against {pair.target.dtype}"
+    return known or "nothing comparable was recorded"
+
+
+def _with_other_input(case: _Case, index: int) -> PairJudgement:
+    error = case.pair_errors[index]
+    if error.value is not None and error.value > FLOOR * error.roundoff:
+        return PairJudgement(Verdict.WARNING, error.value, ("the model's input differs",))
+    return PairJudgement(Verdict.PASS, error.value)
+
+
+def _judge_pair(case: _Case, index: int, row: TreeRow, *, after_origin: bool) -> PairJudgement:
+    error = case.pair_errors[index]
+    said = case.classification.rows[row.index]
+    if said.worst_pair == index and said.node_class in ORIGINS:
+        verdict = Verdict.ERROR if _affects_output(case, row) else Verdict.WARNING
+        return PairJudgement(verdict, error.value, said.reasons)
+    verdict, reason = _judge_follower(case, index, row, after_origin=after_origin)
+    return PairJudgement(verdict, error.value, (reason,) if reason else ())
+
+
+def _judge_follower(case: _Case, index: int, row: TreeRow, *, after_origin: bool) -> tuple[Verdict, str]:
+    error = case.pair_errors[index]
+    if not error.value:
+        return Verdict.PASS, ""
+    if case.measurements[index].kind is MeasurementKind.SCALAR:
+        matters = case.errors[row.index].scalar_pair is not None
+        return (Verdict.WARNING, "the argument differs") if matters else (Verdict.PASS, "")
+    if error.non_finite:
+        return Verdict.ERROR, "NaN or infinity on one side only"
+    if after_origin and error.value > case.classification.level:
+        return Verdict.ERROR, "above the rounding of what ran before"
+    if error.discrete:
+        return Verdict.WARNING, "other whole numbers"
+    return Verdict.PASS, ""
+
+
+def _affects_output(case: _Case, row: TreeRow) -> bool:
+    """Tell a fault from a parameter that differs without harm (padding, an unused row)."""
+    said = case.classification.rows[row.index]
+    if said.node_class is not NodeClass.WEIGHTS_DIFFER:
+        return said.node_class is not NodeClass.STRUCTURE_DIFFERS or case.errors[row.index].output is not None
+    error = case.errors[row.index]
+    if error.output is None:
+        return True
+    return error.output > FLOOR * (error.roundoff or 0.0) and (said.amplification or 0.0) > 1.0
+
+
+def _judge_rows(case: _Case, pairs: Sequence[PairJudgement], *, own_rules: bool) -> list[RowJudgement]:
+    judged = []
+    for row in case.rows:
+        error, said = case.errors[row.index], case.classification.rows[row.index]
+        verdicts = [pairs[index].verdict for index in error.pairs]
+        if said.node_class is NodeClass.UNMATCHED:
+            verdicts.append(Verdict.INCOMPARABLE)
+        elif own_rules and said.entered is not None and said.node_class in ORIGINS:
+            verdicts.append(Verdict.ERROR)
+        judged.append(
+            RowJudgement(
+                verdict=max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.PASS),
+                node_class=said.node_class,
+                reasons=said.reasons or _first_reasons(error, pairs),
+                input_error=error.input,
+                parameter_error=error.parameter,
+                output_error=error.output,
+                amplification=said.amplification,
+                worst_pair=said.worst_pair,
+            )
+        )
+    return judged
+
+
+def _first_reasons(error: RowErrors, pairs: Sequence[PairJudgement]) -> tuple[str, ...]:
+    flagged = [pairs[index] for index in error.pairs if pairs[index].reasons]
+    flagged.sort(key=lambda pair: (-pair.verdict.severity, pair.reasons))
+    return flagged[0].reasons if flagged else ()
+
+
+def _with_roll_ups(rows: Sequence[TreeRow], judged: Sequence[RowJudgement]) -> list[RowJudgement]:
+    sums = [[0, 0, 0, 0, 0, 0] for _ in rows]  # error, warning, incomparable, unmatched, origins, severity
+    for row in reversed(rows):
+        if row.parent is None:
+            continue
+        above, below, said = sums[row.parent], sums[row.index], judged[row.index]
+        above[0] += below[0] + (said.verdict is Verdict.ERROR)
+        above[1] += below[1] + (said.verdict is Verdict.WARNING)
+        unmatched = said.node_class is NodeClass.UNMATCHED
+        above[2] += below[2] + (said.verdict is Verdict.INCOMPARABLE and not unmatched)
+        above[3] += below[3] + unmatched
+        above[4] += below[4] + (said.node_class in ORIGINS and said.verdict is Verdict.ERROR)
+        above[5] = max(above[5], below[5], said.verdict.severity)
+    return [
+        RowJudgement(
+            verdict=said.verdict,
+            node_class=said.node_class,
+            reasons=said.reasons,
+            input_error=said.input_error,
+            parameter_error=said.parameter_error,
+            output_error=said.output_error,
+            amplification=said.amplification,
+            worst_pair=said.worst_pair,
+            below=_roll_up(below),
+        )
+        for said, below in zip(judged, sums, strict=True)
+    ]
+
+
+def _roll_up(sums: Sequence[int]) -> RollUp:
+    error, warning, incomparable, unmatched, origins, severity = sums
+    return RollUp(error, warning, incomparable, unmatched, origins, list(Verdict)[severity])
+
+
+def _count(plan: SlicePlan, pairs: Sequence[PairJudgement]) -> Counts:
+    verdicts = [pair.verdict for pair in pairs]
+    return Counts(
+        pairs=len(pairs),
+        passed=verdicts.count(Verdict.PASS),
+        warning=verdicts.count(Verdict.WARNING),
+        error=verdicts.count(Verdict.ERROR),
+        incomparable=verdicts.count(Verdict.INCOMPARABLE),
+        unmatched_golden_nodes=len(plan.unmatched_golden),
+        unmatched_target_nodes=len(plan.unmatched_target),
+        unmatched_golden_tensors=len(plan.unmatched_golden_tensors),
+        unmatched_target_tensors=len(plan.unmatched_target_tensors),
+    )
+
+
+def _finding(case: _Case, row: TreeRow, judged: RowJudgement) -> Finding:
+    pair = case.plan.pairs[judged.worst_pair] if judged.worst_pair is not None else None
+    return Finding(
+        coordinates=_coordinates(case, row),
+        golden=row.golden[0] if row.golden else "",
+        target=row.target[0] if row.target else "",
+        module=row.path or _owner(case, pair),
+        tensor=pair.target.label if pair is not None else None,
+        node_class=judged.node_class,
+        verdict=judged.verdict,
+        reasons=judged.reasons,
+        metrics=case.measurements[judged.worst_pair].values() if judged.worst_pair is not None else {},
+        row=row.index,
+        amplification=judged.amplification,
+    )
+
+
+def _owner(case: _Case, pair: TensorPair | None) -> str | None:
+    """Return the path of the module that owns a weight which an operator was given.
+
+    A dump without a model tree does not say which module an operator ran in; its weights do.
+    """
+    if pair is None or pair.target.role is not Role.INPUT:
+        return None
+    wanted = fingerprint(pair.golden, pair.target)
+    row_of_match = {row.match: row for row in case.rows}
+    for other in case.plan.pairs:
+        if other.target.role is Role.PARAMETER and fingerprint(other.golden, other.target) == wanted:
+            return row_of_match[other.match].path
+    return None
+
+
+def _coordinates(case: _Case, row: TreeRow) -> Coordinates:
+    coordinates = case.plan.target.coordinates
+    return replace(coordinates, micro_step=row.micro_step) if row.micro_step is not None else coordinates
+
+
+def _worst(case: _Case, judged: Sequence[RowJudgement]) -> Finding | None:
+    known = [row for row in case.rows if judged[row.index].output_error]
+    if not known:
+        return None
+    worst = max(known, key=lambda row: judged[row.index].output_error or 0.0)
+    return _finding(case, worst, judged[worst.index])
+
+
+def _find_logits(case: _Case) -> int | None:
+    """Return the pair of the last logits; failing these, of the last floating output that was compared."""
+    last: tuple[bool, int, int] | None = None
+    for row in case.rows:
+        if row.direction is Direction.BACKWARD or row.match is None:
+            continue
+        for index in case.errors[row.index].pairs:
+            pair, error = case.plan.pairs[index], case.pair_errors[index]
+            if pair.target.role is not Role.OUTPUT or error.value is None or error.discrete:
+                continue
+            if not pair.target.is_tensor or (row.kind is NodeKind.API and not is_logits(pair)):
+                continue
+            candidate = (is_logits(pair), row.order, -index)
+            last = candidate if last is None else max(last, candidate)
+    return -last[2] if last is not None else None
+
+
+def _pair_finding(case: _Case, index: int, judged: PairJudgement) -> Finding:
+    pair = case.plan.pairs[index]
+    row = next(row for row in case.rows if row.match == pair.match)
+    return Finding(
+        coordinates=_coordinates(case, row),
+        golden=pair.golden_node,
+        target=pair.target_node,
+        module=row.path or None,
+        tensor=pair.target.label,
+        node_class=None,
+        verdict=judged.verdict,
+        reasons=judged.reasons,
+        metrics=case.measurements[index].values(),
+        row=row.index,
+    )
+
+
+def _token(measurements: Sequence[Measurement], index: int | None, *, of_target: bool) -> int | None:
+    logits = measurements[index].logits if index is not None else None
+    if logits is None:
+        return None
+    return logits.last.target_top if of_target else logits.last.golden_top
+
+
+def _inputs_agree(case: _Case) -> bool | None:
+    """Tell whether the token ids are the same; None if none were compared."""
+    if case.classification.input_row is not None:
+        return False
+    for row in case.rows:
+        if "embedding" in row.type_name.lower() and row.direction is Direction.FORWARD:
+            for index in case.errors[row.index].pairs:
+                if case.plan.pairs[index].target.role is Role.INPUT and case.pair_errors[index].discrete:
+                    return case.pair_errors[index].value == 0.0
+    return None
+
+
+def _input_difference(case: _Case) -> InputDifference | None:
+    found = case.classification
+    if found.input_row is None or found.input_pair is None:
+        return None
+    row, pair = case.rows[found.input_row], case.plan.pairs[found.input_pair]
+    integers = case.measurements[found.input_pair].integers
+    detail = pair.incomparable or "it differs"
+    if integers is not None and integers.first_mismatch is not None:
+        detail = f"{integers.golden_at_first}, {integers.target_at_first} at index {integers.first_mismatch}"
+    else:
+        error = case.pair_errors[found.input_pair].value
+        if error is not None and math.isfinite(error):
+            detail = f"relative L2 {error:.2g}"
+    return InputDifference(
+        coordinates=_coordinates(case, row),
+        reason=f"{pair.target.label} of {row.label}, an input of the model, differs: {detail}",
+        golden=pair.golden_node,
+        target=pair.target_node,
+        tensor=pair.target.label,
+    )

@@ -1,0 +1,265 @@
+"""What is said of a pair, a row of the tree, a slice and a comparison.
+
+    PairJudgement ─▶ RowJudgement ─▶ SliceJudgement ─▶ Findings
+
+Everything here follows from a plan and its measurements, so that it can be said again under other
+rules without reading a tensor.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from firstdrift.dumps.dump import Coordinates
+
+OWN_RULES = "firstdrift"
+"""Name of our own rule set; the others are those of peers."""
+
+
+class Verdict(StrEnum):
+    """How a pair, a node or a slice came out, best first."""
+
+    PASS = "pass"  # noqa: S105
+    INCOMPARABLE = "incomparable"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def severity(self) -> int:
+        """Rank for finding the worst: pass 0, incomparable 1, warning 2, error 3."""
+        return _SEVERITY[self]
+
+
+_SEVERITY = {verdict: rank for rank, verdict in enumerate(Verdict)}
+
+
+class NodeClass(StrEnum):
+    """What a node did to the error."""
+
+    SOURCE = "source"
+    WEIGHTS_DIFFER = "weights differ"
+    NON_FINITE = "non-finite"
+    STRUCTURE_DIFFERS = "structure differs"
+    AMPLIFIED = "amplified"
+    PROPAGATED = "propagated"
+    HEALED = "healed"
+    UNMATCHED = "unmatched"
+    CLEAN = "clean"
+
+
+ORIGINS = frozenset(
+    {NodeClass.SOURCE, NodeClass.WEIGHTS_DIFFER, NodeClass.NON_FINITE, NodeClass.STRUCTURE_DIFFERS}
+)
+"""The classes of nodes at which an error begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairJudgement:
+    """The verdict of one pair of tensors.
+
+    Attributes:
+        verdict: pass, incomparable, warning or error.
+        error: the error the rules went by: relative L2 (with data, the worst row if larger), a lower
+            bound of it (with statistics), 0 or infinity (digests, scalars); None if incomparable.
+        reasons: why, one clause each; empty for pass.
+    """
+
+    verdict: Verdict
+    error: float | None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RollUp:
+    """What lies below a row, the row itself not counted."""
+
+    error: int = 0
+    warning: int = 0
+    incomparable: int = 0
+    unmatched: int = 0
+    origins: int = 0
+    worst: Verdict = Verdict.PASS
+
+
+@dataclass(frozen=True, slots=True)
+class RowJudgement:
+    """The verdict of one row of the tree.
+
+    Attributes:
+        verdict: the worst of its pairs, under the rules in force.
+        node_class: what it did to the error.
+        reasons: in words, the most telling first.
+        input_error: worst error of its inputs; None if none is known.
+        parameter_error: worst error of its parameters.
+        output_error: worst error of its outputs.
+        amplification: output error / max(rounding, input error); None if not known.
+        worst_pair: index (in the plan) of the pair that the reasons are about; None if there is none.
+        below: what lies below it.
+    """
+
+    verdict: Verdict
+    node_class: NodeClass
+    reasons: tuple[str, ...] = ()
+    input_error: float | None = None
+    parameter_error: float | None = None
+    output_error: float | None = None
+    amplification: float | None = None
+    worst_pair: int | None = None
+    below: RollUp = field(default_factory=RollUp)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A place in the two runs, and what is wrong there.
+
+    Attributes:
+        coordinates: which slice, in the target's coordinates.
+        golden: name of the golden node as its dump writes it; likewise target.
+        module: dotted path of the innermost module around it on the target side; None if not known.
+        tensor: role and key, "output.0"; None if it is about the node as a whole.
+        node_class: what the node did to the error; None for tokens.
+        verdict: warning or error.
+        reasons: in words, the most telling first.
+        metrics: the numbers of the tensor by name.
+        row: index of its row in the tree of its slice.
+        amplification: by which suspects are ranked.
+    """
+
+    coordinates: Coordinates
+    golden: str
+    target: str
+    module: str | None
+    tensor: str | None
+    node_class: NodeClass | None
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    metrics: Mapping[str, float | int | None]
+    row: int
+    amplification: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputDifference:
+    """A slice whose input differs, so that its outputs are bound to.
+
+    Attributes:
+        coordinates: which slice.
+        reason: what differs, in words.
+        golden: name of the node whose input shows it; likewise target; None if it follows from logits.
+        target: name of the target node.
+        tensor: role and key of the input.
+    """
+
+    coordinates: Coordinates
+    reason: str
+    golden: str | None = None
+    target: str | None = None
+    tensor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """A node with non-finite values, by msprobe's levels.
+
+    Attributes:
+        coordinates: which slice.
+        node: name of the target node.
+        level: "medium" (bad in, good out), "high" (bad in, bad out), "critical" (good in, bad out).
+        reason: which values are not finite.
+    """
+
+    coordinates: Coordinates
+    node: str
+    level: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many of each; unmatched counts are of nodes and tensors of paired and unpaired slices."""
+
+    pairs: int = 0
+    passed: int = 0
+    warning: int = 0
+    error: int = 0
+    incomparable: int = 0
+    unmatched_golden_nodes: int = 0
+    unmatched_target_nodes: int = 0
+    unmatched_golden_tensors: int = 0
+    unmatched_target_tensors: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        """Add field by field."""
+        return Counts(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
+
+    def values(self) -> tuple[int, ...]:
+        """Give the counts in the order of the fields."""
+        return tuple(getattr(self, name) for name in Counts.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceJudgement:
+    """What is said of one pair of slices by looking at it alone.
+
+    Attributes:
+        coordinates: of the target slice.
+        rows: one for each row of the tree.
+        pairs: one for each pair of the plan.
+        counts: pairs by verdict, and what was left over.
+        origins: rows at which an error begins, in execution order, as findings.
+        weak_origins: rows that stand out among their peers, but too little to be called an origin.
+        worst: the row with the largest output error, as a finding; None if all are clean.
+        logits: the last logits (or, failing these, the last output) with their metrics; None if there
+            is nothing comparable.
+        logits_error: error of `logits`; None if not known.
+        roundoff: coarsest unit roundoff that anything in the slice was stored or computed in.
+        logits_recorded: True if `logits` are logits, False if they are just the last output.
+        golden_token: the token that the golden logits choose (greedy); likewise target_token.
+        inputs_agree: whether the token ids are the same; None if none were compared.
+        compared_outputs: number of rows whose output was compared; 1 where logits alone were dumped.
+        input_difference: set where the model's inputs differ.
+        overflow: nodes with non-finite values that a healthy model does not have.
+        rules: name of the rule set that the verdicts follow.
+    """
+
+    coordinates: Coordinates
+    rows: tuple[RowJudgement, ...]
+    pairs: tuple[PairJudgement, ...]
+    counts: Counts
+    origins: tuple[Finding, ...]
+    worst: Finding | None
+    logits: Finding | None
+    logits_error: float | None
+    roundoff: float
+    logits_recorded: bool
+    golden_token: int | None = None
+    target_token: int | None = None
+    weak_origins: tuple[Finding, ...] = ()
+    inputs_agree: bool | None = None
+    compared_outputs: int = 0
+    input_difference: InputDifference | None = None
+    overflow: tuple[Overflow, ...] = ()
+    rules: str = OWN_RULES
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a comparison says first.
+
+    Attributes:
+        summary: one English sentence.
+        first_bad_token: where the first token goes wrong; None if none does, or dumps know no tokens.
+        first_bad_node: where the error begins; None if there is none or no single one.
+        input_differs: slices whose inputs differ.
+        rank_finding: on which rank it began, in words; None with one rank or no finding.
+        suspects: other places where an error begins, the strongest amplification first.
+        overflow: nodes with non-finite values that a healthy model does not have.
+    """
+
+    summary: str
+    first_bad_token: Finding | None = None
+    first_bad_node: Finding | None = None
+    input_differs: tuple[InputDifference, ...] = ()
+    rank_finding: str | None = None
+    suspects: tuple[Finding, ...] = ()
+    overflow: tuple[Overflow, ...] = ()

@@ -1,0 +1,38 @@
+"""Nodes with NaN or infinities that the golden run does not have, by msprobe's levels.
+
+| inputs and parameters | outputs | level    |
+| --------------------- | ------- | -------- |
+| bad                   | good    | medium   |
+| bad                   | bad     | high     |
+| good                  | bad     | critical |
+
+What every healthy model has is no finding: a causal mask's mean of -infinity stands on both sides.
+"""
+
+from collections.abc import Sequence
+
+from firstdrift.dumps.dump import Coordinates
+from firstdrift.tensors import Role
+from firstdrift.verdict.judgement import Overflow
+from firstdrift.verdict.row_errors import RowErrors
+from firstdrift.verdict.tree import TreeRow
+
+_SHOWN = 100
+
+
+def find_overflow(
+    rows: Sequence[TreeRow], errors: Sequence[RowErrors], coordinates: Coordinates
+) -> tuple[Overflow, ...]:
+    """List the first hundred nodes with non-finite values on one side only, in execution order."""
+    found = sorted((row for row in rows if errors[row.index].non_finite), key=lambda row: row.order)
+    return tuple(
+        Overflow(coordinates, row.target[0], *_level(errors[row.index].non_finite)) for row in found[:_SHOWN]
+    )
+
+
+def _level(roles: frozenset[Role]) -> tuple[str, str]:
+    out = bool(roles & {Role.OUTPUT, Role.GRADIENT})
+    entering = bool(roles & {Role.INPUT, Role.PARAMETER})
+    where = ", ".join(sorted(role.value for role in roles))
+    level = "critical" if out and not entering else "high" if out else "medium"
+    return level, f"NaN or infinity on one side only, in: {where}"

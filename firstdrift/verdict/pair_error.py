@@ -1,0 +1,85 @@
+"""One number for how far apart a pair is, whatever it was measured from.
+
+| measured from        | error                                                        |
+| -------------------- | ------------------------------------------------------------ |
+| data, floating       | relative L2 error, or that of the worst row if it is larger  |
+| data, whole numbers  | infinite if any place differs, 0 if none does                |
+| statistics           | lower bound of the relative L2 error; whole numbers as above |
+| digests, scalars     | 0 if equal, infinite if not                                  |
+
+A value that is finite on one side only makes the error infinite. Fractions against whole numbers (a
+mask of floats against one of booleans, a weight against its quantised form) are equal or say nothing.
+"""
+
+import math
+from typing import NamedTuple
+
+from firstdrift.matching.plan import TensorPair
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.tensors import UNIT_ROUNDOFF, coarsest_roundoff, is_floating
+
+
+class PairError(NamedTuple):
+    """How far apart a pair is.
+
+    Attributes:
+        value: 0 (equal) to infinity; None if the two could not be compared.
+        non_finite: one side has NaN or infinities where the other has not.
+        discrete: whole numbers, booleans: there is no "nearly equal".
+        roundoff: unit roundoff of the coarser of the two dtypes.
+    """
+
+    value: float | None
+    non_finite: bool
+    discrete: bool
+    roundoff: float
+
+
+def pair_error(pair: TensorPair, measurement: Measurement) -> PairError:
+    """Reduce a measurement to one number."""
+    if are_of_other_kinds(pair) and not measurement.equal:
+        return PairError(None, non_finite=False, discrete=False, roundoff=UNIT_ROUNDOFF["float32"])
+    discrete = pair.target.is_tensor and not is_floating(pair.target.dtype)
+    roundoff = coarsest_roundoff(pair.golden.dtype, pair.target.dtype)
+    value, non_finite = _value(measurement, discrete=discrete)
+    return PairError(value, non_finite, discrete, roundoff)
+
+
+def are_of_other_kinds(pair: TensorPair) -> bool:
+    """Tell whether one side holds fractions and the other whole numbers."""
+    golden, target = pair.golden, pair.target
+    if golden.dtype == target.dtype or not (golden.dtype and target.dtype):
+        return False
+    tensors = golden.is_tensor and target.is_tensor
+    return tensors and is_floating(golden.dtype) is not is_floating(target.dtype)
+
+
+def _value(measurement: Measurement, *, discrete: bool) -> tuple[float | None, bool]:
+    match measurement.kind:
+        case MeasurementKind.DATA if measurement.errors is not None:
+            errors = measurement.errors
+            if errors.mismatched_nonfinite:
+                return math.inf, True
+            if discrete:
+                return (0.0 if errors.equal == errors.size else math.inf), False
+            return max(errors.relative_l2, errors.worst_row_relative_l2), False
+        case MeasurementKind.STATISTICS if measurement.differences is not None:
+            if measurement.differences.nonfinite_differs:
+                return math.inf, True
+            bound = measurement.differences.error_bound
+            if discrete and bound is not None:
+                return (math.inf if bound > _rounding_of_statistics(measurement) else 0.0), False
+            return bound, False
+        case MeasurementKind.DIGEST | MeasurementKind.SCALAR:
+            return (0.0 if measurement.equal else math.inf), False
+        case _:
+            return None, False
+
+
+def _rounding_of_statistics(measurement: Measurement) -> float:
+    """Return how far the statistics of equal whole numbers can be apart.
+
+    Tools record them in float32; where one side has data, its statistics are exact.
+    """
+    counted = [side is not None and side.nan is not None for side in (measurement.golden, measurement.target)]
+    return 16 * UNIT_ROUNDOFF["float32"] if any(counted) else 0.0

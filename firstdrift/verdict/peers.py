@@ -1,0 +1,39 @@
+"""Nodes that stand out among their peers: the same node of the other layers of one slice.
+
+Peers do the same work on numbers of the same kind, so that their rounding is alike. In healthy runs no
+node with a noticeable error was found to amplify it more than 2.5 times as much as the most amplifying
+of its peers (`docs/verdict.md`).
+"""
+
+import math
+import re
+from collections.abc import Sequence
+
+from firstdrift.dumps.dump import Direction, NodeKind
+from firstdrift.verdict.tree import TreeRow
+
+_PEERS = 2
+_NUMBERS = re.compile(r"\d+")
+
+
+def outstanding(rows: Sequence[TreeRow], jumps: Sequence[float | None], factor: float) -> frozenset[int]:
+    """Return the rows whose jump is `factor` times that of any of two peers or more, and of rounding."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for row in rows:
+        jump = jumps[row.index]
+        if jump is not None and math.isfinite(jump) and row.direction is not Direction.BACKWARD:
+            groups.setdefault(_peer_group(row), []).append(row.index)
+    found = set()
+    for group in groups.values():
+        if len(group) <= _PEERS:
+            continue
+        *others, largest = sorted(group, key=lambda index: jumps[index] or 0.0)
+        if (jumps[largest] or 0.0) > factor * max(1.0, jumps[others[-1]] or 0.0):
+            found.add(largest)
+    return frozenset(found)
+
+
+def _peer_group(row: TreeRow) -> tuple[object, ...]:
+    """Rows of one group differ in layer numbers only; operators also stand at the same place."""
+    place = row.index - row.parent if row.parent is not None and row.kind is NodeKind.API else 0
+    return (row.kind, row.type_name, row.direction, _NUMBERS.sub("*", row.path or ""), place)

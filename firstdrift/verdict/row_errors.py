@@ -1,0 +1,194 @@
+"""Input error, parameter error and output error of each row, kept apart.
+
+An operator receives weights as plain inputs (`linear(x, weight)`). They count as parameters here:
+by the operator's signature, or because the very same values are a parameter of some module.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.tensors import Role, TensorRecord
+from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, pair_error
+from firstdrift.verdict.tree import TreeRow
+
+_PARAMETER_POSITIONS: dict[str, frozenset[str]] = {
+    "linear": frozenset({"1", "2"}),
+    "conv1d": frozenset({"1", "2"}),
+    "conv2d": frozenset({"1", "2"}),
+    "conv3d": frozenset({"1", "2"}),
+    "conv_transpose1d": frozenset({"1", "2"}),
+    "conv_transpose2d": frozenset({"1", "2"}),
+    "conv_transpose3d": frozenset({"1", "2"}),
+    "bilinear": frozenset({"2", "3"}),
+    "embedding": frozenset({"1"}),
+    "embedding_bag": frozenset({"1"}),
+    "layer_norm": frozenset({"2", "3"}),
+    "rms_norm": frozenset({"2"}),
+    "group_norm": frozenset({"2", "3"}),
+    "batch_norm": frozenset({"1", "2", "3", "4"}),
+    "instance_norm": frozenset({"1", "2", "3", "4"}),
+}
+_PARAMETER_KEYS = frozenset({"weight", "bias", "running_mean", "running_var", "gamma", "beta"})
+
+
+@dataclass(slots=True)
+class RowErrors:
+    """The errors of the pairs of one row; None where nothing could be compared.
+
+    Attributes:
+        input: worst error of its floating inputs; likewise parameter and output (gradients are
+            outputs). Where a node chooses (one of its outputs is of whole numbers: routers, top k),
+            the first floating output counts: what it chose by, not what it gathered by the choice.
+        input_pair: index of the pair with that error; likewise parameter_pair and output_pair.
+        non_finite: roles where one side alone has NaN or infinities.
+        roundoff: coarsest unit roundoff among its floating tensors; None if it has none.
+        exact_inputs: every input, whole numbers and scalars included, is equal, and there is one.
+        scalar_pair: index of the first Python argument that differs.
+        shape_pair: index of the first output whose shape, or kind of numbers, differs.
+        tie_pair: index of the first whole-number output that differs.
+        integer_input_pair: index of the first whole-number input that differs.
+        pairs: indices of all its pairs.
+        roles: roles of all its pairs, an operator's weights being parameters.
+    """
+
+    input: float | None = None
+    parameter: float | None = None
+    output: float | None = None
+    input_pair: int | None = None
+    parameter_pair: int | None = None
+    output_pair: int | None = None
+    non_finite: frozenset[Role] = frozenset()
+    roundoff: float | None = None
+    exact_inputs: bool = False
+    scalar_pair: int | None = None
+    shape_pair: int | None = None
+    tie_pair: int | None = None
+    integer_input_pair: int | None = None
+    pairs: list[int] = field(default_factory=list)
+    roles: set[Role] = field(default_factory=set)
+
+    @property
+    def worst(self) -> float:
+        """Largest of the three; 0 if nothing is known."""
+        return max(self.input or 0.0, self.parameter or 0.0, self.output or 0.0)
+
+
+def row_errors(
+    rows: Sequence[TreeRow], plan: SlicePlan, measurements: Sequence[Measurement]
+) -> tuple[list[RowErrors], list[PairError]]:
+    """Collect the errors of every row, and of every pair of the plan."""
+    errors = [pair_error(pair, measured) for pair, measured in zip(plan.pairs, measurements, strict=True)]
+    row_of_match = {row.match: row for row in rows if row.match is not None}
+    parameters = _known_parameters(plan.pairs)
+    collected = [RowErrors() for _ in rows]
+    for index, (pair, error) in enumerate(zip(plan.pairs, errors, strict=True)):
+        row = row_of_match[pair.match]
+        collected[row.index].pairs.append(index)
+        role = role_of(pair, row, parameters)
+        collected[row.index].roles.add(role)
+        _add(collected[row.index], index, pair, role, error, measurements[index])
+    for row_error in collected:
+        _complete(row_error, plan, errors)
+    return collected, errors
+
+
+def _complete(row: RowErrors, plan: SlicePlan, errors: Sequence[PairError]) -> None:
+    differs = row.scalar_pair is not None or row.integer_input_pair is not None
+    row.exact_inputs = row.input == 0.0 and not differs
+    outputs = [index for index in row.pairs if plan.pairs[index].target.role is Role.OUTPUT]
+    if not any(errors[index].discrete for index in outputs):
+        return
+    for index in outputs:
+        value = errors[index].value
+        if value is not None and not errors[index].discrete:
+            row.output, row.output_pair = value, index
+            return
+
+
+def role_of(pair: TensorPair, row: TreeRow, parameters: frozenset[tuple[object, ...]]) -> Role:
+    """Return the role of a pair, an operator's weights being parameters."""
+    role = pair.target.role
+    if role is not Role.INPUT or row.kind != "api" or row.direction == "backward":
+        return role
+    operator = row.type_name.rpartition(".")[2]
+    key = pair.target.key
+    if key in _PARAMETER_KEYS or key in _PARAMETER_POSITIONS.get(operator, ()):
+        return Role.PARAMETER
+    if fingerprint(pair.golden, pair.target) in parameters:
+        return Role.PARAMETER
+    return role
+
+
+def _known_parameters(pairs: Sequence[TensorPair]) -> frozenset[tuple[object, ...]]:
+    return frozenset(fingerprint(p.golden, p.target) for p in pairs if p.target.role is Role.PARAMETER)
+
+
+def fingerprint(*records: TensorRecord) -> tuple[object, ...]:
+    """Return what tells whether two records hold the same values: size, statistics and digest."""
+    return tuple((math.prod(r.shape or ()), r.statistics, r.digest) for r in records)
+
+
+def _add(
+    row: RowErrors, index: int, pair: TensorPair, role: Role, error: PairError, measured: Measurement
+) -> None:
+    if measured.kind is MeasurementKind.SCALAR:
+        if error.value and row.scalar_pair is None and scalars_matter(pair):
+            row.scalar_pair = index
+        return
+    if error.value is None:
+        if pair.incomparable is not None or are_of_other_kinds(pair):
+            _add_other_shape(row, index, role, discrete=error.discrete)
+        return
+    if error.non_finite:
+        row.non_finite |= {role}
+    if error.discrete:
+        _add_discrete(row, index, role, error.value)
+        return
+    row.roundoff = max(row.roundoff or 0.0, error.roundoff)
+    match role:
+        case Role.INPUT:
+            if row.input is None or error.value > row.input:
+                row.input, row.input_pair = error.value, index
+        case Role.PARAMETER:
+            if row.parameter is None or error.value > row.parameter:
+                row.parameter, row.parameter_pair = error.value, index
+        case _:
+            if row.output is None or error.value > row.output:
+                row.output, row.output_pair = error.value, index
+
+
+def _add_other_shape(row: RowErrors, index: int, role: Role, *, discrete: bool) -> None:
+    if role is Role.INPUT and discrete:  # a prompt of another length is another input
+        _add_discrete(row, index, role, math.inf)
+    elif role is Role.OUTPUT and row.shape_pair is None:
+        row.shape_pair = index
+
+
+def _add_discrete(row: RowErrors, index: int, role: Role, value: float) -> None:
+    if role is Role.INPUT:
+        if row.input is None:
+            row.input = 0.0
+        if value and row.integer_input_pair is None:
+            row.integer_input_pair = index
+    elif value and row.tie_pair is None:
+        row.tie_pair = index
+
+
+_LOWEST_VALUES = 6e4  # the lowest finite number of float16 is -65504; of wider types, far below it
+
+
+def scalars_matter(pair: TensorPair) -> bool:
+    """Tell whether two differing Python arguments can be the reason that outputs differ.
+
+    Devices, dtypes, process groups and a dtype's own lowest number (used to mask) differ between
+    healthy runs.
+    """
+    if pair.target.dtype in {"float", "int"} and pair.golden.dtype in {"float", "int"}:
+        golden, target = float(pair.golden.scalar or "nan"), float(pair.target.scalar or "nan")
+        if min(abs(golden), abs(target)) >= _LOWEST_VALUES and (golden < 0) == (target < 0):
+            return False
+        return abs(golden - target) > 1e-6 * max(abs(golden), abs(target))
+    return pair.target.dtype in {"int", "float", "bool"} and pair.golden.dtype in {"int", "float", "bool"}

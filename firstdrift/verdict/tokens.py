@@ -1,0 +1,115 @@
+"""Which tokens go wrong, from the logits of one series of tokens.
+
+A token's logits always carry rounding, and how much depends on the token. So a token is held against
+the tokens before it:
+
+* a token is bad if an error begins at a node in it and reaches its logits;
+* or, whether or not the layers were dumped too, if the error of its logits is over 2.5 times the worst
+  before it and stays so; over 4 times, if no token follows; over 6 times, whatever follows;
+* the first of all tokens has nothing before it: only an error that no rounding makes is called bad.
+
+Tokens are compared only while what was generated before them agrees.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from firstdrift.verdict.classify import FLOOR
+from firstdrift.verdict.judgement import OWN_RULES, Finding, InputDifference, SliceJudgement, Verdict
+
+RATIO = 2.5
+"""A token whose error is this many times the worst before it stands out."""
+
+LASTING = 2.0
+"""... and it is a fault if later tokens stay above the worst before it by this factor,"""
+
+UNFOLLOWED = 4.0
+"""or if it stands out by this factor and no token follows that could tell,"""
+
+SUDDEN = 6.0
+"""or if it stands out by this factor by itself."""
+
+DRIFT_ROUNDOFFS = 128.0
+DRIFT_LEAST = 1e-3
+
+
+def drift_limit(roundoff: float) -> float:
+    """Return the error of logits above which rounding alone is no explanation."""
+    return min(0.5, max(DRIFT_LEAST, DRIFT_ROUNDOFFS * roundoff))
+
+
+def differing_inputs(series: Sequence[SliceJudgement]) -> list[InputDifference]:
+    """List the tokens of a series that were not given the same input, in order."""
+    found: list[InputDifference] = []
+    before: SliceJudgement | None = None
+    for judged in series:
+        chosen = _chosen_differently(before)
+        if chosen is not None and judged.inputs_agree is not True:
+            found.append(
+                InputDifference(judged.coordinates, f"the generated token before it differs: {chosen}")
+            )
+        elif judged.input_difference is not None:
+            found.append(judged.input_difference)
+        elif found and judged.coordinates.token is not None:
+            found.append(InputDifference(judged.coordinates, "a generated token before it differs"))
+        before = judged
+    return found
+
+
+def _chosen_differently(before: SliceJudgement | None) -> str | None:
+    if before is None or before.coordinates.token is None:
+        return None
+    golden, target = before.golden_token, before.target_token
+    return f"{golden}, {target}" if golden is not None and golden != target else None
+
+
+def first_bad_token(series: Sequence[SliceJudgement]) -> Finding | None:
+    """Return the first token of a series that goes wrong; the series has comparable tokens only."""
+    clean: list[float] = []
+    for place, judged in enumerate(series):
+        if judged.coordinates.token is None or judged.logits is None:
+            continue
+        if judged.rules == OWN_RULES:
+            reasons = _why_bad(judged, clean, series[place + 1 :])
+        else:
+            reasons = judged.logits.reasons if judged.logits.verdict is Verdict.ERROR else ()
+        if reasons:
+            return replace(judged.logits, verdict=Verdict.ERROR, reasons=reasons)
+        if judged.logits_error is not None and not judged.origins:
+            clean.append(judged.logits_error)
+    return None
+
+
+def _why_bad(
+    judged: SliceJudgement, clean: Sequence[float], later: Sequence[SliceJudgement]
+) -> tuple[str, ...]:
+    error = judged.logits_error
+    if judged.origins:
+        origin = judged.origins[0]
+        if error is None or error > judged.roundoff:
+            where = origin.module or origin.target
+            return (f"an error begins at {where}; the logits are off by {_short(error)} (relative L2)",)
+        return ()
+    if error is None:
+        return ()
+    if not clean:
+        limit = drift_limit(judged.roundoff)
+        return (f"the logits are off by {_short(error)} (relative L2)",) if error > limit else ()
+    before = max(*clean, judged.roundoff)
+    if error <= RATIO * before or error <= FLOOR * judged.roundoff:
+        return ()
+    after = [j.logits_error for j in later if j.logits_error is not None]
+    lasts = median(after) > LASTING * before if after else error > UNFOLLOWED * before
+    if lasts or error > SUDDEN * before:
+        return (
+            f"the logits are off by {_short(error)} (relative L2), tokens before by at most {_short(before)}",
+        )
+    return ()
+
+
+def _short(error: float | None) -> str:
+    if error is None:
+        return "an unknown amount"
+    return "NaN or infinity" if math.isinf(error) else f"{error:.2g}"

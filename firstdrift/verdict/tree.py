@@ -1,0 +1,153 @@
+"""One tree of two runs: matched nodes in one row, unmatched ones in their place.
+
+golden          target                     rows
+mlp             feed_forward               mlp ~ feed_forward
+├─ linear.0     ├─ linear.0        ─▶      ├─ linear.0
+└─ linear.1     ├─ mul.7                   ├─ mul.7          (unmatched, target)
+                └─ linear.1                └─ linear.1
+"""
+
+from dataclasses import dataclass
+
+from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
+from firstdrift.matching.plan import SlicePlan
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """One row of the tree of a pair of slices; rows are kept in pre-order (parents first).
+
+    Attributes:
+        index: position in pre-order, from 0.
+        parent: index of the row above; None at the top.
+        last: index of the last row below it (its own index if there is none).
+        depth: 0 at the top.
+        order: position in execution order among all rows, children before parents.
+        label: short name: last part of the path, or the operator with its call number.
+        kind: model, module or api.
+        type_name: class or operator (target's, if there is a target).
+        direction: forward, backward or none.
+        golden: names of the golden nodes; empty if unmatched.
+        target: names of the target nodes; empty if unmatched.
+        match: index of the match in the plan, which says how it was found; None if unmatched.
+        path: dotted module path of the innermost module around it (its own for a module).
+        micro_step: which micro batch, where the dump tells.
+    """
+
+    index: int
+    parent: int | None
+    last: int
+    depth: int
+    order: int
+    label: str
+    kind: NodeKind
+    type_name: str
+    direction: Direction
+    golden: tuple[str, ...]
+    target: tuple[str, ...]
+    match: int | None
+    path: str | None
+    micro_step: int | None
+
+
+def build_rows(golden: Slice, target: Slice, plan: SlicePlan) -> tuple[TreeRow, ...]:
+    """Lay the two trees of a pair of slices over each other.
+
+    Rows hang where their target node hangs; unmatched golden nodes hang below the row of their golden
+    parent, after the golden node that ran before them.
+    """
+    drafts = _drafts(golden, target, plan)
+    drafts.sort(key=lambda draft: draft.position)
+    row_of_golden = {name: index for index, draft in enumerate(drafts) for name in draft.golden}
+    row_of_target = {name: index for index, draft in enumerate(drafts) for name in draft.target}
+    parents = [
+        row_of_target.get(draft.node.parent or "")
+        if draft.target
+        else row_of_golden.get(draft.node.parent or "")
+        for draft in drafts
+    ]
+    return _in_pre_order(drafts, parents)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A row before its place in the tree is known; `node` is the target's if there is one."""
+
+    node: Node
+    golden: tuple[str, ...]
+    target: tuple[str, ...]
+    match: int | None
+    position: tuple[int, int, int]
+
+
+def _drafts(golden: Slice, target: Slice, plan: SlicePlan) -> list[_Draft]:
+    golden_nodes = {node.name: node for node in golden.nodes}
+    target_nodes = {node.name: node for node in target.nodes}
+    drafts = []
+    order_of_partner: dict[str, int] = {}
+    for index, match in enumerate(plan.matches):
+        node = target_nodes[match.target[0]]
+        position = max(target_nodes[name].order for name in match.target)
+        order_of_partner.update(dict.fromkeys(match.golden, position))
+        drafts.append(_Draft(node, match.golden, match.target, index, (position, 0, 0)))
+    for name in plan.unmatched_target:
+        node = target_nodes[name]
+        drafts.append(_Draft(node, (), (name,), None, (node.order, 0, 0)))
+    unmatched = set(plan.unmatched_golden)
+    anchor = -1
+    for node in golden.nodes:
+        anchor = order_of_partner.get(node.name, anchor)
+        if node.name in unmatched:
+            drafts.append(_Draft(golden_nodes[node.name], (node.name,), (), None, (anchor, 1, node.order)))
+    return drafts
+
+
+def _in_pre_order(drafts: list[_Draft], parents: list[int | None]) -> tuple[TreeRow, ...]:
+    children: dict[int | None, list[int]] = {}
+    for child, parent in enumerate(parents):
+        children.setdefault(parent, []).append(child)
+    visited: list[tuple[int, int | None, int]] = []  # (draft, index of the parent row, depth)
+    stack: list[tuple[int, int | None, int]] = [
+        (draft, None, 0) for draft in reversed(children.get(None, []))
+    ]
+    while stack:
+        draft, parent_row, depth = stack.pop()
+        row = len(visited)
+        visited.append((draft, parent_row, depth))
+        stack.extend((child, row, depth + 1) for child in reversed(children.get(draft, [])))
+    lasts = list(range(len(visited)))
+    for row in range(len(visited) - 1, 0, -1):
+        above = visited[row][1]
+        if above is not None:
+            lasts[above] = max(lasts[above], lasts[row])
+    rows: list[TreeRow] = []
+    for index, (draft, parent_row, depth) in enumerate(visited):
+        node = drafts[draft].node
+        above_path = rows[parent_row].path if parent_row is not None else None
+        rows.append(
+            TreeRow(
+                index=index,
+                parent=parent_row,
+                last=lasts[index],
+                depth=depth,
+                order=draft,
+                label=_label(node, above_path),
+                kind=node.kind,
+                type_name=node.type_name,
+                direction=node.direction,
+                golden=drafts[draft].golden,
+                target=drafts[draft].target,
+                match=drafts[draft].match,
+                path=above_path if node.kind is NodeKind.API else node.path,
+                micro_step=node.micro_step,
+            )
+        )
+    return tuple(rows)
+
+
+def _label(node: Node, above_path: str | None) -> str:
+    if node.kind is NodeKind.API:
+        return f"{node.path}.{node.call}"
+    inside = above_path is not None and node.path.startswith(f"{above_path}.")
+    name = node.path[len(above_path) + 1 :] if above_path is not None and inside else node.path
+    return f"{name} #{node.call}" if node.call else name
