@@ -1,0 +1,340 @@
+"""The command `firstdrift`: the one place that knows server, worker and library.
+
+Everything but click is imported by the command that needs it: `firstdrift compare` on a small dump
+must not wait for torch, pandas or a web framework.
+"""
+
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from firstdrift.errors import FirstdriftError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from firstdrift.comparison.compare import Progress
+    from firstdrift.comparison.report import Report
+    from firstdrift.matching.mapping import MappingFile
+    from firstdrift_server.settings import Settings
+
+EXIT_FOUND = 1
+EXIT_UNUSABLE = 2
+EXIT_INTERRUPTED = 130
+
+
+class _Commands(click.Group):
+    """Shows every error of ours as one message, with exit status 2."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except FirstdriftError as error:
+            from firstdrift.exports.text import printable
+
+            click.secho(printable(f"firstdrift: {error}"), fg="red", err=True)
+            ctx.exit(EXIT_UNUSABLE)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(package_name="firstdrift")
+def main() -> None:
+    """Find the first token, layer and operator where two runs of a neural network part ways."""
+
+
+@main.command()
+@click.argument("golden", type=click.Path(path_type=Path))
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@click.option(
+    "--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all pairs here."
+)
+@click.option(
+    "--xlsx", "xlsx_file", type=click.Path(path_type=Path, dir_okay=False), help="The same as XLSX."
+)
+@click.option(
+    "--rules", default="firstdrift", show_default=True, metavar="NAME", help="firstdrift, msprobe or msit."
+)
+@click.option("--level", type=click.Choice(["layer", "module", "api", "logits"]), help="Compare only these.")
+@click.option(
+    "--fuzzy", is_flag=True, help="Match the same path inside a matched module whatever the call number."
+)
+@click.option(
+    "--mapping",
+    "mapping_files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Match as this file of msprobe (layer, data, cell mapping) or msit (op mapping) says. Repeatable.",
+)
+@click.option(
+    "--export-data-mapping",
+    "data_mapping_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write which tensors were compared as a data mapping of msprobe.",
+)
+@click.option(
+    "--export-layer-mapping",
+    "layer_mapping_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write which modules were matched as a layer mapping of msprobe.",
+)
+@click.option("--no-structure", is_flag=True, help="Match by name alone, never by alignment.")
+@click.option("--step", type=int, help="Compare only this step.")
+@click.option("--rank", type=int, help="Compare only this rank.")
+@click.option("--token", type=int, help="Compare only this token.")
+@click.option(
+    "--token-offset", type=int, default=0, help="Compare golden token n with target token n + this."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["warning", "error"]),
+    default="error",
+    show_default=True,
+    help="Exit with 1 if there is a pair of this verdict or worse.",
+)
+@click.pass_context
+def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) -> None:  # noqa: ANN401
+    """Compare two dumps and say where they part ways.
+
+    GOLDEN is the dump that is trusted, TARGET the one under suspicion.
+
+    Exit status: 0 nothing at or above --fail-on, 1 something is, 2 the input, or a part of it, could not
+    be read.
+    """
+    import gc
+
+    # Millions of small records and no cycles among them: looking for some takes a fifth of the time.
+    gc.disable()
+    from firstdrift.comparison.compare import compare as run
+    from firstdrift.comparison.report import Options
+    from firstdrift.matching.plan import MatchingRules
+
+    matching = MatchingRules(
+        fuzzy=chosen["fuzzy"],
+        structure=not chosen["no_structure"],
+        step=chosen["step"],
+        rank=chosen["rank"],
+        token=chosen["token"],
+        token_offset=chosen["token_offset"],
+        mappings=_mappings(chosen["mapping_files"]),
+    )
+    options = Options(matching=matching, rules=chosen["rules"], level=chosen["level"])
+    with _progress_bar() as progress:
+        report = run(golden, target, options, progress)
+    if chosen["as_json"]:
+        from firstdrift.exports.report_json import report_object
+        from firstdrift.exports.strict_json import to_json
+
+        click.echo(to_json(report_object(report), indent=1))
+    else:
+        from firstdrift.exports.text import report_text
+
+        click.echo(report_text(report))
+    _write_files(report, chosen)
+    ctx.exit(_exit_status(report, chosen["fail_on"]))
+
+
+@main.command()
+@click.argument("dump", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+def inspect(dump: Path, as_json: bool) -> None:
+    """Say what a dump is: its format and why, slices, nodes, tensors, problems."""
+    from firstdrift.comparison.inspection import inspect_dump
+    from firstdrift.exports.strict_json import to_json
+    from firstdrift.exports.text import inspection_object, inspection_text
+
+    found = inspect_dump(dump)
+    click.echo(to_json(inspection_object(found), indent=1) if as_json else inspection_text(found))
+
+
+_EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
+_WORKERS = click.option(
+    "--workers", type=click.IntRange(min=0), help="Processes that measure; 0: one per core."
+)
+
+
+def _server_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--host", help="Address to listen at (127.0.0.1); beyond loopback a token is needed."),
+        click.option("--port", type=click.IntRange(0, 65535), help="Port to listen at (8765)."),
+        click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies."),
+        click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir."),
+        click.option("--token", help="Secret that visitors must give; better set FIRSTDRIFT_TOKEN."),
+    ):
+        command = option(command)
+    return command
+
+
+@main.command()
+@click.argument("roots", nargs=-1, type=_EXISTING)
+@_server_options
+@_WORKERS
+@click.option(
+    "--compare",
+    "wanted",
+    nargs=2,
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    metavar="GOLDEN TARGET",
+    help="Compare these two dumps at once, unless they already were; may be repeated.",
+)
+def serve(roots: tuple[Path, ...], wanted: tuple[tuple[Path, Path], ...], **chosen: Any) -> None:  # noqa: ANN401
+    """Serve the pages, and compare in the background, on this machine.
+
+    ROOTS are the directories that may be browsed; the current one if none is given.
+    """
+    from firstdrift.serving import ask_for, describe_address, leave_on_sigterm, worker_beside
+
+    settings = _settings(roots, chosen)
+    leave_on_sigterm()
+    with worker_beside(settings):
+        from firstdrift_server import run
+
+        comparisons = ask_for(settings, wanted) if wanted else []
+        run(settings, lambda url: click.echo(describe_address(url, comparisons)))
+
+
+@main.command()
+@click.argument("roots", nargs=-1, type=_EXISTING)
+@_server_options
+def server(roots: tuple[Path, ...], **chosen: Any) -> None:  # noqa: ANN401
+    """Run the web process alone; a worker on the same database does the comparing."""
+    from firstdrift.serving import describe_address
+    from firstdrift_server import run
+
+    settings = _settings(roots, chosen)
+    run(settings, lambda url: click.echo(describe_address(url)))
+
+
+@main.command()
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies.")
+@click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir.")
+@_WORKERS
+@click.option(
+    "--end-with-parent", is_flag=True, hidden=True, help="Stop when the process that started this ends."
+)
+def worker(end_with_parent: bool, **chosen: Any) -> None:  # noqa: ANN401
+    """Run the background process alone: take comparisons from the database and do them."""
+    from firstdrift_server.settings import settings_from
+    from firstdrift_worker.main import work_until_signal
+
+    # Where to listen, and to whom, is the server's business: a worker starts without a token.
+    settings = settings_from(host="127.0.0.1", roots=(), **chosen)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    if end_with_parent:
+        from firstdrift.serving import stop_without_parent
+
+        stop_without_parent()
+    work_until_signal(settings.database, processes=settings.workers)
+
+
+@main.command()
+@click.argument("roots", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies.")
+@click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir.")
+@click.pass_context
+def check(ctx: click.Context, /, roots: tuple[Path, ...], **chosen: Any) -> None:  # noqa: ANN401
+    """Check versions, database, roots, free disk and the worker; exit with 1 if anything is wrong."""
+    from firstdrift.checkup import examine
+
+    findings = list(examine(_settings(roots, chosen)))
+    for finding in findings:
+        click.echo(f"{'ok  ' if finding.good else 'FAIL'}  {finding.subject:<10} {finding.said}")
+    ctx.exit(0 if all(finding.good for finding in findings) else EXIT_FOUND)
+
+
+def _settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
+    from firstdrift_server.settings import settings_from
+
+    settings = settings_from(roots=roots or None, **chosen)
+    if not settings.roots:
+        settings = settings_from(roots=(Path.cwd(),), **chosen)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    return settings
+
+
+def _exit_status(report: "Report", fail_on: str) -> int:
+    if _fails(report, fail_on):
+        return EXIT_FOUND
+    return EXIT_UNUSABLE if report.unreadable or not report.slices else 0
+
+
+def _mappings(files: tuple[Path, ...]) -> "tuple[MappingFile, ...]":
+    if not files:
+        return ()
+    from firstdrift.matching.mapping_files import read_mapping
+
+    return tuple(map(read_mapping, files))
+
+
+def _fails(report: "Report", fail_on: str) -> bool:
+    findings = report.findings
+    if report.counts.error or findings.first_bad_node or findings.first_bad_token or findings.suspects:
+        return True
+    return fail_on == "warning" and bool(report.counts.warning)
+
+
+def _write_files(report: "Report", chosen: dict[str, Any]) -> None:
+    if not any(
+        chosen[option] for option in ("csv_file", "xlsx_file", "data_mapping_file", "layer_mapping_file")
+    ):
+        return
+    from firstdrift.errors import SettingsError
+    from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping
+    from firstdrift.exports.spreadsheets import write_csv, write_xlsx
+
+    writers: dict[str, Callable[[Report, Path], None]] = {
+        "csv_file": write_csv,
+        "xlsx_file": write_xlsx,
+        "data_mapping_file": write_data_mapping,
+        "layer_mapping_file": write_layer_mapping,
+    }
+    for option, write in writers.items():
+        file = chosen[option]
+        if file is None:
+            continue
+        try:
+            write(report, file)
+        except OSError as error:
+            raise SettingsError(
+                f"the report could not be written ({error.strerror})", path=error.filename or file
+            ) from error
+
+
+@contextmanager
+def _progress_bar() -> "Iterator[Callable[[Progress], None]]":
+    """Show a bar on a terminal; stay silent where nobody looks."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich import progress as rich
+    from rich.console import Console
+
+    description = rich.TextColumn("{task.description}")
+    columns = (description, rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def show(at: "Progress") -> None:
+            slices = f" (slice {at.slices_done + 1} of {at.slices_total})" if at.slices_total > 1 else ""
+            bar.update(
+                task, description=at.stage + slices, completed=at.pairs_done, total=at.pairs_total or None
+            )
+
+        yield show
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Two dumps in, a report out: plan, measure, judge."""

@@ -1,0 +1,212 @@
+"""Two dumps in, a report out: open, pair slices, match, measure, judge.
+
+    open_dump ─▶ plan_slices ─▶ read_slice ─▶ plan_slice ─▶ measure_pairs ─▶ judge_slice ─▶ conclude
+
+Each stage is a function of what the one before it gave, so that the worker can run them apart and a
+test can look in between.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from firstdrift.comparison.levels import at_level
+from firstdrift.comparison.report import DumpSummary, Options, Report, SliceResult
+from firstdrift.comparison.volume import data_bytes
+from firstdrift.dumps.data import load_tensor
+from firstdrift.dumps.detect import open_dump, read_slice
+from firstdrift.dumps.dump import Dump, Problem, Slice, SliceListing
+from firstdrift.errors import DumpUnreadableError
+from firstdrift.matching.match import match_slices
+from firstdrift.matching.plan import Joining, SlicePairing, SlicePlan, TensorPair
+from firstdrift.matching.slices import pair_slices
+from firstdrift.metrics.elementwise import prepare_engine
+from firstdrift.metrics.joined import Parts, measure_joined
+from firstdrift.metrics.measure import measure_pair
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.verdict.findings import conclude
+from firstdrift.verdict.judge import judge_slice
+from firstdrift.verdict.judgement import Counts
+from firstdrift.verdict.logits import is_logits
+from firstdrift.verdict.tree import TreeRow, build_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a comparison has come: `done` of `total` pairs of slices, and of pairs in this slice."""
+
+    stage: str
+    slices_done: int
+    slices_total: int
+    pairs_done: int = 0
+    pairs_total: int = 0
+
+
+def _silent(_: Progress) -> None:
+    """Report to nobody."""
+
+
+def compare(
+    golden: Path | str,
+    target: Path | str,
+    options: Options | None = None,
+    progress: Callable[[Progress], None] = _silent,
+) -> Report:
+    """Compare two dumps.
+
+    Raises:
+        DumpError: one of the two cannot be used at all. What can be used is compared; the rest is
+            listed in the report as problems, unmatched and incomparable.
+        SettingsError: the options make no sense.
+    """
+    options = options or Options()
+    clock = _Clock()
+    with clock.measure("index"):
+        golden_dump, target_dump = open_dump(Path(golden)), open_dump(Path(target))
+        pairing = plan_slices(golden_dump, target_dump, options)
+    results, unread = [], []
+    read_golden, read_target = _Read(golden_dump), _Read(target_dump)
+    for done, listings in enumerate(pairing.pairs):
+        progress(Progress("reading", done, len(pairing.pairs)))
+        with clock.measure("index"):
+            golden_slice, target_slice = read_golden.read(listings[0]), read_target.read(listings[1])
+        if golden_slice is None or target_slice is None:
+            unread.append(listings)
+            continue
+        with clock.measure("match"):
+            plan, rows = plan_slice(golden_slice, target_slice, options)
+        with clock.measure("measure"):
+            prepare_engine(sum(map(data_bytes, plan.pairs)) * (len(pairing.pairs) - done))
+            measurements = _measure_all(plan, Progress("measuring", done, len(pairing.pairs)), progress)
+            judgement = judge_slice(plan, rows, measurements, options.rules)
+        results.append(SliceResult(plan, rows, tuple(measurements), judgement))
+    if unread and not results:
+        raise (read_golden.errors + read_target.errors)[0]
+    with clock.measure("measure"):
+        findings = conclude([result.judgement for result in results])
+    progress(Progress("done", len(results), len(results)))
+    return Report(
+        golden=read_golden.summary(),
+        target=read_target.summary(),
+        options=options,
+        pairing=left_over(pairing, unread),
+        slices=tuple(results),
+        findings=findings,
+        counts=sum((result.judgement.counts for result in results), Counts()),
+        seconds=clock.seconds(),
+        unreadable=len(unread) + sum(map(count_unreadable, results)),
+    )
+
+
+def left_over(pairing: SlicePairing, unread: list[tuple[SliceListing, SliceListing]]) -> SlicePairing:
+    """Move slices that turned out to be damaged to what could not be compared."""
+    return replace(
+        pairing,
+        pairs=tuple(pair for pair in pairing.pairs if pair not in unread),
+        unmatched_golden=pairing.unmatched_golden + tuple(golden.coordinates for golden, _ in unread),
+        unmatched_target=pairing.unmatched_target + tuple(target.coordinates for _, target in unread),
+    )
+
+
+def count_unreadable(result: SliceResult) -> int:
+    """Count the pairs whose values were saved, and are missing, damaged or not as recorded."""
+    return sum(
+        measured.kind is MeasurementKind.INCOMPARABLE
+        and pair.incomparable is None
+        and any(side.problem is not None or side.location is not None for side in (pair.golden, pair.target))
+        for pair, measured in zip(result.plan.pairs, result.measurements, strict=True)
+    )
+
+
+def plan_slices(golden: Dump, target: Dump, options: Options) -> SlicePairing:
+    """Say which slices of the two dumps are compared with each other."""
+    return pair_slices(golden, target, options.matching)
+
+
+def plan_slice(golden: Slice, target: Slice, options: Options) -> tuple[SlicePlan, tuple[TreeRow, ...]]:
+    """Say which nodes and tensors of two slices are compared, and lay the two trees over each other."""
+    plan = at_level(match_slices(golden, target, options.matching), target, options.level)
+    return plan, build_rows(golden, target, plan)
+
+
+_BATCH = 256
+
+
+def measure_pairs(plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
+    """Measure the pairs start..stop-1 of a plan; a pair that cannot be measured says why."""
+    return [_measure(pair) for pair in plan.pairs[start:stop]]
+
+
+def _measure(pair: TensorPair) -> Measurement:
+    if pair.incomparable is not None:
+        return Measurement(MeasurementKind.INCOMPARABLE, pair.incomparable)
+    records = pair.golden_parts or pair.target_parts
+    if records:
+        summed = pair.joining is Joining.SUMMED
+        parts = Parts(records, are_golden=bool(pair.golden_parts), summed=summed)
+        return measure_joined(pair.golden, pair.target, parts, load_tensor, pair.transform)
+    return measure_pair(pair.golden, pair.target, load_tensor, pair.transform, logits=is_logits(pair))
+
+
+def _measure_all(plan: SlicePlan, at: Progress, progress: Callable[[Progress], None]) -> list[Measurement]:
+    measurements: list[Measurement] = []
+    for start in range(0, len(plan.pairs), _BATCH):
+        progress(Progress(at.stage, at.slices_done, at.slices_total, start, len(plan.pairs)))
+        measurements += measure_pairs(plan, start, start + _BATCH)
+    return measurements
+
+
+class _Read:
+    """Reads the slices of a dump and counts what there is in them."""
+
+    def __init__(self, dump: Dump) -> None:
+        self.dump = dump
+        self.nodes = 0
+        self.tensors = 0
+        self.problems: list[Problem] = list(dump.problems)
+        self.errors: list[DumpUnreadableError] = []
+        self.order_origin = "recorded"
+
+    def read(self, listing: SliceListing) -> Slice | None:
+        """Return a slice; None if it is damaged, which spoils no other."""
+        try:
+            read = read_slice(self.dump, listing)
+        except DumpUnreadableError as error:
+            self.errors.append(error)
+            self.problems.append(Problem(str(error.path or listing.directory), error.reason))
+            return None
+        self.nodes += len(read.nodes)
+        self.tensors += sum(record.is_tensor for node in read.nodes for record in node.tensors)
+        self.problems += read.problems
+        self.order_origin = read.order_origin
+        return read
+
+    def summary(self) -> DumpSummary:
+        return DumpSummary(
+            path=str(self.dump.path),
+            format=self.dump.format,
+            slices=len(self.dump.slices),
+            nodes=self.nodes,
+            tensors=self.tensors,
+            problems=tuple(self.problems),
+            order_origin=self.order_origin,
+        )
+
+
+class _Clock:
+    """Adds up the seconds of each stage."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self._spent = dict.fromkeys(("index", "match", "measure"), 0.0)
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self._spent[stage] += time.perf_counter() - started
+
+    def seconds(self) -> dict[str, float]:
+        return {**self._spent, "total": time.perf_counter() - self._started}

@@ -1,0 +1,72 @@
+"""What a dump is, slice by slice, without a partner."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from firstdrift.dumps.detect import open_dump, read_slice
+from firstdrift.dumps.dump import Coordinates, Dump, NodeKind, Problem, Slice
+
+
+@dataclass(frozen=True, slots=True)
+class SliceInspection:
+    """One slice in numbers.
+
+    Attributes:
+        coordinates: which slice.
+        modules: number of modules; likewise operators.
+        tensors: number of tensors; `with_data`, `with_statistics`, `with_digest` of these.
+        unreadable: number of tensors that cannot be compared, each with a reason.
+        order_origin: how the execution order is known.
+        problems: what could not be used.
+    """
+
+    coordinates: Coordinates
+    modules: int
+    operators: int
+    tensors: int
+    with_data: int
+    with_statistics: int
+    with_digest: int
+    unreadable: int
+    order_origin: str
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A dump and its slices in numbers."""
+
+    dump: Dump
+    slices: tuple[SliceInspection, ...]
+
+
+def inspect_dump(path: Path) -> Inspection:
+    """Read the headers of a dump.
+
+    Raises:
+        DumpError: the dump as a whole cannot be used.
+    """
+    dump = open_dump(path)
+    return Inspection(dump, tuple(_inspect(read_slice(dump, listing)) for listing in dump.slices))
+
+
+def _inspect(read: Slice) -> SliceInspection:
+    tensors = [record for node in read.nodes for record in node.tensors if record.is_tensor]
+    operators = sum(node.kind is NodeKind.API for node in read.nodes)
+    return SliceInspection(
+        coordinates=read.coordinates,
+        modules=len(read.nodes) - operators,
+        operators=operators,
+        tensors=len(tensors),
+        with_data=sum(record.location is not None and record.problem is None for record in tensors),
+        with_statistics=sum(record.statistics is not None for record in tensors),
+        with_digest=sum(record.digest is not None for record in tensors),
+        unreadable=sum(record.problem is not None for record in tensors),
+        order_origin=read.order_origin,
+        problems=read.problems
+        + tuple(
+            Problem(str(record.location.file) if record.location else record.label, record.problem)
+            for record in tensors
+            if record.problem is not None
+        ),
+    )

@@ -1,0 +1,111 @@
+"""The answer to a comparison, as the terminal, the pages, JSON and notebooks show it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from firstdrift.dumps.dump import Coordinates, Problem
+from firstdrift.matching.plan import MatchingRules, SlicePairing, SlicePlan, TensorPair
+from firstdrift.metrics.measurement import Measurement
+from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
+from firstdrift.verdict.tree import TreeRow
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user chose.
+
+    Attributes:
+        matching: which matching rules may be used, and which slices.
+        rules: name of the rule set: "firstdrift", "msprobe" or "msit".
+        level: compare only "layer", "module", "api" or "logits"; None for everything.
+    """
+
+    matching: MatchingRules = field(default_factory=MatchingRules)
+    rules: str = "firstdrift"
+    level: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DumpSummary:
+    """What was read of a dump, in numbers; nodes and tensors are counted over its compared slices."""
+
+    path: str
+    format: str
+    slices: int
+    nodes: int
+    tensors: int
+    problems: tuple[Problem, ...] = ()
+    order_origin: str = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceResult:
+    """Everything known of one pair of slices: plan, tree, one measurement for each pair, judgement."""
+
+    plan: SlicePlan
+    rows: tuple[TreeRow, ...]
+    measurements: tuple[Measurement, ...]
+    judgement: SliceJudgement
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer to `firstdrift.compare`.
+
+    Attributes:
+        golden: what was read of the golden dump; likewise target.
+        options: what the user chose.
+        pairing: which slices were compared, and which were left over.
+        slices: one result for each pair of slices, in execution order.
+        findings: what the page says first.
+        counts: summed over all slices.
+        seconds: time spent by stage: "index", "match", "measure", "total".
+        unreadable: number of slices and pairs that could not be compared because a file is missing,
+            damaged or not what the dump says it is.
+    """
+
+    golden: DumpSummary
+    target: DumpSummary
+    options: Options
+    pairing: SlicePairing
+    slices: tuple[SliceResult, ...]
+    findings: Findings
+    counts: Counts
+    seconds: Mapping[str, float]
+    unreadable: int = 0
+
+    def incomparable(self) -> Iterator[tuple[Coordinates, TensorPair, str]]:
+        """Yield the pairs that could not be compared, each with its slice and the reason."""
+        for result in self.slices:
+            for pair, judged in zip(result.plan.pairs, result.judgement.pairs, strict=True):
+                if judged.verdict is Verdict.INCOMPARABLE:
+                    yield result.judgement.coordinates, pair, "; ".join(judged.reasons)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return the remarks on how slices and nodes were matched; those on one slice say which."""
+        plans = [result.plan for result in self.slices]
+        return all_notes(self.pairing.notes, [(plan.target.coordinates, plan.notes) for plan in plans])
+
+    def frame(self) -> "DataFrame":
+        """Return one row for each pair, unmatched node and unmatched tensor as a pandas frame."""
+        import pandas as pd
+
+        from firstdrift.comparison.table import COLUMNS, pair_rows
+
+        return pd.DataFrame(pair_rows(self), columns=list(COLUMNS))
+
+
+def all_notes(
+    of_all: Sequence[str], of_slices: Sequence[tuple[Coordinates, Sequence[str]]]
+) -> tuple[str, ...]:
+    """Put remarks together: those on all slices are said once, those on some say on which."""
+    shared = set.intersection(*(set(notes) for _, notes in of_slices)) if of_slices else set()
+    said = dict.fromkeys(of_all)
+    for coordinates, notes in of_slices:
+        where = coordinates.describe()
+        said |= dict.fromkeys(note if note in shared else f"{where}: {note}" for note in notes)
+    return tuple(said)

@@ -1,0 +1,133 @@
+"""Write what was matched as mapping files that msprobe accepts and firstdrift reads back.
+
+    data_mapping     Functional.linear.4.forward.output.0: Functional.linear.3.forward.output.0
+    layer_mapping    TopLayer:
+                       0.module.module.decoder.layers: module.model.layers
+
+Neither can say that several modules were fused into one: comments name those. A layer mapping leads to one of
+the parts, as people write it by hand, and from that firstdrift finds the others again.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from firstdrift.comparison.report import Report
+from firstdrift.exports.text import printable
+from firstdrift.matching.mapping import TOP_LAYER
+from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
+from firstdrift.names import parse_name, with_direction
+from firstdrift.tensors import Role, TensorRecord
+
+_Dumper: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_NO_FOLDING: Final = 2**16
+
+
+def data_mapping(plans: Iterable[SlicePlan]) -> str:
+    """Return full names of compared target tensors, each with that of its golden partner, as YAML.
+
+    Names that are the same on both sides need no entry; they are written only where there are no others.
+    Where slices differ the first decides. Backward operators that follow their forward operators are left
+    out: msprobe numbers those of the golden dump anew before it looks them up, and finds others.
+    """
+    plans = tuple(plans)
+    entries: dict[str, str] = {}
+    for plan in plans:
+        matched = {(match.golden[0], match.target[0]) for match in plan.matches if not match.doubtful}
+        for pair in plan.pairs:
+            is_one = pair.joining is None and pair.target.is_tensor and pair.golden.is_tensor
+            if is_one and not _follows(pair, matched):
+                golden = _item(pair.golden_node, pair.golden)
+                entries.setdefault(_item(pair.target_node, pair.target), golden)
+    renamed = {target: golden for target, golden in entries.items() if target != golden}
+    return _document(renamed or entries, plans)
+
+
+def layer_mapping(plans: Iterable[SlicePlan]) -> str:
+    """Return the paths of matched target modules, each with that of its golden partner, as YAML.
+
+    A path that follows from that of a module around it needs no entry of its own.
+    """
+    plans = tuple(plans)
+    partners: dict[str, str] = {}
+    for target, golden in (pair for plan in plans for match in plan.matches for pair in _paths(match)):
+        partners.setdefault(target, golden)
+    entries: dict[str, str] = {}
+    for target in sorted(partners, key=lambda path: path.count(".")):
+        if _translate(target, entries) != partners[target]:
+            entries[target] = partners[target]
+    return _document({TOP_LAYER: entries or partners}, plans)
+
+
+def write_data_mapping(report: Report, path: Path) -> None:
+    """Write the data mapping of a report.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    _write(data_mapping(result.plan for result in report.slices), path)
+
+
+def write_layer_mapping(report: Report, path: Path) -> None:
+    """Write the layer mapping of a report.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    _write(layer_mapping(result.plan for result in report.slices), path)
+
+
+def _write(text: str, path: Path) -> None:
+    path.write_text(text, "utf-8", newline="\n")
+
+
+def _item(node: str, record: TensorRecord) -> str:
+    if record.role is Role.GRADIENT and parse_name(node).holds_gradients:
+        return f"{node}.{record.key}"
+    role = "parameters" if record.role is Role.PARAMETER else record.role.value
+    return f"{node}.{role}.{record.key}"
+
+
+def _follows(pair: TensorPair, matched: set[tuple[str, str]]) -> bool:
+    parts = parse_name(pair.target_node)
+    forward = with_direction(pair.golden_node, "forward"), with_direction(pair.target_node, "forward")
+    return parts.kind == "api" and parts.direction == "backward" and forward in matched
+
+
+def _paths(match: NodeMatch) -> Iterator[tuple[str, str]]:
+    """Yield target and golden path of a match of forward modules; of what was fused, one golden path."""
+    if match.doubtful:
+        return
+    golden = parse_name(match.golden[0])
+    for name in match.target:
+        target = parse_name(name)
+        forward = target.kind == "module" and target.direction != "backward" and not target.holds_gradients
+        if forward and target.path and golden.path:
+            yield target.path, golden.path
+
+
+def _translate(path: str, entries: dict[str, str]) -> str:
+    parts = path.split(".")
+    for length in range(len(parts), 0, -1):
+        known = entries.get(".".join(parts[:length]))
+        if known is not None:
+            return ".".join((known, *parts[length:]))
+    return path
+
+
+def _document(entries: dict[str, str] | dict[str, dict[str, str]], plans: tuple[SlicePlan, ...]) -> str:
+    fused = dict.fromkeys(_fused(match) for plan in plans for match in plan.matches if _is_fused(match))
+    header = ["# target: golden", *fused]
+    text: str = yaml.dump(entries, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_NO_FOLDING)
+    return "\n".join((*header, text))
+
+
+def _is_fused(match: NodeMatch) -> bool:
+    several = len(match.golden) > 1 or len(match.target) > 1
+    return several and parse_name(match.target[0]).direction != "backward"
+
+
+def _fused(match: NodeMatch) -> str:
+    return f"# fused: {printable(' + '.join(match.target))}: {printable(' + '.join(match.golden))}"

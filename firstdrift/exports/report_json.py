@@ -1,0 +1,124 @@
+"""A comparison as the JSON object that the command, the API and the tests share."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from firstdrift.comparison.report import DumpSummary, Report
+from firstdrift.dumps.dump import Coordinates
+from firstdrift.matching.plan import TensorPair
+from firstdrift.verdict.judgement import Counts, Finding, Findings
+
+INCOMPARABLE_SHOWN = 100
+
+
+def report_object(report: Report) -> dict[str, Any]:
+    """Return the object that `firstdrift compare --json` prints; of what is incomparable, the first 100."""
+    return comparison_object(report.golden, report.target, report.counts, report.findings, report.seconds) | {
+        "rules": report.options.rules,
+        "unpaired_slices": {
+            "golden": [coordinates_object(c) for c in report.pairing.unmatched_golden],
+            "target": [coordinates_object(c) for c in report.pairing.unmatched_target],
+        },
+        "notes": list(report.notes()),
+        "unreadable": report.unreadable,
+        "incomparable": [
+            incomparable_object(*found) for found in islice(report.incomparable(), INCOMPARABLE_SHOWN)
+        ],
+    }
+
+
+def comparison_object(
+    golden: DumpSummary, target: DumpSummary, counts: Counts, findings: Findings, seconds: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return the part of the object that does not depend on how the comparison was run."""
+    return {
+        "summary": findings.summary,
+        "golden": dump_object(golden),
+        "target": dump_object(target),
+        "counts": counts_object(counts),
+        "first_bad_token": finding_object(findings.first_bad_token),
+        "first_bad_node": finding_object(findings.first_bad_node),
+        "input_differs": [
+            coordinates_object(difference.coordinates)
+            | {
+                "reason": difference.reason,
+                "golden": difference.golden,
+                "target": difference.target,
+                "tensor": difference.tensor,
+            }
+            for difference in findings.input_differs
+        ],
+        "rank_finding": findings.rank_finding,
+        "suspects": [finding_object(finding) for finding in findings.suspects],
+        "overflow": [
+            coordinates_object(overflow.coordinates)
+            | {"node": overflow.node, "level": overflow.level, "reason": overflow.reason}
+            for overflow in findings.overflow
+        ],
+        "seconds": dict(seconds),
+    }
+
+
+def incomparable_object(coordinates: Coordinates, pair: TensorPair, reason: str) -> dict[str, Any]:
+    """Describe a pair that could not be compared."""
+    return coordinates_object(coordinates) | {
+        "golden": pair.golden_node,
+        "target": pair.target_node,
+        "tensor": pair.target.label,
+        "reason": reason,
+    }
+
+
+def dump_object(dump: DumpSummary) -> dict[str, Any]:
+    """Describe a dump."""
+    return {
+        "path": dump.path,
+        "format": dump.format,
+        "slices": dump.slices,
+        "nodes": dump.nodes,
+        "tensors": dump.tensors,
+        "order_origin": dump.order_origin,
+        "problems": [{"file": problem.file, "reason": problem.reason} for problem in dump.problems],
+    }
+
+
+def counts_object(counts: Counts) -> dict[str, int]:
+    """Name the counts as users know them."""
+    return {
+        "pairs": counts.pairs,
+        "pass": counts.passed,
+        "warning": counts.warning,
+        "error": counts.error,
+        "incomparable": counts.incomparable,
+        "unmatched_golden_nodes": counts.unmatched_golden_nodes,
+        "unmatched_target_nodes": counts.unmatched_target_nodes,
+        "unmatched_golden_tensors": counts.unmatched_golden_tensors,
+        "unmatched_target_tensors": counts.unmatched_target_tensors,
+    }
+
+
+def coordinates_object(coordinates: Coordinates) -> dict[str, int | None]:
+    """Name the coordinates of a slice; null where the format has none."""
+    return {
+        "step": coordinates.step,
+        "rank": coordinates.rank,
+        "token": coordinates.token,
+        "micro_step": coordinates.micro_step,
+    }
+
+
+def finding_object(finding: Finding | None) -> dict[str, Any] | None:
+    """Describe a finding; null for none."""
+    if finding is None:
+        return None
+    return coordinates_object(finding.coordinates) | {
+        "golden": finding.golden,
+        "target": finding.target,
+        "module": finding.module,
+        "tensor": finding.tensor,
+        "class": finding.node_class.value if finding.node_class is not None else None,
+        "verdict": finding.verdict.value,
+        "reasons": list(finding.reasons),
+        "metrics": dict(finding.metrics),
+    }

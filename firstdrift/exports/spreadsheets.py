@@ -1,0 +1,63 @@
+"""CSV and XLSX of a report, safe to open: no cell is ever taken for a formula."""
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+from firstdrift.comparison.report import Report
+from firstdrift.comparison.table import COLUMNS, Cell, pair_rows
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+_XLSX_ROWS = 1_048_000
+_XLSX_TEXT = 32_767  # characters in one cell
+
+
+def write_csv(report: Report, file: Path) -> None:
+    """Write one line for each pair. Text that a spreadsheet would run gets an apostrophe in front."""
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(COLUMNS)
+        writer.writerows([_csv_cell(value) for value in row] for row in pair_rows(report))
+
+
+def _csv_cell(value: Cell) -> Cell:
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return _spelled(value)
+    return value
+
+
+def _spelled(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def write_xlsx(report: Report, file: Path) -> None:
+    """Write one row for each pair; a further sheet each million rows."""
+    import xlsxwriter
+
+    file.open("ab").close()  # what cannot be written says so before the work, and as an OSError
+    options = {"strings_to_formulas": False, "strings_to_urls": False, "constant_memory": True}
+    with xlsxwriter.Workbook(str(file), options) as book:
+        bold = book.add_format({"bold": True})
+        sheet, line = None, 0
+        for row in pair_rows(report):
+            if sheet is None or line > _XLSX_ROWS:
+                sheet, line = book.add_worksheet(), 1
+                sheet.freeze_panes(1, 0)
+                sheet.write_row(0, 0, COLUMNS, bold)
+            for place, value in enumerate(row):
+                _write_cell(sheet, line, place, value)
+            line += 1
+        if sheet is None:
+            book.add_worksheet().write_row(0, 0, COLUMNS, bold)
+
+
+def _write_cell(sheet: Any, line: int, place: int, value: Cell) -> None:  # noqa: ANN401
+    if isinstance(value, str):
+        sheet.write_string(line, place, value[:_XLSX_TEXT])
+    elif isinstance(value, float) and not math.isfinite(value):
+        sheet.write_string(line, place, _spelled(value))
+    elif value is not None:
+        sheet.write_number(line, place, value)

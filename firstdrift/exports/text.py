@@ -1,0 +1,174 @@
+"""A report as text for a terminal.
+
+Names come from dumps and may hold anything: what is not printable is spelled out, so that no name can
+colour the text, move the cursor or look like another line.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from firstdrift.comparison.inspection import Inspection, SliceInspection
+from firstdrift.comparison.report import DumpSummary, Report
+from firstdrift.dumps.dump import Problem
+from firstdrift.exports.report_json import coordinates_object
+from firstdrift.verdict.judgement import Counts, Finding, Findings
+
+_SHOWN = 10
+
+
+def printable(text: str) -> str:
+    r"""Spell out control and format characters: a escape character becomes `\x1b`, a new line `\n`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text
+    )
+
+
+def _as_lines(lines: Iterable[str]) -> str:
+    return "\n".join(printable(line) for line in lines)
+
+
+def report_text(report: Report) -> str:
+    """Lay a report out: the sentence, the findings, the counts."""
+    findings = report.findings
+    lines = [findings.summary, ""]
+    lines += _finding_lines("first bad token", findings.first_bad_token)
+    lines += _finding_lines("first bad node", findings.first_bad_node)
+    lines += _other_lines(findings)
+    lines += ["", _dump_line("golden", report.golden), _dump_line("target", report.target)]
+    lines += _count_lines(report.counts)
+    notes = report.notes()
+    lines += [f"note          {note}" for note in notes[:_SHOWN]] + _more(notes)
+    for side, left in (
+        ("golden", report.pairing.unmatched_golden),
+        ("target", report.pairing.unmatched_target),
+    ):
+        lines += [f"unpaired      {side}: {coordinates.describe()}" for coordinates in left[:_SHOWN]]
+        lines += _more(left)
+    for side, dump in (("golden", report.golden), ("target", report.target)):
+        lines += _problem_lines(dump.problems, side)
+    lines += _incomparable_lines(report)
+    lines.append(f"time          {report.seconds['total']:.2f} s")
+    return _as_lines(lines)
+
+
+def _incomparable_lines(report: Report) -> list[str]:
+    found = list(report.incomparable())
+    lines = [
+        f"incomparable  {coordinates.describe()}, {pair.target_node} {pair.target.label}: {reason}"
+        for coordinates, pair, reason in found[:_SHOWN]
+    ]
+    return lines + _more(found)
+
+
+def _finding_lines(title: str, finding: Finding | None) -> list[str]:
+    if finding is None:
+        return []
+    where = finding.coordinates.describe()
+    lines = [f"{title}: {where}, {finding.module or finding.target}"]
+    lines.append(f"  golden      {finding.golden}")
+    lines.append(f"  target      {finding.target}")
+    if finding.node_class is not None:
+        lines.append(f"  class       {finding.node_class}")
+    lines += [f"  because     {reason}" for reason in finding.reasons]
+    shown = {name: value for name, value in finding.metrics.items() if value is not None}
+    if shown:
+        lines.append(f"  {finding.tensor or 'tensor':<11} " + _metrics(shown))
+    return lines
+
+
+def _metrics(values: dict[str, float | int]) -> str:
+    first = ("relative_l2", "cosine_similarity", "kl_divergence", "max_absolute_error", "error_bound")
+    return ", ".join(f"{name} {values[name]:.3g}" for name in first if name in values)
+
+
+def _other_lines(findings: Findings) -> list[str]:
+    lines = [findings.rank_finding] if findings.rank_finding else []
+    lines += [
+        f"input differs: {difference.coordinates.describe()}: {difference.reason}"
+        for difference in findings.input_differs[:_SHOWN]
+    ]
+    lines += _more(findings.input_differs)
+    for suspect in findings.suspects:
+        reason = suspect.reasons[0] if suspect.reasons else ""
+        node_class = f" ({suspect.node_class})" if suspect.node_class is not None else ""
+        lines.append(f"suspect: {suspect.module or suspect.target}{node_class}: {reason}")
+    for overflow in findings.overflow[:_SHOWN]:
+        lines.append(f"overflow ({overflow.level}): {overflow.node}: {overflow.reason}")
+    return lines + _more(findings.overflow)
+
+
+def _more(of: Sequence[object]) -> list[str]:
+    return [f"  ... and {len(of) - _SHOWN} more"] if len(of) > _SHOWN else []
+
+
+def _dump_line(side: str, dump: DumpSummary) -> str:
+    return (
+        f"{side:<13} {dump.path}: {dump.format}, {dump.slices} slices, "
+        f"{dump.nodes} nodes, {dump.tensors} tensors"
+    )
+
+
+def _count_lines(counts: Counts) -> list[str]:
+    golden = f"golden {counts.unmatched_golden_nodes} nodes, {counts.unmatched_golden_tensors} tensors"
+    target = f"target {counts.unmatched_target_nodes} nodes, {counts.unmatched_target_tensors} tensors"
+    verdicts = (
+        f"{counts.passed} pass, {counts.warning} warning, {counts.error} error, "
+        f"{counts.incomparable} incomparable"
+    )
+    return [f"pairs         {counts.pairs}: {verdicts}", f"unmatched     {golden}; {target}"]
+
+
+def _problem_lines(problems: Sequence[Problem], side: str) -> list[str]:
+    lines = [f"problem       {side}: {problem.file}: {problem.reason}" for problem in problems[:_SHOWN]]
+    return lines + _more(problems)
+
+
+def inspection_object(found: Inspection) -> dict[str, Any]:
+    """Return the object that `firstdrift inspect --json` prints."""
+    return {
+        "path": str(found.dump.path),
+        "format": found.dump.format,
+        "evidence": list(found.dump.evidence),
+        "attributes": dict(found.dump.attributes),
+        "problems": _problem_objects(found.dump.problems),
+        "slices": [_slice_object(one) for one in found.slices],
+    }
+
+
+def _slice_object(one: SliceInspection) -> dict[str, Any]:
+    return coordinates_object(one.coordinates) | {
+        "nodes": one.modules + one.operators,
+        "modules": one.modules,
+        "operators": one.operators,
+        "tensors": one.tensors,
+        "with_data": one.with_data,
+        "with_statistics": one.with_statistics,
+        "with_digest": one.with_digest,
+        "unreadable": one.unreadable,
+        "order_origin": one.order_origin,
+        "problems": _problem_objects(one.problems),
+    }
+
+
+def _problem_objects(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    return [{"file": problem.file, "reason": problem.reason} for problem in problems]
+
+
+def inspection_text(found: Inspection) -> str:
+    """Lay an inspection out for a terminal."""
+    dump = found.dump
+    lines = [f"{dump.path}: {dump.format}"]
+    lines += [f"  because     {clause}" for clause in dump.evidence]
+    lines += [f"  {name:<11} {value}" for name, value in dump.attributes.items()]
+    for one in found.slices:
+        lines.append(
+            f"{one.coordinates.describe()}: {one.modules} modules, {one.operators} operators, {one.tensors} "
+            f"tensors ({one.with_data} with data, {one.with_statistics} with statistics, "
+            f"{one.with_digest} with digests, {one.unreadable} unreadable)"
+        )
+        lines += _problem_lines(one.problems, "  here")
+    origins = sorted({one.order_origin for one in found.slices})
+    lines += [f"execution order: {origin}" for origin in origins]
+    return _as_lines(lines + _problem_lines(dump.problems, "dump"))
