@@ -1,0 +1,23 @@
+"""The catalogue: what is known of dumps and comparisons, and what is to be done, in a database.
+
+    engine = open_engine(database_url(data_directory)); upgrade(engine)
+    with writing(engine, durable=True) as session:
+        comparison_id = create_comparison(session, golden, target, Options())  # a worker goes on from here
+    with reading(engine) as session:
+        comparison = get_comparison(session, comparison_id)  # its .state, .job, .findings, .counts
+        for pair in slice_pairs_of(session, comparison_id):  # its .judgement.logits makes a token strip
+            first = next_row(session, pair.id, None, Which.BAD)
+
+| module        | what it is for                                                                         |
+| ------------- | -------------------------------------------------------------------------------------- |
+| `engine`      | `open_engine`, `reading`, `writing`                                                    |
+| `migrate`     | `upgrade`, once when a process starts                                                  |
+| `comparisons` | create, list, note, delete, restore, cancel, compare again (other rules); slice pairs  |
+| `tree`        | rows: children, visible, flat lists, search, next bad; pairs of a row; chart points    |
+| `dumps`       | indexed dumps, slices, nodes                                                           |
+| `jobs`        | the queue between pages and workers: progress, cancel, who is alive                    |
+| `results`     | what workers write                                                                     |
+| `tables`      | the tables; `columns`: exact floats, hostile names, JSON; `codec`: records as JSON     |
+
+Readers wait for nobody. Whatever a person made is written with `durable=True`.
+"""

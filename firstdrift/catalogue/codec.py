@@ -1,0 +1,127 @@
+"""Records as strict JSON text, and back.
+
+    Statistics(maximum=inf)  ⇄  {"maximum": "Infinity"}
+
+JSON has no NaN and no infinities, so they are written as the strings "NaN", "Infinity" and
+"-Infinity"; the types of the fields say which strings are numbers. A field that is None, and None by
+default, is left out; one that this version does not know is passed over.
+"""
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_strict = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
+def to_text(value: object) -> str:
+    """Encode a record, or a tuple or mapping of records."""
+    plain = to_plain(value)
+    try:
+        return _strict(plain)
+    except ValueError:
+        return _strict(_named_floats(plain))
+
+
+def from_text(kind: Any, text: str) -> Any:  # noqa: ANN401 (a type in, one of its values out)
+    """Decode what `to_text` wrote of a value of the type `kind`."""
+    return _decoder(kind)(json.loads(text))
+
+
+def to_plain(value: Any) -> Any:  # noqa: ANN401 (a record in, what JSON has out)
+    """Take records apart into what JSON has; floats are left as they are."""
+    kind: Any = type(value)
+    return _encoder(kind)(value)
+
+
+def _named_floats(plain: Any) -> Any:  # noqa: ANN401
+    match plain:
+        case float() if math.isnan(plain):
+            return "NaN"
+        case float() if math.isinf(plain):
+            return "Infinity" if plain > 0 else "-Infinity"
+        case dict():
+            return {key: _named_floats(value) for key, value in plain.items()}
+        case list():
+            return [_named_floats(value) for value in plain]
+        case _:
+            return plain
+
+
+@cache
+def _encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 (a type)
+    if dataclasses.is_dataclass(kind):
+        return _record_encoder(kind)
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if issubclass(kind, Path):
+        return str
+    if issubclass(kind, Mapping):
+        return lambda value: {key: to_plain(item) for key, item in value.items()}
+    if issubclass(kind, (tuple, list)):
+        return lambda value: [to_plain(item) for item in value]
+    return lambda value: value
+
+
+def _record_encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+    fields = [(field.name, field.default is None) for field in dataclasses.fields(kind)]
+
+    def encode(record: object) -> dict[str, Any]:
+        plain = {}
+        for name, optional in fields:
+            value = getattr(record, name)
+            if value is None and optional:
+                continue
+            plain[name] = value if type(value) in _ALREADY_PLAIN else to_plain(value)
+        return plain
+
+    return encode
+
+
+_ALREADY_PLAIN = frozenset({float, int, str, bool, type(None)})
+
+
+@cache
+def _decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _union_decoder(arguments)
+    if origin is tuple:
+        item = _decoder(arguments[0])
+        return lambda plain: tuple(map(item, plain))
+    if origin is not None and issubclass(origin, Mapping):
+        item = _decoder(arguments[1])
+        return lambda plain: {key: item(value) for key, value in plain.items()}
+    if dataclasses.is_dataclass(kind):
+        return _record_decoder(kind)
+    if kind is float:
+        return _float
+    if isinstance(kind, type) and issubclass(kind, (Enum, Path)):
+        return kind
+    return lambda plain: plain
+
+
+def _union_decoder(arguments: tuple[Any, ...]) -> Callable[[Any], Any]:
+    # Of the unions in our records each holds one type besides None, or numbers.
+    decoders = [_decoder(argument) for argument in arguments if argument is not types.NoneType]
+    decode = decoders[0] if len(decoders) == 1 else _float
+    return lambda plain: None if plain is None else decode(plain)
+
+
+def _record_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+    hints = typing.get_type_hints(kind)
+    decoders = {field.name: _decoder(hints[field.name]) for field in dataclasses.fields(kind)}
+    return lambda plain: kind(
+        **{name: decoders[name](value) for name, value in plain.items() if name in decoders}
+    )
+
+
+def _float(plain: Any) -> Any:  # noqa: ANN401
+    return float(plain) if isinstance(plain, str) else plain

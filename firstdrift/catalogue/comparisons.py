@@ -1,0 +1,343 @@
+"""Comparisons: made by people, worked on by workers, shown by pages."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, or_, select, union, update
+from sqlalchemy.orm import Session, aliased
+
+from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.jobs import COMPARE, Job, enqueue, job_record, request_cancel
+from firstdrift.catalogue.tables import (
+    ComparisonEntry,
+    DumpEntry,
+    JobEntry,
+    JobState,
+    SliceEntry,
+    SlicePairEntry,
+)
+from firstdrift.comparison.report import DumpSummary, Options
+from firstdrift.dumps.dump import Coordinates
+from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.matching.plan import UnmatchedTensor
+from firstdrift.verdict.judge import RULES
+from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
+
+INTERACTIVE = 10
+"""Priority of what somebody waits for on a page, such as other rules; comparing has 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two dumps that are, or will be, compared.
+
+    Attributes:
+        options: what the user chose, with the rule set now in force.
+        revision: counts up whenever its results are to be made again.
+        job: the last job that worked, works or will work on it: its state is that of the comparison.
+        findings: what to say first; None until it has been finished once.
+        counts: summed over all slices; None until finished. Likewise seconds, by stage.
+        golden: what was read of the golden dump; None until finished. Likewise target.
+        unmatched_golden: golden slices left over; likewise unmatched_target.
+        notes: remarks on which slices were compared.
+        unreadable: how many slices and pairs could not be compared because a file is damaged or missing;
+            None until finished.
+    """
+
+    id: int
+    golden_path: Path
+    target_path: Path
+    golden_dump_id: int | None
+    target_dump_id: int | None
+    options: Options
+    revision: int
+    note: str
+    created_at: datetime
+    finished_at: datetime | None
+    deleted_at: datetime | None
+    job: Job
+    findings: Findings | None
+    counts: Counts | None
+    seconds: dict[str, float] | None
+    golden: DumpSummary | None
+    target: DumpSummary | None
+    unmatched_golden: tuple[Coordinates, ...]
+    unmatched_target: tuple[Coordinates, ...]
+    notes: tuple[str, ...]
+    unreadable: int | None
+
+    @property
+    def state(self) -> JobState:
+        """Queued, running, done, failed or cancelled."""
+        return self.job.state
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePair:
+    """A golden and a target slice that were compared; those of a running comparison appear one by one.
+
+    Attributes:
+        id: by which its rows and pairs are found.
+        position: place in the order of execution, from 0.
+        revision: counts up whenever its rows and pairs were made again.
+        golden: coordinates of the golden slice; likewise target.
+        golden_slice_id: the indexed golden slice; likewise target_slice_id.
+        verdict: the worst of its rows.
+        judgement: what is said of it (logits, worst, origins, counts, ...); `rows` and `pairs` are empty.
+        unmatched_golden: tensors of matched nodes left over; likewise unmatched_target.
+        notes: remarks on its match plan, such as which entries of a mapping file matched nothing.
+        unreadable: how many pairs could not be compared because a file is damaged or missing.
+        rows: number of rows of its tree.
+        pairs: number of pairs of tensors.
+    """
+
+    id: int
+    comparison_id: int
+    position: int
+    revision: int
+    golden: Coordinates
+    target: Coordinates
+    golden_slice_id: int
+    target_slice_id: int
+    verdict: Verdict
+    judgement: SliceJudgement
+    unmatched_golden: tuple[UnmatchedTensor, ...]
+    unmatched_target: tuple[UnmatchedTensor, ...]
+    notes: tuple[str, ...]
+    unreadable: int
+    rows: int
+    pairs: int
+    seconds: dict[str, float]
+
+
+def create_comparison(
+    session: Session, golden: Path, target: Path, options: Options, *, note: str = ""
+) -> int:
+    """Ask for two dumps to be compared; return the id of the comparison.
+
+    Raises:
+        SettingsError: there is no such rule set.
+    """
+    _require_rules(options.rules)
+    entry = ComparisonEntry(
+        golden_path=str(golden.absolute()),
+        target_path=str(target.absolute()),
+        options=options,
+        rules=options.rules,
+        note=note,
+    )
+    session.add(entry)
+    session.flush()
+    enqueue(session, COMPARE, entry.id)
+    return entry.id
+
+
+def list_comparisons(
+    session: Session, *, limit: int = 50, before: int | None = None, text: str = "", deleted: bool = False
+) -> tuple[Comparison, ...]:
+    """List comparisons, the newest first.
+
+    Args:
+        session: a reading session.
+        limit: at most so many.
+        before: only those older than the comparison with this id, to go on with a list.
+        text: only those whose paths or note contain it, upper or lower case.
+        deleted: those in the bin, instead of the others.
+    """
+    which: list[ColumnElement[bool]] = [
+        ComparisonEntry.deleted_at.is_not(None) if deleted else ComparisonEntry.deleted_at.is_(None)
+    ]
+    if before is not None:
+        which.append(ComparisonEntry.id < before)
+    if text:
+        columns = (ComparisonEntry.golden_path, ComparisonEntry.target_path, ComparisonEntry.note)
+        which.append(or_(*(column.icontains(text, autoescape=True) for column in columns)))
+    found = session.execute(_comparisons().where(*which).order_by(ComparisonEntry.id.desc()).limit(limit))
+    return tuple(map(_comparison, found))
+
+
+def get_comparison(session: Session, comparison_id: int) -> Comparison:
+    """Look up a comparison, also one in the bin.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    found = session.execute(_comparisons().where(ComparisonEntry.id == comparison_id)).one_or_none()
+    if found is None:
+        raise _no(comparison_id)
+    return _comparison(found)
+
+
+def set_note(session: Session, comparison_id: int, note: str) -> None:
+    """Keep what a person writes about a comparison.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    _change(session, comparison_id, note=note)
+
+
+def delete_comparison(session: Session, comparison_id: int) -> None:
+    """Move a comparison to the bin, from which `restore_comparison` takes it back; stop its job.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    cancel_comparison(session, comparison_id)
+    _change(session, comparison_id, deleted_at=Now())
+
+
+def restore_comparison(session: Session, comparison_id: int) -> None:
+    """Take a comparison back from the bin.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    _change(session, comparison_id, deleted_at=None)
+
+
+def cancel_comparison(session: Session, comparison_id: int) -> None:
+    """Stop what is being done for a comparison; what is there stays, and `compare_again` goes on from it.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    request_cancel(session, get_comparison(session, comparison_id).job.id)
+
+
+def compare_again(session: Session, comparison_id: int, rules: str | None = None) -> int:
+    """Make the results of a comparison again, under other rules if given; return the id of the job.
+
+    What has been measured is not measured again, unless the dumps have changed.
+
+    Raises:
+        NotInCatalogueError: there is none.
+        SettingsError: there is no such rule set.
+    """
+    if rules is not None:
+        _require_rules(rules)
+    cancel_comparison(session, comparison_id)
+    changes = {"revision": ComparisonEntry.revision + 1} | ({} if rules is None else {"rules": rules})
+    _change(session, comparison_id, **changes)
+    return enqueue(session, COMPARE, comparison_id, priority=INTERACTIVE)
+
+
+def purge_deleted(session: Session, *, older_than: timedelta) -> int:
+    """Remove for good what has been in the bin for so long, and dumps no comparison uses; say how many."""
+    old = ComparisonEntry.deleted_at < Now(-older_than.total_seconds())
+    purged = session.execute(delete(ComparisonEntry).where(old).returning(ComparisonEntry.id)).all()
+    if purged:
+        in_use = union(
+            select(ComparisonEntry.golden_id).where(ComparisonEntry.golden_id.is_not(None)),
+            select(ComparisonEntry.target_id).where(ComparisonEntry.target_id.is_not(None)),
+        )
+        session.execute(delete(DumpEntry).where(DumpEntry.id.not_in(in_use)))
+    return len(purged)
+
+
+def slice_pairs_of(session: Session, comparison_id: int) -> tuple[SlicePair, ...]:
+    """List the slice pairs of a comparison that are there so far, in the order of execution."""
+    found = session.execute(
+        _slice_pairs().where(SlicePairEntry.comparison_id == comparison_id).order_by(SlicePairEntry.position)
+    )
+    return tuple(map(_slice_pair, found))
+
+
+def get_slice_pair(session: Session, comparison_id: int, position: int) -> SlicePair:
+    """Look up the slice pair at a position of a comparison.
+
+    Raises:
+        NotInCatalogueError: there is none (yet).
+    """
+    which = and_(SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position)
+    found = session.execute(_slice_pairs().where(which)).one_or_none()
+    if found is None:
+        raise NotInCatalogueError(f"comparison {comparison_id} has no slice {position}")
+    return _slice_pair(found)
+
+
+def _comparisons() -> Select[*tuple[Any, ...]]:
+    job = aliased(JobEntry)
+    last = select(func.max(job.id)).where(job.comparison_id == ComparisonEntry.id)
+    return select(ComparisonEntry, JobEntry).join(JobEntry, JobEntry.id == last.scalar_subquery())
+
+
+def _comparison(found: Row[*tuple[Any, ...]]) -> Comparison:
+    entry, job = found
+    return Comparison(
+        id=entry.id,
+        golden_path=Path(entry.golden_path),
+        target_path=Path(entry.target_path),
+        golden_dump_id=entry.golden_id,
+        target_dump_id=entry.target_id,
+        options=replace(entry.options, rules=entry.rules),
+        revision=entry.revision,
+        note=entry.note,
+        created_at=entry.created_at,
+        finished_at=entry.finished_at,
+        deleted_at=entry.deleted_at,
+        job=job_record(job),
+        findings=entry.findings,
+        counts=entry.counts,
+        seconds=entry.seconds,
+        golden=entry.golden_summary,
+        target=entry.target_summary,
+        unmatched_golden=entry.unmatched_golden,
+        unmatched_target=entry.unmatched_target,
+        notes=entry.notes,
+        unreadable=entry.unreadable,
+    )
+
+
+def _slice_pairs() -> Select[*tuple[Any, ...]]:
+    golden, target = aliased(SliceEntry), aliased(SliceEntry)
+    return (
+        select(SlicePairEntry, golden, target)
+        .join(golden, golden.id == SlicePairEntry.golden_id)
+        .join(target, target.id == SlicePairEntry.target_id)
+        .where(SlicePairEntry.complete)
+    )
+
+
+def _slice_pair(found: Row[*tuple[Any, ...]]) -> SlicePair:
+    entry, golden, target = found
+    return SlicePair(
+        id=entry.id,
+        comparison_id=entry.comparison_id,
+        position=entry.position,
+        revision=entry.revision,
+        golden=_coordinates(golden),
+        target=_coordinates(target),
+        golden_slice_id=entry.golden_id,
+        target_slice_id=entry.target_id,
+        verdict=entry.verdict,
+        judgement=entry.judgement,
+        unmatched_golden=entry.unmatched_golden,
+        unmatched_target=entry.unmatched_target,
+        notes=entry.notes,
+        unreadable=entry.unreadable,
+        rows=entry.rows,
+        pairs=entry.pairs,
+        seconds=entry.seconds,
+    )
+
+
+def _coordinates(entry: SliceEntry) -> Coordinates:
+    return Coordinates(entry.step, entry.rank, entry.token, entry.micro_step)
+
+
+def _change(session: Session, comparison_id: int, **values: Any) -> None:  # noqa: ANN401 (columns)
+    changed = update(ComparisonEntry).where(ComparisonEntry.id == comparison_id).values(**values)
+    if session.execute(changed.returning(ComparisonEntry.id)).one_or_none() is None:
+        raise _no(comparison_id)
+
+
+def _require_rules(name: str) -> None:
+    if name not in RULES:
+        raise SettingsError(f"there is no rule set {name!r}", hint=f"Choose one of {', '.join(RULES)}")
+
+
+def _no(comparison_id: int) -> NotInCatalogueError:
+    return NotInCatalogueError(f"there is no comparison {comparison_id}")

@@ -1,0 +1,337 @@
+"""Dumps that were indexed, so that what lies in them is known without reading their files again."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Row, Select, func, select
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.bulk import insert_in_batches
+from firstdrift.catalogue.tables import DumpEntry, NodeEntry, SliceEntry, TensorEntry
+from firstdrift.dumps.dump import Coordinates, Dump, Node, Problem, Slice, SliceListing
+from firstdrift.errors import DumpNotFoundError, NotInCatalogueError
+from firstdrift.tensors import DataLocation, Statistics, TensorRecord
+
+INDEX_VERSION = 1
+"""Counts up when readers find other things than before, so that an old index is not taken for new."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedDump:
+    """A dump as it was when it was indexed.
+
+    Attributes:
+        fingerprint: of its files at that time.
+        slices: how many it holds.
+    """
+
+    id: int
+    path: Path
+    format: str
+    evidence: tuple[str, ...]
+    attributes: dict[str, str]
+    problems: tuple[Problem, ...]
+    fingerprint: str
+    indexed_at: datetime
+    slices: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedSlice:
+    """A slice of an indexed dump.
+
+    Attributes:
+        position: place in the order of execution.
+        order_origin: how the order of its nodes is known; None until they are indexed.
+        problems: what could not be used of it; with `nodes` None, why it could not be read at all.
+        nodes: how many; None until they are indexed.
+        tensors: how many, Python scalars not counted; None until they are indexed.
+    """
+
+    id: int
+    dump_id: int
+    position: int
+    coordinates: Coordinates
+    directory: Path
+    order_origin: str | None
+    problems: tuple[Problem, ...]
+    nodes: int | None
+    tensors: int | None
+
+    @property
+    def listing(self) -> SliceListing:
+        """The slice as its reader lists it."""
+        return SliceListing(self.coordinates, self.directory)
+
+
+def fingerprint(path: Path) -> str:
+    """Digest the names, sizes and modification times of all files of a dump, without opening any.
+
+    Raises:
+        DumpNotFoundError: there is nothing at the path.
+    """
+    if not path.exists():
+        raise DumpNotFoundError("there is nothing here", path=path)
+    digest = blake2b(str(INDEX_VERSION).encode(), digest_size=16)
+    for line in _files_below(path):
+        digest.update(line.encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def changed_since_indexed(dump: IndexedDump) -> bool:
+    """Tell whether the files of a dump are other ones now, or are gone; looks at every file's date."""
+    try:
+        return fingerprint(dump.path) != dump.fingerprint
+    except DumpNotFoundError:
+        return True
+
+
+def list_dumps(session: Session, *, limit: int = 100) -> tuple[IndexedDump, ...]:
+    """List indexed dumps, the last indexed first."""
+    found = session.execute(_dumps().order_by(DumpEntry.id.desc()).limit(limit))
+    return tuple(map(_dump, found))
+
+
+def get_dump(session: Session, dump_id: int) -> IndexedDump:
+    """Look up an indexed dump.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    found = session.execute(_dumps().where(DumpEntry.id == dump_id)).one_or_none()
+    if found is None:
+        raise NotInCatalogueError(f"there is no dump {dump_id}")
+    return _dump(found)
+
+
+def find_dump(session: Session, path: Path, files: str) -> IndexedDump | None:
+    """Look up the index of the dump at a path whose fingerprint is `files`."""
+    here = (DumpEntry.path == str(path), DumpEntry.fingerprint == files)
+    found = session.execute(_dumps().where(*here)).one_or_none()
+    return None if found is None else _dump(found)
+
+
+def add_dump(session: Session, dump: Dump, files: str) -> int:
+    """Index a dump and its slices, without their nodes; return its id."""
+    entry = DumpEntry(
+        path=str(dump.path),
+        format=dump.format,
+        fingerprint=files,
+        evidence=dump.evidence,
+        attributes=dict(dump.attributes),
+        problems=dump.problems,
+    )
+    session.add(entry)
+    session.flush()
+    session.add_all(
+        SliceEntry(
+            dump_id=entry.id,
+            position=position,
+            step=listing.coordinates.step,
+            rank=listing.coordinates.rank,
+            token=listing.coordinates.token,
+            micro_step=listing.coordinates.micro_step,
+            directory=str(listing.directory),
+            problems=(),
+        )
+        for position, listing in enumerate(dump.slices)
+    )
+    session.flush()
+    return entry.id
+
+
+def load_dump(session: Session, dump_id: int) -> Dump:
+    """Restore a dump as its reader gave it."""
+    dump = get_dump(session, dump_id)
+    listings = tuple(indexed.listing for indexed in slices_of_dump(session, dump_id))
+    return Dump(dump.path, dump.format, dump.evidence, listings, dump.problems, dump.attributes)
+
+
+def slices_of_dump(session: Session, dump_id: int) -> tuple[IndexedSlice, ...]:
+    """List the slices of an indexed dump in the order of execution."""
+    found = session.scalars(
+        select(SliceEntry).where(SliceEntry.dump_id == dump_id).order_by(SliceEntry.position)
+    )
+    return tuple(map(_slice, found))
+
+
+def get_slice(session: Session, slice_id: int) -> IndexedSlice:
+    """Look up a slice of an indexed dump.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    found = session.get(SliceEntry, slice_id)
+    if found is None:
+        raise NotInCatalogueError(f"there is no slice {slice_id}")
+    return _slice(found)
+
+
+def add_nodes(writing: Callable[[], AbstractContextManager[Session]], slice_id: int, read: Slice) -> None:
+    """Index the nodes and tensors of a slice, in several transactions that may be repeated."""
+    again = "ON CONFLICT DO NOTHING"
+    insert_in_batches(writing, NodeEntry, _node_columns(read.nodes), on_conflict=again, slice_id=slice_id)
+    insert_in_batches(writing, TensorEntry, _tensor_columns(read.nodes), on_conflict=again, slice_id=slice_id)
+    with writing() as session:
+        entry = session.get_one(SliceEntry, slice_id)
+        entry.order_origin, entry.problems = read.order_origin, read.problems
+        entry.nodes = len(read.nodes)
+        entry.tensors = sum(record.is_tensor for node in read.nodes for record in node.tensors)
+
+
+def add_damage(session: Session, slice_id: int, problem: Problem) -> None:
+    """Record why a slice cannot be read at all."""
+    session.get_one(SliceEntry, slice_id).problems = (problem,)
+
+
+def load_slice(session: Session, slice_id: int) -> Slice:
+    """Restore a slice, with nodes and tensors, as its reader gave it."""
+    indexed = get_slice(session, slice_id)
+    tensors = _tensors(session, slice_id)
+    columns = NodeEntry.__table__.c
+    found = session.execute(select(*columns).where(columns.slice_id == slice_id).order_by(columns.order))
+    nodes = tuple(_node(row, tensors[row.order]) for row in found)
+    return Slice(indexed.listing, nodes, indexed.order_origin or "recorded", indexed.problems)
+
+
+def load_node(session: Session, slice_id: int, name: str) -> Node:
+    """Look up a node of an indexed slice by its name, with its tensors.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    columns = NodeEntry.__table__.c
+    found = session.execute(
+        select(*columns).where(columns.slice_id == slice_id, columns.name == name)
+    ).one_or_none()
+    if found is None:
+        raise NotInCatalogueError(f"there is no node {name}")
+    return _node(found, _tensors(session, slice_id, found.order)[found.order])
+
+
+def tensor_record(row: Any) -> TensorRecord:  # noqa: ANN401 (an entry, or its columns)
+    """Restore a tensor's record from its columns."""
+    statistics = Statistics(row.maximum, row.minimum, row.mean, row.norm) if row.has_statistics else None
+    location = None if row.file is None else DataLocation(Path(row.file), row.container, row.entry)
+    return TensorRecord(
+        role=row.role,
+        key=row.key,
+        dtype=row.dtype,
+        shape=row.shape,
+        statistics=statistics,
+        digest=row.digest,
+        location=location,
+        scalar=row.scalar,
+        requires_grad=row.requires_grad,
+        problem=row.problem,
+    )
+
+
+def _files_below(path: Path) -> Iterator[str]:
+    if path.is_file():
+        yield _file_line(path)
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        for name in sorted(files):
+            yield _file_line(Path(folder, name))
+
+
+def _file_line(file: Path) -> str:
+    try:
+        status = file.stat()
+    except OSError:  # gone since it was listed, or a link to nowhere
+        return f"{file}\0gone\n"
+    return f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n"
+
+
+def _dumps() -> Select[*tuple[Any, ...]]:
+    slices = select(func.count()).where(SliceEntry.dump_id == DumpEntry.id).scalar_subquery()
+    return select(DumpEntry, slices)
+
+
+def _dump(found: Row[*tuple[Any, ...]]) -> IndexedDump:
+    entry, slices = found
+    return IndexedDump(
+        id=entry.id,
+        path=Path(entry.path),
+        format=entry.format,
+        evidence=entry.evidence,
+        attributes=entry.attributes,
+        problems=entry.problems,
+        fingerprint=entry.fingerprint,
+        indexed_at=entry.indexed_at,
+        slices=slices,
+    )
+
+
+def _slice(entry: SliceEntry) -> IndexedSlice:
+    return IndexedSlice(
+        id=entry.id,
+        dump_id=entry.dump_id,
+        position=entry.position,
+        coordinates=Coordinates(entry.step, entry.rank, entry.token, entry.micro_step),
+        directory=Path(entry.directory),
+        order_origin=entry.order_origin,
+        problems=entry.problems,
+        nodes=entry.nodes,
+        tensors=entry.tensors,
+    )
+
+
+def _node_columns(nodes: Sequence[Node]) -> dict[str, list[Any]]:
+    names = ("order", "name", "path", "kind", "type_name", "direction", "call", "parent", "micro_step")
+    return {name: [getattr(node, name) for node in nodes] for name in names}
+
+
+def _tensor_columns(nodes: Sequence[Node]) -> dict[str, list[Any]]:
+    placed = [
+        (node.order, position, record) for node in nodes for position, record in enumerate(node.tensors)
+    ]
+    records = [record for _, _, record in placed]
+    statistics = [record.statistics for record in records]
+    locations = [record.location for record in records]
+    plain = ("role", "key", "dtype", "shape", "digest", "scalar", "requires_grad", "problem")
+    return {
+        "node": [order for order, _, _ in placed],
+        "position": [position for _, position, _ in placed],
+        **{name: [getattr(record, name) for record in records] for name in plain},
+        "has_statistics": [known is not None for known in statistics],
+        **{name: [known and getattr(known, name) for known in statistics] for name in _STATISTICS},
+        "file": [location and str(location.file) for location in locations],
+        "container": [location and location.container for location in locations],
+        "entry": [location and location.entry for location in locations],
+    }
+
+
+_STATISTICS = ("maximum", "minimum", "mean", "norm")
+
+
+def _node(row: Row[*tuple[Any, ...]], tensors: Sequence[TensorRecord]) -> Node:
+    return Node(
+        name=row.name,
+        path=row.path,
+        kind=row.kind,
+        type_name=row.type_name,
+        direction=row.direction,
+        call=row.call,
+        order=row.order,
+        parent=row.parent,
+        tensors=tuple(tensors),
+        micro_step=row.micro_step,
+    )
+
+
+def _tensors(session: Session, slice_id: int, node: int | None = None) -> dict[int, list[TensorRecord]]:
+    columns = TensorEntry.__table__.c
+    which = [columns.slice_id == slice_id] + ([] if node is None else [columns.node == node])
+    tensors = defaultdict(list)
+    for row in session.execute(select(*columns).where(*which).order_by(columns.node, columns.position)):
+        tensors[row.node].append(tensor_record(row))
+    return tensors

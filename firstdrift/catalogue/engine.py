@@ -1,0 +1,251 @@
+"""Open the database, and the only two ways to use it: reading and writing.
+
+    with reading(engine) as session: ...    a consistent view; waits for nobody, changes nothing
+    with writing(engine) as session: ...    all or nothing; one writer at a time in SQLite
+
+SQLite runs in WAL mode. Its own rules on when a transaction begins are switched off, because a
+transaction that reads first and then writes fails at once when another has written in between: writers
+take the write lock when they begin, and wait for it.
+"""
+
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from firstdrift.errors import CatalogueError
+
+log = logging.getLogger(__name__)
+
+BUSY_TIMEOUT_MS = 5000
+JOURNAL_BYTES = 64 * 2**20
+SAFE_SQLITE = (3, 51, 3)
+"""Before it, two processes can in very rare cases damage a WAL database (the WAL-reset bug)."""
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.juicefs", "fuse.s3fs"}
+    | {"fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
+)
+
+
+def database_url(data_directory: Path) -> str:
+    """Return the address of the embedded database in a data directory."""
+    return URL.create("sqlite", database=str(data_directory / "firstdrift.db")).render_as_string()
+
+
+def open_engine(url: str, *, checkpoints: bool = True) -> Engine:
+    """Prepare to use the database at an address: `sqlite:///FILE` or `postgresql://...`.
+
+    With `checkpoints` off, SQLite leaves it to other processes to move what was written from the
+    write-ahead log into the database.
+
+    Raises:
+        CatalogueError: the address makes no sense, or nothing can be opened there.
+    """
+    try:
+        address = make_url(url)
+    except ArgumentError as error:
+        raise CatalogueError(
+            "the database address is not understood", hint="Use sqlite:///FILE or postgresql://..."
+        ) from error
+    backend = address.get_backend_name()
+    if backend == "sqlite":
+        return _open_sqlite(address, checkpoints=checkpoints)
+    if backend == "postgresql":
+        return _open_postgresql(address)
+    raise CatalogueError(f"{backend} is not supported", hint="Use SQLite or PostgreSQL")
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Session]:
+    """Give a session with one consistent view of the database, which cannot be changed through it.
+
+    Raises:
+        CatalogueError: the database cannot be read.
+    """
+    with _named_errors(engine), Session(engine.execution_options(writes=False)) as session:
+        yield session
+
+
+@contextmanager
+def writing(engine: Engine, *, durable: bool = False) -> Iterator[Session]:
+    """Give a session whose changes are all there after the block, or none if it raises.
+
+    With `durable` they survive a power cut; without, the last seconds may be lost then (but never when
+    a process dies), which is enough for what can be computed again.
+
+    Raises:
+        CatalogueError: the database cannot be written.
+    """
+    with (
+        _named_errors(engine),
+        Session(engine.execution_options(writes=True, durable=durable), expire_on_commit=False) as session,
+        session.begin(),
+    ):
+        session.connection()  # the write lock is taken now, not at the first statement
+        yield session
+
+
+def sqlite_warning(engine: Engine) -> str | None:
+    """Say what is to be known of the SQLite version in use; None if nothing is, or for PostgreSQL."""
+    if engine.dialect.name != "sqlite" or sqlite3.sqlite_version_info >= SAFE_SQLITE:
+        return None
+    safe = ".".join(map(str, SAFE_SQLITE))
+    return (
+        f"SQLite {sqlite3.sqlite_version} has a rare bug that can damage a database used by several "
+        f"processes; {safe} and later have not"
+    )
+
+
+def journal_mode(directory: Path, mounts: str) -> str:
+    """Choose the journal by file system: the write-ahead log needs memory shared by all its users.
+
+    `mounts` is the text of /proc/mounts: device, mount point, type and more on each line.
+    """
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split()
+        point = Path(fields[1].encode().decode("unicode_escape"))
+        if directory.is_relative_to(point) and len(point.parts) >= best:
+            best, kind = len(point.parts), fields[2]
+    return "DELETE" if kind in NETWORK_FILE_SYSTEMS else "WAL"
+
+
+def _open_sqlite(address: URL, *, checkpoints: bool) -> Engine:
+    if (address.database or ":").startswith((":", "file:")):
+        raise CatalogueError("the database must be a file", hint="Use sqlite:///FILE")
+    file = Path(str(address.database)).absolute()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise CatalogueError(
+            f"the data directory cannot be made ({error.strerror})",
+            path=file.parent,
+            hint="Choose another with --data-dir",
+        ) from error
+    mounts = Path("/proc/mounts")
+    mode = journal_mode(file.parent.resolve(), mounts.read_text() if mounts.exists() else "")
+    if mode != "WAL":
+        log.warning(
+            "%s lies on a network drive: pages may have to wait while results are written; "
+            "a directory on a local disk, or PostgreSQL, is faster and safer",
+            file,
+        )
+    engine = create_engine(
+        address.set(database=str(file)),
+        connect_args={"isolation_level": None, "timeout": BUSY_TIMEOUT_MS / 1000},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _settings(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        _set_journal_mode(cursor, mode)
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute(f"PRAGMA journal_size_limit={JOURNAL_BYTES}")
+        if not checkpoints:
+            cursor.execute("PRAGMA wal_autocheckpoint=0")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        if not options.get("writes"):
+            connection.exec_driver_sql("PRAGMA query_only=ON")
+            connection.exec_driver_sql("BEGIN")
+            return
+        connection.exec_driver_sql("PRAGMA query_only=OFF")
+        connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if options.get('durable') else 'NORMAL'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _set_journal_mode(cursor: DBAPICursor, mode: str) -> None:
+    # The one statement for which SQLite does not wait when others open the new database at the same time.
+    give_up = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            cursor.execute(f"PRAGMA journal_mode={mode}")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _open_postgresql(address: URL) -> Engine:
+    if address.drivername == "postgresql":
+        address = address.set(drivername="postgresql+psycopg")
+    try:
+        engine = create_engine(address, pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        raise CatalogueError(
+            "the PostgreSQL driver is not installed", hint="pip install 'firstdrift[postgres]'"
+        ) from error
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        if not options.get("writes"):
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        elif not options.get("durable"):
+            connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+
+    return engine
+
+
+@contextmanager
+def _named_errors(engine: Engine) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        raise _named(error, engine.url) from error
+
+
+def _named(error: DBAPIError, address: URL) -> CatalogueError:
+    where = address.database if address.get_backend_name() == "sqlite" else None
+    original = error.orig
+    code = getattr(original, "sqlite_errorcode", 0) & 0xFF or getattr(original, "sqlstate", None)
+    if code in _KNOWN_ERRORS:
+        reason, hint = _KNOWN_ERRORS[code]
+        return CatalogueError(reason, path=where, hint=hint)
+    if isinstance(error, DatabaseError) and original is not None:
+        return CatalogueError(f"the database failed ({str(original).strip()})", path=where)
+    return CatalogueError(f"the database failed ({error})", path=where)
+
+
+_FULL = ("the disk is full", "Free some space; nothing was half written, and work goes on afterwards")
+_READ_ONLY = ("the database cannot be written", "Check the owner and the permissions of the data directory")
+_LOCKED = ("another process has held the database for too long", "Try again; see which processes use it")
+_DAMAGED = (
+    "the database is damaged, or is no database",
+    "Restore a backup, or move the file away to start anew",
+)
+_NO_SERVER = ("the database server does not answer", "Check its address, and that it runs")
+_KNOWN_ERRORS: dict[object, tuple[str, str]] = {
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_PERM: _READ_ONLY,
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_CANTOPEN: ("the database cannot be opened", _READ_ONLY[1]),
+    sqlite3.SQLITE_IOERR: ("the disk does not answer", "Check that the disk is there and has space"),
+    "53100": _FULL,
+    "25006": _READ_ONLY,
+    "42501": _READ_ONLY,
+    "55P03": _LOCKED,
+    "57P03": _NO_SERVER,
+    "3D000": ("there is no such database on the server", "Create it: createdb NAME"),
+    "28P01": ("the database server refuses the password", "Check user and password in the address"),
+}

@@ -1,0 +1,419 @@
+"""The job table: what workers are to do, which one does it, and how far it is.
+
+    queued ──claim──▶ running ──finish──▶ done
+       ▲                │  │ └──fail────▶ failed        the error is kept
+       └── release ─────┘  └──cancelled─▶ cancelled     asked for by a person
+
+A worker holds a job under a lease that its heartbeat extends. When the heartbeats stop, another worker
+may claim the job; the number of the attempt then counts up, and whatever the first worker still writes
+under the old number is refused (`JobLostError`).
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    Engine,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.engine import reading, writing
+from firstdrift.catalogue.tables import JobEntry, JobState, WorkerEntry
+from firstdrift.errors import CatalogueError, JobCancelledError, JobLostError, NotInCatalogueError
+
+log = logging.getLogger(__name__)
+
+COMPARE = "compare"
+LEASE_SECONDS = 15.0
+BEAT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as pages show it.
+
+    Attributes:
+        done: steps done, of `total`; both 0 before it began.
+        stage: what is being done, in words.
+        error: what went wrong, for a person; `traceback` for a bug report.
+    """
+
+    id: int
+    kind: str
+    comparison_id: int
+    state: JobState
+    priority: int
+    attempts: int
+    max_attempts: int
+    worker: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    done: int
+    total: int
+    stage: str
+    cancel_requested: bool
+    error: str | None
+    traceback: str | None
+
+    @property
+    def is_over(self) -> bool:
+        """True when nothing more will happen to it by itself."""
+        return self.state not in (JobState.QUEUED, JobState.RUNNING)
+
+    @property
+    def share_done(self) -> float:
+        """How much of it is done, 0 to 1."""
+        return self.done / self.total if self.total else float(self.state is JobState.DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job in the hands of a worker; `attempt` proves that it still is."""
+
+    job_id: int
+    attempt: int
+    kind: str
+    comparison_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker that is, or was, alive: "host:pid", its version, and when it was last seen."""
+
+    name: str
+    version: str
+    started_at: datetime
+    seen_at: datetime
+    seconds_since_seen: float
+
+
+def enqueue(
+    session: Session, kind: str, comparison_id: int, *, priority: int = 0, max_attempts: int = 3
+) -> int:
+    """Add a job; return its id."""
+    job = JobEntry(kind=kind, comparison_id=comparison_id, priority=priority, max_attempts=max_attempts)
+    session.add(job)
+    session.flush()
+    return job.id
+
+
+def get_job(session: Session, job_id: int) -> Job:
+    """Look up a job.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    found = session.get(JobEntry, job_id)
+    if found is None:
+        raise NotInCatalogueError(f"there is no job {job_id}")
+    return job_record(found)
+
+
+def list_jobs(session: Session, *, only_open: bool = False, limit: int = 100) -> tuple[Job, ...]:
+    """List jobs, the newest first; with `only_open` those queued or running."""
+    which = (JobEntry.state.in_((JobState.QUEUED, JobState.RUNNING)),) if only_open else ()
+    found = session.scalars(select(JobEntry).where(*which).order_by(JobEntry.id.desc()).limit(limit))
+    return tuple(map(job_record, found))
+
+
+def jobs_before(session: Session, job: Job) -> int:
+    """Count the jobs that will be taken before a queued one."""
+    sooner = or_(
+        JobEntry.priority > job.priority, and_(JobEntry.priority == job.priority, JobEntry.id < job.id)
+    )
+    waiting = select(func.count()).where(JobEntry.state == JobState.QUEUED, sooner)
+    return session.scalar(waiting) or 0 if job.state is JobState.QUEUED else 0
+
+
+def request_cancel(session: Session, job_id: int) -> None:
+    """Ask for a job to stop: at once if no worker has it, else as soon as its worker hears of it."""
+    session.execute(
+        update(JobEntry)
+        .where(JobEntry.id == job_id, JobEntry.state == JobState.QUEUED)
+        .values(state=JobState.CANCELLED, cancel_requested=True, finished_at=Now(), stage="")
+    )
+    session.execute(
+        update(JobEntry)
+        .where(JobEntry.id == job_id, JobEntry.state == JobState.RUNNING)
+        .values(cancel_requested=True)
+    )
+
+
+def worker_name() -> str:
+    """Name this process as a worker: "host:pid"."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def list_workers(session: Session) -> tuple[Worker, ...]:
+    """List workers, the last seen first."""
+    age = type_coerce(Now(), Double) - type_coerce(WorkerEntry.seen_at, Double)
+    found = session.execute(select(WorkerEntry, age).order_by(WorkerEntry.seen_at.desc()))
+    return tuple(
+        Worker(entry.name, entry.version, entry.started_at, entry.seen_at, seconds)
+        for entry, seconds in found
+    )
+
+
+def claim_job(engine: Engine, worker: str, *, lease: float = LEASE_SECONDS) -> Claim | None:
+    """Take the first job that is ready, or whose worker has not been heard of; None if there is none.
+
+    Jobs that workers died of too often are given up on the way.
+    """
+    with reading(engine) as session:  # looking costs no lock
+        if not session.scalar(select(exists().where(_abandoned() | _ready()))):
+            return None
+    with writing(engine) as session:
+        _give_up(session)
+        first = (
+            select(JobEntry.id)
+            .where(_abandoned() | _ready())
+            .order_by(JobEntry.priority.desc(), JobEntry.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        taken = session.execute(
+            update(JobEntry)
+            .where(JobEntry.id == first.scalar_subquery())
+            .values(
+                state=JobState.RUNNING,
+                worker=worker,
+                attempts=JobEntry.attempts + 1,
+                started_at=func.coalesce(JobEntry.started_at, Now()),
+                leased_until=Now(lease),
+            )
+            .returning(JobEntry.id, JobEntry.attempts, JobEntry.kind, JobEntry.comparison_id)
+            .execution_options(synchronize_session=False)
+        ).one_or_none()
+    return None if taken is None else Claim(*taken)
+
+
+def confirm(session: Session, claim: Claim) -> None:
+    """Make sure, within the transaction that writes results, that the job is still in these hands.
+
+    Raises:
+        JobLostError: another worker has it, or it was deleted.
+    """
+    held = select(JobEntry.id).where(*_held(claim)).with_for_update()
+    if session.scalar(held) is None:
+        raise _lost(claim)
+
+
+def finish_job(session: Session, claim: Claim) -> None:
+    """Record that a job is done.
+
+    Raises:
+        JobLostError: another worker has it.
+    """
+    _end(session, claim, state=JobState.DONE, done=JobEntry.total, error=None, traceback=None)
+
+
+def fail_job(
+    session: Session, claim: Claim, error: str, traceback: str, *, retry_after: float | None
+) -> None:
+    """Record what went wrong; with `retry_after` seconds the job is tried again, if it may be.
+
+    Raises:
+        JobLostError: another worker has it.
+    """
+    entry = session.get_one(JobEntry, claim.job_id)
+    if retry_after is not None and claim.attempt < entry.max_attempts:
+        again = {"state": JobState.QUEUED, "ready_at": Now(retry_after), "finished_at": None}
+        _end(session, claim, error=error, traceback=traceback, **again)
+    else:
+        _end(session, claim, state=JobState.FAILED, error=error, traceback=traceback)
+
+
+def cancel_job(session: Session, claim: Claim) -> None:
+    """Record that a job was stopped because a person asked for it.
+
+    Raises:
+        JobLostError: another worker has it.
+    """
+    _end(session, claim, state=JobState.CANCELLED)
+
+
+def release_job(session: Session, claim: Claim) -> None:
+    """Put a job back, because its worker stops; the attempt does not count.
+
+    Raises:
+        JobLostError: another worker has it.
+    """
+    back = {"state": JobState.QUEUED, "finished_at": None, "max_attempts": JobEntry.max_attempts + 1}
+    _end(session, claim, **back)
+
+
+def beat(engine: Engine, claim: Claim, lease: float, done: int, total: int, stage: str) -> bool:
+    """Extend the lease and write the progress; return whether the job should be cancelled.
+
+    Raises:
+        JobLostError: another worker has it.
+    """
+    with writing(engine) as session:
+        answer = session.execute(
+            update(JobEntry)
+            .where(*_held(claim))
+            .values(leased_until=Now(lease), done=done, total=total, stage=stage)
+            .returning(JobEntry.cancel_requested)
+            .execution_options(synchronize_session=False)
+        ).one_or_none()
+    if answer is None:
+        raise _lost(claim)
+    return bool(answer.cancel_requested)
+
+
+def worker_seen(engine: Engine, name: str) -> None:
+    """Record that a worker is alive."""
+    with writing(engine) as session:
+        seen = update(WorkerEntry).where(WorkerEntry.name == name).values(seen_at=Now())
+        if session.execute(seen.returning(WorkerEntry.name)).one_or_none() is None:
+            session.execute(insert(WorkerEntry).values(name=name, version=version("firstdrift")))
+
+
+def worker_gone(engine: Engine, name: str) -> None:
+    """Record that a worker has stopped in an orderly way; forget those not seen for a week."""
+    week = timedelta(days=7).total_seconds()
+    with writing(engine) as session:
+        gone = or_(WorkerEntry.name == name, WorkerEntry.seen_at < Now(-week))
+        session.execute(delete(WorkerEntry).where(gone))
+
+
+class Lease:
+    """Holds a job while the block runs: heartbeats in a thread, progress out, cancellation in.
+
+    with Lease(engine, claim) as lease:
+        lease.progress(3, 10, "measuring token 3")
+        lease.check()
+    """
+
+    def __init__(self, engine: Engine, claim: Claim, seconds: float = LEASE_SECONDS) -> None:
+        """Prepare to hold a claimed job; `seconds` without a heartbeat, and others may take it."""
+        self.claim = claim
+        self._engine = engine
+        self._seconds = seconds
+        self._progress = (0, 0, "")
+        self._error: CatalogueError | None = None
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"job {claim.job_id}", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start the heartbeats."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Stop the heartbeats."""
+        del kind, error, where
+        self._left.set()
+        self._thread.join()
+
+    def progress(self, done: int, total: int, stage: str) -> None:
+        """Say how far the job is; written with the next heartbeat."""
+        self._progress = (done, total, stage)
+
+    def check(self) -> None:
+        """Return if the work should go on.
+
+        Raises:
+            JobCancelledError: a person asked for it to stop.
+            JobLostError: another worker has it, or may have.
+        """
+        if self._error is not None:
+            raise self._error
+
+    def _keep(self) -> None:
+        held_until = time.monotonic() + self._seconds
+        while not self._left.wait(min(BEAT_SECONDS, self._seconds / 3)):
+            began = time.monotonic()
+            try:
+                cancel = beat(self._engine, self.claim, self._seconds, *self._progress)
+            except JobLostError as error:
+                self._error = error
+                return
+            except CatalogueError as error:  # a full disk or a busy database may pass
+                log.warning("job %d: no heartbeat: %s", self.claim.job_id, error)
+                if time.monotonic() > held_until:
+                    self._error = _lost(self.claim)
+                    return
+                continue
+            held_until = began + self._seconds
+            if cancel:
+                self._error = JobCancelledError("the job was cancelled")
+
+
+def job_record(entry: JobEntry) -> Job:
+    """Give the record of a row of the job table."""
+    return Job(**{name: getattr(entry, name) for name in Job.__slots__})
+
+
+def _abandoned() -> ColumnElement[bool]:
+    return and_(JobEntry.state == JobState.RUNNING, JobEntry.leased_until < Now())
+
+
+def _ready() -> ColumnElement[bool]:
+    return and_(JobEntry.state == JobState.QUEUED, JobEntry.ready_at <= Now())
+
+
+def _held(claim: Claim) -> tuple[ColumnElement[bool], ...]:
+    return (
+        JobEntry.id == claim.job_id,
+        JobEntry.attempts == claim.attempt,
+        JobEntry.state == JobState.RUNNING,
+    )
+
+
+def _lost(claim: Claim) -> JobLostError:
+    return JobLostError(f"another worker has taken job {claim.job_id} over")
+
+
+def _give_up(session: Session) -> None:
+    session.execute(
+        update(JobEntry)
+        .where(_abandoned(), or_(JobEntry.cancel_requested, JobEntry.attempts >= JobEntry.max_attempts))
+        .values(
+            state=case((JobEntry.cancel_requested, JobState.CANCELLED), else_=JobState.FAILED),
+            error=case(
+                (JobEntry.cancel_requested, None),
+                else_=func.coalesce(JobEntry.error, "the worker died each time it tried"),
+            ),
+            finished_at=Now(),
+            leased_until=None,
+        )
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _end(session: Session, claim: Claim, **values: Any) -> None:  # noqa: ANN401 (columns of the job table)
+    ended = {"finished_at": Now(), "leased_until": None, "stage": "", **values}
+    answer = session.execute(
+        update(JobEntry)
+        .where(*_held(claim))
+        .values(**ended)
+        .returning(JobEntry.id)
+        .execution_options(synchronize_session=False)
+    ).one_or_none()
+    if answer is None:
+        raise _lost(claim)

@@ -1,0 +1,350 @@
+"""What workers put into the catalogue: measurements as they come, and slices when they are judged.
+
+Everything here can be repeated after a crash: a measurement that is there already is replaced by the same,
+and a judged slice takes the place of what was there of it, whole or not at all.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from sqlalchemy import delete, or_, select, true, update
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.bulk import insert_in_batches, insert_many
+from firstdrift.catalogue.codec import to_text
+from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.tables import (
+    ComparisonEntry,
+    MeasurementEntry,
+    PairEntry,
+    RowEntry,
+    SliceEntry,
+    SlicePairEntry,
+)
+from firstdrift.comparison.compare import count_unreadable
+from firstdrift.comparison.report import DumpSummary, SliceResult
+from firstdrift.dumps.dump import Coordinates, Direction, Dump, NodeKind, Slice
+from firstdrift.errors import JobLostError
+from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
+from firstdrift.metrics.measurement import Measurement
+from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, SliceJudgement, Verdict
+from firstdrift.verdict.tree import TreeRow
+
+MEASUREMENTS_VERSION = 1
+"""Counts up when measuring gives other numbers than before, so that old ones are not taken for new."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePlace:
+    """Where the results of a slice pair belong.
+
+    Attributes:
+        golden: id of the indexed golden slice; likewise target.
+    """
+
+    comparison_id: int
+    revision: int
+    position: int
+    golden: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSlice:
+    """What is needed of a slice pair to conclude.
+
+    Attributes:
+        judgement: what is said of it, without rows and pairs.
+        unreadable: how many pairs could not be compared because a file is damaged or missing.
+        seconds: time spent on it by stage.
+    """
+
+    judgement: SliceJudgement
+    unreadable: int
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a comparison; fields as those of `firstdrift.catalogue.comparisons.Comparison`."""
+
+    findings: Findings
+    counts: Counts
+    golden_summary: DumpSummary
+    target_summary: DumpSummary
+    unmatched_golden: tuple[Coordinates, ...]
+    unmatched_target: tuple[Coordinates, ...]
+    unreadable: int
+    seconds: dict[str, float]
+
+
+def pair_keys(pairs: Sequence[TensorPair]) -> list[bytes]:
+    """Digest of each pair, which tensors of two given slices it compares, and how."""
+    seen: Counter[bytes] = Counter()
+    keys = []
+    for pair in pairs:
+        parts = (
+            str(MEASUREMENTS_VERSION),
+            pair.golden_node,
+            pair.golden.label,
+            pair.target_node,
+            pair.target.label,
+            pair.transform,
+            pair.incomparable or "",
+            to_text((pair.golden_parts, pair.target_parts)) if pair.joining else "",
+        )
+        key = _digest("\0".join(parts).encode(errors="surrogatepass"))
+        seen[key] += 1
+        keys.append(key if seen[key] == 1 else _digest(key + str(seen[key]).encode()))
+    return keys
+
+
+def add_measurements(
+    session: Session, golden: int, target: int, measured: Mapping[bytes, Measurement]
+) -> None:
+    """Keep measurements of pairs of two indexed slices, by pair key; those that are there are replaced."""
+    insert_many(
+        session,
+        MeasurementEntry,
+        {"key": list(measured), "measurement": list(measured.values())},
+        on_conflict="ON CONFLICT (golden_id, target_id, key) DO UPDATE"
+        " SET measurement = excluded.measurement",
+        golden_id=golden,
+        target_id=target,
+    )
+
+
+def load_measurements(session: Session, golden: int, target: int) -> dict[bytes, Measurement]:
+    """Give what has been measured of two indexed slices, by pair key."""
+    columns = MeasurementEntry.__table__.c
+    here = (columns.golden_id == golden, columns.target_id == target)
+    return dict(session.execute(select(columns.key, columns.measurement).where(*here)).all())
+
+
+def start_results(
+    session: Session, comparison_id: int, golden: int, target: int, pairing: SlicePairing
+) -> None:
+    """Record which indexed dumps are compared, and which of their slices are left over.
+
+    Results that belong to the dumps as they were before, or to slices no longer compared, go.
+    """
+    entry = session.get_one(ComparisonEntry, comparison_id)
+    same_dumps = (entry.golden_id, entry.target_id) == (golden, target)
+    no_longer = SlicePairEntry.position >= len(pairing.pairs)
+    stale = or_(~SlicePairEntry.complete, no_longer) if same_dumps else true()
+    session.execute(delete(SlicePairEntry).where(SlicePairEntry.comparison_id == comparison_id, stale))
+    entry.golden_id, entry.target_id = golden, target
+    entry.unmatched_golden = pairing.unmatched_golden
+    entry.unmatched_target = pairing.unmatched_target
+    entry.notes = pairing.notes
+
+
+def saved_slice(session: Session, place: SlicePlace) -> SavedSlice | None:
+    """Give what was kept of a slice pair for this revision of the comparison; None if nothing was."""
+    saved = select(SlicePairEntry.judgement, SlicePairEntry.unreadable, SlicePairEntry.seconds).where(
+        SlicePairEntry.comparison_id == place.comparison_id,
+        SlicePairEntry.position == place.position,
+        SlicePairEntry.revision == place.revision,
+        SlicePairEntry.golden_id == place.golden,
+        SlicePairEntry.target_id == place.target,
+        SlicePairEntry.complete,
+    )
+    found = session.execute(saved).one_or_none()
+    return None if found is None else SavedSlice(*found)
+
+
+def save_slice(
+    writing: Callable[[], AbstractContextManager[Session]],
+    place: SlicePlace,
+    result: SliceResult,
+    slices: tuple[Slice, Slice],
+    seconds: Mapping[str, float],
+) -> None:
+    """Keep all that is known of a slice pair, of which the measurements must be there already.
+
+    Rows and pairs come in several transactions; the last one shows them in place of the old ones.
+
+    Raises:
+        JobLostError: the comparison is being made again, so this is of no use any more.
+    """
+    entry = _slice_pair_entry(place, result, seconds)
+    with writing() as session:
+        _require_revision(session, place.comparison_id, place.revision)
+        session.add(entry)
+        session.flush()
+        measurement_ids = _measurement_ids(session, place)
+    pairs = _pair_columns(result, measurement_ids) | _place_columns(result.plan, slices)
+    insert_in_batches(writing, RowEntry, _row_columns(result), slice_pair_id=entry.id)
+    insert_in_batches(writing, PairEntry, pairs, slice_pair_id=entry.id)
+    with writing() as session:
+        _require_revision(session, place.comparison_id, place.revision)
+        old = (
+            SlicePairEntry.comparison_id == place.comparison_id,
+            SlicePairEntry.position == place.position,
+            SlicePairEntry.id != entry.id,
+        )
+        session.execute(delete(SlicePairEntry).where(*old))
+        session.execute(update(SlicePairEntry).where(SlicePairEntry.id == entry.id).values(complete=True))
+
+
+def without_details(judgement: SliceJudgement) -> SliceJudgement:
+    """Leave out the rows and pairs: enough to conclude from, and small."""
+    return replace(judgement, rows=(), pairs=())
+
+
+def save_findings(session: Session, comparison_id: int, revision: int, answer: Answer) -> None:
+    """Keep the answer to a comparison, and drop what is left of the answer before it.
+
+    Raises:
+        JobLostError: the comparison is being made again.
+    """
+    _require_revision(session, comparison_id, revision)
+    older = (SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.revision != revision)
+    session.execute(delete(SlicePairEntry).where(*older))
+    columns = {name: getattr(answer, name) for name in Answer.__slots__}
+    session.execute(
+        update(ComparisonEntry)
+        .where(ComparisonEntry.id == comparison_id)
+        .values(**columns, finished_at=Now())
+    )
+
+
+def summary(session: Session, dump: Dump, slice_ids: Sequence[int]) -> DumpSummary:
+    """Sum up what was read of a dump: of these slices, in this order."""
+    found = {
+        entry.id: entry for entry in session.scalars(select(SliceEntry).where(SliceEntry.id.in_(slice_ids)))
+    }
+    read = [found[slice_id] for slice_id in slice_ids]
+    return DumpSummary(
+        path=str(dump.path),
+        format=dump.format,
+        slices=len(dump.slices),
+        nodes=sum(entry.nodes or 0 for entry in read),
+        tensors=sum(entry.tensors or 0 for entry in read),
+        problems=dump.problems + tuple(problem for entry in read for problem in entry.problems),
+        order_origin=next((entry.order_origin for entry in reversed(read) if entry.order_origin), "recorded"),
+    )
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=16).digest()
+
+
+def _slice_pair_entry(place: SlicePlace, result: SliceResult, seconds: Mapping[str, float]) -> SlicePairEntry:
+    verdicts = (row.verdict for row in result.judgement.rows)
+    return SlicePairEntry(
+        comparison_id=place.comparison_id,
+        position=place.position,
+        golden_id=place.golden,
+        target_id=place.target,
+        revision=place.revision,
+        verdict=max(verdicts, key=_severity, default=Verdict.PASS),
+        judgement=without_details(result.judgement),
+        unmatched_golden=result.plan.unmatched_golden_tensors,
+        unmatched_target=result.plan.unmatched_target_tensors,
+        notes=result.plan.notes,
+        unreadable=count_unreadable(result),
+        rows=len(result.rows),
+        pairs=len(result.plan.pairs),
+        seconds=dict(seconds),
+    )
+
+
+def _require_revision(session: Session, comparison_id: int, revision: int) -> None:
+    if session.get_one(ComparisonEntry, comparison_id).revision != revision:
+        raise JobLostError("the comparison is being made again")
+
+
+def _severity(verdict: Verdict) -> int:
+    return verdict.severity
+
+
+def _row_columns(result: SliceResult) -> dict[str, list[Any]]:
+    rows, judged, matches = result.rows, result.judgement.rows, result.plan.matches
+    matched = [None if row.match is None else matches[row.match] for row in rows]
+    said = ("verdict", "node_class", "reasons", "worst_pair")
+    errors = ("input_error", "parameter_error", "output_error", "amplification")
+    layers = _layers(rows)
+    return {
+        **{name: [getattr(row, name) for row in rows] for name in TreeRow.__slots__},
+        "origin": [match and match.origin for match in matched],
+        "score": [match and match.score for match in matched],
+        "doubtful": [match is not None and match.doubtful for match in matched],
+        "match_reasons": [match.reasons if match else () for match in matched],
+        **{name: [getattr(row, name) for row in judged] for name in said + errors},
+        "errors_below": [row.below.error for row in judged],
+        "warnings_below": [row.below.warning for row in judged],
+        "incomparable_below": [row.below.incomparable for row in judged],
+        "unmatched_below": [row.below.unmatched for row in judged],
+        "origins_below": [row.below.origins for row in judged],
+        "worst_below": [row.below.worst for row in judged],
+        "is_bad": [row.verdict in _BAD for row in judged],
+        "is_origin": [row.node_class in ORIGINS for row in judged],
+        "is_unmatched": [match is None for match in matched],
+        "is_layer": [row.index in layers for row in rows],
+        "search": ["\n".join((row.label, row.path or "", *row.golden, *row.target)).lower() for row in rows],
+    }
+
+
+_BAD = frozenset({Verdict.WARNING, Verdict.ERROR})
+_LAYER = re.compile(r"(^|\.)\d+$")
+
+
+def _layers(rows: Sequence[TreeRow]) -> set[int]:
+    """Find the outermost numbered modules of the forward pass."""
+    layers: set[int] = set()
+    behind = -1  # the last row below the layer met last
+    for row in rows:
+        is_forward_module = row.kind is not NodeKind.API and row.direction is not Direction.BACKWARD
+        if row.index > behind and is_forward_module and _LAYER.search(row.path or ""):
+            layers.add(row.index)
+            behind = row.last
+    return layers
+
+
+def _measurement_ids(session: Session, place: SlicePlace) -> dict[bytes, int]:
+    columns = MeasurementEntry.__table__.c
+    here = (columns.golden_id == place.golden, columns.target_id == place.target)
+    return dict(session.execute(select(columns.key, columns.id).where(*here)).all())
+
+
+def _pair_columns(result: SliceResult, measurement_ids: Mapping[bytes, int]) -> dict[str, list[Any]]:
+    pairs, judged = result.plan.pairs, result.judgement.pairs
+    row_of_match = {row.match: row.index for row in result.rows}
+    return {
+        "index": list(range(len(pairs))),
+        "row": [row_of_match[pair.match] for pair in pairs],
+        "joined": [pair if pair.joining else None for pair in pairs],
+        "transform": [pair.transform for pair in pairs],
+        "incomparable": [pair.incomparable for pair in pairs],
+        "measurement_id": [measurement_ids[key] for key in pair_keys(pairs)],
+        "verdict": [pair.verdict for pair in judged],
+        "error": [pair.error for pair in judged],
+        "reasons": [pair.reasons for pair in judged],
+    }
+
+
+def _place_columns(plan: SlicePlan, slices: tuple[Slice, Slice]) -> dict[str, list[int]]:
+    golden, target = map(_positions, slices)
+    of_golden = [golden[pair.golden_node, pair.golden.label] for pair in plan.pairs]
+    of_target = [target[pair.target_node, pair.target.label] for pair in plan.pairs]
+    return {
+        "golden_order": [order for order, _ in of_golden],
+        "golden_position": [position for _, position in of_golden],
+        "target_order": [order for order, _ in of_target],
+        "target_position": [position for _, position in of_target],
+    }
+
+
+def _positions(read: Slice) -> dict[tuple[str, str], tuple[int, int]]:
+    """Say where each tensor is: order of its node, and place in the node."""
+    return {
+        (node.name, record.label): (node.order, position)
+        for node in read.nodes
+        for position, record in enumerate(node.tensors)
+    }
