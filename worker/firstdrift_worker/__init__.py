@@ -1,0 +1,1 @@
+"""The background process: takes jobs, does the arithmetic."""

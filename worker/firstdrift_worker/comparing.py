@@ -1,0 +1,286 @@
+"""The job that compares two dumps, from wherever it was left.
+
+    index both dumps ─▶ pair slices ─▶ for each: match ─▶ measure what is new ─▶ judge ─▶ conclude
+
+Every step is kept before the next begins, so that a job taken over from a dead worker, or made again
+under other rules, does only what has not been done.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue import dumps, results
+from firstdrift.catalogue.comparisons import Comparison, get_comparison
+from firstdrift.catalogue.dumps import IndexedSlice
+from firstdrift.catalogue.engine import reading, writing
+from firstdrift.catalogue.jobs import Lease, confirm, finish_job
+from firstdrift.catalogue.results import Answer, SavedSlice, SlicePlace
+from firstdrift.comparison.compare import count_unreadable, left_over, plan_slice, plan_slices
+from firstdrift.comparison.report import Options, SliceResult
+from firstdrift.comparison.volume import data_bytes
+from firstdrift.dumps.detect import open_dump, read_slice
+from firstdrift.dumps.dump import Dump, Problem, Slice, SliceListing
+from firstdrift.errors import DumpNotFoundError, DumpUnreadableError
+from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.verdict.findings import conclude
+from firstdrift.verdict.judge import judge_slice
+from firstdrift.verdict.judgement import Counts
+from firstdrift_worker.measuring import Measurer
+
+STEPS_OF_A_SLICE = 1000
+"""Progress is counted in these."""
+
+
+class WorkerStoppedError(Exception):
+    """The worker was asked to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A job in hand: how to write its results, and whether to go on."""
+
+    engine: Engine
+    lease: Lease
+    stopping: threading.Event
+
+    def check(self) -> None:
+        """Return if the work should go on.
+
+        Raises:
+            JobCancelledError: a person asked for the job to stop.
+            JobLostError: another worker has it.
+            WorkerStoppedError: this worker was asked to stop.
+        """
+        self.lease.check()
+        if self.stopping.is_set():
+            raise WorkerStoppedError
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """Give a session to write with; nothing is written unless the job is still in these hands."""
+        with writing(self.engine) as session:
+            confirm(session, self.lease.claim)
+            yield session
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """A dump of which the catalogue knows the slices.
+
+    Attributes:
+        damages: why slices of it could not be read.
+    """
+
+    id: int
+    dump: Dump
+    slices: dict[SliceListing, IndexedSlice]
+    damages: list[DumpUnreadableError] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class DumpPair:
+    """Two dumps, and which of their slices are compared."""
+
+    golden: Indexed
+    target: Indexed
+    pairing: SlicePairing
+
+    def slice_ids(self) -> list[tuple[int, int]]:
+        """Give the ids of the golden and the target slice of each pair."""
+        return [
+            (self.golden.slices[golden].id, self.target.slices[target].id)
+            for golden, target in self.pairing.pairs
+        ]
+
+
+def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
+    """Do the job.
+
+    Raises:
+        FirstdriftError: one of the dumps, or the options, cannot be used; or as `Work.check`.
+    """
+    work.lease.progress(0, 0, "indexing")
+    with reading(work.engine) as session:
+        comparison = get_comparison(session, comparison_id)
+    clock = Clock()
+    with clock.measure("index"):
+        golden = _index_dump(work, comparison.golden_path, comparison.golden_dump_id)
+        target = _index_dump(work, comparison.target_path, comparison.target_dump_id)
+        pair = DumpPair(golden, target, plan_slices(golden.dump, target.dump, comparison.options))
+    with work.writing() as session:
+        results.start_results(session, comparison_id, golden.id, target.id, pair.pairing)
+    done = {}
+    slice_ids = pair.slice_ids()
+    for position, ids in enumerate(slice_ids):
+        place = SlicePlace(comparison_id, comparison.revision, position, *ids)
+        slice_work = _SliceWork(work, comparison.options, place, len(slice_ids), measurer)
+        saved = slice_work.saved() or slice_work.do(golden, target)
+        if saved is not None:
+            done[position] = saved
+    if slice_ids and not done:
+        raise (golden.damages + target.damages)[0]
+    _conclude(work, comparison, pair, done, clock)
+
+
+class Clock:
+    """Adds up the seconds spent on each stage."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.seconds = dict.fromkeys(("index", "match", "measure", "store"), 0.0)
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Count the time of the block as spent on a stage."""
+        started = time.perf_counter()
+        yield
+        self.seconds[stage] += time.perf_counter() - started
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Count what was spent elsewhere."""
+        for stage, spent in seconds.items():
+            self.seconds[stage] += spent
+
+
+@dataclass(frozen=True, slots=True)
+class _SliceWork:
+    """A pair of slices to be compared, number `place.position` of `slices`."""
+
+    work: Work
+    options: Options
+    place: SlicePlace
+    slices: int
+    measurer: Measurer
+
+    def saved(self) -> SavedSlice | None:
+        """Give what was kept of it for this revision, if it was."""
+        with reading(self.work.engine) as session:
+            return results.saved_slice(session, self.place)
+
+    def do(self, golden_dump: Indexed, target_dump: Indexed) -> SavedSlice | None:
+        """Match, measure, judge and keep it; None if one of the slices is damaged, which spoils no other."""
+        clock = Clock()
+        self._progress(0, "reading")
+        with clock.measure("index"):
+            golden = _read(self.work, golden_dump, self.place.golden)
+            target = _read(self.work, target_dump, self.place.target)
+        if golden is None or target is None:
+            return None
+        self._progress(0, "matching")
+        with clock.measure("match"):
+            plan, rows = plan_slice(golden, target, self.options)
+        with clock.measure("measure"):
+            measurements = self._measure(plan)
+            judgement = judge_slice(plan, rows, measurements, self.options.rules)
+        result = SliceResult(plan, rows, tuple(measurements), judgement)
+        with clock.measure("store"):
+            results.save_slice(self.work.writing, self.place, result, (golden, target), clock.seconds)
+        return SavedSlice(results.without_details(judgement), count_unreadable(result), clock.seconds)
+
+    def _measure(self, plan: SlicePlan) -> list[Measurement]:
+        """Measure what has not been measured before, and keep it as it comes."""
+        keys = results.pair_keys(plan.pairs)
+        with reading(self.work.engine) as session:
+            known = results.load_measurements(session, self.place.golden, self.place.target)
+        measured = [_still_good(known.get(key), pair) for key, pair in zip(keys, plan.pairs, strict=True)]
+        new = [index for index, measurement in enumerate(measured) if measurement is None]
+        bytes_here = sum(data_bytes(plan.pairs[index]) for index in new)
+        bytes_to_come = bytes_here * (self.slices - self.place.position)
+        left = len(new)
+        self._progress(0, "measuring")
+        for chunk, measurements in self.measurer.measure(plan, new, bytes_to_come, self.work.check):
+            of_chunk = dict(zip(chunk.indexes, measurements, strict=True))
+            with self.work.writing() as session:
+                by_key = {keys[index]: measurement for index, measurement in of_chunk.items()}
+                results.add_measurements(session, self.place.golden, self.place.target, by_key)
+            for index, measurement in of_chunk.items():
+                measured[index] = measurement
+            left -= len(of_chunk)
+            self._progress(1 - left / len(new), f"measuring, {left} pairs left")
+        return [measurement for measurement in measured if measurement is not None]
+
+    def _progress(self, share: float, stage: str) -> None:
+        self.work.check()
+        done = round((self.place.position + share) * STEPS_OF_A_SLICE)
+        stage = f"slice {self.place.position + 1} of {self.slices}: {stage}"
+        self.work.lease.progress(done, self.slices * STEPS_OF_A_SLICE, stage)
+
+
+def _index_dump(work: Work, path: Path, known: int | None) -> Indexed:
+    """Index the dump at a path, if it has not been as it is now; one that is gone is taken as it was."""
+    try:
+        files = dumps.fingerprint(path)
+    except DumpNotFoundError:
+        if known is None:
+            raise
+    else:
+        with reading(work.engine) as session:
+            found = dumps.find_dump(session, path, files)
+        known = found.id if found else _add_dump(work, path, files)
+    with reading(work.engine) as session:
+        dump = dumps.load_dump(session, known)
+        slices = dumps.slices_of_dump(session, known)
+    return Indexed(known, dump, {indexed.listing: indexed for indexed in slices})
+
+
+def _add_dump(work: Work, path: Path, files: str) -> int:
+    dump = open_dump(path)
+    with work.writing() as session:
+        found = dumps.find_dump(session, path, files)  # by another worker, meanwhile
+        return found.id if found else dumps.add_dump(session, dump, files)
+
+
+def _read(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
+    """Read a slice from the catalogue; from its dump, and into the catalogue, the first time."""
+    with reading(work.engine) as session:
+        known = dumps.get_slice(session, slice_id)
+        if known.nodes is not None:
+            return dumps.load_slice(session, slice_id)
+    try:
+        read = read_slice(indexed.dump, known.listing)
+    except DumpUnreadableError as error:
+        indexed.damages.append(error)
+        with work.writing() as session:
+            problem = Problem(str(error.path or known.directory), error.reason)
+            dumps.add_damage(session, slice_id, problem)
+        return None
+    dumps.add_nodes(work.writing, slice_id, read)
+    return read
+
+
+def _still_good(measurement: Measurement | None, pair: TensorPair) -> Measurement | None:
+    """Drop what only says that the data could not be read, for perhaps it can be by now."""
+    unreadable = measurement is not None and measurement.kind is MeasurementKind.INCOMPARABLE
+    return None if unreadable and pair.incomparable is None else measurement
+
+
+def _conclude(
+    work: Work, comparison: Comparison, pair: DumpPair, done: Mapping[int, SavedSlice], clock: Clock
+) -> None:
+    unread = [listings for at, listings in enumerate(pair.pairing.pairs) if at not in done]
+    left = left_over(pair.pairing, unread)
+    for saved in done.values():
+        clock.add(saved.seconds)
+    findings = conclude([saved.judgement for saved in done.values()])
+    golden_ids, target_ids = zip(*pair.slice_ids(), strict=True) if pair.pairing.pairs else ((), ())
+    with work.writing() as session:
+        answer = Answer(
+            findings=findings,
+            counts=sum((saved.judgement.counts for saved in done.values()), Counts()),
+            golden_summary=results.summary(session, pair.golden.dump, golden_ids),
+            target_summary=results.summary(session, pair.target.dump, target_ids),
+            unmatched_golden=left.unmatched_golden,
+            unmatched_target=left.unmatched_target,
+            unreadable=len(unread) + sum(saved.unreadable for saved in done.values()),
+            seconds=clock.seconds | {"total": sum(clock.seconds.values())},
+        )
+        results.save_findings(session, comparison.id, comparison.revision, answer)
+        finish_job(session, work.lease.claim)

@@ -1,0 +1,197 @@
+"""Measure the pairs of a plan chunk by chunk, in a thread or in a pool of processes.
+
+A process that dies while it measures (its memory ran out, or a damaged file brought it down) takes
+nothing with it but the pair it died of: the chunks it may have been at are measured again by
+themselves, halved until that pair is alone, and the pair says so.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from firstdrift.comparison.compare import measure_pairs
+from firstdrift.comparison.volume import data_bytes
+from firstdrift.matching.plan import SlicePlan
+from firstdrift.metrics.elementwise import prepare_engine
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES = 128 * 2**20
+CHUNK_PAIRS = 512
+WORTH_A_POOL = 64 * 2**20
+"""Less data than this is measured sooner than processes start."""
+_CHECK_SECONDS = 0.2
+_DIED = "the process that measured it died, perhaps for want of memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Pairs that are measured in one go: their places in the plan, and a plan of nothing else."""
+
+    indexes: tuple[int, ...]
+    plan: SlicePlan
+
+    def halves(self) -> tuple["Chunk", "Chunk"]:
+        """Split it in two."""
+        middle = len(self.indexes) // 2
+        return self._part(slice(0, middle)), self._part(slice(middle, None))
+
+    def _part(self, part: slice) -> "Chunk":
+        return Chunk(self.indexes[part], replace(self.plan, pairs=self.plan.pairs[part]))
+
+
+class Measurer:
+    """Measures with so many processes; with one, in a thread of this process.
+
+    with Measurer(processes=4) as measurer:
+        for chunk, measurements in measurer.measure(plan, indexes, bytes_to_come, check): ...
+    """
+
+    def __init__(self, processes: int, *, isolated: bool = False) -> None:
+        """Prepare; with `isolated`, nothing is measured in this process, however little it is."""
+        self._processes = processes
+        self._isolated = isolated
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        """Return itself: nothing starts before it is needed."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Stop the processes."""
+        del kind, error, where
+        self._close_pool()
+
+    def measure(
+        self, plan: SlicePlan, indexes: Sequence[int], bytes_to_come: int, check: Callable[[], None]
+    ) -> Iterator[tuple[Chunk, list[Measurement]]]:
+        """Measure pairs of a plan and give each chunk as soon as it is done, in any order.
+
+        Args:
+            plan: which pairs there are.
+            indexes: which of them to measure.
+            bytes_to_come: how much data there is in all, now and later.
+            check: called several times a second; what it raises ends the measuring.
+        """
+        waiting = deque(split_into_chunks(plan, indexes))
+        in_pool = self._isolated or (self._processes > 1 and bytes_to_come >= WORTH_A_POOL)
+        running: dict[Future[list[Measurement]], Chunk] = {}
+        suspects: list[Chunk] = []
+        with ThreadPoolExecutor(1) as thread:
+            try:
+                while waiting or running or suspects:
+                    executor = self._open_pool() if in_pool else thread
+                    while waiting and not suspects and len(running) < 2 * self._processes:
+                        try:
+                            future = executor.submit(measure_chunk, waiting[0].plan, bytes_to_come)
+                        except BrokenProcessPool:  # a process died while nobody waited for it
+                            if not running:
+                                self._close_pool()
+                            break
+                        running[future] = waiting.popleft()
+                    for future in _done(running, check):
+                        chunk = running.pop(future)
+                        if (measured := _result(future)) is None:
+                            suspects.append(chunk)
+                        else:
+                            yield chunk, measured
+                    while suspects and not running:
+                        yield from self._measure_alone(suspects.pop(), check)
+            finally:
+                for future in running:
+                    future.cancel()
+
+    def _measure_alone(
+        self, chunk: Chunk, check: Callable[[], None]
+    ) -> Iterator[tuple[Chunk, list[Measurement]]]:
+        """Measure a chunk that a process may have died of."""
+        self._close_pool()
+        future = self._open_pool().submit(measure_chunk, chunk.plan, 0)
+        while not _done({future}, check):
+            pass
+        if (measured := _result(future)) is not None:
+            yield chunk, measured
+        elif len(chunk.indexes) == 1:
+            yield chunk, [Measurement(MeasurementKind.INCOMPARABLE, _DIED)]
+        else:
+            for half in chunk.halves():
+                yield from self._measure_alone(half, check)
+
+    def _open_pool(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload([__name__])
+            self._pool = ProcessPoolExecutor(self._processes, context, initializer=_start_in_pool)
+        return self._pool
+
+    def _close_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+
+def measure_chunk(plan: SlicePlan, bytes_to_come: int) -> list[Measurement]:
+    """Measure all pairs of a plan; runs in whatever process is free."""
+    prepare_engine(bytes_to_come)
+    return measure_pairs(plan, 0, len(plan.pairs))
+
+
+def split_into_chunks(plan: SlicePlan, indexes: Sequence[int]) -> Iterator[Chunk]:
+    """Cut pairs into chunks that take about as long as each other, and much longer than to hand over."""
+    chosen: list[int] = []
+    size = 0
+    for index in indexes:
+        chosen.append(index)
+        size += data_bytes(plan.pairs[index])
+        if size >= CHUNK_BYTES or len(chosen) >= CHUNK_PAIRS:
+            yield _chunk(plan, chosen)
+            chosen, size = [], 0
+    if chosen:
+        yield _chunk(plan, chosen)
+
+
+def _chunk(plan: SlicePlan, indexes: Sequence[int]) -> Chunk:
+    pairs = tuple(plan.pairs[index] for index in indexes)
+    return Chunk(tuple(indexes), SlicePlan(plan.golden, plan.target, (), pairs, (), ()))
+
+
+def _done(
+    running: Iterable[Future[list[Measurement]]], check: Callable[[], None]
+) -> set[Future[list[Measurement]]]:
+    done, _ = wait(running, _CHECK_SECONDS, FIRST_COMPLETED)
+    check()
+    return done
+
+
+def _result(future: Future[list[Measurement]]) -> list[Measurement] | None:
+    """Give what was measured; None if the process died or had not the memory."""
+    try:
+        return future.result()
+    except (BrokenProcessPool, MemoryError) as error:
+        log.warning("a chunk could not be measured, its pairs are now measured one by one: %r", error)
+        return None
+
+
+def _start_in_pool() -> None:
+    """Let the worker decide when to stop, and end when it ends, however it does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
