@@ -1,0 +1,113 @@
+"""Fill in the templates; everything that goes in is escaped."""
+
+import math
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import cache
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from firstdrift.exports.strict_json import to_json
+from firstdrift_frontend import TEMPLATES, assets, numbers
+from firstdrift_frontend.metric_names import METRICS
+
+
+def render(template: str, **context: object) -> str:
+    """Return a page, or a piece of one, as HTML."""
+    return _environment().get_template(template).render(context)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "number": number,
+        "short": numbers.short,
+        "exact": numbers.exact,
+        "magnitude": magnitude,
+        "strict_json": strict_json,
+        "share": numbers.share,
+        "shape": numbers.shape,
+        "duration": numbers.duration,
+        "ago": ago,
+        "moment": moment,
+        "query": query,
+        "name": name,
+    }
+    environment.globals |= {
+        "static": f"/static/{assets.build()}",
+        "metrics": METRICS,
+        "plotly": f"/static/{assets.plotly_build()}/plotly.min.js",
+    }
+    return environment
+
+
+def number(value: float | None) -> Markup:
+    """Write a number short, with all its digits to hover over and to copy."""
+    if value is None:
+        return Markup('<span class="none">{}</span>').format(numbers.DASH)
+    return Markup('<data class="num" value="{0}" title="{0}">{1}</data>').format(
+        numbers.exact(value), numbers.short(value)
+    )
+
+
+def ago(then: datetime, now: datetime | None = None) -> str:
+    """Say how long ago something was: just now, 5 min ago, 3 h ago, 2 days ago."""
+    seconds = max(0.0, ((now or datetime.now(UTC)) - then).total_seconds())
+    for unit, size in (("day", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            count = int(seconds // size)
+            plural = "s" if unit == "day" and count > 1 else ""
+            return f"{count} {unit}{plural} ago"
+    return "just now"
+
+
+def moment(then: datetime) -> Markup:
+    """Say how long ago something was, with the exact time to hover over."""
+    utc = then.astimezone(UTC)
+    return Markup('<time datetime="{}" title="{:%Y-%m-%d %H:%M:%S} UTC">{}</time>').format(
+        utc.isoformat(), utc, ago(utc)
+    )
+
+
+def query(parameters: Iterable[tuple[str, object]] | dict[str, object]) -> str:
+    """Write the part of an address after the question mark; what is None or empty is left out."""
+    pairs = parameters.items() if isinstance(parameters, dict) else parameters
+    return urlencode([(name, str(value)) for name, value in pairs if value not in (None, "")], doseq=False)
+
+
+def name(text: str, *, breaks: bool = True) -> Markup:
+    """Write a name from a dump: it may break after dots and slashes, and what cannot be seen is spelt out.
+
+    Copying it gives the name itself, but for characters that only a spelling can show.
+    """
+    return Markup("").join(
+        Markup("{}<wbr>").format(character)
+        if breaks and character in "./_"
+        else Markup('<span class="unseen">{}</span>').format(ascii(character)[1:-1])
+        if not character.isprintable()
+        else character
+        for character in text
+    )
+
+
+def magnitude(error: float) -> float:
+    """Place an error between 0 and 1 by its power of ten: 1e-8 and less is 0, 1 and more is 1."""
+    if math.isnan(error):
+        return 1.0
+    return min(1.0, max(0.0, 1 + math.log10(error) / 8)) if error > 0 else 0.0
+
+
+def strict_json(value: object) -> Markup:
+    """Write data into a page for a script to read; nothing in it can end the element it stands in."""
+    escapes = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'\u2028\u2029"}
+    return Markup(to_json(value).translate(escapes))  # noqa: S704 - escaped as in JavaScript strings

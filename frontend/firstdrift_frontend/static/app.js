@@ -1,0 +1,112 @@
+// What every page has: light and dark, copying, forms that submit themselves, and pages that keep up to date.
+
+const said = document.body.dataset;
+let toastTimer = 0;
+
+export function toast(text) {
+  const element = document.querySelector(".toast");
+  element.textContent = text;
+  element.hidden = false;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => (element.hidden = true), 1800);
+}
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Without https, only the old way is left.
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const copied = document.execCommand("copy");
+    area.remove();
+    if (!copied) return toast(said.saidFailed);
+  }
+  toast(said.saidCopied);
+}
+
+// Replace the parts of this page that differ in a newer version of it; everything else stays as it is.
+export function replaceParts(newer) {
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const replacement = newer.getElementById(part.id);
+    if (replacement && replacement.outerHTML !== part.outerHTML) {
+      part.replaceWith(document.adoptNode(replacement));
+      document.dispatchEvent(new CustomEvent("part", { detail: document.getElementById(replacement.id) }));
+    }
+  }
+}
+
+export async function fetchPage(address, options = {}) {
+  const answer = await fetch(address, { headers: { accept: "text/html" }, ...options });
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
+
+function keepUpToDate(main) {
+  const interval = Number(main.dataset.live);
+  if (!interval) return;
+  let failures = 0;
+  const ask = async () => {
+    let again = interval;
+    try {
+      if (!document.hidden) {
+        const newer = await fetchPage(location.href);
+        replaceParts(newer);
+        failures = 0;
+        if (!newer.querySelector("main")?.dataset.live) return;
+      }
+    } catch {
+      failures += 1;
+      if (failures === 3) toast(said.saidOffline);
+      again = interval * Math.min(10, 2 ** failures);
+    }
+    setTimeout(ask, again);
+  };
+  setTimeout(ask, interval);
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-copy], [data-copy-from], [data-copy-link], [data-theme-toggle]");
+  if (!button) return;
+  if ("copy" in button.dataset) copy(button.dataset.copy);
+  else if ("copyFrom" in button.dataset) copy(document.querySelector(button.dataset.copyFrom).textContent.trim() + "\n");
+  else if ("copyLink" in button.dataset) copy(new URL(button.dataset.copyLink || location.href, location.href).href);
+  else toggleTheme();
+});
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+});
+
+// Copied numbers have all their digits, whatever is shown.
+document.addEventListener("copy", (event) => {
+  const selection = getSelection();
+  if (selection.rangeCount !== 1 || selection.isCollapsed) return;
+  const fragment = selection.getRangeAt(0).cloneContents();
+  const numbers = fragment.querySelectorAll("data.num");
+  const around = selection.getRangeAt(0).commonAncestorContainer;
+  const single = numbers.length ? null : (around.nodeType === 1 ? around : around.parentElement).closest("data.num");
+  if (single && selection.toString() === single.textContent) {
+    event.clipboardData.setData("text/plain", single.value);
+    event.preventDefault();
+  } else if (numbers.length) {
+    const holder = document.createElement("div");
+    for (const number of numbers) number.textContent = number.value;
+    for (const cell of fragment.querySelectorAll("td, th")) cell.append("\t");
+    for (const line of fragment.querySelectorAll("tr, p, dd, li, .row")) line.append("\n");
+    holder.append(fragment);
+    event.clipboardData.setData("text/plain", holder.textContent.trim());
+    event.preventDefault();
+  }
+});
+
+function toggleTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("theme", root.dataset.theme);
+  document.dispatchEvent(new CustomEvent("theme"));
+}
+
+keepUpToDate(document.querySelector("main"));

@@ -1,0 +1,352 @@
+// The tree: the server works out which rows are visible and renders them in pieces; this module keeps the
+// pieces around the screen, moves the selection, and writes every change into the address.
+
+import { copy, toast } from "./app.js";
+
+const ROW = 28;
+const KEPT = 2; // pieces beyond the screen that are kept on either side
+
+const body = document.getElementById("tree-body");
+const rows = document.getElementById("rows");
+const panel = document.getElementById("panel");
+const tools = document.getElementById("tools");
+const head = rows.offsetTop; // the heading stays at the upper edge and covers what is below it
+const chunk = Number(rows.dataset.chunk);
+const pieces = new Map(); // number -> element
+const asked = new Map(); // number -> the view it was asked for
+
+const view = {
+  query: rows.dataset.query,
+  total: Number(rows.dataset.total),
+  selected: rows.dataset.selected === "" ? null : Number(rows.dataset.selected),
+  place: Number(rows.dataset.place),
+  version: 0,
+};
+
+// ---- pieces
+
+function place(piece, number) {
+  piece.style.top = `${number * chunk * ROW}px`;
+  piece.dataset.piece = number;
+}
+
+function keep(number, html) {
+  const piece = document.createElement("div");
+  piece.className = "piece";
+  piece.setAttribute("role", "rowgroup");
+  piece.innerHTML = html;
+  place(piece, number);
+  pieces.get(number)?.remove();
+  pieces.set(number, piece);
+  rows.append(piece);
+  mark(piece);
+}
+
+// Rows are rendered for whoever selected what at that time.
+function mark(piece) {
+  for (const row of piece.querySelectorAll('[aria-selected="true"]')) select(row, false);
+  const row = piece.querySelector(`[data-row="${view.selected}"]`);
+  if (row) select(row, true);
+}
+
+function select(row, on) {
+  row.setAttribute("aria-selected", on);
+  row.tabIndex = on ? 0 : -1;
+}
+
+function setHeight() {
+  rows.style.height = `${view.total * ROW}px`;
+  body.setAttribute("aria-rowcount", view.total + 1);
+}
+
+function needed() {
+  const screen = body.clientHeight;
+  const first = Math.floor((body.scrollTop - screen) / (chunk * ROW));
+  const last = Math.floor((body.scrollTop + 2 * screen) / (chunk * ROW));
+  const end = Math.ceil(view.total / chunk) - 1;
+  const numbers = [];
+  for (let number = Math.max(0, first); number <= Math.min(last, end); number++) numbers.push(number);
+  return { first, last, numbers };
+}
+
+let scrolling = 0;
+function fill() {
+  const { first, last, numbers } = needed();
+  for (const [number, piece] of pieces) {
+    if (number < first - KEPT || number > last + KEPT) {
+      piece.remove();
+      pieces.delete(number);
+    }
+  }
+  const missing = numbers.filter((number) => !pieces.has(number) && asked.get(number) !== view.version);
+  if (missing.length) load(missing);
+}
+
+async function load(numbers) {
+  const version = view.version;
+  for (const number of numbers) asked.set(number, version);
+  try {
+    const found = await ask(`chunks=${numbers.join(".")}`);
+    if (version !== view.version) return;
+    for (const [number, html] of found.chunks) keep(number, html);
+  } finally {
+    for (const number of numbers) asked.delete(number);
+  }
+}
+
+async function ask(step, query = view.query) {
+  const joined = [query, step].filter(Boolean).join("&");
+  const answer = await fetch(`${rows.dataset.address}/rows?${joined}`, { headers: { accept: "application/json" } });
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.error);
+  return found;
+}
+
+// ---- steps: what changes which rows are visible
+
+let step = 0;
+async function take(change, { query = view.query, keepScroll = false, focus = true } = {}) {
+  const mine = ++step;
+  let found;
+  try {
+    found = await ask(change, query);
+  } catch (error) {
+    toast(error.message);
+    return;
+  }
+  if (mine !== step) return;
+  const moved = found.selected !== view.selected;
+  Object.assign(view, { query: found.query, total: found.total, selected: found.selected, place: found.place });
+  view.version += 1;
+  const inView = keepScroll ? body.scrollTop : null;
+  for (const piece of pieces.values()) piece.remove();
+  pieces.clear();
+  setHeight();
+  for (const [number, html] of found.chunks) keep(number, html);
+  if (inView === null) reveal();
+  else body.scrollTop = inView;
+  fill();
+  count(found);
+  write(true);
+  if (moved) showNode();
+  if (focus) focusSelected();
+}
+
+function count(found) {
+  const line = document.getElementById("tree-count");
+  const grouped = (number) => Number(number).toLocaleString("en-US");
+  line.textContent = line.dataset.said
+    .replace("{shown}", grouped(found.total))
+    .replace("{matching}", grouped(found.matching))
+    .replace("{all}", grouped(line.dataset.all));
+  document.getElementById("no-rows").hidden = found.total > 0;
+}
+
+function write(push) {
+  const parameters = new URLSearchParams(view.query);
+  if (view.selected !== null) parameters.set("row", view.selected);
+  view.query = parameters.toString();
+  const address = `${rows.dataset.address}?${view.query}`;
+  if (push && location.search !== `?${view.query}`) history.pushState(null, "", address);
+  else history.replaceState(null, "", address);
+  const data = document.querySelector("[data-json]");
+  if (data) data.href = `${rows.dataset.address}.json?${view.query}`;
+}
+
+// ---- selection
+
+const shownRow = (index) => rows.querySelector(`[data-row="${index}"]`);
+
+function reveal() {
+  const top = view.place * ROW;
+  const seen = body.clientHeight - head;
+  if (top < body.scrollTop + ROW) body.scrollTop = Math.max(0, top - seen / 3);
+  else if (top > body.scrollTop + seen - 3 * ROW) body.scrollTop = top - (2 * seen) / 3;
+}
+
+function focusSelected() {
+  shownRow(view.selected)?.focus({ preventScroll: true });
+}
+
+// Go to a place among the visible rows; its piece may have to be fetched first.
+async function goTo(target) {
+  const wanted = Math.max(0, Math.min(view.total - 1, target));
+  const number = Math.floor(wanted / chunk);
+  if (!pieces.has(number)) await load([number]);
+  const row = pieces.get(number)?.querySelector(`[data-place="${wanted}"]`);
+  if (row) choose(row);
+}
+
+function choose(row) {
+  const before = shownRow(view.selected);
+  if (before) select(before, false);
+  view.selected = Number(row.dataset.row);
+  view.place = Number(row.dataset.place);
+  select(row, true);
+  const top = view.place * ROW;
+  const seen = body.clientHeight - head;
+  if (top < body.scrollTop) body.scrollTop = top;
+  else if (top + ROW > body.scrollTop + seen) body.scrollTop = top + ROW - seen;
+  row.focus({ preventScroll: true });
+  write(false);
+  showNode();
+}
+
+let nodeTimer = 0;
+let nodeRequest = null;
+function showNode() {
+  clearTimeout(nodeTimer);
+  nodeTimer = setTimeout(fetchNode, 90);
+}
+
+async function fetchNode() {
+  nodeRequest?.abort();
+  nodeRequest = new AbortController();
+  if (view.selected === null) return panel.replaceChildren();
+  try {
+    const answer = await fetch(`${rows.dataset.panel}${view.selected}?panel=true`, { signal: nodeRequest.signal, headers: { accept: "text/html" } });
+    if (!answer.ok) return;
+    const text = await answer.text();
+    const scrolled = panel.scrollTop;
+    panel.innerHTML = text;
+    panel.scrollTop = Math.min(scrolled, panel.scrollHeight);
+  } catch (error) {
+    if (error.name !== "AbortError") throw error;
+  }
+}
+
+// ---- keys
+
+const KEYS = {
+  ArrowDown: () => goTo(view.place + 1),
+  ArrowUp: () => goTo(view.place - 1),
+  PageDown: () => goTo(view.place + Math.floor(body.clientHeight / ROW) - 1),
+  PageUp: () => goTo(view.place - Math.floor(body.clientHeight / ROW) + 1),
+  Home: () => goTo(0),
+  End: () => goTo(view.total - 1),
+  ArrowRight: (row) => {
+    if (row?.getAttribute("aria-expanded") === "false") take(`toggle=${view.selected}`, { keepScroll: true });
+    else if (row?.hasAttribute("aria-expanded")) goTo(view.place + 1);
+  },
+  ArrowLeft: (row) => {
+    if (row?.getAttribute("aria-expanded") === "true") take(`toggle=${view.selected}`, { keepScroll: true });
+    else if (row?.dataset.parent) take(`go=${row.dataset.parent}`);
+  },
+  " ": (row) => row?.hasAttribute("aria-expanded") && take(`toggle=${view.selected}`, { keepScroll: true }),
+  Enter: () => view.selected !== null && location.assign(`${rows.dataset.panel}${view.selected}`),
+  n: () => jump("next=bad"),
+  p: () => jump("previous=bad"),
+  N: () => jump("next=origin"),
+  P: () => jump("previous=origin"),
+  u: () => jump("next=unmatched"),
+  U: () => jump("previous=unmatched"),
+  "*": () => view.selected !== null && take(`unfold=${view.selected}`, { keepScroll: true }),
+  "/": () => tools.elements.q.focus(),
+  "?": () => document.getElementById("help").showModal(),
+  c: () => copy(location.href),
+  m: () => panel.querySelector("[data-copy-markdown]")?.click(),
+  "[": () => document.querySelector('a[rel="prev"]')?.click(),
+  "]": () => document.querySelector('a[rel="next"]')?.click(),
+};
+
+const jump = (change) => take(change);
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.target.matches("input:not([type=checkbox]), select, textarea")) {
+    if (event.key === "Escape" || (event.key === "Enter" && event.target.name === "q")) {
+      event.preventDefault();
+      focusSelected();
+    }
+    return;
+  }
+  // Links and buttons keep what activates them, and the panel what scrolls it.
+  const activates = event.key === "Enter" || event.key === " ";
+  if (activates && !rows.contains(event.target) && event.target.closest("a, button, summary, input")) return;
+  if (event.key.length > 1 && panel.contains(event.target)) return;
+  const action = KEYS[event.key];
+  if (!action) return;
+  event.preventDefault();
+  action(shownRow(view.selected));
+});
+
+// ---- mouse
+
+rows.addEventListener("click", (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  const row = event.target.closest("[data-row]");
+  if (!row) return;
+  event.preventDefault();
+  if (event.target.closest(".twist") && row.hasAttribute("aria-expanded")) take(`toggle=${row.dataset.row}`, { keepScroll: true });
+  else choose(row);
+});
+
+rows.addEventListener("dblclick", (event) => {
+  const row = event.target.closest("[data-row][aria-expanded]");
+  if (row && !event.target.closest(".twist")) take(`toggle=${row.dataset.row}`, { keepScroll: true });
+});
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-step]");
+  if (link) {
+    event.preventDefault();
+    take(link.dataset.step, { focus: false });
+  } else if (event.target.closest("[data-help]")) {
+    document.getElementById("help").showModal();
+  }
+});
+
+// ---- filters
+
+let typing = 0;
+function filter() {
+  const chosen = new URLSearchParams(new FormData(tools));
+  if (!chosen.get("q")) chosen.delete("q");
+  const filtered = chosen.toString() !== "";
+  document.querySelector("[data-clear]").hidden = !filtered;
+  // Without filters the selected row stays, and what leads to it; with them, the first match is selected.
+  if (!filtered && view.selected !== null) chosen.set("row", view.selected);
+  body.scrollTop = 0;
+  take("", { query: chosen.toString(), focus: false });
+}
+
+tools.addEventListener("input", (event) => {
+  if ("goto" in event.target.dataset) return;
+  clearTimeout(typing);
+  typing = setTimeout(filter, event.target.name === "q" ? 160 : 0);
+});
+tools.addEventListener("submit", (event) => {
+  event.preventDefault();
+  filter();
+});
+tools.addEventListener("change", (event) => {
+  if ("goto" in event.target.dataset) location.assign(event.target.value);
+});
+document.querySelector("[data-clear]").addEventListener("click", (event) => {
+  event.preventDefault();
+  for (const input of tools.querySelectorAll("input")) input.type === "checkbox" ? (input.checked = false) : (input.value = "");
+  filter();
+});
+
+// Back and forward: the address says all there is to know.
+addEventListener("popstate", () => location.reload());
+
+body.addEventListener("scroll", () => {
+  cancelAnimationFrame(scrolling);
+  scrolling = requestAnimationFrame(fill);
+}, { passive: true });
+addEventListener("resize", fill);
+
+// ---- begin with what the server rendered
+
+for (const piece of rows.querySelectorAll(".piece")) {
+  const number = Number(piece.dataset.piece);
+  place(piece, number);
+  pieces.set(number, piece);
+}
+rows.classList.add("is-placed");
+setHeight();
+reveal();
+fill();
+write(false);
+if (document.activeElement === document.body) focusSelected();

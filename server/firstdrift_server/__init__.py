@@ -1,0 +1,47 @@
+"""The web process: pages, JSON API, and the guards around them.
+
+settings = settings_from(roots=["/data/dumps"], port=8765)
+run(settings, announce=print)  # until the process is told to stop
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
+
+    from firstdrift_server.settings import Settings
+
+
+def run(settings: "Settings", announce: Callable[[str], None] = lambda _: None) -> None:
+    """Serve until the process is told to stop; `announce` is given the address as soon as it is known.
+
+    Raises:
+        SettingsError: the address cannot be listened at, perhaps because another program does.
+        CatalogueError: the database cannot be opened.
+    """
+    import uvicorn
+
+    from firstdrift_server.app import create_app
+
+    app = create_app(settings)
+    with _listen(settings) as listener:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        announce(f"http://{host}:{listener.getsockname()[1]}/")
+        # No access log: an address may hold the token, once, before it becomes a cookie.
+        uvicorn.Server(uvicorn.Config(app, access_log=False, log_level="warning")).run(sockets=[listener])
+
+
+def _listen(settings: "Settings") -> "socket.socket":
+    import socket
+
+    from firstdrift.errors import SettingsError
+
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise SettingsError(
+            f"nothing can listen at {settings.host}, port {settings.port} ({error.strerror})",
+            hint="Another program may be there: choose another port with --port",
+        ) from error

@@ -1,0 +1,103 @@
+"""How the server answers: JSON that keeps NaN, pages, and errors in one shape for both.
+
+{"ok": false, "error": "what is wrong", "status": 404, "hint": "what to try"}
+"""
+
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+from firstdrift.errors import FirstdriftError, NotInCatalogueError, PathOutsideRootsError
+from firstdrift_frontend.rendering import render
+from firstdrift_server.strict_json import StrictJSONResponse
+
+HINTS = {
+    HTTPStatus.BAD_REQUEST: "Open the address that firstdrift printed when it started",
+    HTTPStatus.UNAUTHORIZED: "Open the link that firstdrift printed, or send Authorization: Bearer TOKEN",
+    HTTPStatus.FORBIDDEN: "Open firstdrift itself and try again from there",
+    HTTPStatus.NOT_FOUND: "The address may be mistyped, or what it showed was deleted",
+    HTTPStatus.METHOD_NOT_ALLOWED: "See /openapi.json for what this address understands",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Send paths, not files",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "This is a fault in firstdrift: its log says more. Please report it",
+}
+
+
+class ErrorOut(BaseModel):
+    """What a client gets whenever something was not possible."""
+
+    ok: bool = False
+    error: str
+    status: int
+    hint: str = ""
+
+
+ERRORS: dict[int | str, dict[str, object]] = {
+    status: {"model": ErrorOut, "description": description}
+    for status, description in {
+        401: "No token, or a wrong one",
+        403: "The request came from another site",
+        404: "There is no such thing",
+        422: "The request makes no sense",
+    }.items()
+}
+
+
+def wants_json(request: Request) -> bool:
+    """Tell whether a client asked for data rather than for a page."""
+    if request.url.path.startswith("/api/") or request.scope.get("firstdrift.json"):
+        return True
+    accept = request.headers.get("accept", "")
+    return "application/json" in accept and "text/html" not in accept
+
+
+def answer(request: Request, template: str, view: object, status: int = HTTPStatus.OK) -> Response:
+    """Give a view as data to those who asked for data, and as a page to everybody else."""
+    if wants_json(request):
+        return StrictJSONResponse(view, status)
+    # Names of dumps may hold lone surrogates, which UTF-8 has no bytes for.
+    page = render(template, view=view).encode("utf-8", "backslashreplace")
+    return HTMLResponse(page, status)
+
+
+def error_answer(request: Request, status: int, error: str, hint: str = "") -> Response:
+    """Say what is wrong and what to try, in the form the client reads."""
+    body = ErrorOut(error=error, status=status, hint=hint or HINTS.get(HTTPStatus(status), ""))
+    response = answer(request, "error.html", body.model_dump(), status)
+    if status == HTTPStatus.UNAUTHORIZED:
+        response.headers["www-authenticate"] = "Bearer"
+    return response
+
+
+def status_of(error: FirstdriftError) -> HTTPStatus:
+    """Say which HTTP status stands for one of our errors."""
+    if isinstance(error, NotInCatalogueError | PathOutsideRootsError):
+        return HTTPStatus.NOT_FOUND
+    return HTTPStatus.UNPROCESSABLE_ENTITY
+
+
+def explain_errors(app: FastAPI) -> None:
+    """Give every error, ours and the framework's, that one shape."""
+
+    @app.exception_handler(FirstdriftError)
+    async def ours(request: Request, exc: FirstdriftError) -> Response:
+        where = f"{exc.path}: " if exc.path is not None else ""
+        return error_answer(request, status_of(exc), where + exc.reason, exc.hint)
+
+    @app.exception_handler(OverflowError)
+    async def beyond_any_id(request: Request, _exc: OverflowError) -> Response:
+        return error_answer(request, HTTPStatus.NOT_FOUND, "there is nothing with so large a number")
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, exc: HTTPException) -> Response:
+        response = error_answer(request, exc.status_code, exc.detail)
+        response.headers.update(exc.headers or {})
+        return response
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, exc: RequestValidationError) -> Response:
+        problems = [f"{'.'.join(map(str, p['loc'][1:]))}: {p['msg']}" for p in exc.errors()]
+        return error_answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, "; ".join(problems))

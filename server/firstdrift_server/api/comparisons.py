@@ -1,0 +1,95 @@
+"""/api/v1/comparisons: create, list, look at, judge by other rules, cancel, delete and restore."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from firstdrift.catalogue.comparisons import (
+    cancel_comparison,
+    compare_again,
+    create_comparison,
+    delete_comparison,
+    restore_comparison,
+)
+from firstdrift_server.answers import ERRORS
+from firstdrift_server.choices import Choice
+from firstdrift_server.context import Shared
+from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.views.comparison import comparison_data
+from firstdrift_server.views.comparisons import list_view
+
+router = APIRouter(
+    prefix="/api/v1/comparisons",
+    tags=["comparisons"],
+    responses=ERRORS,
+    default_response_class=StrictJSONResponse,
+)
+
+
+class Again(BaseModel):
+    """The rule set to judge by; the one in force if it is left out."""
+
+    rules: str | None = None
+
+
+@router.get("")
+def list_all(
+    context: Shared, q: str = "", before: int | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 50
+) -> StrictJSONResponse:
+    """List comparisons, the newest first; `before` goes on with a list, `q` searches in paths and notes."""
+    with context.reading() as session:
+        return StrictJSONResponse(list_view(session, text=q, before=before, limit=limit))
+
+
+@router.post("", status_code=HTTPStatus.CREATED)
+def create(choice: Choice, context: Shared) -> StrictJSONResponse:
+    """Ask for two dumps to be compared; a worker begins at once."""
+    options = choice.options()
+    golden, target = choice.dumps(context.settings.roots)
+    with context.writing() as session:
+        created = create_comparison(session, golden, target, options, note=choice.note)
+    with context.reading() as session:
+        headers = {"location": f"/api/v1/comparisons/{created}"}
+        return StrictJSONResponse(comparison_data(session, created), HTTPStatus.CREATED, headers)
+
+
+@router.get("/{comparison}")
+def show(comparison: int, context: Shared) -> StrictJSONResponse:
+    """Give the whole answer, as `firstdrift compare --json` does, with the state of the work."""
+    with context.reading() as session:
+        return StrictJSONResponse(comparison_data(session, comparison))
+
+
+@router.post("/{comparison}/again")
+def judge_again(comparison: int, again: Again, context: Shared) -> StrictJSONResponse:
+    """Make the results again, under other rules if given; nothing is measured twice."""
+    rules = None if again.rules is None else Choice(rules=again.rules).options().rules
+    with context.writing() as session:
+        compare_again(session, comparison, rules)
+    return show(comparison, context)
+
+
+@router.post("/{comparison}/cancel")
+def cancel(comparison: int, context: Shared) -> StrictJSONResponse:
+    """Stop the work; what has been done stays."""
+    with context.writing() as session:
+        cancel_comparison(session, comparison)
+    return show(comparison, context)
+
+
+@router.delete("/{comparison}")
+def delete(comparison: int, context: Shared) -> StrictJSONResponse:
+    """Move a comparison to the bin."""
+    with context.writing() as session:
+        delete_comparison(session, comparison)
+    return StrictJSONResponse({"ok": True, "id": comparison})
+
+
+@router.post("/{comparison}/restore")
+def restore(comparison: int, context: Shared) -> StrictJSONResponse:
+    """Take a comparison back from the bin."""
+    with context.writing() as session:
+        restore_comparison(session, comparison)
+    return show(comparison, context)

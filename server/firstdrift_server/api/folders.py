@@ -1,0 +1,18 @@
+"""/api/v1/browse: folders under the roots, with the format of the dump in each."""
+
+from fastapi import APIRouter
+
+from firstdrift_server.answers import ERRORS
+from firstdrift_server.context import Shared
+from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.views.folders import list_folder
+
+router = APIRouter(
+    prefix="/api/v1", tags=["folders"], responses=ERRORS, default_response_class=StrictJSONResponse
+)
+
+
+@router.get("/browse")
+def browse(context: Shared, path: str = "") -> StrictJSONResponse:
+    """List a folder under the roots; without a path the only root, or all of them."""
+    return StrictJSONResponse(list_folder(context.settings.roots, path))

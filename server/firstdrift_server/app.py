@@ -1,0 +1,31 @@
+"""Build the web application: guards, routes and error answers."""
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from firstdrift.catalogue.engine import open_engine
+from firstdrift.catalogue.migrate import upgrade
+from firstdrift_server import api, pages
+from firstdrift_server.answers import explain_errors
+from firstdrift_server.context import Context
+from firstdrift_server.guards import guard
+from firstdrift_server.settings import Settings
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Make the application that shows comparisons to browsers and scripts.
+
+    Raises:
+        CatalogueError: the database cannot be opened.
+    """
+    # Its pages come from a content delivery network, which the pages of this server never load from.
+    app = FastAPI(title="firstdrift", version=version("firstdrift"), docs_url=None, redoc_url=None)
+    engine = open_engine(settings.database, checkpoints=False)
+    upgrade(engine)
+    app.state.context = Context(settings, engine)
+    explain_errors(app)
+    for router in (*api.ROUTERS, *pages.ROUTERS):
+        app.include_router(router)
+    guard(app, settings)
+    return app

@@ -1,0 +1,89 @@
+"""What somebody chose to compare: from a form, from an address or from JSON, checked in one place."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from firstdrift.comparison.levels import LEVELS
+from firstdrift.comparison.report import Options
+from firstdrift.errors import SettingsError
+from firstdrift.matching.plan import MatchingRules
+from firstdrift.verdict.judge import RULES
+from firstdrift_server.views.folders import require_dump
+
+Coordinate = Annotated[int, Field(ge=0, le=10**9)]
+
+
+class Choice(BaseModel):
+    """Two dumps, and how they are to be compared."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    golden: str = ""
+    target: str = ""
+    rules: str = RULES[0]
+    level: str | None = None
+    fuzzy: bool = False
+    structure: bool = True
+    step: Coordinate | None = None
+    rank: Coordinate | None = None
+    token: Coordinate | None = None
+    token_offset: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
+    note: Annotated[str, Field(max_length=2000)] = ""
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str]) -> Self:
+        """Read what a form or an address says; fields left empty are left at their defaults.
+
+        Raises:
+            SettingsError: a value makes no sense.
+        """
+        given = {name: fields[name].strip() for name in cls.model_fields if fields.get(name, "").strip()}
+        # A box that is not ticked is not sent at all, so the form says beside it that there is one.
+        boxes = {name: given.get(name) == "yes" for name in ("fuzzy", "structure") if f"{name}_box" in fields}
+        try:
+            return cls.model_validate(given | boxes)
+        except ValidationError as error:
+            problems = [f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()]
+            raise SettingsError("; ".join(problems)) from error
+
+    def options(self) -> Options:
+        """Give the options of the comparison.
+
+        Raises:
+            SettingsError: there is no such rule set or level.
+        """
+        if self.rules not in RULES:
+            raise SettingsError(
+                f"there is no rule set {self.rules!r}", hint=f"Choose one of {', '.join(RULES)}"
+            )
+        if self.level is not None and self.level not in LEVELS:
+            raise SettingsError(
+                f"there is no level {self.level!r}", hint=f"Choose one of {', '.join(LEVELS)}"
+            )
+        matching = MatchingRules(
+            fuzzy=self.fuzzy,
+            structure=self.structure,
+            step=self.step,
+            rank=self.rank,
+            token=self.token,
+            token_offset=self.token_offset,
+        )
+        return Options(matching=matching, rules=self.rules, level=self.level)
+
+    def dumps(self, roots: tuple[Path, ...]) -> tuple[Path, Path]:
+        """Give the golden and the target dump.
+
+        Raises:
+            SettingsError: one of the two is not chosen.
+            PathOutsideRootsError: one lies outside the roots.
+            DumpError: one is no dump, and why.
+        """
+        for side, path in (("golden", self.golden), ("target", self.target)):
+            if not path:
+                raise SettingsError(
+                    f"no {side} dump is chosen", hint=f"Choose or paste the path of the {side} dump"
+                )
+        return require_dump(roots, self.golden), require_dump(roots, self.target)

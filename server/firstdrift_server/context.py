@@ -1,0 +1,78 @@
+"""What every route may need: the settings, the database, and what was looked at a moment ago."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Depends, Request
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons import SlicePair
+from firstdrift.catalogue.engine import reading, writing
+from firstdrift.catalogue.outline import Outline, load_outline
+from firstdrift_server.settings import Settings
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Key, Value]):
+    """Keeps the values that were asked for last."""
+
+    def __init__(self, most: int) -> None:
+        """Keep at most so many."""
+        self._most = most
+        self._kept: OrderedDict[Key, Value] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Key, make: Callable[[], Value]) -> Value:
+        """Return the value of a key; it is made if it is not kept any more."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        value = make()
+        with self._lock:
+            self._kept[key] = value
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What routes share.
+
+    Attributes:
+        outlines: of trees, by id and revision of their slice pair.
+        stacks: call stacks of the nodes of a slice, by the id of the indexed slice.
+    """
+
+    settings: Settings
+    engine: Engine
+    outlines: Recent[tuple[int, int], Outline] = field(default_factory=lambda: Recent(16))
+    stacks: Recent[int, Mapping[str, tuple[str, ...]]] = field(default_factory=lambda: Recent(4))
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """Give a session with one consistent view of the database."""
+        return reading(self.engine)
+
+    def writing(self) -> AbstractContextManager[Session]:
+        """Give a session for what a person asks for, which is kept through a power cut."""
+        return writing(self.engine, durable=True)
+
+    def outline(self, session: Session, pair: SlicePair) -> Outline:
+        """Return the outline of the tree of a slice pair."""
+        return self.outlines.get((pair.id, pair.revision), lambda: load_outline(session, pair.id))
+
+
+def _context(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+Shared = Annotated[Context, Depends(_context)]

@@ -1,0 +1,28 @@
+"""What a request must pass before it reaches a route, whatever the route.
+
+headers ▶ .json suffix ▶ host ▶ origin ▶ body size ▶ login ▶ failures ▶ routes
+"""
+
+from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
+
+from firstdrift_server.guards.body import BodyGuard
+from firstdrift_server.guards.data_suffix import DataSuffix
+from firstdrift_server.guards.failures import FailureGuard
+from firstdrift_server.guards.headers import SecurityHeaders
+from firstdrift_server.guards.host import HostGuard
+from firstdrift_server.guards.login import LoginGuard
+from firstdrift_server.guards.origin import OriginGuard
+from firstdrift_server.settings import Settings
+
+
+def guard(app: FastAPI, settings: Settings) -> None:
+    """Put the guards around an application; what is added last is met first."""
+    app.add_middleware(FailureGuard)
+    app.add_middleware(LoginGuard, settings=settings)
+    app.add_middleware(BodyGuard, largest=settings.largest_body)
+    app.add_middleware(OriginGuard)
+    app.add_middleware(HostGuard, settings=settings)
+    app.add_middleware(DataSuffix)
+    app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
+    app.add_middleware(SecurityHeaders)

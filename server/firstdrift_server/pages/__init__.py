@@ -1,0 +1,5 @@
+"""The HTML pages, one module per page."""
+
+from firstdrift_server.pages import comparison, home, login, new, node, tree, unmatched
+
+ROUTERS = tuple(module.router for module in (home, new, comparison, tree, node, unmatched, login))

@@ -1,0 +1,36 @@
+"""/c/{id}/s/{slice}/tree: the tree of matched nodes."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from firstdrift_frontend.rendering import render
+from firstdrift_server.answers import answer
+from firstdrift_server.context import Shared
+from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.views.tree import chunks_of, tree_view
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/c/{comparison}/s/{position}/tree")
+def show(request: Request, comparison: int, position: int, context: Shared) -> Response:
+    """Show the part of the tree around the selected row; the first bad node if none is selected."""
+    with context.reading() as session:
+        view = tree_view(session, context, comparison, position, request.query_params)
+    return answer(request, "tree.html", view)
+
+
+@router.get("/c/{comparison}/s/{position}/tree/rows")
+def rows(request: Request, comparison: int, position: int, context: Shared) -> Response:
+    """Give pieces of the tree as HTML, and the address that stands for the view after a step."""
+    with context.reading() as session:
+        found = chunks_of(session, context, comparison, position, request.query_params)
+    return StrictJSONResponse(
+        found | {"chunks": [(number, _html(found, shown)) for number, shown in found["chunks"]]}
+    )
+
+
+def _html(found: dict[str, Any], shown: list[dict[str, Any]]) -> str:
+    return render("tree_rows.html", rows=shown, address=found["address"], query=found["query"])

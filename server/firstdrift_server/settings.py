@@ -1,0 +1,127 @@
+"""Settings of the server, from the command line and from FIRSTDRIFT_* variables.
+
+FIRSTDRIFT_ROOTS=/data/dumps:/scratch/dumps FIRSTDRIFT_HOST=0.0.0.0 FIRSTDRIFT_TOKEN=... firstdrift server
+"""
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from firstdrift.catalogue.engine import database_url as embedded_database
+from firstdrift.errors import SettingsError
+
+SHORTEST_TOKEN = 12
+"""A token is a secret that strangers may try to guess; this many characters are asked for."""
+
+
+def default_data_dir() -> Path:
+    """Return where the database lies unless something else is said."""
+    share = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(share) if share else Path.home() / ".local" / "share") / "firstdrift"
+
+
+class Settings(BaseSettings):
+    """What the operator decides.
+
+    Attributes:
+        roots: the directories that may be browsed and read.
+        host: the address to listen at; beyond loopback a token is required.
+        port: the port to listen at; 0 lets the system choose one.
+        data_dir: where the database lies.
+        database_url: SQLAlchemy URL of another database; None for SQLite in `data_dir`.
+        token: the secret that lets a visitor in; None on a machine of one's own.
+        allowed_hosts: further names by which browsers may address this server, such as a proxy's.
+        workers: processes that measure; 0 for one per core.
+        largest_body: bytes of a request body that are accepted.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="FIRSTDRIFT_", frozen=True, extra="forbid")
+
+    roots: Annotated[tuple[Path, ...], NoDecode] = ()
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8765
+    data_dir: Path = Field(default_factory=default_data_dir)
+    database_url: str | None = None
+    token: SecretStr | None = None
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    workers: Annotated[int, Field(ge=0)] = 0
+    largest_body: Annotated[int, Field(ge=1024)] = 1 << 20
+
+    @field_validator("roots", mode="before")
+    @classmethod
+    def _split_paths(cls, value: object) -> object:
+        """Take paths from a variable as PATH has them: separated by colons (semicolons on Windows)."""
+        return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _split_names(cls, value: object) -> object:
+        """Take names from a variable separated by commas."""
+        return [part.strip() for part in value.split(",") if part] if isinstance(value, str) else value
+
+    @field_validator("roots")
+    @classmethod
+    def _roots_exist(cls, roots: tuple[Path, ...]) -> tuple[Path, ...]:
+        for root in roots:
+            if not root.is_dir():
+                raise ValueError(f"{root} is not a directory")
+        return tuple(root.resolve() for root in roots)
+
+    @field_validator("token")
+    @classmethod
+    def _token_is_long(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is None or not token.get_secret_value():
+            return None
+        if len(token.get_secret_value()) < SHORTEST_TOKEN:
+            raise ValueError(f"a token needs at least {SHORTEST_TOKEN} characters")
+        return token
+
+    @model_validator(mode="after")
+    def _strangers_need_a_token(self) -> "Settings":
+        if self.token is None and not is_loopback(self.host):
+            raise ValueError(
+                f"others could reach {self.host!r}: set a token (FIRSTDRIFT_TOKEN), or listen at 127.0.0.1"
+            )
+        return self
+
+    @property
+    def secret(self) -> str | None:
+        """The token in plain text, for comparing."""
+        return self.token.get_secret_value() if self.token is not None else None
+
+    @property
+    def database(self) -> str:
+        """The SQLAlchemy URL of the database."""
+        return self.database_url or embedded_database(self.data_dir)
+
+
+def settings_from(**chosen: Any) -> Settings:  # noqa: ANN401 - whatever the command line gives is checked here
+    """Make settings from options (None: not chosen) and, where there is none, FIRSTDRIFT_* variables.
+
+    Raises:
+        SettingsError: an option makes no sense, or listening beyond loopback without a token.
+    """
+    try:
+        return Settings(**{name: value for name, value in chosen.items() if value is not None})
+    except ValidationError as exc:
+        problems = [_describe(problem["loc"], problem["msg"]) for problem in exc.errors()]
+        raise SettingsError("; ".join(problems)) from exc
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _describe(location: tuple[int | str, ...], message: str) -> str:
+    said = message.removeprefix("Value error, ")
+    return f"{location[0]}: {said}" if location else said

@@ -1,0 +1,139 @@
+"""What a tree shows, as it is written into its address.
+
+?row=4821&open=0.1.40-60&verdict=error&verdict=warning&q=mlp
+
+Everything about a view is in its address, so that reloading it or sending it shows the same.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+from urllib.parse import urlencode
+
+import numpy as np
+
+from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Flags, Outline
+from firstdrift.errors import SettingsError
+
+UNMATCHED = "unmatched"
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "verdict": (*(str(verdict) for verdict in reversed(VERDICTS)), UNMATCHED),
+    "class": tuple(str(node_class) for node_class in CLASSES if node_class != UNMATCHED),
+    "kind": tuple(map(str, KINDS)),
+    "direction": tuple(map(str, DIRECTIONS)),
+}
+"""What can be filtered by. To be unmatched is shown in place of a verdict, so it is chosen beside them."""
+
+
+class Parameters(Protocol):
+    """What an address has after its question mark."""
+
+    def get(self, key: str) -> str | None:
+        """Return the value of a parameter."""
+
+    def getlist(self, key: str) -> list[str]:
+        """Return all values of a parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeState:
+    """What a visitor chose.
+
+    Attributes:
+        row: the selected row; None for the first bad one.
+        open: the open rows, as `write_rows` writes them; None if only what leads to `row` is open.
+        closed: the closed rows, where all others are open: with filters, or after "expand all".
+        chosen: values that rows must have, by filter; a filter without values lets all through.
+        text: part of a name.
+    """
+
+    row: int | None = None
+    open: str | None = None
+    closed: str | None = None
+    chosen: tuple[tuple[str, frozenset[str]], ...] = ()
+    text: str = ""
+
+    @classmethod
+    def read(cls, parameters: Parameters) -> Self:
+        """Read the state from an address.
+
+        Raises:
+            SettingsError: a value makes no sense.
+        """
+        chosen = {name: frozenset(parameters.getlist(name)) for name in CHOICES}
+        for name, values in chosen.items():
+            if unknown := values - set(CHOICES[name]):
+                raise SettingsError(
+                    f"there is no {name} {min(unknown)!r}", hint=f"Choose {', '.join(CHOICES[name])}"
+                )
+        return cls(
+            row=read_number(parameters.get("row"), "row"),
+            open=parameters.get("open"),
+            closed=parameters.get("closed"),
+            chosen=tuple((name, values) for name, values in chosen.items() if values),
+            text=(parameters.get("q") or "").strip(),
+        )
+
+    @property
+    def is_filtered(self) -> bool:
+        """True if some rows may be left out."""
+        return bool(self.chosen or self.text)
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """Give the state as parameters of an address, in one order, so that equal states look equal."""
+        given = [("row", self.row), ("open", self.open), ("closed", self.closed), ("q", self.text or None)]
+        filters = [
+            (name, value) for name, values in self.chosen for value in CHOICES[name] if value in values
+        ]
+        return [(name, str(value)) for name, value in given if value is not None] + filters
+
+    def query(self) -> str:
+        """Write the state as the part of an address after the question mark."""
+        return urlencode(self.parameters())
+
+    def without_position(self) -> Self:
+        """Keep the filters only: what makes sense in another slice too."""
+        return replace(self, row=None, open=None, closed=None)
+
+
+def read_number(text: str | None, name: str) -> int | None:
+    """Read a whole number from an address.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    if text is None or text == "":
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):  # noqa: PLR2004 - far beyond any tree
+        raise SettingsError(f"{name} is not a number: {text[:20]!r}")
+    return int(text)
+
+
+def write_rows(outline: Outline, chosen: Flags) -> str:
+    """Write which of the rows with children are chosen: "0.1.40-60", a range where no other lies between."""
+    branches = np.flatnonzero(outline.last > np.arange(len(outline)))
+    flags = chosen[branches].astype(np.int8)
+    edges = np.diff(flags, prepend=0, append=0)
+    starts, ends = branches[edges[:-1] == 1], branches[edges[1:] == -1]
+    return ".".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+
+
+def read_rows(outline: Outline, text: str) -> Flags:
+    """Read what `write_rows` wrote.
+
+    Raises:
+        SettingsError: something else was written there.
+    """
+    chosen = np.zeros(len(outline), np.bool_)
+    for part in filter(None, text.split(".")):
+        first, dash, last = part.partition("-")
+        start, end = read_number(first, "row"), read_number(last if dash else first, "row")
+        if start is None or end is None:
+            raise SettingsError(f"this is no list of rows: {part[:20]!r}")
+        chosen[start : end + 1] = True
+    return chosen
+
+
+def codes_of(known: Sequence[str], chosen: Iterable[str]) -> list[int]:
+    """Return the places of chosen words among the known ones."""
+    return [known.index(word) for word in chosen if word in known]

@@ -1,0 +1,208 @@
+"""Which rows of a tree are seen: those that the filters let through, with what they lie in, unless closed.
+
+        filters          what contains them     closed rows
+rows ─▶ matching rows ─▶ kept rows ───────────▶ visible rows ─▶ the window on the screen
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Flags, Integers, Outline
+from firstdrift.errors import NotInCatalogueError
+from firstdrift_server.tree.state import UNMATCHED, TreeState, codes_of, read_rows, write_rows
+
+
+class Stop(StrEnum):
+    """What one can jump to."""
+
+    BAD = "bad"
+    ORIGIN = "origin"
+    UNMATCHED = "unmatched"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeView:
+    """A tree as one visitor sees it.
+
+    Attributes:
+        state: what the visitor chose, written in the one way that stands for it.
+        selected: the selected row; None in an empty tree.
+        matching: rows that the filters let through.
+        opened: rows whose children are shown.
+        visible: indexes of the rows that are seen, in the order of the tree.
+    """
+
+    outline: Outline
+    state: TreeState
+    selected: int | None
+    matching: Flags
+    opened: Flags
+    visible: Integers
+
+    @property
+    def position(self) -> int:
+        """Where among the visible rows the selected one is; 0 if it is not among them."""
+        if self.selected is None:
+            return 0
+        place = int(np.searchsorted(self.visible, self.selected))
+        return place if place < len(self.visible) and self.visible[place] == self.selected else 0
+
+
+def view_tree(outline: Outline, state: TreeState, containing: Integers | None = None) -> TreeView:
+    """Work out what is seen; `containing` are the rows with the text that is searched for, if any is.
+
+    Raises:
+        NotInCatalogueError: the selected row is not in the tree.
+        SettingsError: the open or closed rows are not written as such.
+    """
+    if state.row is not None and state.row >= len(outline):
+        raise NotInCatalogueError(f"there is no row {state.row}")
+    matching = match_filters(outline, state, containing)
+    selected = state.row if state.row is not None else first_of_interest(outline, matching)
+    opened = _opened(outline, state, selected)
+    visible = np.flatnonzero(_kept(outline, matching) & ~_hidden(outline, opened)).astype(np.int32)
+    return TreeView(outline, _written(outline, state, opened), selected, matching, opened, visible)
+
+
+def match_filters(outline: Outline, state: TreeState, containing: Integers | None) -> Flags:
+    """Tell which rows have everything that was chosen."""
+    matching = np.ones(len(outline), np.bool_)
+    for name, values in state.chosen:
+        matching &= _has_one_of(outline, name, values)
+    if containing is not None:
+        found = np.zeros(len(outline), np.bool_)
+        found[containing] = True
+        matching &= found
+    return matching
+
+
+def first_of_interest(outline: Outline, among: Flags) -> int | None:
+    """Return where an error begins first, in execution order; failing that, the first bad row, or the top."""
+    for flags in (outline.origin & among, outline.bad & among):
+        candidates = np.flatnonzero(flags)
+        if len(candidates):
+            return int(candidates[np.argmin(outline.order[candidates])])
+    rest = np.flatnonzero(among)
+    return int(rest[0]) if len(rest) else None
+
+
+def toggle(view: TreeView, row: int) -> TreeState:
+    """Open a closed row or close an open one; a selection that gets hidden moves to the closed row."""
+    opened = view.opened.copy()
+    opened[row] = not opened[row]
+    hides_selected = view.selected is not None and row < view.selected <= view.outline.last[row]
+    selected = row if hides_selected and not opened[row] else view.selected
+    return _with_opened(view, opened, selected)
+
+
+def open_below(view: TreeView, row: int | None) -> TreeState:
+    """Open a row and everything in it; None for the whole tree."""
+    opened = view.opened.copy()
+    opened[slice(None) if row is None else slice(row, int(view.outline.last[row]) + 1)] = True
+    return _with_opened(view, opened, view.selected)
+
+
+def close_all(view: TreeView) -> TreeState:
+    """Close every row; the selection moves to the top row that contains it."""
+    selected = view.selected
+    while selected is not None and view.outline.parent[selected] >= 0:
+        selected = int(view.outline.parent[selected])
+    return _with_opened(view, np.zeros(len(view.outline), np.bool_), selected)
+
+
+def select(view: TreeView, row: int) -> TreeState:
+    """Select a row and open what it lies in."""
+    return _with_opened(view, view.opened | ancestors(view.outline, row), row)
+
+
+def next_stop(view: TreeView, stop: Stop, *, backwards: bool = False) -> int | None:
+    """Find the next row to stop at after the selected one, in execution order; None if there is none."""
+    outline = view.outline
+    flags = {Stop.BAD: outline.bad, Stop.ORIGIN: outline.origin, Stop.UNMATCHED: outline.unmatched}[stop]
+    candidates = np.flatnonzero(flags & view.matching)
+    orders = outline.order[candidates]
+    here = -1 if view.selected is None else outline.order[view.selected]
+    ahead = candidates[orders < here if backwards else orders > here]
+    if not len(ahead):
+        return None
+    best = np.argmax(outline.order[ahead]) if backwards else np.argmin(outline.order[ahead])
+    return int(ahead[best])
+
+
+def ancestors(outline: Outline, row: int) -> Flags:
+    """Mark the rows that contain a row."""
+    marked = np.zeros(len(outline), np.bool_)
+    above = int(outline.parent[row])
+    while above >= 0:
+        marked[above] = True
+        above = int(outline.parent[above])
+    return marked
+
+
+def facets(outline: Outline) -> dict[str, dict[str, int]]:
+    """Count the rows that each value of each filter would let through by itself."""
+    matched = ~outline.unmatched
+    counts = {
+        "verdict": _count(outline.verdict[matched], VERDICTS) | {UNMATCHED: int(outline.unmatched.sum())},
+        "class": _count(outline.node_class, CLASSES),
+        "kind": _count(outline.kind, KINDS),
+        "direction": _count(outline.direction, DIRECTIONS),
+    }
+    counts["class"].pop(UNMATCHED, None)
+    return counts
+
+
+def _count(codes: np.ndarray, known: tuple[StrEnum, ...]) -> dict[str, int]:
+    found = np.bincount(codes, minlength=len(known))
+    return {str(word): int(found[place]) for place, word in enumerate(known)}
+
+
+def _has_one_of(outline: Outline, name: str, values: frozenset[str]) -> Flags:
+    match name:
+        case "verdict":
+            listed = np.isin(outline.verdict, codes_of(VERDICTS, values)) & ~outline.unmatched
+            return listed | (outline.unmatched if UNMATCHED in values else False)
+        case "class":
+            return np.isin(outline.node_class, codes_of(CLASSES, values))
+        case "kind":
+            return np.isin(outline.kind, codes_of(KINDS, values))
+        case _:
+            return np.isin(outline.direction, codes_of(DIRECTIONS, values))
+
+
+def _kept(outline: Outline, matching: Flags) -> Flags:
+    """Add the rows that contain a matching one."""
+    matches_before = np.concatenate(([0], np.cumsum(matching)))
+    rows = np.arange(len(outline))
+    return matching | (matches_before[outline.last + 1] > matches_before[rows + 1])
+
+
+def _hidden(outline: Outline, opened: Flags) -> Flags:
+    """Mark the rows below a closed one."""
+    rows = np.arange(len(outline))
+    closed = rows[~opened & (outline.last > rows)]
+    depth = np.zeros(len(outline) + 1, np.int32)
+    np.add.at(depth, closed + 1, 1)
+    np.add.at(depth, outline.last[closed] + 1, -1)
+    return np.cumsum(depth[:-1]) > 0
+
+
+def _opened(outline: Outline, state: TreeState, selected: int | None) -> Flags:
+    leading = np.zeros(len(outline), np.bool_) if selected is None else ancestors(outline, selected)
+    if state.closed is not None or (state.is_filtered and state.open is None):
+        return ~read_rows(outline, state.closed or "") | leading
+    return leading if state.open is None else read_rows(outline, state.open) | leading
+
+
+def _with_opened(view: TreeView, opened: Flags, selected: int | None) -> TreeState:
+    return replace(_written(view.outline, view.state, opened), row=selected)
+
+
+def _written(outline: Outline, state: TreeState, opened: Flags) -> TreeState:
+    """Write down what is open, or what is closed, whichever is shorter."""
+    open_rows, closed_rows = write_rows(outline, opened), write_rows(outline, ~opened)
+    if len(open_rows) <= len(closed_rows):
+        return replace(state, open=open_rows, closed=None)
+    return replace(state, open=None, closed=closed_rows)

@@ -1,0 +1,28 @@
+"""Where things are found: every view has an address."""
+
+from urllib.parse import urlencode
+
+
+def comparison_address(comparison: int, **parameters: object) -> str:
+    """Return the address of a comparison."""
+    return _with(f"/c/{comparison}", parameters)
+
+
+def tree_address(comparison: int, slice_: int, **parameters: object) -> str:
+    """Return the address of the tree of a slice."""
+    return _with(f"/c/{comparison}/s/{slice_}/tree", parameters)
+
+
+def node_address(comparison: int, slice_: int, row: int) -> str:
+    """Return the address of a node."""
+    return f"/c/{comparison}/s/{slice_}/n/{row}"
+
+
+def unmatched_address(comparison: int, slice_: int) -> str:
+    """Return the address of the list of what has no partner in a slice."""
+    return f"/c/{comparison}/s/{slice_}/unmatched"
+
+
+def _with(path: str, parameters: dict[str, object]) -> str:
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path

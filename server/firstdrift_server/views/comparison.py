@@ -1,0 +1,232 @@
+"""One comparison: what it says first, its slices, where errors begin, and what was read."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons import Comparison, SlicePair, get_comparison, slice_pairs_of
+from firstdrift.catalogue.tree import incomparable_pairs
+from firstdrift.comparison.report import DumpSummary, all_notes
+from firstdrift.exports.report_json import (
+    INCOMPARABLE_SHOWN,
+    comparison_object,
+    coordinates_object,
+    counts_object,
+    finding_object,
+    incomparable_object,
+)
+from firstdrift.verdict.judge import RULES
+from firstdrift.verdict.judgement import Counts, Finding, Findings
+from firstdrift_frontend.metric_names import METRICS
+from firstdrift_server.views.addresses import comparison_address, tree_address, unmatched_address
+from firstdrift_server.views.charts import strip_chart
+from firstdrift_server.views.command_line import compare_command
+from firstdrift_server.views.comparisons import comparison_summary
+from firstdrift_server.views.sentence import finding_address, linked_summary, position_of
+from firstdrift_server.views.strip import Strip, metrics_of, strip_of
+from firstdrift_server.views.workers import worker_view
+
+NOTHING_YET = Findings(summary="")
+
+
+def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
+    """Describe a comparison as `firstdrift compare --json` does, with its state and its slices.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    comparison = get_comparison(session, comparison_id)
+    slices = slice_pairs_of(session, comparison_id)
+    found = comparison_object(
+        comparison.golden or _unread(str(comparison.golden_path)),
+        comparison.target or _unread(str(comparison.target_path)),
+        comparison.counts or sum((pair.judgement.counts for pair in slices), Counts()),
+        comparison.findings or NOTHING_YET,
+        comparison.seconds or {},
+    )
+    summary = comparison_summary(session, comparison)
+    about = {
+        name: summary[name] for name in ("id", "state", "job", "rules", "note", "created_at", "finished_at")
+    }
+    left_over = {"golden": comparison.unmatched_golden, "target": comparison.unmatched_target}
+    return (
+        found
+        | about
+        | {
+            "unpaired_slices": {
+                side: list(map(coordinates_object, left)) for side, left in left_over.items()
+            },
+            "notes": _notes(comparison, slices),
+            "unreadable": comparison.unreadable,
+            "incomparable": _incomparable(session, slices),
+            "slices": [slice_object(pair) for pair in slices],
+        }
+    )
+
+
+def slice_object(pair: SlicePair) -> dict[str, Any]:
+    """Describe a slice: what was counted in it, where errors begin, and the numbers of its logits."""
+    return coordinates_object(pair.target) | {
+        "slice": pair.position,
+        "verdict": str(pair.verdict),
+        "counts": counts_object(pair.judgement.counts),
+        "rows": pair.rows,
+        "logits": finding_object(pair.judgement.logits),
+        "logits_error": pair.judgement.logits_error,
+        "origins": [finding_object(origin) for origin in pair.judgement.origins],
+    }
+
+
+def comparison_view(
+    session: Session, comparison_id: int, *, wanted_slice: int | None = None, wanted_metric: str | None = None
+) -> dict[str, Any]:
+    """Lay a comparison out for its page.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    comparison = get_comparison(session, comparison_id)
+    slices = slice_pairs_of(session, comparison_id)
+    findings = comparison.findings
+    selected = _selected(slices, findings, wanted_slice)
+    strip = strip_of(slices, findings, wanted_metric)
+    return comparison_summary(session, comparison) | {
+        "sentence": linked_summary(comparison.id, findings, slices) if findings else [],
+        "findings": findings,
+        "first": _first_places(comparison, slices),
+        "suspects": _elsewhere(comparison, slices, selected),
+        "dumps": {"golden": _dump(comparison, "golden"), "target": _dump(comparison, "target")},
+        "seconds": comparison.seconds,
+        "notes": _notes(comparison, slices),
+        "unreadable": comparison.unreadable,
+        "unpaired": {
+            "golden": [left.describe() for left in comparison.unmatched_golden],
+            "target": [left.describe() for left in comparison.unmatched_target],
+        },
+        "rule_sets": RULES,
+        "worker": worker_view(session),
+        "command": compare_command(
+            str(comparison.golden_path), str(comparison.target_path), comparison.options
+        ),
+        "slices": len(slices),
+        "strip": _strip_view(comparison.id, strip, selected),
+        "chart": strip_chart(strip),
+        "selected": _slice_view(comparison.id, selected, slices) if selected else None,
+    }
+
+
+def _selected(slices: Sequence[SlicePair], findings: Findings | None, wanted: int | None) -> SlicePair | None:
+    """Choose the slice that was asked for, else that of the first finding, else the first."""
+    first = findings and (findings.first_bad_node or findings.first_bad_token)
+    position = wanted if wanted is not None else first and position_of(slices, first.coordinates)
+    return next((pair for pair in slices if pair.position == position), slices[0] if slices else None)
+
+
+def _unread(path: str) -> DumpSummary:
+    return DumpSummary(path=path, format="", slices=0, nodes=0, tensors=0)
+
+
+def _dump(comparison: Comparison, side: str) -> dict[str, Any]:
+    summary: DumpSummary | None = getattr(comparison, side)
+    return {"path": str(getattr(comparison, f"{side}_path")), "summary": summary}
+
+
+def _first_places(comparison: Comparison, slices: Sequence[SlicePair]) -> dict[str, Any]:
+    findings = comparison.findings or NOTHING_YET
+    return {
+        "token": findings.first_bad_token and _place(comparison.id, findings.first_bad_token, slices),
+        "node": findings.first_bad_node and _place(comparison.id, findings.first_bad_node, slices),
+    }
+
+
+def _notes(comparison: Comparison, slices: Sequence[SlicePair]) -> list[str]:
+    return list(all_notes(comparison.notes, [(pair.target, pair.notes) for pair in slices]))
+
+
+def _incomparable(session: Session, slices: Sequence[SlicePair]) -> list[dict[str, Any]]:
+    """List the first pairs that could not be compared, and why."""
+    found: list[dict[str, Any]] = []
+    for slice_pair in slices:
+        if slice_pair.judgement.counts.incomparable and len(found) < INCOMPARABLE_SHOWN:
+            left = INCOMPARABLE_SHOWN - len(found)
+            found += [
+                incomparable_object(slice_pair.target, pair.plan, "; ".join(pair.judgement.reasons))
+                for pair in incomparable_pairs(session, slice_pair.id, limit=left)
+            ]
+    return found
+
+
+def _elsewhere(
+    comparison: Comparison, slices: Sequence[SlicePair], selected: SlicePair | None
+) -> list[dict[str, Any]]:
+    """List the suspects of other slices; those of the selected one are listed with it."""
+    suspects = comparison.findings.suspects if comparison.findings else ()
+    here = selected.position if selected else None
+    return [
+        _place(comparison.id, finding, slices)
+        for finding in suspects
+        if position_of(slices, finding.coordinates) != here
+    ]
+
+
+def _place(comparison: int, finding: Finding, slices: Sequence[SlicePair]) -> dict[str, Any]:
+    return {
+        "finding": finding,
+        "name": finding.module or finding.target or finding.golden,
+        "where": finding.coordinates.describe(),
+        "address": finding_address(comparison, finding, slices),
+        "metrics": {name: value for name, value in finding.metrics.items() if value is not None},
+    }
+
+
+def _strip_view(comparison: int, strip: Strip, selected: SlicePair | None) -> dict[str, Any]:
+    position = selected.position if selected else None
+
+    def address(slice_: int | None, metric: str | None) -> str:
+        return comparison_address(comparison, slice=slice_, metric=metric) + "#slices"
+
+    return {
+        "strip": strip,
+        "selected": position,
+        "metric": METRICS[strip.metric] if strip.metric else None,
+        "metrics": [
+            {
+                "name": name,
+                "label": METRICS[name].label,
+                "meaning": METRICS[name].meaning,
+                "address": address(position, name),
+            }
+            for name in strip.metrics
+        ],
+        "addresses": {
+            cell.slice: address(cell.slice, strip.metric) for line in strip.lines for cell in line.cells
+        },
+    }
+
+
+def _slice_view(comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -> dict[str, Any]:
+    judged = pair.judgement
+    return {
+        "position": pair.position,
+        "name": pair.target.describe(),
+        "golden_name": pair.golden.describe(),
+        "verdict": str(pair.verdict),
+        "counts": counts_object(judged.counts),
+        "rows": pair.rows,
+        "tree": tree_address(comparison, pair.position),
+        "filtered": {
+            name: f"{tree_address(comparison, pair.position)}?{urlencode({'verdict': name})}"
+            for name in ("error", "warning", "incomparable", "unmatched")
+        },
+        "unmatched": unmatched_address(comparison, pair.position),
+        "origins": [_place(comparison, origin, slices) for origin in judged.origins],
+        "worst": judged.worst and _place(comparison, judged.worst, slices),
+        "logits": judged.logits and _place(comparison, judged.logits, slices),
+        "logits_recorded": judged.logits_recorded,
+        "metrics": metrics_of(pair),
+        "tokens": (judged.golden_token, judged.target_token),
+        "input_difference": judged.input_difference,
+        "overflow": judged.overflow,
+    }

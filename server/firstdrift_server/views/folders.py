@@ -1,0 +1,146 @@
+"""Folders under the roots, each with the format of the dump that lies in it."""
+
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firstdrift.dumps.detect import open_dump, recognise
+from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, PathOutsideRootsError
+from firstdrift.paths import inside
+
+MOST_ENTRIES = 500
+SECONDS_FOR_FORMATS = 0.6
+"""After that, the folders that are left are listed without being looked into."""
+
+TENSOR_FILES = frozenset({".pt", ".pth", ".npy", ".safetensors", ".bin"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that can be opened or chosen.
+
+    Attributes:
+        is_folder: it can be opened.
+        format: the format of the dump it is; None if it is none, or was not looked into.
+        evidence: why it is held to be of that format.
+    """
+
+    name: str
+    path: str
+    is_folder: bool
+    format: str | None = None
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder as the browser shows it; without a path, the list of roots.
+
+    Attributes:
+        itself: the folder as something that can be chosen.
+        above: the folders that lead here from a root, the root first.
+        entries: what is in it.
+        hidden: how many more entries there are than are listed.
+    """
+
+    itself: Entry | None
+    above: tuple[Entry, ...]
+    entries: tuple[Entry, ...]
+    hidden: int = 0
+
+
+def list_folder(roots: Sequence[Path], wanted: str) -> Folder:
+    """List a folder under the roots; the roots themselves for an empty path, if there are several.
+
+    Raises:
+        PathOutsideRootsError: it leads elsewhere.
+        DumpNotFoundError: there is no such folder.
+        DumpUnreadableError: it may not be listed.
+    """
+    if not wanted and len(roots) != 1:
+        return Folder(None, (), tuple(_with_formats([_folder(root, str(root)) for root in roots])))
+    here = inside(roots, wanted or roots[0])
+    if not here.is_dir():
+        raise DumpNotFoundError("there is no such folder", path=here)
+    listed = sorted(_entries(roots, here), key=lambda entry: (not entry.is_folder, _natural(entry.name)))
+    (itself,) = _with_formats([_folder(here, here.name)])
+    shown = tuple(_with_formats(listed[:MOST_ENTRIES]))
+    return Folder(itself, _above(roots, here), shown, len(listed) - len(shown))
+
+
+def require_dump(roots: Sequence[Path], wanted: str) -> Path:
+    """Return the real path of a dump under the roots.
+
+    Raises:
+        PathOutsideRootsError: it leads elsewhere.
+        DumpError: there is no dump, and why.
+    """
+    path = inside(roots, wanted)
+    if recognise(path) is None:
+        open_dump(path)  # says why not
+    return path
+
+
+def describe_choice(roots: Sequence[Path], wanted: str) -> Entry | None:
+    """Say what lies at a path that somebody chose; None for an empty path.
+
+    Raises:
+        PathOutsideRootsError: it leads elsewhere.
+        DumpError: there is no dump, and why.
+    """
+    if not wanted:
+        return None
+    path = require_dump(roots, wanted)
+    (entry,) = _with_formats([Entry(path.name, str(path), path.is_dir())])
+    return entry
+
+
+def _entries(roots: Sequence[Path], folder: Path) -> Iterator[Entry]:
+    """Give what is in a folder and may be read; links that lead out of the roots are left out."""
+    try:
+        with os.scandir(folder) as found:
+            for entry in found:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_symlink() and not _is_inside(roots, Path(entry.path)):
+                    continue
+                if entry.is_dir():
+                    yield _folder(Path(entry.path), entry.name)
+                elif Path(entry.name).suffix in TENSOR_FILES and entry.is_file():
+                    yield Entry(entry.name, entry.path, is_folder=False)
+    except OSError as error:
+        raise DumpUnreadableError(f"this folder cannot be listed ({error.strerror})", path=folder) from error
+
+
+def _is_inside(roots: Sequence[Path], path: Path) -> bool:
+    try:
+        inside(roots, path)
+    except PathOutsideRootsError:
+        return False
+    return True
+
+
+def _folder(path: Path, name: str) -> Entry:
+    return Entry(name or str(path), str(path), is_folder=True)
+
+
+def _with_formats(entries: Sequence[Entry]) -> Iterator[Entry]:
+    until = time.monotonic() + SECONDS_FOR_FORMATS
+    for entry in entries:
+        found = recognise(Path(entry.path)) if time.monotonic() < until else None
+        yield entry if found is None else Entry(entry.name, entry.path, entry.is_folder, *found)
+
+
+def _above(roots: Sequence[Path], folder: Path) -> tuple[Entry, ...]:
+    root = max((root for root in roots if folder.is_relative_to(root)), key=lambda root: len(root.parts))
+    between = [folder, *folder.parents][: len(folder.parts) - len(root.parts) + 1]
+    return tuple(_folder(path, str(path) if path == root else path.name) for path in reversed(between))
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Sort step10 after step9."""
+    parts = re.split(r"([0-9]+)", name.lower())
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

@@ -1,0 +1,205 @@
+"""The tree of a slice as its page shows it: filters, rows, and what surrounds them."""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons import SlicePair, get_comparison, get_slice_pair, slice_pairs_of
+from firstdrift.catalogue.outline import Outline, rows_containing
+from firstdrift.errors import SettingsError
+from firstdrift_server.context import Context
+from firstdrift_server.tree.rows import window
+from firstdrift_server.tree.state import CHOICES, Parameters, TreeState, read_number
+from firstdrift_server.tree.view import (
+    Stop,
+    TreeView,
+    close_all,
+    facets,
+    next_stop,
+    open_below,
+    select,
+    toggle,
+    view_tree,
+)
+from firstdrift_server.views.addresses import comparison_address, tree_address, unmatched_address
+from firstdrift_server.views.comparisons import comparison_summary
+from firstdrift_server.views.node import node_view
+
+CHUNK = 50
+"""Rows are sent in pieces of this size."""
+
+CHUNKS = 3
+"""A page begins with so many: the one with the selected row, and its neighbours."""
+
+
+def view_from(session: Session, context: Context, pair: SlicePair, parameters: Parameters) -> TreeView:
+    """Work out what an address shows, after the step that it asks for.
+
+    | parameter        | step                                                                   |
+    | ---------------- | ---------------------------------------------------------------------- |
+    | toggle=12        | open or close a row                                                    |
+    | unfold=12        | open a row and all below it; unfold=all for the whole tree             |
+    | fold=all         | close all rows                                                         |
+    | go=12            | select a row and open what it lies in                                  |
+    | next=bad         | go to the next bad row; also origin, unmatched; previous=... backwards |
+
+    Raises:
+        NotInCatalogueError: there is no such row.
+        SettingsError: a parameter makes no sense.
+    """
+    outline = context.outline(session, pair)
+    state = TreeState.read(parameters)
+    containing = rows_containing(session, pair.id, state.text) if state.text else None
+    view = view_tree(outline, state, containing)
+    after = _step(view, parameters)
+    return view if after is None else view_tree(outline, after, containing)
+
+
+def tree_view(
+    session: Session, context: Context, comparison: int, position: int, parameters: Parameters
+) -> dict[str, Any]:
+    """Lay a tree out for its page.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison, slice or row.
+        SettingsError: a parameter makes no sense.
+    """
+    pair = get_slice_pair(session, comparison, position)
+    view = view_from(session, context, pair, parameters)
+    start = _first_place(view, read_number(parameters.get("start"), "start"))
+    rows = window(session, pair.id, view, start, CHUNKS * CHUNK)
+    return {
+        "comparison": comparison_summary(session, get_comparison(session, comparison)),
+        "comparison_address": comparison_address(comparison, slice=position),
+        "address": tree_address(comparison, position),
+        "unmatched": unmatched_address(comparison, position),
+        "slice": position,
+        "slice_name": pair.target.describe(),
+        "slices": _neighbours(session, comparison, position, view.state),
+        "state": view.state,
+        "query": view.state.query(),
+        "filters": _filters(view.outline, view.state),
+        "rows_in_tree": len(view.outline),
+        "total": len(view.visible),
+        "matching": int(view.matching.sum()),
+        "chunk": CHUNK,
+        "before": max(0, start - CHUNKS * CHUNK),
+        "after": start + CHUNKS * CHUNK,
+        "start": start,
+        "rows": rows,
+        "has_more": start + len(rows) < len(view.visible),
+        "selected": view.selected,
+        "place": view.position,
+        "node": None
+        if view.selected is None
+        else node_view(session, context, comparison, position, view.selected),
+    }
+
+
+def chunks_of(
+    session: Session, context: Context, comparison: int, position: int, parameters: Parameters
+) -> dict[str, Any]:
+    """Give pieces of the visible rows: those asked for ("chunks=3.4"), or those around the selected row."""
+    pair = get_slice_pair(session, comparison, position)
+    view = view_from(session, context, pair, parameters)
+    asked = parameters.get("chunks") or ""
+    numbers = [read_number(part, "chunk") for part in asked.split(".")] if asked else _around(view)
+    return {
+        "query": view.state.query(),
+        "address": tree_address(comparison, position),
+        "total": len(view.visible),
+        "matching": int(view.matching.sum()),
+        "selected": view.selected,
+        "place": view.position,
+        "chunks": [
+            (number, window(session, pair.id, view, number * CHUNK, CHUNK))
+            for number in numbers[:8]
+            if number is not None
+        ],
+    }
+
+
+def _step(view: TreeView, parameters: Parameters) -> TreeState | None:
+    last = len(view.outline) - 1
+    if (row := _row(parameters, "toggle", last)) is not None:
+        return toggle(view, row)
+    if (row := _row(parameters, "go", last)) is not None:
+        return select(view, row)
+    if (text := parameters.get("unfold")) is not None:
+        return open_below(view, None if text == "all" else _row(parameters, "unfold", last))
+    if parameters.get("fold") == "all":
+        return close_all(view)
+    for name in ("next", "previous"):
+        if (text := parameters.get(name)) is not None:
+            row = next_stop(view, _stop(text), backwards=name == "previous")
+            return None if row is None else select(view, row)
+    return None
+
+
+def _row(parameters: Parameters, name: str, last: int) -> int | None:
+    row = read_number(parameters.get(name), name)
+    if row is not None and row > last:
+        raise SettingsError(f"there is no row {row}")
+    return row
+
+
+def _stop(text: str) -> Stop:
+    try:
+        return Stop(text)
+    except ValueError as error:
+        raise SettingsError(
+            f"there is nothing called {text[:20]!r} to go to", hint="Choose bad, origin, unmatched"
+        ) from error
+
+
+def _first_place(view: TreeView, wanted: int | None) -> int:
+    """Begin with the piece asked for, or the one of the selected row."""
+    return min(_around(view)) * CHUNK if wanted is None else wanted // CHUNK * CHUNK
+
+
+def _around(view: TreeView) -> list[int]:
+    """Number the pieces around the selected row."""
+    first = max(0, view.position // CHUNK - 1)
+    return list(range(first, first + CHUNKS))
+
+
+def _neighbours(session: Session, comparison: int, position: int, state: TreeState) -> dict[str, Any]:
+    """Say where the same view is found in the slices before and after."""
+    pairs = slice_pairs_of(session, comparison)
+    query = state.without_position().query()
+
+    def entry(pair: SlicePair) -> dict[str, Any]:
+        address = tree_address(comparison, pair.position)
+        return {
+            "slice": pair.position,
+            "name": pair.target.describe(),
+            "verdict": str(pair.verdict),
+            "address": f"{address}?{query}" if query else address,
+        }
+
+    by_position = {pair.position: pair for pair in pairs}
+    previous, following = by_position.get(position - 1), by_position.get(position + 1)
+    return {
+        "all": [entry(pair) for pair in pairs],
+        "previous": entry(previous) if previous else None,
+        "next": entry(following) if following else None,
+    }
+
+
+def _filters(outline: Outline, state: TreeState) -> list[dict[str, Any]]:
+    counts, chosen = facets(outline), dict(state.chosen)
+    offered = {
+        name: [value for value in values if counts[name][value] or value in chosen.get(name, ())]
+        for name, values in CHOICES.items()
+    }
+    return [
+        {
+            "name": name,
+            "values": [
+                {"value": value, "count": counts[name][value], "is_chosen": value in chosen.get(name, ())}
+                for value in values
+            ],
+        }
+        for name, values in offered.items()
+        if len(values) > 1 or name in chosen
+    ]
