@@ -1,0 +1,87 @@
+"""A real server with its worker, as processes, and a real browser in front of them."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from dashboard import Dashboard
+from hostile_dump import write_hostile_dumps
+from playwright.sync_api import Browser, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = next(filter(None, map(shutil.which, NAMES)), None)
+    if chromium is None:
+        pytest.fail(
+            "the browser tests need Chromium: apt-get install chromium (on Ubuntu: snap install chromium)"
+        )
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def dumps(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Path]) -> Path:
+    """A root with one folder for each pair of dumps."""
+    root = tmp_path_factory.mktemp("dumps")
+    for name, archive in (("perturbed", "msprobe/llama_stat_mix_perturb"), ("renamed", "msprobe/d4_renamed")):
+        shutil.copytree(unpacked(archive), root / name)
+    for name in ("llama4_golden_fp32", "llama4_perturb_L2_T3"):
+        shutil.copytree(unpacked(f"msit/{name}"), root / "tokens" / name)
+    write_hostile_dumps(root)
+    return root.resolve()
+
+
+@pytest.fixture(scope="session")
+def address(dumps: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the server is; it runs for the whole session, with three comparisons made."""
+    pairs = [dumps / "perturbed", dumps / "renamed"]
+    command = [sys.executable, "-m", "firstdrift.cli", "serve", str(dumps), "--port", "0", "--workers", "1"]
+    command += ["--data-dir", str(tmp_path_factory.mktemp("data"))]
+    for golden, target in [(pair / "golden", pair / "target") for pair in pairs]:
+        command += ["--compare", str(golden), str(target)]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        try:
+            assert server.stdout is not None
+            found = None
+            while found is None and (line := server.stdout.readline()):
+                found = re.search(r"http://127\.0\.0\.1:\d+", line)
+            assert found is not None, "the server said no address"
+            yield found[0]
+        finally:
+            server.terminate()
+
+
+@pytest.fixture
+def dashboard(browser: Browser, address: str) -> Iterator[Dashboard]:
+    """A browser window of 1280 pixels; nothing may appear on its console."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, base_url=address)
+    context.set_default_timeout(15_000)
+    dashboard = Dashboard(context.new_page(), address)
+    yield dashboard
+    context.close()
+    assert dashboard.complaints == []
+
+
+@pytest.fixture
+def page(dashboard: Dashboard) -> Page:
+    return dashboard.page

@@ -1,0 +1,95 @@
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from dashboard import Dashboard
+from playwright.sync_api import Page, expect
+
+
+def test_two_dumps_are_chosen_compared_and_followed_to_the_node_whose_address_can_be_sent(
+    dashboard: Dashboard, page: Page, dumps: Path
+) -> None:
+    dashboard.open("/")
+    page.get_by_role("link", name="New comparison").first.click()
+    for side, name in (("golden", "llama4_golden_fp32"), ("target", "llama4_perturb_L2_T3")):
+        panel = page.locator(f"section.side:has(#{side})")
+        folder = panel.get_by_role("link", name="tokens")
+        if folder.count():  # the second side opens where the first was chosen
+            folder.click()
+        panel.locator("li", has_text=name).get_by_role("link", name="Choose").click()
+        expect(page.locator(f"#{side}")).to_have_value(str(dumps / "tokens" / name))
+        expect(page.locator(f"#part-said-{side}")).to_contain_text("msit-torch")
+    expect(page.locator("#part-command")).to_contain_text(
+        f"firstdrift compare {dumps}/tokens/llama4_golden_fp32"
+    )
+    page.get_by_role("button", name="Compare").click()
+
+    page.wait_for_url(re.compile(r"/c/\d+$"))
+    dashboard.wait_for_comparison()  # the page keeps itself up to date
+    expect(page.locator(".sentence")).to_contain_text("Token 3 is the first bad token")
+    page.get_by_role("figure").locator(".main-svg").first.wait_for()
+
+    page.locator(".sentence a", has_text="layers").click()
+    selected = page.locator('[role="row"][aria-selected="true"]')
+    expect(selected).to_be_visible()
+    expect(selected).to_contain_text("mlp")
+    expect(page.locator("#panel article")).to_contain_text("source")
+
+    before = (page.url, selected.get_attribute("data-row"), page.locator(".row[data-row]").count())
+    page.reload()
+    dashboard.settle()
+    assert (page.url, selected.get_attribute("data-row"), page.locator(".row[data-row]").count()) == before
+    expect(selected).to_be_in_viewport()
+
+
+def test_a_comparison_is_deleted_and_taken_back(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/c/2")
+    dashboard.wait_for_comparison()
+    page.get_by_role("button", name="Delete this comparison").click()
+    expect(page.locator(".banner")).to_contain_text("Comparison 2 was deleted")
+    expect(page.locator('.comparisons a[href="/c/2"]')).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator('.comparisons a[href="/c/2"]')).to_have_count(1)
+
+
+def test_a_cell_of_the_strip_and_a_metric_are_part_of_the_address(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/")
+    page.locator(".comparisons a", has_text="Token 3").first.click()
+    page.locator(".cell-link").nth(1).click()
+    page.get_by_role("link", name="Cosine").click()
+    assert parse_qs(urlsplit(page.url).query) == {"slice": ["1"], "metric": ["cosine_similarity"]}
+    expect(page.locator("#selected-title")).to_have_text("Token 1")
+    page.get_by_role("figure").locator(".main-svg").first.wait_for()
+
+
+def test_light_and_dark_are_chosen_once_for_all_pages(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/")
+
+    def background() -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    light = background()
+    page.get_by_role("button", name="Light or dark").click()
+    dark = background()
+    assert dark != light
+    dashboard.open("/new")
+    assert background() == dark
+
+
+def test_pages_work_without_a_script(dashboard: Dashboard, address: str) -> None:
+    browser = dashboard.page.context.browser
+    assert browser is not None
+    with browser.new_context(java_script_enabled=False, base_url=address) as context:
+        page = context.new_page()
+        page.goto("/c/1")
+        page.get_by_role("link", name="Open in the tree").click()
+        selected = page.locator('[role="row"][aria-selected="true"]')
+        first = selected.get_attribute("data-row")
+        page.get_by_role("link", name="Next bad").click()
+        assert selected.get_attribute("data-row") != first
+        shown = page.locator(".row[data-row]").count()
+        page.locator('[role="row"][aria-expanded="true"] .twist').first.click()
+        assert page.locator(".row[data-row]").count() < shown
+        page.locator("label", has_text="error").first.click()
+        page.get_by_role("button", name="Apply").click()
+        assert "verdict=error" in page.url

@@ -1,0 +1,116 @@
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from dashboard import Dashboard
+from playwright.sync_api import Locator, Page, expect
+
+TREE = "/c/1/s/0/tree"
+
+
+@pytest.fixture
+def selected(dashboard: Dashboard, page: Page) -> Locator:
+    """The tree of the first comparison, and its selected row."""
+    dashboard.open("/c/1")
+    dashboard.wait_for_comparison()
+    dashboard.open(TREE)
+    return page.locator('[role="row"][aria-selected="true"]')
+
+
+def row_of(selected: Locator) -> int:
+    return int(selected.get_attribute("data-row") or -1)
+
+
+def test_n_and_p_go_from_bad_row_to_bad_row_and_back(
+    dashboard: Dashboard, page: Page, selected: Locator
+) -> None:
+    visited = [row_of(selected)]
+    for _ in range(3):
+        with page.expect_response(lambda response: "next=bad" in response.url):
+            page.keyboard.press("n")
+        expect(selected).not_to_have_attribute("data-row", str(visited[-1]))
+        expect(selected).to_be_in_viewport()
+        expect(selected).to_contain_text("error")
+        visited.append(row_of(selected))
+    for row in reversed(visited[:-1]):
+        page.keyboard.press("p")
+        expect(selected).to_have_attribute("data-row", str(row))
+    dashboard.settle()
+
+
+def test_arrows_move_open_and_close_and_the_address_follows(page: Page, selected: Locator) -> None:
+    page.keyboard.press("Home")
+    expect(selected).to_have_attribute("data-place", "0")
+    page.keyboard.press("ArrowLeft")
+    expect(selected).to_have_attribute("aria-expanded", "false")
+    page.keyboard.press("ArrowRight")
+    expect(selected).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("ArrowRight")
+    expect(selected).to_have_attribute("data-place", "1")
+    page.keyboard.press("ArrowDown")
+    expect(selected).to_have_attribute("data-place", "2")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    expect(selected).to_have_attribute("data-place", "0")
+    page.keyboard.press("End")
+    expect(selected).not_to_have_attribute("data-place", "0")
+    assert parse_qs(urlsplit(page.url).query)["row"] == [str(row_of(selected))]
+    last = row_of(selected)
+    page.reload()
+    expect(selected).to_have_attribute("data-row", str(last))
+    expect(page.locator("#panel article")).to_have_attribute("data-node", str(last))
+
+
+def test_everything_can_be_opened_and_only_what_is_seen_is_kept(page: Page, selected: Locator) -> None:
+    page.get_by_role("link", name="Expand all").click()
+    expect(page.locator("#tree-count")).to_contain_text("636 rows shown")
+    page.keyboard.press("End")
+    expect(selected).to_have_attribute("data-place", "635")
+    expect(selected).to_be_in_viewport()
+    page.locator("#tree-body").evaluate("element => element.scrollTo(0, 8000)")
+    expect(page.locator('[data-place="300"]')).to_be_visible()
+    assert "closed=" in page.url
+
+
+def test_filters_and_search_narrow_the_tree_down_and_can_be_cleared(page: Page, selected: Locator) -> None:
+    page.locator("label.chip", has_text="weights differ").click()
+    expect(page.locator("#tree-count")).to_contain_text("1 of 636 match")
+    assert parse_qs(urlsplit(page.url).query)["class"] == ["weights differ"]
+    page.keyboard.press("/")
+    page.keyboard.type("no such name")
+    expect(page.locator("#no-rows")).to_be_visible()
+    page.locator("[data-clear]").click()
+    expect(page.locator("#no-rows")).to_be_hidden()
+    assert "class" not in parse_qs(urlsplit(page.url).query)
+    page.keyboard.press("/")
+    page.keyboard.type("down_proj")
+    expect(page.locator("#tree-count")).not_to_contain_text("636 of")
+    page.keyboard.press("Enter")
+    expect(selected).to_be_focused()
+
+
+def test_help_lists_the_keys_and_links_and_markdown_are_copied(page: Page, selected: Locator) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.keyboard.press("c")
+    expect(page.locator(".toast")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    page.keyboard.press("m")
+    page.wait_for_function("() => navigator.clipboard.readText().then((text) => text.startsWith('**'))")
+    assert "| output.0 |" in page.evaluate("navigator.clipboard.readText()")
+    page.keyboard.press("?")
+    expect(page.locator("#help")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#help")).to_be_hidden()
+    row = row_of(selected)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/n/{row}")
+
+
+def test_unmatched_rows_of_both_sides_stand_in_the_tree(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/c/2")
+    dashboard.wait_for_comparison()
+    dashboard.open("/c/2/s/0/tree?verdict=unmatched")
+    unmatched = page.locator(".row.is-unmatched")
+    expect(unmatched.first).to_be_visible()
+    with page.expect_response(lambda response: "unmatched" in response.url):
+        page.keyboard.press("u")
+    expect(page.locator("#panel article")).to_contain_text("unmatched")

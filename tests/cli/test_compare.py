@@ -1,0 +1,365 @@
+"""`firstdrift compare`: what it prints, writes and exits with."""
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+from library.dumps.msprobe_samples import module, tensor, write_dump
+
+from firstdrift.comparison.table import COLUMNS
+
+Run = Callable[..., Any]
+Unpacked = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def main_case(unpacked: Unpacked) -> tuple[Path, Path]:
+    return unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_bf16_bad_L7_T2")
+
+
+@pytest.fixture(scope="module")
+def two_ranks(unpacked: Unpacked) -> tuple[Path, Path]:
+    dump = unpacked("msprobe/dp2_stat_mix")
+    return dump / "golden", dump / "target"
+
+
+@pytest.fixture(scope="module")
+def other_input(unpacked: Unpacked) -> tuple[Path, Path]:
+    dump = unpacked("msprobe/llama_stat_mix_microstep")
+    return dump / "golden", dump / "target"
+
+
+def test_the_text_says_first_what_matters_first(firstdrift: Run, main_case: tuple[Path, Path]) -> None:
+    done = firstdrift("compare", *main_case)
+    lines = done.out.splitlines()
+    assert lines[0] == (
+        "Token 2 is the first bad token; in it model.layers.7.mlp is the first bad node: its inputs agree, "
+        "its output does not."
+    )
+    assert "first bad token: token 2, lm_head" in lines
+    assert "first bad node: token 2, model.layers.7.mlp" in lines
+    assert "  class       source" in lines
+    assert "  because     inputs agree (0.015), output does not (0.46)" in lines
+    assert "pairs         1926: 1610 pass, 0 warning, 316 error, 0 incomparable" in lines
+    assert "unmatched     golden 0 nodes, 0 tensors; target 0 nodes, 0 tensors" in lines
+    assert any(line.startswith(f"golden        {main_case[0]}: msit-torch, 6 slices") for line in lines)
+    assert re.fullmatch(r"time          \d+\.\d\d s", lines[-1])
+    assert (done.status, done.err) == (1, "")
+
+
+def test_the_text_names_the_rank_and_the_input_that_differs(
+    firstdrift: Run, two_ranks: tuple[Path, Path], other_input: tuple[Path, Path]
+) -> None:
+    ranks = firstdrift("compare", *two_ranks).out.splitlines()
+    assert ranks[0] == (
+        "In step 0, rank 1, model.layers.0.mlp.down_proj is the first bad node: its weight differs."
+    )
+    assert "It began on rank 1." in ranks
+    inputs = firstdrift("compare", *other_input).out.splitlines()
+    assert inputs[0].startswith("The runs were given different inputs (step 0, rank 0, micro step 1):")
+    assert any(line.startswith("input differs: step 0, rank 0, micro step 1:") for line in inputs)
+
+
+# --- exit status -------------------------------------------------------------------------------------
+
+
+def test_nothing_bad_exits_with_0(firstdrift: Run, unpacked: Unpacked) -> None:
+    done = firstdrift("compare", unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_fp16"))
+    assert done.out.startswith("No bad token and no bad node: the two runs agree within rounding.\n")
+    assert (done.status, done.err) == (0, "")
+
+
+def test_warnings_fail_only_where_asked(firstdrift: Run, other_input: tuple[Path, Path]) -> None:
+    assert firstdrift("compare", *other_input).status == 0
+    assert firstdrift("compare", *other_input, "--fail-on", "error").status == 0
+    assert firstdrift("compare", *other_input, "--fail-on", "warning").status == 1
+
+
+def test_errors_fail_whatever_is_asked(firstdrift: Run, two_ranks: tuple[Path, Path]) -> None:
+    assert firstdrift("compare", *two_ranks, "--fail-on", "warning").status == 1
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_path_with_nothing_there_exits_with_2_and_names_it(
+    firstdrift: Run, main_case: tuple[Path, Path], side: int, tmp_path: Path
+) -> None:
+    paths = list(main_case)
+    paths[side] = tmp_path / "nowhere"
+    done = firstdrift("compare", *paths)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"firstdrift: {tmp_path / 'nowhere'}: there is nothing here.\n"
+
+
+def test_a_folder_that_is_no_dump_exits_with_2_and_says_what_was_looked_for(
+    firstdrift: Run, main_case: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("nothing of interest")
+    done = firstdrift("compare", main_case[0], tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert f"{tmp_path}: this is no dump: there is no dump.json" in done.err
+
+
+def test_a_dump_that_cannot_be_read_exits_with_2_and_names_the_file(
+    firstdrift: Run, unpacked: Unpacked, tmp_path: Path
+) -> None:
+    broken = write_dump(tmp_path / "step0" / "rank0", {"Torch.add.0.forward": module(tensor())})
+    whole = (broken / "dump.json").read_text()
+    (broken / "dump.json").write_text(whole[: len(whole) // 2])
+    done = firstdrift("compare", unpacked("msprobe/llama_stat_mix_identical") / "golden", tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert f"{broken / 'dump.json'}: " in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--level", "layers"], "'layers' is not one of"),
+        (["--fail-on", "nothing"], "'nothing' is not one of"),
+        (["--rules", "mine"], "there is no rule set 'mine'. Choose one of firstdrift, msprobe, msit."),
+        (["--step", "first"], "'first' is not a valid integer"),
+        (["--colour"], "No such option"),
+    ],
+)
+def test_a_wrong_option_exits_with_2_and_says_what_would_be_right(
+    firstdrift: Run, unpacked: Unpacked, options: list[str], said: str
+) -> None:
+    dump = unpacked("msit/nested")
+    done = firstdrift("compare", dump, dump, *options)
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_a_forgotten_dump_exits_with_2(firstdrift: Run, unpacked: Unpacked) -> None:
+    done = firstdrift("compare", unpacked("msit/nested"))
+    assert done.status == 2
+    assert "Missing argument 'TARGET'" in done.err
+
+
+def test_nothing_in_common_exits_with_2_and_says_what_is_missing(
+    firstdrift: Run, main_case: tuple[Path, Path]
+) -> None:
+    done = firstdrift("compare", *main_case, "--token", "99")
+    assert done.status == 2
+    assert done.out.startswith("Nothing could be compared:")
+    assert "the golden dump has no slice for token 99" in done.out
+
+
+# --- JSON --------------------------------------------------------------------------------------------
+
+COORDINATES = {"step", "rank", "token", "micro_step"}
+DUMP = {"path", "format", "slices", "nodes", "tensors", "order_origin", "problems"}
+COUNTS = {
+    "pairs",
+    "pass",
+    "warning",
+    "error",
+    "incomparable",
+    "unmatched_golden_nodes",
+    "unmatched_target_nodes",
+    "unmatched_golden_tensors",
+    "unmatched_target_tensors",
+}
+FINDING = COORDINATES | {"golden", "target", "module", "tensor", "class", "verdict", "reasons", "metrics"}
+ANSWER = {
+    "summary",
+    "golden",
+    "target",
+    "counts",
+    "first_bad_token",
+    "first_bad_node",
+    "input_differs",
+    "rank_finding",
+    "suspects",
+    "overflow",
+    "seconds",
+    "rules",
+    "unpaired_slices",
+    "notes",
+    "unreadable",
+    "incomparable",
+}
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def strict(text: str) -> dict[str, Any]:
+    """Read JSON as a strict parser does: NaN and Infinity are no numbers there."""
+    found: dict[str, Any] = json.loads(text, parse_constant=refuse)
+    return found
+
+
+def require_contract(answer: dict[str, Any]) -> None:
+    assert answer.keys() == ANSWER
+    assert isinstance(answer["summary"], str)
+    for side in ("golden", "target"):
+        assert answer[side].keys() == DUMP
+    counts = answer["counts"]
+    assert counts.keys() == COUNTS
+    assert counts["pairs"] == sum(counts[name] for name in ("pass", "warning", "error", "incomparable"))
+    assert answer["seconds"].keys() == {"index", "match", "measure", "total"}
+    findings = [answer["first_bad_token"], answer["first_bad_node"], *answer["suspects"]]
+    for finding in filter(None, findings):
+        assert finding.keys() == FINDING
+        assert finding["verdict"] == "error"
+        assert finding["reasons"]
+    for difference in answer["input_differs"]:
+        assert difference.keys() == COORDINATES | {"reason", "golden", "target", "tensor"}
+    for overflow in answer["overflow"]:
+        assert overflow.keys() == COORDINATES | {"node", "level", "reason"}
+    for pair in answer["incomparable"]:
+        assert pair.keys() == COORDINATES | {"golden", "target", "tensor", "reason"}
+
+
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [
+        ("msit/llama4_golden_fp32", "msit/llama4_fp16"),
+        ("msit/llama4_golden_fp32", "msit/llama4_perturb_L2_T3"),
+        ("msit/llama4_logits_golden", "msit/llama4_logits_perturb"),
+        ("msprobe/llama_stat_mix_nan/golden", "msprobe/llama_stat_mix_nan/target"),
+        ("msprobe/llama_stat_mix_microstep/golden", "msprobe/llama_stat_mix_microstep/target"),
+        ("msprobe/llama_structure_mix_attn/golden", "msprobe/llama_structure_mix_attn/target"),
+        ("msprobe/zoo_tensor_mix/golden", "msprobe/zoo_tensor_mix/target"),
+        ("msprobe/dp2_md5_mix/golden", "msprobe/dp2_md5_mix/target"),
+    ],
+)
+def test_json_keeps_its_contract_healthy_and_broken(
+    firstdrift: Run, unpacked: Unpacked, golden: str, target: str
+) -> None:
+    paths = [_folder(unpacked, name) for name in (golden, target)]
+    done = firstdrift("compare", *paths, "--json")
+    answer = strict(done.out)
+    require_contract(answer)
+    bad = answer["first_bad_node"] or answer["first_bad_token"] or answer["counts"]["error"]
+    assert done.status == (1 if bad else 0)
+    assert done.err == ""
+
+
+def _folder(unpacked: Unpacked, name: str) -> Path:
+    family, archive, *inside = name.split("/")
+    return unpacked(f"{family}/{archive}").joinpath(*inside)
+
+
+def test_json_says_what_the_text_says(firstdrift: Run, main_case: tuple[Path, Path]) -> None:
+    answer = strict(firstdrift("compare", *main_case, "--json").out)
+    token, node = answer["first_bad_token"], answer["first_bad_node"]
+    assert (token["token"], token["golden"], token["tensor"]) == (2, "root.lm_head", "output.0")
+    assert token["metrics"]["cosine_similarity"] == pytest.approx(0.9962170102, abs=1e-9)
+    assert token["metrics"]["kl_divergence"] == pytest.approx(5.841e-3, abs=1e-5)
+    assert (node["token"], node["module"], node["class"]) == (2, "model.layers.7.mlp", "source")
+    assert (node["step"], node["rank"]) == (None, None), "msit dumps have tokens and no steps"
+    assert answer["golden"]["slices"] == 6
+    assert answer["rank_finding"] is None
+    assert answer["rules"] == "firstdrift"
+
+
+def test_numbers_that_are_not_finite_are_strings(firstdrift: Run, unpacked: Unpacked) -> None:
+    dump = unpacked("msprobe/llama_md5_mix_perturb")
+    done = firstdrift("compare", dump / "golden", dump / "target", "--json", "--rules", "msprobe")
+    require_contract(strict(done.out))
+    nan = unpacked("msprobe/llama_stat_mix_nan")
+    answer = strict(firstdrift("compare", nan / "golden", nan / "target", "--json").out)
+    assert answer["first_bad_node"]["class"] == "non-finite"
+    assert "Infinity" in answer["first_bad_node"]["metrics"].values()
+
+
+# --- what is compared --------------------------------------------------------------------------------
+
+
+def json_of(firstdrift: Run, *arguments: str | Path) -> dict[str, Any]:
+    return strict(firstdrift("compare", *arguments, "--json").out)
+
+
+def test_level_logits_compares_the_logits_alone(firstdrift: Run, main_case: tuple[Path, Path]) -> None:
+    answer = json_of(firstdrift, *main_case, "--level", "logits")
+    assert answer["counts"]["pairs"] == 6
+    assert answer["first_bad_token"]["token"] == 2
+    assert answer["first_bad_node"] is None
+
+
+def test_level_layer_names_the_layer(firstdrift: Run, main_case: tuple[Path, Path]) -> None:
+    answer = json_of(firstdrift, *main_case, "--level", "layer")
+    assert answer["first_bad_node"]["module"] == "model.layers.7"
+    assert answer["first_bad_node"]["token"] == answer["first_bad_token"]["token"] == 2
+
+
+def test_one_step_of_one_rank_can_be_compared(firstdrift: Run, two_ranks: tuple[Path, Path]) -> None:
+    answer = json_of(firstdrift, *two_ranks, "--step", "0", "--rank", "1")
+    everything = json_of(firstdrift, *two_ranks)
+    assert answer["counts"]["pairs"] == everything["counts"]["pairs"] // 4
+    assert answer["first_bad_node"]["rank"] == 1
+    assert answer["rank_finding"] is None, "one rank alone says nothing of where it began"
+
+
+def test_one_token_can_be_compared(firstdrift: Run, main_case: tuple[Path, Path]) -> None:
+    healthy = json_of(firstdrift, *main_case, "--token", "1")
+    assert healthy["first_bad_node"] is None
+    broken = json_of(firstdrift, *main_case, "--token", "4")
+    assert broken["first_bad_node"]["token"] == 4
+    assert healthy["counts"]["pairs"] == broken["counts"]["pairs"] == 321
+
+
+def test_a_token_offset_pairs_golden_tokens_with_later_target_tokens(
+    firstdrift: Run, unpacked: Unpacked
+) -> None:
+    golden = unpacked("msit/llama4_golden_fp32")
+    shifted = json_of(firstdrift, golden, golden, "--token-offset", "1")
+    assert shifted["unpaired_slices"]["golden"][0]["token"] == 7
+    assert shifted["unpaired_slices"]["target"][0]["token"] == 0
+    assert shifted["input_differs"], "token 1 was given another token than token 0"
+
+
+def test_matching_by_name_alone_leaves_what_was_renamed(firstdrift: Run, unpacked: Unpacked) -> None:
+    dump = unpacked("msprobe/d4_renamed")
+    aligned = json_of(firstdrift, dump / "golden", dump / "target")["counts"]
+    by_name = json_of(firstdrift, dump / "golden", dump / "target", "--no-structure")["counts"]
+    assert by_name["unmatched_golden_nodes"] > aligned["unmatched_golden_nodes"]
+    assert by_name["pairs"] < aligned["pairs"]
+
+
+def test_the_rules_of_a_peer_can_be_asked_for(firstdrift: Run, unpacked: Unpacked) -> None:
+    dump = unpacked("msprobe/llama_stat_mix_perturb")
+    answer = json_of(firstdrift, dump / "golden", dump / "target", "--rules", "msprobe")
+    assert (answer["counts"]["warning"], answer["counts"]["error"]) == (17, 3)
+    assert answer["rules"] == "msprobe"
+
+
+# --- files -------------------------------------------------------------------------------------------
+
+
+def test_csv_and_xlsx_hold_every_pair(firstdrift: Run, unpacked: Unpacked, tmp_path: Path) -> None:
+    dump = unpacked("msprobe/zoo_tensor_mix")
+    files = tmp_path / "pairs.csv", tmp_path / "pairs.xlsx"
+    done = firstdrift(
+        "compare", dump / "golden", dump / "target", "--csv", files[0], "--xlsx", files[1], "--json"
+    )
+    counts = strict(done.out)["counts"]
+    with files[0].open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    unmatched = sum(count for name, count in counts.items() if name.startswith("unmatched"))
+    assert len(rows) == counts["pairs"] + unmatched
+    assert sum(row["verdict"] == "unmatched" for row in rows) == unmatched > 0
+    assert sum(row["verdict"] == "error" for row in rows) == counts["error"]
+    with closing(openpyxl.load_workbook(files[1])) as book:
+        sheet = list(book.active.iter_rows(values_only=True))
+    assert sheet[0] == COLUMNS
+    assert len(sheet) == len(rows) + 1
+    assert done.status == 1
+
+
+def test_a_file_that_cannot_be_written_exits_with_2_and_loses_nothing(
+    firstdrift: Run, unpacked: Unpacked, tmp_path: Path
+) -> None:
+    dump = unpacked("msit/nested")
+    done = firstdrift("compare", dump, dump, "--csv", tmp_path / "nowhere" / "pairs.csv")
+    assert done.status == 2
+    assert "No bad token and no bad node" in done.out
+    assert f"{tmp_path / 'nowhere' / 'pairs.csv'}: the report could not be written" in done.err

@@ -1,0 +1,76 @@
+"""What the terminal and the exit status say of dumps with a damaged file."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+Unpacked = Callable[[str], Path]
+
+FILE = "step0/rank0/dump_tensor_data/Module.model.layers.1.mlp.down_proj.Linear.forward.0.output.0.pt"
+
+
+@pytest.fixture
+def golden(unpacked: Unpacked) -> Path:
+    return unpacked("msprobe/llama_tensor_L0_bf16") / "golden"
+
+
+@pytest.fixture
+def target(golden: Path, tmp_path: Path) -> Path:
+    """A healthy dump but for one file, which is cut short."""
+    shutil.copytree(golden.parent / "target", tmp_path / "target")
+    file = tmp_path / "target" / FILE
+    file.write_bytes(file.read_bytes()[:100])
+    return tmp_path / "target"
+
+
+def test_a_healthy_run_with_an_unreadable_file_exits_with_2(
+    firstdrift: Run, golden: Path, target: Path
+) -> None:
+    done = firstdrift("compare", golden, target)
+    assert done.out.startswith("No bad token and no bad node")
+    assert "pairs         344: 343 pass, 0 warning, 0 error, 1 incomparable" in done.out
+    (line,) = (line for line in done.out.splitlines() if line.startswith("incomparable "))
+    assert "down_proj.Linear.forward.0 output.0: " in line
+    assert f"{target / FILE}: the file is cut short" in line
+    assert done.status == 2
+
+
+def test_json_lists_what_could_not_be_read(firstdrift: Run, golden: Path, target: Path) -> None:
+    done = firstdrift("compare", golden, target, "--json")
+    answer = json.loads(done.out)
+    assert answer["counts"]["incomparable"] == answer["unreadable"] == 1
+    (pair,) = answer["incomparable"]
+    assert pair["target"] == "Module.model.layers.1.mlp.down_proj.Linear.forward.0"
+    assert (pair["tensor"], pair["step"], pair["rank"]) == ("output.0", 0, 0)
+    assert "the file is cut short" in pair["reason"]
+    assert done.status == 2
+
+
+def test_a_fault_comes_before_an_unreadable_file(firstdrift: Run, unpacked: Unpacked, tmp_path: Path) -> None:
+    dump = unpacked("msprobe/llama_tensor_mix_perturb")
+    shutil.copytree(dump / "target", tmp_path / "target")
+    (tmp_path / "target" / FILE).unlink()
+    done = firstdrift("compare", dump / "golden", tmp_path / "target", "--json")
+    answer = json.loads(done.out)
+    assert answer["first_bad_node"]["module"] == "model.layers.2.mlp.down_proj"
+    assert answer["unreadable"] == 1
+    assert done.status == 1
+
+
+def test_a_damaged_rank_is_named_and_the_others_are_compared(
+    firstdrift: Run, unpacked: Unpacked, tmp_path: Path
+) -> None:
+    dump = unpacked("msprobe/dp2_stat_mix")
+    shutil.copytree(dump / "golden", tmp_path / "copy")
+    file = tmp_path / "copy" / "step0" / "rank1" / "dump.json"
+    file.write_bytes(file.read_bytes()[:1000])
+    done = firstdrift("compare", dump / "golden", tmp_path / "copy")
+    assert f"problem       target: {file}: " in done.out
+    assert "unpaired      golden: step 0, rank 1" in done.out
+    assert done.out.startswith("No bad token and no bad node"), "the other slices are the same"
+    assert done.status == 2

@@ -1,0 +1,78 @@
+"""`firstdrift inspect`: what a dump is, before anything is compared."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from library.dumps.msprobe_samples import module, tensor, write_dump
+
+Run = Callable[..., Any]
+Unpacked = Callable[[str], Path]
+
+
+def test_the_text_says_the_format_and_why_and_what_there_is(firstdrift: Run, unpacked: Unpacked) -> None:
+    dump = unpacked("msprobe/zoo_tensor_mix") / "golden"
+    done = firstdrift("inspect", dump)
+    lines = done.out.splitlines()
+    assert lines[0] == f"{dump}: msprobe"
+    assert lines[1].startswith('  because     step0/rank0/dump.json has "data" (task tensor, level mix')
+    assert lines[-2] == (
+        "step 0, rank 0: 10 modules, 62 operators, 179 tensors (176 with data, 175 with statistics, "
+        "0 with digests, 0 unreadable)"
+    )
+    assert lines[-1] == "execution order: recorded"
+    assert (done.status, done.err) == (0, "")
+
+
+def test_the_text_says_how_the_execution_order_is_known(firstdrift: Run, unpacked: Unpacked) -> None:
+    lines = firstdrift("inspect", unpacked("msit/llama4_stats1_bf16")).out.splitlines()
+    assert lines[-1].startswith("execution order: derived: ")
+    assert sum(line.startswith("token ") for line in lines) == 3
+
+
+def test_json_keeps_its_contract(firstdrift: Run, unpacked: Unpacked) -> None:
+    done = firstdrift("inspect", unpacked("msit/llama4_stats1_bf16"), "--json")
+    answer = json.loads(done.out)
+    assert answer.keys() == {"path", "format", "evidence", "attributes", "problems", "slices"}
+    assert answer["format"] == "msit-torch"
+    assert [one["token"] for one in answer["slices"]] == [0, 1, 2]
+    (numbers,) = {
+        (one["nodes"], one["modules"], one["operators"], one["tensors"], one["with_statistics"])
+        for one in answer["slices"]
+    }
+    assert numbers == (59, 59, 0, 113, 113)
+    assert answer["slices"][0].keys() == {
+        "step",
+        "rank",
+        "token",
+        "micro_step",
+        "nodes",
+        "modules",
+        "operators",
+        "tensors",
+        "with_data",
+        "with_statistics",
+        "with_digest",
+        "unreadable",
+        "order_origin",
+        "problems",
+    }
+
+
+def test_what_cannot_be_read_is_listed_with_its_file(firstdrift: Run, tmp_path: Path) -> None:
+    data = {"Torch.add.0.forward": module(tensor(data_name="gone.pt"), tensor(dtype="torch.complex32"))}
+    write_dump(tmp_path / "step0" / "rank0", data, construct={}, task="tensor")
+    text = firstdrift("inspect", tmp_path)
+    assert "1 unreadable" in text.out
+    assert "gone.pt is missing" in text.out
+    (slice_found,) = json.loads(firstdrift("inspect", tmp_path, "--json").out)["slices"]
+    assert slice_found["unreadable"] == 1
+    assert slice_found["problems"][0]["file"].endswith("gone.pt")
+    assert text.status == 0, "a dump with one bad tensor is still a dump"
+
+
+def test_no_dump_exits_with_2(firstdrift: Run, tmp_path: Path) -> None:
+    done = firstdrift("inspect", tmp_path / "nowhere")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"firstdrift: {tmp_path / 'nowhere'}: there is nothing here.\n"

@@ -1,0 +1,56 @@
+"""`firstdrift compare --mapping` and the export of mapping files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+MAPPINGS = Path(__file__).parents[1] / "mappings"
+
+
+@pytest.fixture(scope="module")
+def two_frameworks(unpacked: Callable[[str], Path]) -> tuple[Path, Path]:
+    dump = unpacked("msprobe/qwen2_layermap_stat_mix")
+    return dump / "golden", dump / "target"
+
+
+def test_a_mapping_finds_the_bad_node_across_frameworks_and_is_written_back(
+    firstdrift: Run, two_frameworks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    files = "--export-data-mapping", tmp_path / "data.yaml", "--export-layer-mapping", tmp_path / "layer.yaml"
+    given = "--mapping", MAPPINGS / "layer_mapping_qwen2.yaml"
+    for options in (
+        (*given, *files),
+        ("--mapping", tmp_path / "data.yaml"),
+        ("--mapping", tmp_path / "layer.yaml"),
+    ):
+        done = firstdrift("compare", *two_frameworks, *options)
+        assert done.status == 1
+        assert "0.module.module.decoder.layers.2.mlp.linear_fc2 is the first bad node" in done.out
+        assert "note " not in done.out
+
+
+def test_entries_that_match_nothing_are_told(
+    firstdrift: Run, two_frameworks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text("MLP:\n  fc9: down_proj\nBLIP:\n  a: b\n")
+    done = firstdrift("compare", *two_frameworks, "--mapping", tmp_path / "mine.yaml", "--json")
+    assert json.loads(done.out)["notes"] == [
+        (
+            "mine.yaml line 2, MLP: fc9 -> down_proj: matched nothing, "
+            "no module of the target dump has that path inside MLP"
+        ),
+        "mine.yaml line 4, BLIP: a -> b: matched nothing, the target dump has no module of class BLIP",
+    ]
+
+
+def test_a_mapping_that_makes_no_sense_is_refused_with_line_and_key(
+    firstdrift: Run, two_frameworks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text("MLP:\n  a: b\n  a: c\n")
+    done = firstdrift("compare", *two_frameworks, "--mapping", tmp_path / "mine.yaml")
+    assert done.status == 2
+    assert f"{tmp_path / 'mine.yaml'}: line 3, key 'a' of 'MLP': is also on line 2." in done.err

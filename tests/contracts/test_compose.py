@@ -1,0 +1,151 @@
+"""What docker-compose.yml promises, checked without a container engine.
+
+`compose-spec.json` is the schema that the Compose Specification project publishes (Apache-2.0).
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import jsonschema
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+SERVICES: dict[str, Any] = COMPOSE["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_the_file_follows_the_compose_specification() -> None:
+    schema = json.loads(Path(__file__).with_name("compose-spec.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(COMPOSE)
+
+
+def test_it_starts_the_server_and_the_worker() -> None:
+    assert {name: service["command"][0] for name, service in SERVICES.items()} == {
+        "server": "server",
+        "worker": "worker",
+    }
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES.keys())
+def test_no_service_has_rights_it_does_not_need(service: dict[str, Any]) -> None:
+    assert service["user"] not in {"0", "root"}
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert "privileged" not in service
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES.keys())
+def test_every_service_comes_back_and_is_watched(service: dict[str, Any]) -> None:
+    assert service["restart"] == "unless-stopped"
+    assert service["healthcheck"]["test"][0] == "CMD"
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES.keys())
+def test_dumps_are_read_only_and_the_database_is_shared(service: dict[str, Any]) -> None:
+    dumps, data = (next(v for v in service["volumes"] if f":{at}" in v) for at in ("/dumps", "/data"))
+    assert dumps.endswith(":/dumps:ro")
+    assert data == "data:/data"
+    assert "data" in COMPOSE["volumes"]
+
+
+def test_nothing_is_served_without_a_token_or_to_the_network_unasked() -> None:
+    assert SERVICES["server"]["environment"]["FIRSTDRIFT_TOKEN"].startswith("${FIRSTDRIFT_TOKEN:?")
+    assert SERVICES["server"]["ports"] == ["${FIRSTDRIFT_ADDRESS:-127.0.0.1:8765}:8765"]
+
+
+def test_the_image_runs_as_the_same_user_and_is_watched_on_its_own_too() -> None:
+    assert f"USER {SERVICES['server']['user']}\n" in DOCKERFILE
+    assert "HEALTHCHECK" in DOCKERFILE
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def ask(url: str) -> tuple[int, str]:
+    """Return status and body of a GET; status 0 while nobody listens."""
+    try:
+        answer = httpx2.get(url, timeout=5, trust_env=False)
+    except httpx2.TransportError:
+        return 0, ""
+    return answer.status_code, answer.text
+
+
+def wait_until(url: str, status: int) -> None:
+    deadline = time.monotonic() + 60
+    while ask(url)[0] != status:
+        assert time.monotonic() < deadline, ask(url)
+        time.sleep(0.1)
+
+
+class Machine:
+    """Runs the commands of the compose file as processes, with its two volumes as directories."""
+
+    def __init__(self, data: Path) -> None:
+        self.port = free_port()
+        self.places = {"/data": str(data), "/dumps": str(ROOT / "examples"), "8765": str(self.port)}
+        # As in a container: nothing of this machine but where programs and the home directory are.
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(data), "LANG": "C.UTF-8"}
+
+    def here(self, command: list[str]) -> list[str]:
+        firstdrift = str(Path(sys.executable).with_name("firstdrift"))
+        return [firstdrift, *(self.places.get(word, word) for word in command)]
+
+    @contextmanager
+    def running(self, service: str, secrets: dict[str, str]) -> Iterator[None]:
+        command = self.here(SERVICES[service]["command"])
+        with subprocess.Popen(command, env=self.environment | secrets) as process:
+            try:
+                yield
+                assert process.poll() is None, f"{service} did not stay"
+            finally:
+                process.terminate()
+                process.wait(timeout=30)
+
+    def worker_is_healthy(self) -> bool:
+        _, *probe = SERVICES["worker"]["healthcheck"]["test"]
+        assert probe[0] == "firstdrift"
+        answer = subprocess.run(self.here(probe[1:]), env=self.environment, check=False)
+        return answer.returncode == 0
+
+
+def test_the_same_commands_work_as_processes_and_report_their_health(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    address = f"http://127.0.0.1:{machine.port}"
+    with ExitStack() as both:
+        both.enter_context(machine.running("server", {"FIRSTDRIFT_TOKEN": "a long random secret"}))
+        wait_until(f"{address}/health", 200)
+        assert ask(f"{address}/ready")[0] == 503
+        assert not machine.worker_is_healthy()
+        both.enter_context(machine.running("worker", {}))
+        wait_until(f"{address}/ready", 200)
+        assert machine.worker_is_healthy()
+        assert "examples" not in ask(f"{address}/")[1]  # nothing is shown without the token
+
+
+def test_the_server_does_not_start_without_its_token(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    answer = subprocess.run(
+        machine.here(SERVICES["server"]["command"]),
+        env=machine.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert answer.returncode == 2
+    assert "FIRSTDRIFT_TOKEN" in answer.stderr

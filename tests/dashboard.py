@@ -1,0 +1,46 @@
+"""firstdrift in a browser window, and everything that the browser had to complain of."""
+
+from playwright.sync_api import ConsoleMessage, Dialog, Page
+
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.violations.push(event.violatedDirective);
+});
+"""
+
+
+class Dashboard:
+    """A page that remembers errors, dialogs and violations of the content security policy."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        """Begin to listen."""
+        self.page, self.address = page, address
+        self.complaints: list[str] = []
+        page.add_init_script(WATCH)
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("dialog", self._dialog)
+
+    def open(self, path: str) -> None:
+        """Open a page and wait until it has everything."""
+        self.page.goto(path)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until nothing is loading, and note what the policy stopped."""
+        self.page.wait_for_load_state("load")
+        self.page.evaluate("new Promise((done) => setTimeout(done, 50))")
+        self.complaints += self.page.evaluate("window.violations.splice(0)")
+
+    def wait_for_comparison(self) -> None:
+        """Wait until the comparison on the page is finished."""
+        self.page.locator(".finding .sentence a, .finding.tone-pass").first.wait_for(timeout=60_000)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"console: {message.text}")
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()

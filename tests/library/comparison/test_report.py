@@ -1,0 +1,124 @@
+"""What `firstdrift.compare` gives a notebook: findings, plan, rows."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import firstdrift
+from firstdrift import FirstdriftError, MatchingRules, Options, Report
+from firstdrift.comparison.compare import Progress
+from firstdrift.comparison.table import COLUMNS
+from firstdrift.errors import DumpNotFoundError, SettingsError
+
+Compared = Callable[..., Report]
+Unpacked = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def zoo(compared: Compared) -> Report:
+    return compared("msprobe/zoo_tensor_mix/golden", "msprobe/zoo_tensor_mix/target")
+
+
+def test_paths_may_be_text_or_paths(unpacked: Unpacked) -> None:
+    dump = unpacked("msit/nested")
+    assert firstdrift.compare(str(dump), dump).counts == firstdrift.compare(dump, str(dump)).counts
+
+
+def test_every_value_has_one_measurement_one_verdict_and_one_row(zoo: Report) -> None:
+    (result,) = zoo.slices
+    assert len(result.plan.pairs) == len(result.measurements) == len(result.judgement.pairs)
+    assert len(result.rows) == len(result.judgement.rows)
+    assert zoo.counts.pairs == len(result.plan.pairs)
+    assert zoo.counts.values()[1:5] == tuple(
+        sum(pair.verdict == verdict for pair in result.judgement.pairs)
+        for verdict in ("pass", "warning", "error", "incomparable")
+    )
+
+
+def test_the_frame_has_a_row_for_each_pair_and_for_what_is_left_over(zoo: Report) -> None:
+    frame = zoo.frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert tuple(frame.columns) == COLUMNS
+    plan = zoo.slices[0].plan
+    left_over = (
+        plan.unmatched_golden,
+        plan.unmatched_target,
+        plan.unmatched_golden_tensors,
+        plan.unmatched_target_tensors,
+    )
+    assert len(frame) == len(plan.pairs) + sum(map(len, left_over))
+    assert (frame["verdict"] == "error").sum() == zoo.counts.error
+    (bad,) = frame[
+        (frame["class"] == "weights differ")
+        & (frame["target_node"] == "Functional.linear.0.forward")
+        & (frame["target_tensor"] == "output.0")
+    ].to_dict("records")
+    assert bad["module"] == "w.lin"
+    assert bad["measured_from"] == "data"
+    assert bad["relative_l2"] > 0.1
+
+
+def test_the_frame_tells_the_slices_apart(compared: Compared) -> None:
+    frame = compared("msprobe/dp2_stat_mix/golden", "msprobe/dp2_stat_mix/target").frame()
+    assert set(zip(frame["step"], frame["rank"], strict=True)) == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+def test_what_could_not_be_compared_is_listed_with_its_reason(zoo: Report) -> None:
+    found = {(pair.target_node, pair.target.label): reason for _, pair, reason in zoo.incomparable()}
+    assert len(found) == zoo.counts.incomparable == 3
+    assert "its dtype '<U1' is not one of a tensor" in found["Module.w.Weird.forward.0", "input.strs"]
+    shapes = [reason for reason in found.values() if reason.startswith("shapes differ")]
+    assert len(shapes) == 2
+
+
+def test_nobody_is_shown_progress_who_did_not_ask(
+    capsys: pytest.CaptureFixture[str], unpacked: Unpacked
+) -> None:
+    dump = unpacked("msit/nested")
+    firstdrift.compare(dump, dump)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_comes_to_an_end(unpacked: Unpacked) -> None:
+    dump = unpacked("msprobe/dp2_stat_mix")
+    seen: list[Progress] = []
+    firstdrift.compare(dump / "golden", dump / "target", progress=seen.append)
+    assert seen[-1] == Progress("done", 4, 4)
+    assert {at.stage for at in seen} == {"reading", "measuring", "done"}
+    assert all(at.slices_done <= at.slices_total == 4 for at in seen)
+    assert all(at.pairs_done <= at.pairs_total for at in seen)
+
+
+def test_the_time_of_each_stage_is_told(zoo: Report) -> None:
+    assert zoo.seconds.keys() == {"index", "match", "measure", "total"}
+    assert 0 < sum(zoo.seconds[stage] for stage in ("index", "match", "measure")) <= zoo.seconds["total"]
+
+
+@pytest.mark.parametrize("options", [Options(rules="mine"), Options(level="layers")])
+def test_options_that_make_no_sense_are_refused(unpacked: Unpacked, options: Options) -> None:
+    dump = unpacked("msit/nested")
+    with pytest.raises(SettingsError, match=r"there is no (rule set|level)"):
+        firstdrift.compare(dump, dump, options)
+
+
+def test_a_missing_dump_is_one_of_our_errors(tmp_path: Path) -> None:
+    with pytest.raises(FirstdriftError) as caught:
+        firstdrift.compare(tmp_path / "a", tmp_path / "b")
+    assert isinstance(caught.value, DumpNotFoundError)
+    assert caught.value.path == tmp_path / "a"
+
+
+def test_slices_that_do_not_pair_say_so(unpacked: Unpacked) -> None:
+    dump = unpacked("msprobe/dp2_stat_mix")
+    report = firstdrift.compare(dump / "golden", dump / "target", Options(matching=MatchingRules(step=7)))
+    assert report.slices == ()
+    assert report.findings.summary.startswith("Nothing could be compared")
+    assert report.pairing.notes
+
+
+def test_nothing_else_is_public() -> None:
+    assert set(firstdrift.__all__) == {"FirstdriftError", "MatchingRules", "Options", "Report", "compare"}
+    with pytest.raises(AttributeError, match="has no attribute 'comparison_of'"):
+        _ = firstdrift.comparison_of

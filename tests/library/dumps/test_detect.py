@@ -1,0 +1,165 @@
+"""A path is handed to the right reader, or the error says what lies there instead."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+from firstdrift.dumps.detect import open_dump, read_slice, read_stacks, recognise
+from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
+
+Unpacked = Callable[[str], Path]
+
+
+@pytest.mark.parametrize(
+    ("archive", "below", "dump_format"),
+    [
+        ("msit/llama4_golden_fp32", "", "msit-torch"),
+        ("msit/llama12_logits_golden", "", "msit-torch"),
+        ("msit/nested", "", "msit-torch"),
+        ("msit/atb4_bf16", "", "msit-atb"),
+        ("msit/msprobe_atb_bf16_alias", "", "msprobe-atb"),
+        ("msprobe/llama_stat_L0_perturb", "golden", "msprobe"),
+        ("msprobe/llama_tensor_L0_2steps", "golden", "msprobe"),
+    ],
+)
+def test_each_format_is_recognised_with_evidence(
+    unpacked: Unpacked, archive: str, below: str, dump_format: str
+) -> None:
+    path = unpacked(archive) / below
+    found = recognise(path)
+    assert found is not None
+    assert found[0] == dump_format
+    assert all(found[1])
+    dump = open_dump(path)
+    assert (dump.format, dump.evidence) == found
+    read = read_slice(dump, dump.slices[0])
+    assert read.nodes
+    assert dict(read_stacks(dump, dump.slices[0])).keys() <= {node.name for node in read.nodes}
+
+
+def test_a_folder_of_tensor_files_is_plain(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(2))
+    assert open_dump(tmp_path).format == "plain"
+    assert open_dump(tmp_path / "a.npy").format == "plain"
+
+
+def touch(root: Path, *names: str) -> Path:
+    for name in names:
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix == ".npy":
+            np.save(file, np.ones(2))
+        else:
+            file.write_text("{}")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("files", "what"),
+    [
+        (["step0/rank0/debug.json", "step0/rank0/dump_tensor_data/a.npy"], "a debug dump of msprobe"),
+        (["msit_ge_dump/dynamo_original_graph_1_rank_0_pid_7_ts_2025.txt", "a.npy"], "a TorchAir dump"),
+        (["msit_fx_dump/worldsize1_global_rank0/graph_1/0/mm.npy"], "a TorchAir dump"),
+    ],
+)  # fmt: skip
+def test_a_format_that_cannot_be_read_yet_is_named_and_not_taken_for_plain_files(
+    tmp_path: Path, files: list[str], what: str
+) -> None:
+    touch(tmp_path, *files)
+    assert recognise(tmp_path) is None
+    with pytest.raises(DumpNotRecognisedError, match=f"{what}, which cannot be read yet"):
+        open_dump(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "part", ["tensors/0_42/0/0_Op/after", "atb_dump_data/data", "worldsize1_global_rank0/g"]
+)
+def test_a_part_of_such_a_dump_is_not_plain_either(tmp_path: Path, part: str) -> None:
+    touch(tmp_path, f"{part}/a.npy")
+    with pytest.raises(DumpNotRecognisedError, match="a part of"):
+        open_dump(tmp_path / part)
+
+
+def test_a_folder_of_several_dumps_lists_them(unpacked: Unpacked, tmp_path: Path) -> None:
+    shutil.copytree(unpacked("msit/nested"), tmp_path / "first")
+    shutil.copytree(unpacked("msit/llama4_logits_golden"), tmp_path / "second")
+    assert recognise(tmp_path) is None
+    with pytest.raises(DumpNotRecognisedError) as refused:
+        open_dump(tmp_path)
+    assert "first/msit_dump_20261120_162936, second/msit_dump_" in refused.value.reason
+    assert refused.value.hint == "Name one of them"
+
+
+def test_a_folder_of_anything_else_says_what_was_looked_for(tmp_path: Path) -> None:
+    touch(tmp_path, "readme.txt")
+    with pytest.raises(DumpNotRecognisedError) as refused:
+        open_dump(tmp_path)
+    for mark in "dump.json", "model_tree.json", ".safetensors":
+        assert mark in refused.value.reason
+    assert refused.value.path == tmp_path
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["missing", "a.npy/below", "x" * 5000, "a\0b"])
+def test_where_there_is_nothing_that_is_said(tmp_path: Path, name: str) -> None:
+    touch(tmp_path, "a.npy")
+    with pytest.raises(DumpNotFoundError):
+        open_dump(tmp_path / name)
+
+
+def test_what_may_not_be_read_is_said_to_be_so() -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from firstdrift.dumps.detect import open_dump\n"
+        "from firstdrift.errors import DumpUnreadableError\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: open_dump(Path(name))\n"
+        "    except DumpUnreadableError as refused: print(refused.reason)\n"
+    )
+    with TemporaryDirectory() as folder:
+        closed = touch(Path(folder) / "closed", "a.npy")
+        Path(folder).chmod(0o711)
+        closed.chmod(0)
+        done = subprocess.run(
+            [sys.executable, "-c", script, closed, closed / "a.npy"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        closed.chmod(0o700)
+    assert done.stdout.splitlines() == ["this may not be read (permission denied)"] * 2
+
+
+@pytest.mark.parametrize(
+    "file", ["torch_tensors/readme.txt", "tensors/0_42/readme.txt", "atb_dump_data/info/model/0_42/M.json"]
+)
+def test_a_dump_whose_marks_are_damaged_is_said_to_be_so(tmp_path: Path, file: str) -> None:
+    touch(tmp_path, file, "a.npy")
+    with pytest.raises(DumpUnreadableError, match="damaged or incomplete"):
+        open_dump(tmp_path)
+
+
+def test_folders_of_a_browser_are_asked_at_little_cost(tmp_path: Path) -> None:
+    for number in range(60):
+        for deep in range(60):
+            (tmp_path / f"{number}/{deep}/x").mkdir(parents=True)
+    begin = time.process_time()
+    assert recognise(tmp_path) is None
+    assert time.process_time() - begin < 1
+
+
+def test_recognising_a_dump_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from pathlib import Path; from firstdrift.dumps.detect import recognise\n"
+        "recognise(Path('/usr'))\n"
+        "print({'torch', 'numba', 'pandas', 'safetensors'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

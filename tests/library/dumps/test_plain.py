@@ -1,0 +1,222 @@
+"""Folders of tensor files: names say whose a tensor is, what it is and when it was made."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from firstdrift.dumps.data import load_tensor
+from firstdrift.dumps.dump import Coordinates, Direction, Slice
+from firstdrift.dumps.plain import PlainReader
+from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+
+READER = PlainReader()
+
+
+def write(root: Path, *names: str) -> Path:
+    """Write a small array under each name."""
+    for name in names:
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix == ".npy":
+            np.save(file, np.ones((2, 3), "f4"))
+        else:
+            torch.save(torch.ones(2, 3), file)
+    return root
+
+
+def read_only(path: Path) -> Slice:
+    dump = READER.open_dump(path)
+    (listing,) = dump.slices
+    return READER.read_slice(dump, listing)
+
+
+def tensors(read: Slice) -> dict[str, list[str]]:
+    return {node.name: [record.label for record in node.tensors] for node in read.nodes if node.tensors}
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "label"),
+    [
+        ("layers.0.attn.out.npy", "layers.0.attn.out", "output.0"),
+        ("layers/0/attn/out.npy", "layers.0.attn.out", "output.0"),
+        ("layers.0.attn.input.1.pt", "layers.0.attn", "input.1"),
+        ("layers.0.attn.input_1.pt", "layers.0.attn", "input.1"),
+        ("layers.0.attn_input_0.pt", "layers.0.attn", "input.0"),
+        ("layers.0.attn.output.pth", "layers.0.attn", "output.0"),
+        ("layers.0.attn/output_0_1.pth", "layers.0.attn", "output.0.1"),
+        ("layers.0.attn/inputs.pt", "layers.0.attn", "input.0"),
+        ("layers.0.q_proj.weight.npy", "layers.0.q_proj", "parameter.weight"),
+        ("layers.0.q_proj.bias.grad.npy", "layers.0.q_proj", "gradient.bias"),
+        ("layers.0.q_proj.weight_scale.npy", "layers.0.q_proj", "parameter.weight_scale"),
+        ("output.npy", "tensor", "output.0"),
+        ("logits.bin", "logits", "output.0"),
+    ],
+)
+def test_names_say_node_role_and_key(tmp_path: Path, name: str, node: str, label: str) -> None:
+    assert tensors(read_only(write(tmp_path, name))) == {node: [label]}
+
+
+@pytest.mark.parametrize(
+    ("names", "coordinates"),
+    [
+        (["token3/x.npy", "token_10/x.npy"], [Coordinates(token=3), Coordinates(token=10)]),
+        (["0/x.npy", "1/x.npy"], [Coordinates(token=0), Coordinates(token=1)]),
+        (["layers/0/x.npy"], [Coordinates()]),
+        (["0/x.npy", "other/x.npy"], [Coordinates()]),
+        (["step0/rank1/x.npy", "step0/rank0/x.npy"], [Coordinates(0, 0), Coordinates(0, 1)]),
+        (["rank1/step2/x.npy"], [Coordinates(2, 1)]),
+        (["step0/layers/step1/x.npy"], [Coordinates(step=0)]),
+        (["token0.pt", "token1.pt"], [Coordinates(token=0), Coordinates(token=1)]),
+        (["x.npy", "step1/x.npy"], [Coordinates(), Coordinates(step=1)]),
+    ],
+)
+def test_folders_say_step_rank_and_token_where_that_is_beyond_doubt(
+    tmp_path: Path, names: list[str], coordinates: list[Coordinates]
+) -> None:
+    dump = READER.open_dump(write(tmp_path, *names))
+    assert [listing.coordinates for listing in dump.slices] == coordinates
+    found = [tensor for listing in dump.slices for tensor in tensors(READER.read_slice(dump, listing))]
+    assert len(found) == len(names)
+
+
+def test_modules_around_the_named_nodes_are_nodes_too(tmp_path: Path) -> None:
+    read = read_only(write(tmp_path, "layers.0.attn.out.npy"))
+    assert [(node.name, node.parent) for node in read.nodes] == [
+        ("layers.0.attn.out", "layers.0.attn"),
+        ("layers.0.attn", "layers.0"),
+        ("layers.0", "layers"),
+        ("layers", None),
+    ]
+    assert {node.direction for node in read.nodes} == {Direction.NONE}
+
+
+def test_the_order_follows_numbers_and_well_known_names(tmp_path: Path) -> None:
+    names = [f"layers.{n}.{m}.npy" for n in (10, 2) for m in ("mlp", "self_attn", "input_layernorm")]
+    read = read_only(write(tmp_path, *names, "lm_head.npy", "embed_tokens.npy"))
+    assert [node.name for node in read.nodes if node.tensors] == [
+        "embed_tokens",
+        *(f"layers.{n}.{m}" for n in (2, 10) for m in ("input_layernorm", "self_attn", "mlp")),
+        "lm_head",
+    ]
+    assert "names" in read.order_origin
+
+
+def test_a_checkpoint_in_parts_is_one_tree_of_parameters(tmp_path: Path) -> None:
+    save_file(
+        {
+            "model.layers.0.q_proj.weight": np.ones((2, 2), "f4"),
+            "model.layers.0.q_proj.bias": np.ones(2, "f4"),
+        },
+        tmp_path / "model-00001-of-00002.safetensors",
+    )
+    save_file({"lm_head.weight": np.ones((2, 2), "f4")}, tmp_path / "model-00002-of-00002.safetensors")
+    read = read_only(tmp_path)
+    assert tensors(read) == {
+        "model.layers.0.q_proj": ["parameter.bias", "parameter.weight"],
+        "lm_head": ["parameter.weight"],
+    }
+
+
+def test_many_tensors_without_paths_hang_below_their_file(tmp_path: Path) -> None:
+    write(tmp_path, "other.npy")
+    torch.save({"q": torch.ones(2), "parts": [torch.ones(3), torch.ones(4)]}, tmp_path / "attn.pt")
+    torch.save((torch.ones(2), (torch.ones(3),)), tmp_path / "mlp.output.pt")
+    assert tensors(read_only(tmp_path)) == {
+        "attn.q": ["output.0"],
+        "parts.0": ["output.0"],
+        "parts.1": ["output.0"],
+        "mlp": ["output.0", "output.1.0"],
+        "other": ["output.0"],
+    }
+
+
+def test_a_single_file_is_a_dump(tmp_path: Path) -> None:
+    write(tmp_path, "token3.golden.npy", "b.pt")
+    assert READER.recognise(tmp_path / "b.pt") == ("it is a .pt file",)
+    for name in "token3.golden.npy", "b.pt":
+        read = read_only(tmp_path / name)
+        assert tensors(read) == {"tensor": ["output.0"]}
+        assert read.coordinates == Coordinates()
+
+
+def test_records_lead_to_the_data(tmp_path: Path) -> None:
+    save_file({"a.b": np.arange(6, dtype="f4").reshape(2, 3)}, tmp_path / "x.safetensors")
+    (node,) = [node for node in read_only(tmp_path).nodes if node.tensors]
+    (record,) = node.tensors
+    assert record.location is not None
+    values = load_tensor(record.location)
+    assert (record.dtype, record.shape) == (values.dtype.name, values.shape) == ("float32", (2, 3))
+
+
+def test_a_bad_file_spoils_only_itself(tmp_path: Path) -> None:
+    write(tmp_path, "a.npy", "b.npy")
+    (tmp_path / "a.npy").write_bytes(b"")
+    (tmp_path / "c.bin").write_bytes(b"weights of something else")
+    torch.save({"epoch": 3}, tmp_path / "d.pt")
+    problems = {node.name: node.tensors[0].problem for node in read_only(tmp_path).nodes}
+    assert problems == {
+        "a": "a.npy: the file is empty",
+        "b": None,
+        "c": "c.bin: this is not a file that torch.save wrote",
+        "d": "d.pt: it holds no tensor",
+    }
+
+
+def test_a_name_that_two_files_claim_is_a_problem_and_both_are_kept(tmp_path: Path) -> None:
+    read = read_only(write(tmp_path, "a/b.npy", "a.b.npy"))
+    assert tensors(read) == {"a.b": ["output.0", "output.0#1"]}
+    (problem,) = read.problems
+    assert problem.reason == "another file holds output.0 of a.b too"
+
+
+def test_two_folders_of_one_token_are_not_mixed(tmp_path: Path) -> None:
+    dump = READER.open_dump(write(tmp_path, "token3/x.npy", "token_3/y.npy"))
+    (listing,) = dump.slices
+    assert tensors(READER.read_slice(dump, listing)) == {"x": ["output.0"]}
+    (problem,) = dump.problems
+    assert problem.file == "token_3/y.npy"
+    assert "token3 already holds token 3" in problem.reason
+
+
+def test_files_that_are_gone_are_said_to_be_gone(tmp_path: Path) -> None:
+    dump = READER.open_dump(write(tmp_path, "token3/x.npy"))
+    (tmp_path / "token3/x.npy").unlink()
+    with pytest.raises(DumpUnreadableError, match="gone"):
+        READER.read_slice(dump, dump.slices[0])
+
+
+def test_what_is_not_read_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a.npy", ".cache/b.npy")
+    np.savez(tmp_path / "c.npz", np.ones(2))
+    (tmp_path / "link").symlink_to(tmp_path)
+    dump = READER.open_dump(tmp_path)
+    assert {problem.reason for problem in dump.problems} == {
+        "links to folders are not followed: link",
+        "files of these kinds are not read: c.npz",
+    }
+    assert tensors(READER.read_slice(dump, dump.slices[0])) == {"a": ["output.0"]}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "path.pth", "firmware.bin", "x.npy"])
+def test_a_folder_without_tensors_is_no_dump(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("import something")
+    assert READER.recognise(tmp_path) == ()
+
+
+def test_an_empty_folder_is_no_dump(tmp_path: Path) -> None:
+    assert READER.recognise(tmp_path) == ()
+    with pytest.raises(DumpNotRecognisedError):
+        READER.open_dump(tmp_path)
+
+
+def test_file_names_that_are_no_text_become_text(tmp_path: Path) -> None:
+    write(tmp_path, "a.npy")
+    (tmp_path / "a.npy").rename(os.fsdecode(bytes(tmp_path) + b"/a\xff.npy"))
+    (node,) = read_only(tmp_path).nodes
+    assert node.name == "a\\xff"
+    assert node.tensors[0].location is not None
+    assert load_tensor(node.tensors[0].location).shape == (2, 3)

@@ -1,0 +1,132 @@
+"""CSV and XLSX: every pair is there, as it was, and no cell runs."""
+
+import csv
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+from library.dumps.hostile_names import KEY, NAMES, write_hostile_dumps
+from library.dumps.msprobe_samples import module, tensor, write_dump
+
+from firstdrift import Report, compare
+from firstdrift.comparison.table import COLUMNS
+from firstdrift.exports.spreadsheets import write_csv, write_xlsx
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return compare(*write_hostile_dumps(tmp_path_factory.mktemp("hostile")))
+
+
+def csv_rows(report: Report, folder: Path) -> list[dict[str, str]]:
+    write_csv(report, folder / "pairs.csv")
+    with (folder / "pairs.csv").open(encoding="utf-8", newline="") as stream:
+        reader = csv.DictReader(stream)
+        rows = list(reader)
+    assert tuple(reader.fieldnames or ()) == COLUMNS
+    return rows
+
+
+def xlsx_rows(report: Report, folder: Path) -> list[dict[str, Any]]:
+    write_xlsx(report, folder / "pairs.xlsx")
+    sheet = openpyxl.load_workbook(folder / "pairs.xlsx").active
+    head, *rows = sheet.iter_rows(values_only=True)
+    assert head == COLUMNS
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+
+
+def test_no_cell_of_a_csv_file_is_taken_for_a_formula(hostile: Report, tmp_path: Path) -> None:
+    rows = csv_rows(hostile, tmp_path)
+    for row in rows:
+        for column, cell in row.items():
+            assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) or is_number(cell), column
+    assert '\'=HYPERLINK("http://example.org","click").forward.0' in {row["target_node"] for row in rows}
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def test_names_in_a_csv_file_are_whole(hostile: Report, tmp_path: Path) -> None:
+    named = {row["target_node"].removeprefix("'") for row in csv_rows(hostile, tmp_path)}
+    assert named == set(NAMES), "control characters and line ends included"
+    assert {row["target_tensor"] for row in csv_rows(hostile, tmp_path)} == {
+        "input.0",
+        f"input.{KEY}",
+        "output.0",
+    }
+
+
+def test_xlsx_holds_names_as_text_and_numbers_as_numbers(hostile: Report, tmp_path: Path) -> None:
+    write_xlsx(hostile, tmp_path / "pairs.xlsx")
+    sheet = openpyxl.load_workbook(tmp_path / "pairs.xlsx").active
+    cells = [cell for row in sheet.iter_rows(min_row=2) for cell in row if cell.value is not None]
+    assert {cell.data_type for cell in cells} == {"s", "n"}, "no formula among them"
+    rows = xlsx_rows(hostile, tmp_path)
+    assert {row["target_node"] for row in rows} >= {name for name in NAMES if name.isprintable()}
+    assert {row["error"] for row in rows} == {0, 2}
+    assert len(rows) == hostile.counts.pairs
+
+
+@pytest.fixture
+def not_finite(tmp_path: Path) -> Report:
+    """A target with NaN, infinities, an operator more, and one less."""
+    plain, nan = tensor(), tensor(Max=math.nan, Min=math.nan, Mean=math.nan, Norm=math.nan)
+    infinite = tensor(Max=math.inf, Min=-math.inf, Mean=math.nan, Norm=math.inf)
+    golden = {
+        "Torch.add.0.forward": module(plain),
+        "Torch.mul.0.forward": module(plain) | {"output": [plain]},
+        "Torch.sub.0.forward": module(plain),
+    }
+    target = {
+        "Torch.add.0.forward": module(plain) | {"output": [nan]},
+        "Torch.mul.0.forward": module(plain) | {"output": [infinite]},
+        "Torch.div.0.forward": module(plain, plain, tensor(shape=[7])),
+    }
+    for side, data in (("golden", golden), ("target", target)):
+        write_dump(tmp_path / side / "step0" / "rank0", data, construct=dict.fromkeys(data))
+    return compare(tmp_path / "golden", tmp_path / "target")
+
+
+def test_nan_and_infinities_are_words(not_finite: Report, tmp_path: Path) -> None:
+    for rows in (csv_rows(not_finite, tmp_path), xlsx_rows(not_finite, tmp_path)):
+        outputs = {row["target_node"]: row for row in rows if row["target_tensor"] == "output.0"}
+        assert outputs["Torch.add.0.forward"]["target_maximum"] == "NaN"
+        assert outputs["Torch.mul.0.forward"]["target_maximum"] == "Infinity"
+        assert outputs["Torch.mul.0.forward"]["target_minimum"] == "-Infinity"
+        assert outputs["Torch.mul.0.forward"]["error"] == "Infinity"
+        assert outputs["Torch.mul.0.forward"]["verdict"] == "error"
+        assert outputs["Torch.mul.0.forward"]["class"] == "non-finite"
+
+
+def test_what_has_no_partner_is_listed_on_its_own_side(not_finite: Report, tmp_path: Path) -> None:
+    for rows in (csv_rows(not_finite, tmp_path), xlsx_rows(not_finite, tmp_path)):
+        left = [row for row in rows if row["verdict"] == "unmatched"]
+        named = {(row["golden_node"] or None, row["target_node"] or None) for row in left}
+        assert {("Torch.sub.0.forward", None), (None, "Torch.div.0.forward")} <= named
+        assert all(not row["golden_node"] or not row["target_node"] for row in left)
+
+
+def test_an_empty_report_still_has_its_columns(tmp_path: Path) -> None:
+    for side in ("golden", "target"):
+        write_dump(tmp_path / side / "step0" / "rank0", {}, construct={})
+    report = compare(tmp_path / "golden", tmp_path / "target")
+    assert csv_rows(report, tmp_path) == []
+    assert xlsx_rows(report, tmp_path) == []
+
+
+def test_csv_xlsx_and_frame_tell_the_same(compared: Callable[[str, str], Report], tmp_path: Path) -> None:
+    report = compared("msprobe/zoo_tensor_mix/golden", "msprobe/zoo_tensor_mix/target")
+    frame, text, sheet = report.frame(), csv_rows(report, tmp_path), xlsx_rows(report, tmp_path)
+    assert len(frame) == len(text) == len(sheet)
+    for column in ("target_node", "target_tensor", "verdict", "class"):
+        told = [value if isinstance(value, str) else "" for value in frame[column]]
+        assert [row[column] for row in text] == told
+        assert [row[column] or "" for row in sheet] == told

@@ -1,0 +1,118 @@
+"""What is promised of pairing the slices of two dumps."""
+
+from pathlib import Path
+
+from firstdrift.dumps.dump import Coordinates, Dump, SliceListing
+from firstdrift.matching.plan import MatchingRules, SlicePairing
+from firstdrift.matching.slices import pair_slices
+
+
+def dump(name: str, *coordinates: Coordinates) -> Dump:
+    slices = [SliceListing(at, Path(name) / str(number)) for number, at in enumerate(coordinates)]
+    return Dump(Path(name), "made", (), tuple(slices))
+
+
+def tokens(*numbers: int, rank: int | None = None) -> list[Coordinates]:
+    return [Coordinates(rank=rank, token=number) for number in numbers]
+
+
+def described(pairing: SlicePairing) -> list[tuple[str, str]]:
+    return [(one.coordinates.describe(), other.coordinates.describe()) for one, other in pairing.pairs]
+
+
+def pair(golden: list[Coordinates], target: list[Coordinates], **rules: int) -> SlicePairing:
+    return pair_slices(dump("golden", *golden), dump("target", *target), MatchingRules(**rules))
+
+
+def test_slices_of_the_same_coordinates_are_paired_and_the_rest_is_listed() -> None:
+    pairing = pair(tokens(0, 1, 2, rank=0), tokens(1, 2, 3, rank=0))
+    assert described(pairing) == [
+        ("rank 0, token 1", "rank 0, token 1"),
+        ("rank 0, token 2", "rank 0, token 2"),
+    ]
+    assert pairing.unmatched_golden == (Coordinates(rank=0, token=0),)
+    assert pairing.unmatched_target == (Coordinates(rank=0, token=3),)
+    assert pairing.notes == ()
+
+
+def test_a_process_without_rank_is_the_only_rank_of_the_other_side() -> None:
+    pairing = pair(tokens(0, 1), tokens(0, 1, rank=0))
+    assert described(pairing) == [("token 0", "rank 0, token 0"), ("token 1", "rank 0, token 1")]
+    assert pairing.notes == ("the golden dump says no rank: it is compared with rank 0 of the target dump",)
+
+
+def test_the_only_token_of_each_side_is_the_same_token() -> None:
+    pairing = pair(tokens(0), tokens(4))
+    assert described(pairing) == [("token 0", "token 4")]
+    assert pairing.notes == ("golden token 0 is compared with target token 4: each dump has only one",)
+
+
+def test_a_dump_without_ranks_is_not_taken_for_one_of_several() -> None:
+    pairing = pair([Coordinates(step=0)], [Coordinates(step=0, rank=0), Coordinates(step=0, rank=1)])
+    assert pairing.pairs == ()
+    assert len(pairing.unmatched_target) == 2
+    assert pairing.notes == ("only one dump tells ranks apart: choose which rank to compare",)
+
+
+def test_choosing_a_rank_makes_it_the_only_one() -> None:
+    pairing = pair([Coordinates(step=0)], [Coordinates(step=0, rank=0), Coordinates(step=0, rank=1)], rank=1)
+    assert described(pairing) == [("step 0", "step 0, rank 1")]
+    assert pairing.unmatched_target == ()
+
+
+def test_unequal_numbers_of_ranks_leave_the_surplus_over() -> None:
+    pairing = pair(
+        [Coordinates(rank=rank) for rank in range(2)], [Coordinates(rank=rank) for rank in range(4)]
+    )
+    assert described(pairing) == [("rank 0", "rank 0"), ("rank 1", "rank 1")]
+    assert pairing.unmatched_target == (Coordinates(rank=2), Coordinates(rank=3))
+
+
+def test_a_token_offset_shifts_the_target() -> None:
+    pairing = pair(tokens(0, 1, 2), tokens(0, 1, 2), token_offset=1)
+    assert described(pairing) == [("token 0", "token 1"), ("token 1", "token 2")]
+    assert pairing.unmatched_golden == (Coordinates(token=2),)
+    assert pairing.unmatched_target == (Coordinates(token=0),)
+
+
+def test_a_token_offset_is_kept_where_each_side_has_one_token() -> None:
+    assert pair(tokens(0), tokens(0), token_offset=1).pairs == ()
+    assert described(pair(tokens(0), tokens(1), token_offset=1)) == [("token 0", "token 1")]
+
+
+def test_a_chosen_token_is_counted_on_the_golden_side() -> None:
+    pairing = pair(tokens(0, 1, 2), tokens(0, 1, 2), token=1, token_offset=1)
+    assert described(pairing) == [("token 1", "token 2")]
+    assert pairing.unmatched_golden == ()
+
+
+def test_a_choice_that_nothing_fits_is_said() -> None:
+    pairing = pair([Coordinates(step=0)], [Coordinates(step=0)], step=9)
+    assert pairing.pairs == ()
+    assert pairing.notes == (
+        "the golden dump has no slice for step 9",
+        "the target dump has no slice for step 9",
+    )
+
+
+def test_several_slices_of_the_same_coordinates_are_paired_in_order() -> None:
+    pairing = pair([Coordinates(step=0)] * 2, [Coordinates(step=0)] * 3)
+    assert [one.directory.name + other.directory.name for one, other in pairing.pairs] == ["00", "11"]
+    assert len(pairing.unmatched_target) == 1
+    assert pairing.notes == ("several slices are step 0: they are paired in order",)
+
+
+def test_a_dump_against_itself_with_an_offset_lists_what_is_left_over() -> None:
+    same = dump("same", *tokens(0, 1))
+    pairing = pair_slices(same, same, MatchingRules(token_offset=1))
+    assert pairing.unmatched_golden == (Coordinates(token=1),)
+    assert pairing.unmatched_target == (Coordinates(token=0),)
+
+
+def test_pairs_come_in_the_order_in_which_the_golden_slices_ran() -> None:
+    shuffled = [Coordinates(step=1, rank=0), Coordinates(step=0, rank=1), Coordinates(step=0, rank=0)]
+    assert [one for one, _ in described(pair(shuffled, shuffled))] == [
+        "step 0, rank 0",
+        "step 0, rank 1",
+        "step 1, rank 0",
+    ]

@@ -1,0 +1,170 @@
+"""What is promised of pairing the tensors of two matched nodes."""
+
+from dataclasses import replace
+
+import pytest
+
+from firstdrift.dumps.dump import Direction, Node, NodeKind
+from firstdrift.matching.plan import TensorPair
+from firstdrift.matching.tensors import TensorPairing, relate_shapes
+from firstdrift.tensors import Role, TensorRecord
+
+
+def tensor(key: str, *shape: int, role: Role = Role.INPUT) -> TensorRecord:
+    return TensorRecord(role, key, "float32", shape)
+
+
+def scalar(key: str, value: str, dtype: str = "int") -> TensorRecord:
+    return TensorRecord(Role.INPUT, key, dtype, (), scalar=value)
+
+
+def node(*tensors: TensorRecord, name: str = "Module.mlp", direction: Direction = Direction.FORWARD) -> Node:
+    kind = NodeKind.MODULE if name.startswith("Module.") else NodeKind.API
+    return Node(name, name, kind, name, direction, 0, 0, None, tensors)
+
+
+def pairs_of(golden: Node, target: Node) -> TensorPairing:
+    pairing = TensorPairing()
+    pairing.pair(7, golden, target)
+    return pairing
+
+
+def said(pairs: list[TensorPair]) -> list[tuple[str, str, str, str | None]]:
+    return [(pair.golden.key, pair.target.key, pair.transform, pair.incomparable) for pair in pairs]
+
+
+@pytest.mark.parametrize(
+    ("golden", "target", "transform"),
+    [
+        ((1, 5, 896), (1, 5, 896), ""),
+        ((1, 5, 896), (5, 896), "reshape [1, 5, 896] -> [5, 896]"),
+        ((5, 896), (1, 5, 896), "reshape [5, 896] -> [1, 5, 896]"),
+        ((2, 5, 896), (10, 896), "reshape [2, 5, 896] -> [10, 896]"),
+        ((10, 4, 8), (2, 5, 4, 8), "reshape [10, 4, 8] -> [2, 5, 4, 8]"),
+        ((2, 1, 5, 8), (10, 8), "reshape [2, 1, 5, 8] -> [10, 8]"),
+        ((), (1,), "reshape [] -> [1]"),
+        ((0, 3), (0, 3), ""),
+        (None, (3,), ""),
+        ((3,), None, ""),
+    ],
+)
+def test_shapes_that_differ_by_ones_or_by_flattening_are_compared(
+    golden: tuple[int, ...] | None, target: tuple[int, ...] | None, transform: str
+) -> None:
+    assert relate_shapes(golden, target) == (transform, None)
+
+
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [((2, 5), (5, 2)), ((2, 5, 8), (2, 40)), ((3,), (4,)), ((), (2,)), ((2, 16, 64), (16, 2, 64))],
+)
+def test_other_shapes_are_incomparable_with_both_shapes_named(
+    golden: tuple[int, ...], target: tuple[int, ...]
+) -> None:
+    assert relate_shapes(golden, target) == ("", f"shapes differ: {list(golden)} against {list(target)}")
+
+
+def test_tensors_of_one_role_and_key_are_paired_whatever_their_order() -> None:
+    pairing = pairs_of(
+        node(tensor("0", 2), tensor("weight", 3, role=Role.PARAMETER)),
+        node(tensor("weight", 3, role=Role.PARAMETER), tensor("0", 2)),
+    )
+    assert said(pairing.pairs) == [("weight", "weight", "", None), ("0", "0", "", None)]
+    assert {pair.match for pair in pairing.pairs} == {7}
+
+
+def test_arguments_given_by_position_are_paired_with_those_given_by_keyword() -> None:
+    pairing = pairs_of(
+        node(tensor("0", 1, 5, 8), tensor("1", 5, 5), scalar("2", "-1")),
+        node(tensor("mask", 5, 5), tensor("hidden_states", 5, 8), scalar("dim", "-1")),
+    )
+    assert said(pairing.pairs) == [
+        ("1", "mask", "paired by shape", None),
+        ("0", "hidden_states", "paired by shape; reshape [1, 5, 8] -> [5, 8]", None),
+        ("2", "dim", "paired by shape", None),
+    ]
+
+
+def test_queries_keys_and_values_of_one_shape_are_paired_in_order() -> None:
+    golden = node(*(tensor(str(at), 4, 8) for at in range(3)))
+    target = node(*(tensor(key, 4, 8) for key in ("query", "key", "value")))
+    assert said(pairs_of(golden, target).pairs) == [
+        (str(at), key, "paired by shape", None) for at, key in enumerate(("query", "key", "value"))
+    ]
+
+
+def test_unequally_many_tensors_of_one_shape_are_left_over_rather_than_guessed() -> None:
+    pairing = pairs_of(
+        node(tensor("0", 4), tensor("1", 4)), node(tensor("a", 4), tensor("b", 4), tensor("c", 4))
+    )
+    assert pairing.pairs == []
+    assert [left.record.key for left in pairing.unmatched_golden] == ["0", "1"]
+    assert [left.record.key for left in pairing.unmatched_target] == ["a", "b", "c"]
+
+
+def test_two_keywords_of_different_names_are_not_taken_for_each_other() -> None:
+    pairing = pairs_of(node(tensor("cos", 4)), node(tensor("sin", 4)))
+    assert pairing.pairs == []
+
+
+def test_gradients_in_the_order_of_autograd_are_paired_by_shape() -> None:
+    def gradients(*shapes: tuple[int, ...]) -> Node:
+        tensors = [tensor(str(at), *shape, role=Role.OUTPUT) for at, shape in enumerate(shapes)]
+        return node(*tensors, name="Functional.linear", direction=Direction.BACKWARD)
+
+    pairing = pairs_of(gradients((64,), (16, 64), (64, 32)), gradients((16, 64), (64, 32)))
+    assert said(pairing.pairs) == [("1", "0", "paired by shape", None), ("2", "1", "paired by shape", None)]
+    assert [left.record.key for left in pairing.unmatched_golden] == ["0"]
+
+
+def test_factors_that_changed_places_are_paired_by_shape() -> None:
+    pairing = pairs_of(
+        node(tensor("0", 64), tensor("1", 2, 64), name="Tensor.__mul__"),
+        node(tensor("0", 2, 64), tensor("1", 64), name="Tensor.__mul__"),
+    )
+    assert said(pairing.pairs) == [("1", "0", "paired by shape", None), ("0", "1", "paired by shape", None)]
+
+
+def test_operands_that_changed_places_in_a_matrix_product_are_incomparable() -> None:
+    pairing = pairs_of(
+        node(tensor("0", 3, 64), tensor("1", 2, 64), name="Torch.matmul"),
+        node(tensor("0", 2, 64), tensor("1", 3, 64), name="Torch.matmul"),
+    )
+    assert [pair.incomparable for pair in pairing.pairs] == [
+        "shapes differ: [3, 64] against [2, 64]",
+        "shapes differ: [2, 64] against [3, 64]",
+    ]
+
+
+def test_a_scalar_against_a_tensor_is_incomparable() -> None:
+    pairing = pairs_of(node(scalar("0", "2.0", "float")), node(tensor("0")))
+    assert said(pairing.pairs) == [("0", "0", "", "a Python float against a tensor of shape []")]
+
+
+def test_operators_of_different_names_share_results_but_no_arguments() -> None:
+    golden = node(tensor("0", 4, 4), tensor("0", 4, 4, role=Role.OUTPUT), name="Torch.matmul")
+    target = node(tensor("0", 4, 4), tensor("0", 4, 4, role=Role.OUTPUT), name="Functional.attention")
+    pairing = pairs_of(golden, target)
+    assert [pair.golden.label for pair in pairing.pairs] == ["output.0"]
+    assert [left.record.label for left in pairing.unmatched_target] == ["input.0"]
+    back = [replace(one, direction=Direction.BACKWARD) for one in (golden, target)]
+    assert [pair.golden.label for pair in pairs_of(*back).pairs] == ["input.0"]
+
+
+def test_tensors_missing_on_one_side_are_listed() -> None:
+    pairing = pairs_of(node(tensor("0", 4), tensor("0", 4, role=Role.OUTPUT)), node(tensor("0", 4)))
+    assert [left.record.label for left in pairing.unmatched_golden] == ["output.0"]
+    assert pairing.unmatched_target == []
+
+
+def test_a_tensor_that_cannot_be_read_is_still_paired() -> None:
+    damaged = replace(tensor("0", 4), problem="the file is missing")
+    assert [pair.golden.problem for pair in pairs_of(node(damaged), node(tensor("0", 4))).pairs] == [
+        "the file is missing"
+    ]
+
+
+def test_repeated_keys_and_records_lose_nothing() -> None:
+    shared = tensor("0", 4)
+    pairing = pairs_of(node(shared, shared), node(shared, tensor("1", 5), shared))
+    assert len(pairing.pairs) * 2 + len(pairing.unmatched_golden) + len(pairing.unmatched_target) == 5

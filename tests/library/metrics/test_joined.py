@@ -1,0 +1,143 @@
+"""What is promised of measuring a fused tensor against its parts."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from firstdrift.errors import TensorUnreadableError
+from firstdrift.metrics.joined import Parts, measure_joined
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
+
+Array = NDArray[np.generic]
+RANDOM = np.random.default_rng(5)
+QUERY, KEY, VALUE = (RANDOM.normal(size=(2, 16, size)).astype(np.float32) for size in (64, 32, 32))
+SEPARATE = np.concatenate([QUERY, KEY, VALUE], axis=-1)
+
+
+def grouped(parts: list[Array], groups: int, axis: int = -1) -> Array:
+    pieces = [np.split(part, groups, axis=axis) for part in parts]
+    return np.concatenate([piece for group in zip(*pieces, strict=True) for piece in group], axis=axis)
+
+
+class Memory:
+    """Tensors in memory that are read as if they lay in files."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[DataLocation, Array] = {}
+
+    def record(self, array: Array) -> TensorRecord:
+        location = DataLocation(Path(f"{len(self.arrays)}.npy"), "npy")
+        self.arrays[location] = array
+        return TensorRecord(Role.OUTPUT, "0", array.dtype.name, array.shape, location=location)
+
+    def load(self, location: DataLocation) -> Array:
+        if location not in self.arrays:
+            raise TensorUnreadableError("is gone", path=location.file)
+        return self.arrays[location]
+
+
+def measure(
+    parts: list[Array], whole: Array, *, are_golden: bool = True, summed: bool = False
+) -> Measurement:
+    memory = Memory()
+    records = tuple(memory.record(part) for part in parts)
+    joined = replace(records[0], shape=whole.shape, location=None)
+    other = memory.record(whole)
+    sides = (joined, other) if are_golden else (other, joined)
+    return measure_joined(*sides, Parts(records, are_golden=are_golden, summed=summed), memory.load, "joined")
+
+
+@pytest.mark.parametrize("are_golden", [True, False])
+@pytest.mark.parametrize(
+    ("whole", "said"),
+    [
+        (SEPARATE, "one part after another, "),
+        (grouped([QUERY, KEY, VALUE], 2), "one part after another in each of 2 groups"),
+        (grouped([QUERY, KEY, VALUE], 4), "one part after another in each of 4 groups"),
+        (SEPARATE.reshape(32, 128), "one part after another, "),
+    ],
+)
+def test_every_known_arrangement_of_grouped_queries_is_seen_from_the_values(
+    whole: Array, said: str, *, are_golden: bool
+) -> None:
+    measured = measure([QUERY, KEY, VALUE], whole, are_golden=are_golden)
+    assert measured.equal is True
+    assert measured.errors is not None
+    assert measured.errors.size == 2 * 16 * 128
+    assert said in measured.reason
+
+
+def test_gate_and_up_may_alternate_or_stand_in_reverse() -> None:
+    alternating = measure([KEY, VALUE], grouped([KEY, VALUE], 32))
+    assert alternating.equal is True
+    assert "in each of 32 groups" in alternating.reason
+    reverse = measure([KEY, VALUE], np.concatenate([VALUE, KEY], axis=-1))
+    assert reverse.equal is True
+    assert "the last part first" in reverse.reason
+
+
+def test_weights_and_biases_are_joined_along_the_first_dimension() -> None:
+    parts = [RANDOM.normal(size=(size, 64)).astype(ml_dtypes.bfloat16) for size in (64, 32, 32)]
+    measured = measure(parts, grouped(parts, 2, axis=0))
+    assert measured.equal is True
+    assert "2 groups" in measured.reason
+    biases = [RANDOM.normal(size=size).astype(np.float32) for size in (64, 32, 32)]
+    assert measure(biases, np.concatenate(biases)).equal is True
+
+
+def test_a_fault_is_not_explained_away_by_another_arrangement() -> None:
+    whole = SEPARATE.copy()
+    whole[..., 64:96] *= 3
+    measured = measure([QUERY, KEY, VALUE], whole)
+    assert measured.errors is not None
+    assert measured.errors.relative_l2 == pytest.approx(
+        2 * np.linalg.norm(KEY) / np.linalg.norm(SEPARATE), rel=1e-5
+    )
+    assert "one part after another, " in measured.reason
+
+
+def test_values_that_are_not_finite_do_not_hide_the_arrangement() -> None:
+    whole = grouped([QUERY, KEY, VALUE], 2)
+    whole[0, 0, 0] = np.inf
+    measured = measure([QUERY, KEY, VALUE], whole)
+    assert measured.errors is not None
+    assert measured.errors.mismatched_nonfinite == 1
+    assert measured.errors.equal == measured.errors.size - 1
+
+
+def test_gradients_of_a_shared_input_are_summed() -> None:
+    assert measure([KEY, VALUE], KEY.astype(np.float64) + VALUE, summed=True).equal is True
+
+
+def test_statistics_on_one_side_are_held_against_those_of_the_parts() -> None:
+    memory = Memory()
+    records = tuple(memory.record(part) for part in (QUERY, KEY, VALUE))
+    wide = SEPARATE.astype(np.float64)
+    statistics = Statistics(
+        float(wide.max()), float(wide.min()), float(wide.mean()), float(np.linalg.norm(wide))
+    )
+    whole = TensorRecord(Role.OUTPUT, "0", "float32", SEPARATE.shape, statistics)
+    joined = replace(records[0], shape=SEPARATE.shape, location=None)
+    measured = measure_joined(joined, whole, Parts(records, are_golden=True), memory.load, "joined")
+    assert measured.kind is MeasurementKind.STATISTICS
+    assert measured.differences is not None
+    assert measured.differences.error_bound == pytest.approx(0, abs=1e-6)
+
+
+def test_parts_that_cannot_be_read_or_joined_are_incomparable_with_the_reason() -> None:
+    unlike = measure([QUERY, KEY], SEPARATE)
+    assert unlike.kind is MeasurementKind.INCOMPARABLE
+    assert "[2, 16, 64] and [2, 16, 32]" in unlike.reason
+    memory = Memory()
+    record = memory.record(QUERY)
+    memory.arrays.clear()
+    gone = measure_joined(
+        replace(record, location=None), record, Parts((record,), are_golden=True), memory.load, ""
+    )
+    assert gone.kind is MeasurementKind.INCOMPARABLE
+    assert "is gone" in gone.reason

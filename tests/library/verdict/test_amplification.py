@@ -1,0 +1,551 @@
+"""Where an error begins, and where it only passes through."""
+
+import itertools
+from operator import mul
+
+import numpy as np
+import pytest
+from library.verdict.made_slices import SHAPE, Call, judge, values_of, with_error
+
+from firstdrift.dumps.dump import Coordinates
+from firstdrift.verdict.judgement import NodeClass, Verdict
+
+U32, U16 = 2.0**-24, 2.0**-9
+"""Unit roundoff of float32 and of bfloat16."""
+
+MLP = "Module.mlp.MLP.forward.0"
+LINEAR = "Functional.linear.0.forward"
+BEFORE = Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0])
+"""Something that ran before and agrees, so that what follows is not the model's input."""
+
+
+def layers(count: int, output: float, odd: dict[int, float], **more: object) -> list[Call]:
+    """Return the same module of several layers, with output errors of their own for some of them."""
+    return [
+        Call(
+            f"Module.layers.{layer}.mlp.MLP.forward.0",
+            inputs=[U32],
+            outputs=[odd.get(layer, output)],
+            **more,  # type: ignore[arg-type]
+        )
+        for layer in range(count)
+    ]
+
+
+# --- what makes an error ----------------------------------------------------------------------------
+
+
+def test_an_operator_whose_inputs_agree_and_whose_output_does_not_is_the_source() -> None:
+    judged = judge(BEFORE, Call(LINEAR, inputs=[1e-6], outputs=[0.3]))
+    assert judged.origins == [LINEAR]
+    assert judged.first.node_class == NodeClass.SOURCE
+    assert judged.first.reasons == ("inputs agree (1e-06), output does not (0.3)",)
+    assert judged.first.tensor == "output.0"
+    assert judged.first.metrics["relative_l2"] == pytest.approx(0.3, rel=1e-3)
+
+
+def test_equal_inputs_are_said_to_be_equal() -> None:
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[0.3]))
+    assert judged.first.reasons == ("inputs are equal, output is not (0.3)",)
+
+
+def test_a_node_that_passes_an_error_on_is_not_its_source() -> None:
+    following = Call("Functional.linear.1.forward", inputs=[0.3], outputs=[0.6])
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[0.3]), following)
+    assert judged.origins == [LINEAR]
+    said = judged.of(following.name)
+    assert said.node_class == NodeClass.PROPAGATED
+    assert said.verdict == Verdict.ERROR
+    assert said.amplification == pytest.approx(2.0, rel=1e-2)
+
+
+def test_a_node_that_makes_a_bad_input_much_worse_amplifies() -> None:
+    following = Call("Functional.linear.1.forward", inputs=[0.1], outputs=[2.0])
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[0.1]), following)
+    assert judged.origins == [LINEAR]
+    assert judged.of(following.name).node_class == NodeClass.AMPLIFIED
+
+
+def test_a_node_that_takes_an_error_away_heals() -> None:
+    following = Call("Functional.relu.0.forward", inputs=[0.1], outputs=[1e-7])
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[0.1]), following)
+    assert judged.of(following.name).node_class == NodeClass.HEALED
+
+
+def test_one_wrong_row_among_many_is_seen() -> None:
+    golden = values_of("rows", (512, 32))
+    target = golden.copy()
+    target[100] *= 1.05
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[(golden, target)]))
+    assert judged.first.metrics["relative_l2"] == pytest.approx(0.05 / np.sqrt(512), rel=0.2)
+    assert judged.of(LINEAR).output_error == pytest.approx(0.05, rel=0.2)
+
+
+@pytest.mark.parametrize(("dtype", "roundoff"), [("float32", U32), ("bfloat16", U16)])
+def test_rounding_of_the_dtype_is_no_error(dtype: str, roundoff: float) -> None:
+    calls = [
+        Call(f"Functional.linear.{n}.forward", inputs=[roundoff], outputs=[3 * roundoff]) for n in range(4)
+    ]
+    judged = judge(*calls, dtype=dtype)
+    assert judged.origins == []
+    assert all(row.node_class == NodeClass.CLEAN for row in judged.said.rows)
+
+
+@pytest.mark.parametrize(("roundoffs", "is_found"), [(20, False), (60, True)])
+def test_an_error_has_to_stand_above_what_a_node_gathers_inside(roundoffs: float, is_found: bool) -> None:
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[roundoffs * U32]))
+    assert bool(judged.origins) is is_found
+
+
+def chain(*factors: float) -> list[Call]:
+    """Return operators that each multiply the error they are given."""
+    errors = list(itertools.accumulate((16 * U32, *factors), mul))
+    return [
+        Call(f"Functional.linear.{n}.forward", inputs=[before], outputs=[after])
+        for n, (before, after) in enumerate(itertools.pairwise(errors))
+    ]
+
+
+def test_an_error_has_to_be_several_times_what_came_in() -> None:
+    assert judge(*chain(2, 2, 2.5, 2, 2, 2, 2)).origins == [], "drift has no single source"
+    assert judge(*chain(2, 2, 4.5, 2, 2, 2, 2)).origins == ["Functional.linear.2.forward"]
+
+
+# --- modules and what they contain ------------------------------------------------------------------
+
+
+def test_the_operator_is_named_before_the_modules_that_contain_it() -> None:
+    judged = judge(
+        BEFORE,
+        Call(LINEAR, MLP, inputs=[0.0], outputs=[0.3]),
+        Call(MLP, "Module.block.Block.forward.0", inputs=[0.0], outputs=[0.3]),
+        Call("Module.block.Block.forward.0", inputs=[0.0], outputs=[0.2]),
+    )
+    assert judged.origins == [LINEAR]
+    assert judged.first.module == "mlp"
+    for name in (MLP, "Module.block.Block.forward.0"):
+        assert judged.of(name).node_class == NodeClass.PROPAGATED
+        assert judged.of(name).reasons == ("the error begins inside it",)
+        assert judged.of(name).below.origins == 1
+
+
+def test_a_module_may_show_the_rounding_of_what_it_contains() -> None:
+    steps = [1e-6, 4e-6, 1.5e-5, 5e-5, 1.6e-4]
+    inside = [
+        Call(f"Functional.linear.{n}.forward", MLP, inputs=[before], outputs=[after])
+        for n, (before, after) in enumerate(itertools.pairwise(steps))
+    ]
+    healthy = judge(*inside, Call(MLP, inputs=[1e-6], outputs=[2e-4]), dtype="float32")
+    assert healthy.of(MLP).node_class != NodeClass.SOURCE
+    alone = judge(BEFORE, Call(MLP, inputs=[1e-6], outputs=[2e-4]))
+    assert alone.origins == [MLP], "with nothing recorded inside, the same numbers are a fault"
+
+
+def test_a_module_whose_own_code_spoils_its_output_is_the_source() -> None:
+    judged = judge(
+        BEFORE,
+        Call(LINEAR, MLP, inputs=[1e-7], outputs=[2e-7]),
+        Call(MLP, inputs=[1e-7], outputs=[0.4]),
+    )
+    assert judged.origins == [MLP]
+
+
+def test_an_input_that_nothing_explains_is_blamed_on_the_module_around() -> None:
+    judged = judge(
+        BEFORE,
+        Call("Functional.linear.1.forward", MLP, inputs=[1e-7], outputs=[2e-7]),
+        Call(LINEAR, MLP, inputs=[0.3], outputs=[0.3]),
+        Call(MLP, inputs=[1e-7], outputs=[0.3]),
+    )
+    assert judged.origins == [MLP]
+    assert judged.first.reasons == (
+        (
+            "the input of Functional.linear.0 inside it differs (0.3), and nothing recorded before explains "
+            "it: the operation that made it is not in the dump"
+        ),
+    )
+    assert judged.first.tensor == "output.0", "a tensor of the module that is named"
+
+
+def test_an_input_that_an_earlier_output_explains_blames_nobody_else() -> None:
+    judged = judge(
+        BEFORE,
+        Call("Functional.linear.1.forward", inputs=[0.0], outputs=[0.3]),
+        Call(LINEAR, MLP, inputs=[0.3], outputs=[0.3]),
+        Call(MLP, inputs=[1e-7], outputs=[0.3]),
+    )
+    assert judged.origins == ["Functional.linear.1.forward"]
+
+
+def test_with_outputs_alone_the_first_that_differs_is_named() -> None:
+    calls = [
+        Call(f"Functional.linear.{n}.forward", outputs=[error])
+        for n, error in enumerate((1e-7, 2e-7, 0.2, 0.5))
+    ]
+    judged = judge(*calls)
+    assert judged.origins == ["Functional.linear.2.forward"]
+    assert judged.first.reasons == ("nothing before it differs as much, its output does (0.2)",)
+
+
+# --- parameters, arguments, shapes --------------------------------------------------------------------
+
+
+def test_a_parameter_that_differs_is_told_apart_from_a_fault_of_the_operator() -> None:
+    judged = judge(BEFORE, Call(MLP, inputs=[1e-6], parameters={"weight": 1.0}, outputs=[0.9]))
+    assert judged.first.node_class == NodeClass.WEIGHTS_DIFFER
+    assert judged.first.tensor == "parameter.weight"
+    assert judged.first.reasons == (
+        "parameter weight differs (relative L2 1); inputs agree (1e-06), output does not (0.9)",
+    )
+
+
+def test_the_weight_of_a_linear_operator_is_a_parameter() -> None:
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0, 0.5], outputs=[0.5]))
+    assert judged.first.node_class == NodeClass.WEIGHTS_DIFFER
+    assert judged.first.tensor == "input.1"
+
+
+def test_a_parameter_that_differs_without_harm_is_a_warning() -> None:
+    padding = values_of("table", (50, 8))
+    other = padding.copy()
+    other[-1] = 7.0
+    judged = judge(BEFORE, Call(MLP, inputs=[0.0], parameters={"weight": (padding, other)}, outputs=[0.0]))
+    assert judged.origins == []
+    assert judged.of(MLP).node_class == NodeClass.WEIGHTS_DIFFER
+    assert judged.of(MLP).verdict == Verdict.WARNING
+
+
+def test_parameters_in_a_coarser_dtype_do_not_differ() -> None:
+    golden = values_of("weight")
+    cast = golden.astype(values_of("", dtype="bfloat16").dtype)
+    judged = judge(
+        BEFORE,
+        Call(MLP, inputs=[0.0], parameters={"weight": (golden, cast)}, outputs=[U16]),
+        dtype="bfloat16",
+    )
+    assert judged.origins == []
+    assert judged.of(MLP).node_class == NodeClass.CLEAN
+
+
+@pytest.mark.parametrize(("step", "expected"), [(0, NodeClass.WEIGHTS_DIFFER), (1, NodeClass.CLEAN)])
+def test_after_the_first_step_parameters_carry_the_rounding_of_training(
+    step: int, expected: NodeClass
+) -> None:
+    call = Call(MLP, inputs=[0.0], parameters={"weight": 5e-4}, outputs=[6e-4])
+    judged = judge(BEFORE, call, coordinates=Coordinates(step=step))
+    assert judged.of(MLP).node_class == expected
+
+
+def test_another_argument_is_another_call() -> None:
+    judged = judge(BEFORE, Call("Torch.mul.0.forward", inputs=[0.0, (0.001, 0.01)], outputs=[9.0]))
+    assert judged.first.node_class == NodeClass.STRUCTURE_DIFFERS
+    assert judged.first.reasons == ("argument input.1 differs: golden 0.001, target 0.01",)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("cuda:0", "npu:0"), (-65504.0, -3.3895313892515355e38), (1.0, 1.0 + 1e-9), (1, 1.0)],
+    ids=["device", "lowest number", "rounding", "type"],
+)
+def test_arguments_that_differ_between_healthy_runs_are_no_reason(arguments: tuple[object, object]) -> None:
+    judged = judge(BEFORE, Call("Torch.mul.0.forward", inputs=[0.0, arguments], outputs=[0.3]))
+    assert judged.first.node_class == NodeClass.SOURCE
+    quiet = judge(BEFORE, Call("Torch.mul.0.forward", inputs=[0.0, arguments], outputs=[0.0]))
+    assert quiet.origins == []
+    assert quiet.said.counts.warning == 0
+
+
+def test_an_output_of_another_shape_is_said_to_be_so_and_not_compared() -> None:
+    shapes = values_of("a", (4, 8)), values_of("a", (4, 9))
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[shapes]))
+    said = judged.of(LINEAR)
+    assert said.node_class == NodeClass.STRUCTURE_DIFFERS
+    assert said.verdict == Verdict.INCOMPARABLE
+    assert said.reasons == ("shapes differ: [4, 8] against [4, 9]",)
+    assert judged.said.counts.incomparable == 1
+
+
+def test_a_mask_of_booleans_against_one_of_numbers_says_nothing() -> None:
+    booleans = np.tril(np.ones((16, 16), bool))
+    numbers = np.where(booleans, 0.0, -3.4028235e38).astype(np.float32)
+    for masks in ((booleans, numbers), (numbers, booleans)):
+        judged = judge(
+            Call(MLP, inputs=[0.0, masks], outputs=[1e-7]), Call(LINEAR, inputs=[0.0], outputs=[1e-7])
+        )
+        assert judged.origins == []
+        assert judged.said.input_difference is None
+        assert judged.said.counts.incomparable == 1
+
+
+# --- numbers that are not finite ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_the_first_non_finite_value_is_named_as_such(value: float) -> None:
+    golden = values_of("x")
+    bad = golden.copy()
+    bad[3, 5] = value
+    judged = judge(
+        BEFORE,
+        Call(LINEAR, inputs=[0.0], outputs=[(golden, bad)]),
+        Call("Functional.relu.0.forward", inputs=[(golden, bad)], outputs=[(golden, bad)]),
+    )
+    assert judged.origins == [LINEAR]
+    assert judged.first.node_class == NodeClass.NON_FINITE
+    assert judged.first.reasons == ("NaN or infinity on one side only, in: output",)
+    assert [(found.node, found.level) for found in judged.said.overflow] == [
+        (LINEAR, "critical"),
+        ("Functional.relu.0.forward", "high"),
+    ]
+    assert judged.of("Functional.relu.0.forward").verdict == Verdict.ERROR
+
+
+def test_what_swallows_a_non_finite_value_is_of_medium_level() -> None:
+    golden = values_of("x")
+    bad = golden.copy()
+    bad[0, 0] = np.nan
+    judged = judge(
+        BEFORE,
+        Call(LINEAR, inputs=[0.0], outputs=[(golden, bad)]),
+        Call("Torch.nan_to_num.0.forward", inputs=[(golden, bad)], outputs=[0.0]),
+    )
+    assert judged.said.overflow[1].level == "medium"
+
+
+def test_non_finite_values_on_both_sides_are_no_finding() -> None:
+    golden = values_of("x")
+    golden[0] = -np.inf
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[(golden, golden.copy())]))
+    assert judged.origins == []
+    assert judged.said.overflow == ()
+
+
+@pytest.mark.parametrize("masks", [(-3.4028235e38, -65504.0), (-np.inf, -3.3895314e38), (-65504.0, -np.inf)])
+def test_masks_that_mean_the_same_are_the_same(masks: tuple[float, float]) -> None:
+    shape = (16, 16)
+    kept = np.tril(np.ones(shape, bool))
+    golden, target = (np.where(kept, values_of("m", shape), np.float32(value)) for value in masks)
+    judged = judge(
+        BEFORE, Call("Torch.add.0.forward", inputs=[0.0, (golden, target)], outputs=[(golden, target)])
+    )
+    assert judged.origins == []
+    assert judged.of("Torch.add.0.forward").output_error == 0.0
+
+
+# --- ties ---------------------------------------------------------------------------------------------
+
+
+def chosen(*places: int) -> np.ndarray:
+    return np.array([[*places]], np.int64)
+
+
+def test_another_choice_among_nearly_equal_values_is_no_fault() -> None:
+    router = Call("Module.gate.Router.forward.0", inputs=[2e-7], outputs=[3e-7, (chosen(1, 2), chosen(2, 1))])
+    judged = judge(BEFORE, router)
+    assert judged.origins == []
+    said = judged.of(router.name)
+    assert said.node_class == NodeClass.CLEAN
+    assert said.verdict == Verdict.WARNING
+    assert said.reasons == ("another choice among nearly equal values (a tie within rounding)",)
+
+
+def test_what_was_gathered_by_another_choice_does_not_count() -> None:
+    router = Call(
+        "Module.gate.Router.forward.0", inputs=[2e-7], outputs=[3e-7, 0.8, (chosen(1, 2), chosen(2, 1))]
+    )
+    judged = judge(BEFORE, router)
+    assert judged.origins == []
+    assert judged.of(router.name).output_error == pytest.approx(3e-7, rel=0.2)
+
+
+def test_another_choice_from_equal_values_is_a_fault() -> None:
+    top = Call("Torch.topk.0.forward", inputs=[0.0], outputs=[(chosen(1, 2), chosen(1, 3))])
+    judged = judge(BEFORE, top)
+    assert judged.origins == [top.name]
+    assert judged.first.reasons == ("its inputs are equal, its whole-number output is not",)
+
+
+def test_what_was_picked_by_other_indices_is_explained_by_them() -> None:
+    pick = Call("Tensor.index_select.0.forward", inputs=[0.0, (chosen(1, 2), chosen(2, 1))], outputs=[1.2])
+    assert judge(BEFORE, pick).origins == []
+
+
+# --- operators that magnify honestly -------------------------------------------------------------------
+
+
+def magnifying(
+    name: str, inputs: list[tuple[np.ndarray, np.ndarray]], outputs: tuple[np.ndarray, np.ndarray]
+) -> Call:
+    return Call(name, inputs=inputs, outputs=[outputs])
+
+
+def test_addition_may_cancel() -> None:
+    first, small = values_of("a"), values_of("b") * np.float32(1e-4)
+    second = small - first
+    inputs = [(first, with_error(first, 1e-6, "1")), (second, with_error(second, 1e-6, "2"))]
+    sums = tuple(inputs[0][side].astype(np.float64) + inputs[1][side] for side in (0, 1))
+    outputs = (sums[0].astype(np.float32), sums[1].astype(np.float32))
+    for name in ("Torch.add.0.forward", "Tensor.__sub__.0.forward", "Tensor.__iadd__.0.forward"):
+        assert judge(BEFORE, magnifying(name, inputs, outputs)).origins == []
+    other = magnifying("Torch.bmm.0.forward", inputs, outputs)
+    assert judge(BEFORE, other).origins == [other.name], "a product cannot"
+
+
+def test_a_softmax_turns_absolute_into_relative_error() -> None:
+    scores = values_of("s") + np.float32(1000)
+    noisy = with_error(scores, 3e-6, "n")
+
+    def softmax(values: np.ndarray) -> np.ndarray:
+        wide = np.exp(values.astype(np.float64) - values.max(-1, keepdims=True))
+        return (wide / wide.sum(-1, keepdims=True)).astype(np.float32)
+
+    outputs = (softmax(scores), softmax(noisy))
+    honest = magnifying("Functional.softmax.0.forward", [(scores, noisy)], outputs)
+    assert judge(BEFORE, honest).of(honest.name).output_error > 32 * U32
+    assert judge(BEFORE, honest).origins == []
+    other = magnifying("Functional.relu.0.forward", [(scores, noisy)], outputs)
+    assert judge(BEFORE, other).origins == [other.name]
+
+
+def test_a_layer_norm_takes_the_mean_away_and_leaves_the_error() -> None:
+    values = values_of("v") + np.float32(1000)
+    noisy = with_error(values, 1e-6, "n")
+
+    def norm(values: np.ndarray) -> np.ndarray:
+        wide = values.astype(np.float64)
+        return ((wide - wide.mean(-1, keepdims=True)) / wide.std(-1, keepdims=True)).astype(np.float32)
+
+    outputs = (norm(values), norm(noisy))
+    for name in ("Functional.layer_norm.0.forward", "Module.norm.LayerNorm.forward.0"):
+        assert judge(BEFORE, magnifying(name, [(values, noisy)], outputs)).origins == []
+    other = magnifying("Functional.rms_norm.0.forward", [(values, noisy)], outputs)
+    assert judge(BEFORE, other).origins == [other.name]
+
+
+# --- coarse products -------------------------------------------------------------------------------------
+
+
+def products(errors: list[float]) -> list[Call]:
+    return [
+        Call(f"Functional.linear.{n}.forward", inputs=[0.0, 0.0], outputs=[error])
+        for n, error in enumerate(errors)
+    ]
+
+
+def test_products_in_a_coarser_format_are_healthy() -> None:
+    tf32, bfloat16 = [3e-4, 2.8e-4, 3.1e-4, 2.9e-4], [2.3e-3, 2.2e-3, 2.5e-3]
+    for errors in (tf32, bfloat16):
+        judged = judge(*products(errors))
+        assert judged.origins == []
+        assert judged.said.roundoff > 2.0**-12
+
+
+def test_one_coarse_product_among_exact_ones_is_a_fault() -> None:
+    judged = judge(*products([1e-7, 1e-7, 3e-4, 1e-7]))
+    assert judged.origins == ["Functional.linear.2.forward"]
+
+
+def test_a_fault_above_the_coarse_format_is_still_seen() -> None:
+    judged = judge(*products([3e-4, 2.8e-4, 3.1e-4, 0.2, 2.9e-4]))
+    assert judged.origins == ["Functional.linear.3.forward"]
+
+
+def test_what_was_once_rounded_stays_so() -> None:
+    rounded = values_of("h", dtype="bfloat16")
+    noisy = with_error(rounded, 4 * U16, "n")
+    wide = rounded.astype(np.float32), noisy.astype(np.float32)
+    judged = judge(
+        Call("Functional.linear.0.forward", inputs=[0.0], outputs=[(rounded, noisy)]),
+        Call("Tensor.float.0.forward", inputs=[wide], outputs=[with_pair_error(6 * U16)]),
+    )
+    assert judged.origins == []
+    assert judged.said.roundoff == U16
+
+
+def with_pair_error(error: float) -> tuple[np.ndarray, np.ndarray]:
+    golden = values_of("wide", SHAPE)
+    return golden, with_error(golden, error, "wide noise")
+
+
+# --- peers -------------------------------------------------------------------------------------------------
+
+
+def test_a_small_error_that_stands_out_among_peers_is_found() -> None:
+    calls = layers(6, 4 * U32, {3: 24 * U32})
+    assert judge(*calls).origins == ["Module.layers.3.mlp.MLP.forward.0"]
+
+
+@pytest.mark.parametrize(
+    ("count", "usual", "odd"),
+    [(6, 4, 7), (2, 4, 24), (6, 10, 24), (6, 24, 24)],
+    ids=["too small", "too few peers", "stands out too little", "all alike"],
+)
+def test_what_does_not_stand_out_among_peers_is_rounding(count: int, usual: float, odd: float) -> None:
+    assert judge(*layers(count, usual * U32, {1: odd * U32})).origins == []
+
+
+def test_weak_signs_are_kept_for_other_tokens_to_confirm() -> None:
+    judged = judge(*layers(6, 9 * U32, {3: 20 * U32}))
+    assert judged.origins == []
+    assert [weak.target for weak in judged.said.weak_origins] == ["Module.layers.3.mlp.MLP.forward.0"]
+
+
+# --- the backward pass -----------------------------------------------------------------------------------
+
+
+def test_a_gradient_that_cancels_out_is_rounding() -> None:
+    weight = Call("Module.q.Linear.parameters_grad.0", gradients={"weight": 1e-6})
+    nothing = values_of("bias", (64,)) * np.float32(1e-7)
+    bias = Call(
+        "Module.k.Linear.parameters_grad.0", gradients={"bias": (nothing, with_error(nothing, 0.8, "b"))}
+    )
+    forward = Call(LINEAR, inputs=[0.0], outputs=[1e-6])
+    judged = judge(forward, weight, bias)
+    assert judged.origins == []
+    real = values_of("bias", (64,))
+    wrong = Call("Module.k.Linear.parameters_grad.0", gradients={"bias": (real, with_error(real, 0.8, "b"))})
+    assert judge(forward, weight, wrong).origins == [wrong.name]
+
+
+def test_a_fault_that_begins_in_the_backward_pass_is_found_there() -> None:
+    judged = judge(
+        Call(LINEAR, inputs=[0.0], outputs=[1e-7]),
+        Call("Functional.relu.0.backward", inputs=[1e-7], outputs=[0.4]),
+        Call("Functional.linear.0.backward", inputs=[0.4], outputs=[0.4]),
+    )
+    assert judged.origins == ["Functional.relu.0.backward"]
+
+
+def test_the_backward_pass_is_excused_by_what_its_forward_pass_kept() -> None:
+    judged = judge(
+        Call(LINEAR, inputs=[0.0], outputs=[0.2]),
+        Call("Functional.linear.0.backward", inputs=[1e-7], outputs=[0.3]),
+    )
+    assert judged.origins == [LINEAR]
+
+
+# --- the tree ----------------------------------------------------------------------------------------------
+
+
+def test_a_module_counts_what_lies_below_it() -> None:
+    judged = judge(
+        BEFORE,
+        Call(LINEAR, MLP, inputs=[0.0], outputs=[0.3]),
+        Call("Functional.relu.0.forward", MLP, inputs=[0.3], outputs=[0.3]),
+        Call(MLP, "Module.block.Block.forward.0", inputs=[0.0], outputs=[0.3]),
+        Call("Module.block.Block.forward.0", inputs=[0.0], outputs=[0.0]),
+    )
+    below = judged.of("Module.block.Block.forward.0").below
+    assert judged.of("Module.block.Block.forward.0").verdict == Verdict.PASS
+    assert (below.error, below.warning, below.origins, below.worst) == (3, 0, 1, Verdict.ERROR)
+    assert judged.of(MLP).below.error == 2
+
+
+def test_counts_add_up() -> None:
+    judged = judge(
+        BEFORE,
+        Call(LINEAR, inputs=[0.0], outputs=[0.3, (chosen(1), chosen(2))]),
+        Call(MLP, inputs=[0.3], outputs=[0.3]),
+    )
+    counts = judged.said.counts
+    assert counts.pairs == counts.passed + counts.warning + counts.error + counts.incomparable == 7

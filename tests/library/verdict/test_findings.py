@@ -1,0 +1,395 @@
+"""What is said first of several tokens, ranks and steps."""
+
+import itertools
+
+import numpy as np
+import pytest
+from library.verdict.made_slices import SHAPE, Call, judge, make, values_of, with_error
+
+from firstdrift.dumps.dump import Coordinates
+from firstdrift.verdict.findings import conclude
+from firstdrift.verdict.judgement import Findings, NodeClass, SliceJudgement, Verdict
+
+U32 = 2.0**-24
+
+EMBEDDING = "Module.embed_tokens.Embedding.forward.0"
+HEAD = "Module.lm_head.Linear.forward.0"
+LINEAR = "Functional.linear.0.forward"
+
+
+def token_ids(*ids: int) -> np.ndarray:
+    return np.array([ids], np.int64)
+
+
+def logits(error: float, top: tuple[int, int] = (3, 3)) -> tuple[np.ndarray, np.ndarray]:
+    """Return logits with an error; each side has its top where it is told, by a hair where these differ."""
+    golden = values_of("logits", (1, 64))
+    target = with_error(golden, error, "noise")
+    golden[0, top], target[0, top] = 9.0, 9.0
+    golden[0, top[0]] = target[0, top[1]] = np.nextafter(np.float32(9), np.float32(10))
+    return golden, target
+
+
+def token(
+    number: int | None,
+    *,
+    error: float = 1e-7,
+    fault: float = 0.0,
+    ids: tuple[int, int] = (7, 7),
+    top: tuple[int, int] = (3, 3),
+    before_input: float = 0.0,
+) -> SliceJudgement:
+    """Judge one generated token: operators, an embedding, layers, the head.
+
+    Args:
+        number: which token.
+        error: of the logits.
+        fault: output error of an operator whose inputs agree.
+        ids: token ids the two sides were given.
+        top: token ids the two sides choose.
+        before_input: output error of an operator that runs before the embedding.
+    """
+    embedded = 1.3 if ids[0] != ids[1] else 0.0
+    calls = [
+        Call("Torch.cos.0.forward", inputs=[0.0], outputs=[before_input]),
+        Call(EMBEDDING, inputs=[(token_ids(ids[0]), token_ids(ids[1]))], outputs=[embedded]),
+        Call(LINEAR, inputs=[embedded], outputs=[max(fault, embedded)]),
+        Call(HEAD, inputs=[error], outputs=[logits(max(error, fault, embedded), top)]),
+    ]
+    return judge(*calls, coordinates=Coordinates(token=number)).said
+
+
+def logits_only(number: int, error: float, top: tuple[int, int] = (3, 3)) -> SliceJudgement:
+    """Judge a token of which the logits alone were dumped."""
+    return judge(Call(HEAD, outputs=[logits(error, top)]), coordinates=Coordinates(token=number)).said
+
+
+def bad_token(findings: Findings) -> int | None:
+    return findings.first_bad_token.coordinates.token if findings.first_bad_token else None
+
+
+# --- tokens with their layers ---------------------------------------------------------------------------
+
+
+def test_the_first_token_in_which_an_error_begins_is_the_first_bad_one() -> None:
+    findings = conclude([token(n, fault=0.3 if n >= 2 else 0.0, error=1e-7) for n in range(5)])
+    assert bad_token(findings) == 2
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.target == LINEAR
+    assert findings.first_bad_node.coordinates.token == 2
+    assert findings.first_bad_token is not None
+    assert findings.first_bad_token.target == HEAD
+    assert findings.first_bad_token.reasons == (
+        "an error begins at Functional.linear.0.forward; the logits are off by 0.2 (relative L2)",
+    )
+    assert findings.summary == (
+        "Token 2 is the first bad token; in it Functional.linear.0.forward is the first bad node: its inputs "
+        "agree, its output does not."
+    )
+
+
+def test_the_order_in_which_tokens_are_given_does_not_matter() -> None:
+    tokens = [token(n, fault=0.3 if n >= 2 else 0.0) for n in range(5)]
+    assert conclude(tokens[::-1]) == conclude(tokens)
+
+
+def test_healthy_tokens_are_clean() -> None:
+    findings = conclude([token(n) for n in range(4)])
+    assert findings == Findings("No bad token and no bad node: the two runs agree within rounding.")
+
+
+def test_an_error_that_does_not_reach_the_logits_makes_no_bad_token() -> None:
+    calls = [
+        Call("Torch.cos.0.forward", inputs=[0.0], outputs=[0.0]),
+        Call(LINEAR, inputs=[0.0], outputs=[0.3]),
+        Call(HEAD, inputs=[0.0], outputs=[logits(0.0)]),
+    ]
+    findings = conclude([judge(*calls, coordinates=Coordinates(token=0)).said])
+    assert findings.first_bad_token is None
+    assert findings.first_bad_node is not None
+
+
+def test_weak_signs_in_a_token_are_confirmed_by_the_next() -> None:
+    def layered(number: int, odd: float) -> SliceJudgement:
+        calls = [
+            Call(
+                f"Module.layers.{layer}.mlp.MLP.forward.0",
+                inputs=[U32],
+                outputs=[(odd if layer == 3 else 9) * U32],
+            )
+            for layer in range(6)
+        ]
+        calls.append(Call(HEAD, inputs=[U32], outputs=[logits(20 * U32)]))
+        return judge(*calls, coordinates=Coordinates(token=number)).said
+
+    doubtful, clear = layered(0, 20), layered(1, 60)
+    assert conclude([doubtful]).first_bad_node is None
+    findings = conclude([doubtful, clear])
+    assert bad_token(findings) == 0
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.module == "layers.3.mlp"
+    assert findings.first_bad_node.reasons[0].startswith(
+        "stands out among its peers, and the next token shows"
+    )
+    assert conclude([doubtful, layered(1, 9)]).first_bad_node is None
+
+
+# --- tokens from their logits alone ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ([0.01, 0.012, 0.09, 0.08, 0.1], 2),
+        ([0.01, 0.012, 0.011, 0.013], None),
+        ([0.02, 0.022, 0.085, 0.021, 0.022], None),
+        ([0.01, 0.012, 0.2, 0.011, 0.012], 2),
+        ([0.02, 0.022, 0.085], None),
+        ([0.02, 0.022, 0.095], 2),
+        ([0.9, 0.9], 0),
+        ([0.01], None),
+    ],
+    ids=[
+        "rises and stays",
+        "even",
+        "one a little apart",
+        "one far apart",
+        "last a little apart",
+        "last apart",
+        "bad from the start",
+        "alone",
+    ],
+)
+def test_logits_alone_are_held_against_the_tokens_before(errors: list[float], expected: int | None) -> None:
+    golden = values_of("logits", (1, 64), "bfloat16")
+    findings = conclude(
+        [
+            judge(
+                Call(HEAD, outputs=[(golden, with_error(golden, error, "noise"))]),
+                coordinates=Coordinates(token=number),
+            ).said
+            for number, error in enumerate(errors)
+        ]
+    )
+    assert bad_token(findings) == expected
+    assert findings.first_bad_node is None
+    if expected is not None:
+        assert "the dumps do not show which node it comes from" in findings.summary
+
+
+def test_no_rounding_of_float32_makes_an_error_of_a_percent() -> None:
+    assert bad_token(conclude([logits_only(0, 0.01)])) == 0
+    assert (
+        bad_token(conclude([logits_only(n, error) for n, error in enumerate((1e-7, 1e-7, 2.5e-7))])) is None
+    )
+
+
+# --- inputs that differ -----------------------------------------------------------------------------------
+
+
+def test_other_token_ids_are_another_input_and_no_fault() -> None:
+    findings = conclude([token(0), token(1, ids=(7, 8)), token(2, ids=(1, 1), fault=0.5)])
+    assert findings.first_bad_token is None
+    assert findings.first_bad_node is None
+    first, after = findings.input_differs
+    assert first.reason == "input.0 of embed_tokens, an input of the model, differs: 7, 8 at index 0"
+    assert (first.coordinates.token, first.golden, first.tensor) == (1, EMBEDDING, "input.0")
+    assert (after.coordinates.token, after.reason) == (2, "a generated token before it differs")
+    assert findings.summary.startswith("The runs were given different inputs (token 1): ")
+
+
+def test_another_choice_of_token_is_another_input_of_the_next() -> None:
+    findings = conclude([logits_only(0, 1e-7), logits_only(1, 1e-7, top=(3, 5)), logits_only(2, 0.9)])
+    assert [(found.coordinates.token, found.reason) for found in findings.input_differs] == [
+        (2, "the generated token before it differs: 3, 5")
+    ]
+    assert bad_token(findings) != 2
+
+
+def test_what_was_wrong_before_the_inputs_parted_is_still_found() -> None:
+    findings = conclude([token(0), token(1, fault=0.4, top=(3, 5)), token(2, ids=(3, 5))])
+    assert bad_token(findings) == 1
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.coordinates.token == 1
+    assert [found.coordinates.token for found in findings.input_differs] == [2]
+
+
+def test_token_ids_that_agree_overrule_logits_that_do_not() -> None:
+    teacher_forced = conclude([token(0, top=(3, 5)), token(1), token(2, fault=0.4)])
+    assert teacher_forced.input_differs == ()
+    assert bad_token(teacher_forced) == 2
+
+
+def test_an_error_that_begins_before_the_input_is_read_is_found() -> None:
+    findings = conclude([token(0, before_input=0.2, ids=(7, 8))])
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.target == "Torch.cos.0.forward"
+
+
+def test_a_prompt_of_another_length_is_another_input() -> None:
+    prompts = token_ids(1, 2, 3), token_ids(1, 2, 3, 4)
+    shapes = values_of("e", (3, 8)), values_of("e", (4, 8))
+    calls = [
+        Call(EMBEDDING, inputs=[prompts], outputs=[shapes]),
+        Call(HEAD, inputs=[(shapes[0][:1], shapes[1][:1])], outputs=[logits(0.8)]),
+    ]
+    findings = conclude([judge(*calls, coordinates=Coordinates(token=0)).said])
+    assert findings.first_bad_node is None
+    assert findings.first_bad_token is None
+    (difference,) = findings.input_differs
+    assert difference.reason.endswith("differs: shapes differ: [1, 3] against [1, 4]")
+
+
+def test_other_numbers_as_the_models_input_are_another_input() -> None:
+    pixels = values_of("p", SHAPE), with_error(values_of("p", SHAPE), 0.5, "n")
+    calls = [
+        Call("Functional.conv2d.0.forward", inputs=[pixels], outputs=[0.5]),
+        Call(LINEAR, inputs=[0.5], outputs=[0.6]),
+    ]
+    judged = judge(*calls)
+    assert judged.origins == []
+    assert judged.said.input_difference is not None
+    assert judged.said.counts.error == 0
+    assert judged.said.counts.warning == 4
+    assert {pair.reasons for pair in judged.said.pairs} == {("the model's input differs",)}
+
+
+def test_a_step_after_another_input_is_not_judged() -> None:
+    def step(number: int, ids: tuple[int, int]) -> SliceJudgement:
+        calls = [
+            Call(
+                EMBEDDING, inputs=[(token_ids(ids[0]), token_ids(ids[1]))], outputs=[float(ids[0] != ids[1])]
+            ),
+            Call(LINEAR, inputs=[0.0], outputs=[0.5]),
+        ]
+        return judge(*calls, coordinates=Coordinates(step=number, rank=0)).said
+
+    assert conclude([step(0, (1, 2)), step(1, (1, 1))]).first_bad_node is None
+    assert conclude([step(0, (1, 1)), step(1, (1, 2))]).first_bad_node is not None
+
+
+# --- ranks ------------------------------------------------------------------------------------------------
+
+
+ALL_REDUCE = "Distributed.all_reduce.0.forward"
+
+
+def rank(number: int, *, step: int = 0, fault: float = 0.0, received: float = 0.0) -> SliceJudgement:
+    calls = [
+        Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0]),
+        Call(ALL_REDUCE, inputs=[0.0], outputs=[received]),
+        Call(LINEAR, inputs=[received], outputs=[max(fault, received)]),
+    ]
+    return judge(*calls, coordinates=Coordinates(step=step, rank=number)).said
+
+
+def test_what_is_received_from_another_rank_is_its_fault() -> None:
+    findings = conclude([rank(0, received=0.2), rank(1, fault=0.3)])
+    assert findings.first_bad_node is not None
+    assert (findings.first_bad_node.coordinates.rank, findings.first_bad_node.target) == (1, LINEAR)
+    assert findings.rank_finding == "It began on rank 1."
+    assert findings.suspects == ()
+
+
+def test_communication_is_named_where_no_rank_has_another_fault() -> None:
+    findings = conclude([rank(0, received=0.2), rank(1, received=0.2)])
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.target == ALL_REDUCE
+
+
+def test_what_is_received_from_a_rank_with_another_input_is_no_fault() -> None:
+    other = [
+        Call("Functional.conv2d.0.forward", inputs=[0.7], outputs=[0.7]),
+        Call(ALL_REDUCE, inputs=[0.7], outputs=[0.7]),
+    ]
+    findings = conclude([judge(*other, coordinates=Coordinates(step=0, rank=0)).said, rank(1, received=0.2)])
+    assert findings.first_bad_node is None
+    assert [found.coordinates.rank for found in findings.input_differs] == [0]
+
+
+def test_an_earlier_step_comes_first_whatever_the_rank() -> None:
+    findings = conclude([rank(0, step=1, fault=0.5), rank(1, step=0, fault=0.1), rank(0), rank(1, step=1)])
+    assert findings.first_bad_node is not None
+    assert (findings.first_bad_node.coordinates.step, findings.first_bad_node.coordinates.rank) == (0, 1)
+
+
+def test_one_rank_alone_makes_no_finding_of_ranks() -> None:
+    assert conclude([rank(0, fault=0.3)]).rank_finding is None
+
+
+# --- the sentence -------------------------------------------------------------------------------------------
+
+
+def test_slow_growth_is_called_drift() -> None:
+    errors = [1e-6 * 2.5**n for n in range(13)]
+    calls = [
+        Call(f"Module.layers.{n}.Block.forward.0", inputs=[before], outputs=[after])
+        for n, (before, after) in enumerate(itertools.pairwise(errors))
+    ]
+    findings = conclude([judge(*calls).said])
+    assert findings.first_bad_node is None
+    assert findings.summary.startswith(
+        "Gradual drift, no single source: in step 0 the last output is off by 0.06"
+    )
+
+
+def test_without_slices_nothing_is_said_to_agree() -> None:
+    assert conclude([]).summary.startswith("Nothing could be compared")
+
+
+def test_without_values_nothing_is_said_to_agree() -> None:
+    assert conclude([judge(Call(LINEAR)).said]).summary.startswith("No values could be compared")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (Call(LINEAR, inputs=[0.0], outputs=[0.5]), "its inputs agree, its output does not"),
+        (Call(LINEAR, inputs=[0.0, 0.5], outputs=[0.5]), "its weight differs"),
+        (
+            Call(LINEAR, inputs=[0.0], outputs=[(np.ones(4), np.full(4, np.nan))]),
+            "NaN or infinity appears there",
+        ),
+        (Call(LINEAR, inputs=[0.0, (1, 2)], outputs=[0.5]), "it is called with other arguments or shapes"),
+    ],
+)
+def test_the_sentence_says_what_is_wrong(call: Call, said: str) -> None:
+    before = Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0])
+    findings = conclude([judge(before, call).said])
+    assert findings.summary == f"In step 0, {LINEAR} is the first bad node: {said}."
+
+
+def test_suspects_are_other_faults_of_the_same_step_the_strongest_first() -> None:
+    calls = [
+        Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0]),
+        *(
+            Call(f"Functional.gelu.{n}.forward", inputs=[0.0], outputs=[error])
+            for n, error in enumerate((1e-3, 0.1, 0.9, 1e-2))
+        ),
+    ]
+    findings = conclude([judge(*calls).said])
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.target == "Functional.gelu.0.forward"
+    assert [suspect.target for suspect in findings.suspects] == [
+        "Functional.gelu.2.forward",
+        "Functional.gelu.1.forward",
+        "Functional.gelu.3.forward",
+    ]
+    assert {suspect.node_class for suspect in findings.suspects} == {NodeClass.SOURCE}
+
+
+def test_a_peers_rules_flag_tokens_by_their_logits() -> None:
+    healthy, broken = (
+        make(
+            Call(LINEAR, inputs=[0.0], outputs=[0.5]),
+            Call(HEAD, inputs=[0.0], outputs=[logits(error)]),
+            coordinates=Coordinates(token=number),
+        ).judge("msit")
+        for number, error in ((0, 1e-5), (1, 0.5))
+    )
+    findings = conclude([healthy.said, broken.said])
+    assert bad_token(findings) == 1
+    assert findings.first_bad_token is not None
+    assert findings.first_bad_token.verdict == Verdict.ERROR
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.coordinates.token == 0

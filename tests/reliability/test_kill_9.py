@@ -1,0 +1,182 @@
+"""Processes are killed at random moments; nothing acknowledged is lost, nothing is counted twice."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlalchemy import Engine, text
+from working import ask_to_compare, wait_for_comparison, wait_until
+
+from firstdrift.catalogue import tree
+from firstdrift.catalogue.comparisons import get_comparison, list_comparisons, slice_pairs_of
+from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
+from firstdrift.catalogue.jobs import list_jobs
+from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.tables import JobState
+from firstdrift.comparison.compare import compare
+
+ROUNDS = int(os.environ.get("FIRSTDRIFT_KILL_ROUNDS", "1"))
+KILLS = 3
+WORK = """
+import sys, threading
+from firstdrift_worker import measuring
+from firstdrift_worker.main import run
+measuring.CHUNK_PAIRS, measuring.WORTH_A_POOL = 40, 0
+run(sys.argv[1], processes=int(sys.argv[2]), until=threading.Event(), lease=1.5)
+"""
+CREATE = """
+import sys
+from pathlib import Path
+from firstdrift.catalogue.comparisons import create_comparison
+from firstdrift.catalogue.engine import open_engine, writing
+from firstdrift.comparison.report import Options
+engine = open_engine(sys.argv[1])
+while True:
+    with writing(engine, durable=True) as session:
+        made = create_comparison(session, Path("/golden"), Path("/target"), Options())
+    print(made, flush=True)
+"""
+
+
+@contextmanager
+def process(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a script in a process of its own, which is killed at the end of the block at the latest."""
+    command = [sys.executable, "-c", script, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+def kill(worker: subprocess.Popen[str]) -> None:
+    """Kill a process, and see that all those it started end by themselves."""
+    try:
+        started = psutil.Process(worker.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        started = []
+    os.kill(worker.pid, signal.SIGKILL)
+    _, left = psutil.wait_procs(started, timeout=10)
+    assert left == []
+
+
+def everything(engine: Engine, comparison_id: int) -> str:
+    """Give all that is said of a comparison, as text."""
+    said = []
+    with reading(engine) as session:
+        comparison = get_comparison(session, comparison_id)
+        said += [comparison.findings, comparison.counts, comparison.golden, comparison.target]
+        for pair in slice_pairs_of(session, comparison_id):
+            said += [pair.golden, pair.target, pair.judgement, pair.unmatched_golden, pair.unmatched_target]
+            said += tree.all_rows(session, pair.id)
+            said += tree.all_pairs(session, pair.id)
+    return "\n".join(map(repr, said))
+
+
+@pytest.mark.timeout(120 + 60 * ROUNDS)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
+    tmp_path: Path, unpacked: Callable[[str], Path], processes: int
+) -> None:
+    golden, target = unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_bf16_bad_L7_T2")
+    with catalogue(tmp_path / "undisturbed") as engine:
+        comparison_id = ask_to_compare(engine, golden, target)
+        with process(WORK, url_of(engine), str(processes)):
+            comparison = wait_for_comparison(engine, comparison_id)
+        expected = everything(engine, comparison_id)
+    assert comparison.state is JobState.DONE, comparison.job.traceback
+    assert comparison.findings == compare(golden, target).findings
+    chance = random.Random(processes)  # noqa: S311 (moments to kill at are no secrets)
+    killed = 0
+    for number in range(ROUNDS):
+        with catalogue(tmp_path / str(number)) as engine:
+            comparison_id = ask_to_compare(engine, golden, target)
+            allow_many_attempts(engine)
+            for _ in range(KILLS):
+                with process(WORK, url_of(engine), str(processes)) as worker:
+                    wait_until_at_work(engine, worker.pid)
+                    time.sleep(chance.uniform(0, 2))
+                    killed += not is_over(engine, comparison_id)
+                    kill(worker)
+            with process(WORK, url_of(engine), str(processes)):
+                comparison = wait_for_comparison(engine, comparison_id)
+            assert comparison.state is JobState.DONE, comparison.job.traceback
+            assert everything(engine, comparison_id) == expected
+            assert_whole_and_nothing_twice(engine)
+    assert killed >= ROUNDS
+
+
+@contextmanager
+def catalogue(folder: Path) -> Iterator[Engine]:
+    engine = open_engine(database_url(folder))
+    upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+def url_of(engine: Engine) -> str:
+    return engine.url.render_as_string()
+
+
+def is_over(engine: Engine, comparison_id: int) -> bool:
+    with reading(engine) as session:
+        return get_comparison(session, comparison_id).job.is_over
+
+
+def wait_until_at_work(engine: Engine, pid: int) -> None:
+    """Wait until a process has taken the job, or the job is over."""
+
+    def at_work() -> bool:
+        with reading(engine) as session:
+            (job,) = list_jobs(session)
+        return job.is_over or (job.worker or "").endswith(f":{pid}")
+
+    wait_until(at_work)
+
+
+def allow_many_attempts(engine: Engine) -> None:
+    with writing(engine) as session:
+        session.execute(text("UPDATE jobs SET max_attempts = 1000"))
+
+
+def assert_whole_and_nothing_twice(engine: Engine) -> None:
+    def number(query: str) -> int:
+        with reading(engine) as session:
+            return session.scalar(text(f"SELECT {query}")) or 0
+
+    with reading(engine) as session:
+        assert session.scalar(text("PRAGMA integrity_check")) == "ok"
+        assert session.execute(text("PRAGMA foreign_key_check")).all() == []
+    assert number("count(*) FROM dumps") == 2
+    assert number("count(*) FROM slice_pairs WHERE NOT complete") == 0
+    assert number("count(*) FROM rows") == number("sum(rows) FROM slice_pairs")
+    assert number("count(*) FROM pairs") == number("sum(pairs) FROM slice_pairs")
+    assert number("count(*) FROM measurements") == number("sum(pairs) FROM slice_pairs")
+    assert number("count(*) FROM nodes") == number("sum(nodes) FROM slices")
+
+
+@pytest.mark.timeout(120)
+def test_a_comparison_that_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
+    chance = random.Random(1)  # noqa: S311
+    acknowledged: list[int] = []
+    with catalogue(tmp_path) as engine:
+        for _ in range(ROUNDS):
+            with process(CREATE, url_of(engine)) as creator:
+                assert creator.stdout is not None
+                acknowledged.append(int(creator.stdout.readline()))
+                time.sleep(chance.uniform(0, 0.2))
+                creator.kill()
+                acknowledged += [int(line) for line in creator.stdout.read().split("\n")[:-1]]
+        with reading(engine) as session:
+            there = {comparison.id for comparison in list_comparisons(session, limit=1_000_000)}
+            assert session.scalar(text("PRAGMA integrity_check")) == "ok"
+    assert len(acknowledged) > ROUNDS
+    assert there >= set(acknowledged)

@@ -1,0 +1,103 @@
+"""Pages read and people write while workers compare, and nobody is told that the database is locked."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from databases import new_postgresql_database
+from sqlalchemy import Engine
+from working import ask_to_compare, wait_for_comparison, worker
+
+from firstdrift.catalogue import tree
+from firstdrift.catalogue.comparisons import (
+    delete_comparison,
+    get_comparison,
+    list_comparisons,
+    restore_comparison,
+    set_note,
+    slice_pairs_of,
+)
+from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.tables import JobState
+from firstdrift.catalogue.tree import Filter, Which
+from firstdrift.errors import CatalogueError
+
+
+class Crowd:
+    """Threads that use the catalogue again and again until they are told to stop."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self.errors: list[CatalogueError] = []
+        self.done = 0
+
+    def repeat(self, use: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            while not self.stopping.is_set():
+                try:
+                    use()
+                except CatalogueError as error:
+                    self.errors.append(error)
+                self.done += 1
+                time.sleep(0.005)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+
+def show_pages(engine: Engine) -> None:
+    with reading(engine) as session:
+        for comparison in list_comparisons(session):
+            for pair in slice_pairs_of(session, comparison.id):
+                top = tree.children_of(session, pair.id, None)
+                assert len(top) > 0
+                assert tree.list_rows(session, pair.id, Filter(), limit=1).total == pair.rows
+                bad = tree.next_row(session, pair.id, None, Which.BAD)
+                if bad is not None:
+                    tree.pairs_of_row(session, pair.id, bad.tree.index)
+
+
+def change_something(engine: Engine) -> None:
+    with writing(engine, durable=True) as session:
+        set_note(session, 1, f"seen at {time.time()}")
+        delete_comparison(session, 1)
+        restore_comparison(session, 1)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == "sqlite":
+        return str(request.getfixturevalue("sqlite_url"))
+    return new_postgresql_database(request.getfixturevalue("postgresql"))
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    engine = open_engine(url)
+    upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+def test_nobody_is_told_that_the_database_is_locked(
+    engine: Engine, url: str, unpacked: Callable[[str], Path]
+) -> None:
+    golden, target = unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_bf16_bad_L7_T2")
+    made = [ask_to_compare(engine, golden, target) for _ in range(4)]
+    crowd = Crowd()
+    with worker(url), worker(url):
+        threads = [crowd.repeat(lambda: show_pages(engine)) for _ in range(2)]
+        threads.append(crowd.repeat(lambda: change_something(engine)))
+        comparisons = [wait_for_comparison(engine, comparison_id) for comparison_id in made[1:]]
+        crowd.stopping.set()
+        for thread in threads:
+            thread.join()
+    assert crowd.errors == []
+    assert crowd.done > 20
+    assert [comparison.state for comparison in comparisons] == [JobState.DONE] * 3
+    with reading(engine) as session:
+        assert get_comparison(session, 1).deleted_at is None

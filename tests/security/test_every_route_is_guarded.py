@@ -1,0 +1,79 @@
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from firstdrift_server.guards.headers import HEADERS
+
+OPEN_TO_STRANGERS = {
+    ("GET", "/health"),
+    ("GET", "/ready"),
+    ("GET", "/static/{folder}/{name}"),
+    ("GET", "/login"),
+    ("POST", "/login"),
+}
+CROSS_SITE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "empty"}
+FOREIGN_ORIGIN = {"origin": "https://evil.example"}
+
+
+def routes(where: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 (the framework nests routes in private types)
+    """Give method and path of every route, however deeply nested."""
+    for route in where.routes:
+        if hasattr(route, "original_router"):
+            yield from routes(route.original_router)
+        else:
+            yield from ((method, route.path) for method in route.methods - {"HEAD"})
+
+
+def address(path: str) -> str:
+    """Fill in the parameters of a route."""
+    return re.sub(r"\{[^}]+\}", "1", path)
+
+
+def test_the_walk_finds_the_routes(app: FastAPI) -> None:
+    found = set(routes(app))
+    assert OPEN_TO_STRANGERS - {("GET", "/ready")} <= found
+    assert len(found) > 5
+
+
+def test_every_route_refuses_a_foreign_host(app: FastAPI, client: TestClient) -> None:
+    for method, path in routes(app):
+        for host in ("evil.example", "evil.example:8765", "localhost.evil.example", "", "192.0.2.1"):
+            answer = client.request(method, address(path), headers={"host": host})
+            assert answer.status_code == 400, (method, path, host)
+
+
+def test_every_route_refuses_what_another_site_sends(app: FastAPI, client: TestClient) -> None:
+    for method, path in routes(app):
+        for headers in (
+            CROSS_SITE,
+            CROSS_SITE | {"sec-fetch-site": "same-site"},
+            FOREIGN_ORIGIN,
+            {"origin": "null"},
+        ):
+            answer = client.request(method, address(path), headers=headers)
+            assert answer.status_code == 403, (method, path, headers)
+
+
+def test_no_route_is_open_to_strangers_but_those_on_the_list(
+    locked_app: FastAPI, stranger: TestClient
+) -> None:
+    for method, path in routes(locked_app):
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "firstdrift_00000000=1.2.3"}):
+            status = stranger.request(method, address(path), headers=headers).status_code
+            assert (status == 401) != (
+                (method, path) in OPEN_TO_STRANGERS - {("GET", "/login"), ("POST", "/login")}
+            ) or (path == "/login" and status in (401, 415)), (method, path, status)
+
+
+@pytest.mark.parametrize("path", ["/", "/no-such-page", "/c/999999", "/api/v1/comparisons/999999", "/health"])
+def test_every_answer_carries_the_security_headers(client: TestClient, path: str) -> None:
+    for headers in ({}, {"host": "evil.example"}, CROSS_SITE):
+        answer = client.get(path, headers=headers)
+        assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    assert (
+        "unsafe-inline" not in HEADERS["content-security-policy"].partition("script-src")[2].partition(";")[0]
+    )

@@ -1,0 +1,49 @@
+"""An application over real comparisons, made by a real worker."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from working import wait_until, worker
+
+from firstdrift_server.app import create_app
+from firstdrift_server.settings import settings_from
+
+
+@pytest.fixture(scope="session")
+def dumps(
+    unpacked: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, tuple[Path, Path]]:
+    """Golden and target dump of a perturbed weight, of renamed modules, of a fault, and of a damaged file."""
+    statistics, renamed = unpacked("msprobe/llama_stat_mix_perturb"), unpacked("msprobe/d4_renamed")
+    golden = unpacked("msit/llama4_logits_golden")
+    damaged = shutil.copytree(golden, tmp_path_factory.mktemp("damaged") / "target")
+    file = sorted(damaged.rglob("*.pth"))[3]
+    file.write_bytes(file.read_bytes()[:100])
+    return {
+        "perturbed": (statistics / "golden", statistics / "target"),
+        "renamed": (renamed / "golden", renamed / "target"),
+        "tokens": (unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_perturb_L2_T3")),
+        "damaged": (golden, damaged),
+    }
+
+
+@pytest.fixture(scope="session")
+def client(
+    tmp_path_factory: pytest.TempPathFactory, dumps: Mapping[str, tuple[Path, Path]]
+) -> Iterator[TestClient]:
+    """A browser's or a script's side of a server with a finished comparison of each pair of dumps: 1 to 4."""
+    roots = [dump for pair in dumps.values() for dump in pair]
+    settings = settings_from(roots=roots, data_dir=tmp_path_factory.mktemp("data"))
+    app = create_app(settings)
+    with (
+        worker(settings.database),
+        TestClient(app, base_url="http://localhost", follow_redirects=False) as client,
+    ):
+        for golden, target in dumps.values():
+            made = client.post("/api/v1/comparisons", json={"golden": str(golden), "target": str(target)})
+            assert made.status_code == 201, made.text
+        wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
+        yield client

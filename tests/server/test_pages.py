@@ -1,0 +1,336 @@
+import json
+import re
+from collections.abc import Mapping
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from working import wait_until
+
+from firstdrift import compare
+from firstdrift.exports.report_json import report_object
+
+HTML = {"accept": "text/html"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+PAGES = [
+    "/",
+    "/?q=llama",
+    "/?q=nothing-has-this-name",
+    "/new",
+    "/c/1",
+    "/c/2",
+    "/c/3?slice=0&metric=kl_divergence",
+    "/c/1/s/0/tree",
+    "/c/2/s/0/tree?verdict=unmatched",
+    "/c/2/s/0/tree?unfold=all",
+    "/c/1/s/0/n/0",
+    "/c/2/s/0/unmatched",
+]
+
+
+def page(client: TestClient, address: str, status: int = 200) -> str:
+    answer = client.get(address, headers=HTML)
+    assert answer.status_code == status, answer.text
+    return answer.text
+
+
+def strict(text: str) -> Any:  # noqa: ANN401 (whatever JSON has)
+    """Parse JSON as strict parsers do: NaN and Infinity are no numbers."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_every_page_answers_html_and_json(client: TestClient, address: str) -> None:
+    assert page(client, address).startswith("<!doctype html>")
+    path, _, query = address.partition("?")
+    by_suffix = client.get(f"{path}.json?{query}", headers=HTML)
+    by_header = client.get(address, headers={"accept": "application/json"})
+    assert by_suffix.headers["content-type"] == "application/json"
+    assert strict(by_suffix.text) == strict(by_header.text)
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_every_link_on_a_page_leads_somewhere(client: TestClient, address: str) -> None:
+    text = page(client, address)
+    links = {unescape(link).partition("#")[0] for link in re.findall(r'(?:href|src)="([^"#][^"]*)"', text)}
+    for link in sorted(links)[:30]:
+        assert client.get(link, headers=HTML).status_code == 200, link
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_no_page_has_a_script_or_a_handler_in_it(client: TestClient, address: str) -> None:
+    text = page(client, address)
+    assert re.findall(r"<script(?![^>]*\bsrc=)(?![^>]*application/json)", text) == []
+    assert re.findall(r"<[^>]*\son[a-z]+\s*=", text) == []
+    assert "javascript:" not in text
+
+
+def test_the_finding_is_a_sentence_whose_names_are_links(client: TestClient) -> None:
+    text = page(client, "/c/3")
+    sentence = re.search(r'<p class="sentence">(.*?)</p>', text, re.DOTALL)
+    assert sentence is not None
+    links = {
+        re.sub("<.*?>", "", name): unescape(link)
+        for link, name in re.findall(r'<a href="([^"]+)">(.*?)</a>', sentence[1])
+    }
+    assert links["Token 3"].startswith("/c/3?slice=3")
+    (module,) = links.keys() - {"Token 3"}
+    assert "layers.2.mlp" in module
+    tree = page(client, links[module])
+    assert 'aria-selected="true"' in tree
+
+
+def test_a_comparison_answers_the_shape_that_the_command_prints(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    found = strict(client.get("/api/v1/comparisons/3").text)
+    assert found["summary"].startswith("Token 3 is the first bad token")
+    assert (found["state"], found["first_bad_token"]["token"]) == ("done", 3)
+    assert set(found["counts"]) == {
+        *("pairs", "pass", "warning", "error", "incomparable"),
+        *(f"unmatched_{side}_{what}" for side in ("golden", "target") for what in ("nodes", "tensors")),
+    }
+    for name in (
+        "golden",
+        "target",
+        "first_bad_node",
+        "input_differs",
+        "rank_finding",
+        "suspects",
+        "overflow",
+    ):
+        assert name in found
+    assert found["seconds"]["total"] > 0
+    printed = report_object(compare(*dumps["tokens"]))
+    assert set(printed) <= set(found)
+    for name in (
+        "summary",
+        "golden",
+        "target",
+        "counts",
+        "first_bad_token",
+        "first_bad_node",
+        "notes",
+        "unreadable",
+    ):
+        assert found[name] == printed[name]
+    assert [slice_["token"] for slice_ in found["slices"]] == list(range(8))
+
+
+def test_a_damaged_file_is_named_on_the_page_and_all_else_is_compared(client: TestClient) -> None:
+    found = client.get("/api/v1/comparisons/4").json()
+    assert found["unreadable"] == found["counts"]["incomparable"] == 1
+    assert found["counts"]["pass"] == found["counts"]["pairs"] - 1 > 0
+    (pair,) = found["incomparable"]
+    assert ".pth" in pair["reason"]
+    assert "because a file is damaged or missing" in page(client, "/c/4")
+    position = next(slice_["slice"] for slice_ in found["slices"] if slice_["counts"]["incomparable"])
+    tree = page(client, f"/c/4/s/{position}/tree?verdict=incomparable")
+    assert pair["reason"].partition(":")[0] in unescape(tree)
+
+
+def test_the_tree_opens_at_the_first_bad_node_and_works_without_a_script(client: TestClient) -> None:
+    text = page(client, "/c/1/s/0/tree")
+    selected = re.search(r'data-row="(\d+)"[^>]*aria-selected="true"', text)
+    first = client.get("/api/v1/comparisons/1").json()["first_bad_node"]
+    node = client.get(f"/api/v1/comparisons/1/slices/0/rows/{selected[1] if selected else None}").json()
+    assert node["target"] == [first["target"]]
+    toggle = re.search(r'class="twist" href="([^"]+toggle=0[^"]*)"', text)
+    assert toggle is not None
+    closed = page(client, unescape(toggle[1]).partition("#")[0])
+    assert closed.count('role="row" ') < text.count('role="row" ')
+
+
+def test_steps_through_the_tree_visit_bad_rows_in_execution_order(client: TestClient) -> None:
+    rows = "/api/v1/comparisons/1/slices/0/rows"
+    orders, query = [], ""
+    for _ in range(5):
+        answer = client.get(f"{rows}?{query}&next=bad&count=1").json()
+        query = answer["query"]
+        node = client.get(f"{rows}/{answer['selected']}").json()
+        assert node["verdict"] in ("warning", "error")
+        orders.append(node["order"])
+    assert orders == sorted(set(orders))
+
+
+def test_filters_leave_only_what_matches_and_what_it_lies_in(client: TestClient) -> None:
+    found = client.get("/api/v1/comparisons/2/slices/0/rows?verdict=unmatched&count=1000").json()
+    shown = {row["row"]: row for row in found["rows"]}
+    assert shown
+    for row in shown.values():
+        below = [other for other in shown.values() if row["row"] < other["row"] <= row["last"]]
+        assert row["is_context"] == (row["verdict"] != "unmatched")
+        assert not row["is_context"] or any(other["verdict"] == "unmatched" for other in below)
+
+
+def test_searching_finds_parts_of_names_whatever_their_case(client: TestClient) -> None:
+    found = client.get("/api/v1/comparisons/1/slices/0/rows?q=DOWN_PROJ&count=1000").json()
+    matching = [row for row in found["rows"] if not row["is_context"]]
+    assert matching
+    assert all(
+        "down_proj" in " ".join((row["label"], row["path"] or "", *row["target"])).lower() for row in matching
+    )
+    assert client.get("/api/v1/comparisons/1/slices/0/rows?q=%25").json()["total"] == 0
+
+
+def test_a_node_tells_its_tensors_its_match_and_where_it_was_called(client: TestClient) -> None:
+    first = client.get("/api/v1/comparisons/1/slices/0/rows?count=1").json()["selected"]
+    node = client.get(f"/api/v1/comparisons/1/slices/0/rows/{first}").json()
+    assert node["class"] == "weights differ"
+    assert node["stacks"]["target"]["frames"]
+    assert {pair["target"]["label"] for pair in node["pairs"]} >= {"input.0", "output.0"}
+    text = page(client, f"/c/1/s/0/n/{first}?panel=true")
+    assert text.lstrip().startswith("<article")
+    assert node["stacks"]["target"]["frames"][0].split(",")[0] in unescape(text)
+
+
+def test_numbers_are_short_to_read_and_whole_to_copy(client: TestClient) -> None:
+    first = client.get("/api/v1/comparisons/1/slices/0/rows?count=1").json()["selected"]
+    node = client.get(f"/api/v1/comparisons/1/slices/0/rows/{first}").json()
+    mean = next(pair["target"]["mean"] for pair in node["pairs"] if pair["target"]["label"] == "output.0")
+    written = re.findall(
+        r'<data class="num" value="([^"]+)" title="([^"]+)">([^<]+)</data>', page(client, node["address"])
+    )
+    (short,) = {short for value, title, short in written if float(value) == mean and title == value}
+    assert len(short.replace("-", "").replace("0.", "").replace(".", "").lstrip("0").partition("e")[0]) <= 4
+
+
+def test_unmatched_nodes_are_listed_on_both_sides(client: TestClient) -> None:
+    counts = client.get("/api/v1/comparisons/2").json()["counts"]
+    listed = client.get("/api/v1/comparisons/2/slices/0/unmatched").json()
+    assert len(listed["nodes"]["golden"]) == counts["unmatched_golden_nodes"]
+    assert len(listed["nodes"]["target"]) == counts["unmatched_target_nodes"]
+
+
+def test_other_rules_are_applied_without_measuring_again(client: TestClient) -> None:
+    answer = client.post("/c/2/again", content="rules=msprobe", headers=FORM)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/c/2")
+    wait_until(lambda: not client.get("/api/v1/comparisons/2").json()["job"]["is_open"])
+    assert client.get("/api/v1/comparisons/2").json()["rules"] == "msprobe"
+    assert "there is no rule set" in client.post("/c/2/again", content="rules=none", headers=FORM | HTML).text
+    client.post("/api/v1/comparisons/2/again", json={"rules": "firstdrift"})
+    wait_until(lambda: not client.get("/api/v1/comparisons/2").json()["job"]["is_open"])
+
+
+def test_a_deleted_comparison_can_be_taken_back(client: TestClient) -> None:
+    answer = client.post("/c/3/delete", headers=FORM)
+    assert answer.headers["location"] == "/?deleted=3"
+    assert "Comparison 3 was deleted" in page(client, "/?deleted=3")
+    assert [found["id"] for found in client.get("/.json").json()["comparisons"]] == [4, 2, 1]
+    assert client.post("/c/3/restore", headers=FORM).status_code == 303
+    assert [found["id"] for found in client.get("/.json").json()["comparisons"]] == [4, 3, 2, 1]
+
+
+def test_the_form_shows_what_lies_in_folders_and_the_command_that_does_the_same(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    golden, target = dumps["tokens"]
+    text = page(client, f"/new?golden={golden}&target={target}&rules=msit&token=3")
+    assert text.count('<span class="tag dump">') >= 2
+    assert f"firstdrift compare {golden} {target} --rules msit --token 3" in text
+    assert "not a usable path" in page(client, "/new?golden=%00")
+    assert "outside the directories" in page(client, "/new?golden=/etc&golden_at=/etc")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"golden": ""}, "No golden dump is chosen"),
+        ({"golden": "/etc", "target": "/etc"}, "outside the directories"),
+        ({"rules": "none"}, "There is no rule set"),
+        ({"token": "x"}, "Token: "),
+        ({"level": "none"}, "There is no level"),
+    ],
+)
+def test_a_form_that_cannot_be_used_comes_back_with_what_is_wrong(
+    client: TestClient, fields: dict[str, str], said: str
+) -> None:
+    answer = client.post("/new", data=fields, headers=HTML)
+    assert answer.status_code == 422
+    assert said in unescape(answer.text)
+
+
+def test_a_path_without_a_dump_is_refused(client: TestClient, dumps: Mapping[str, tuple[Path, Path]]) -> None:
+    golden = str(dumps["perturbed"][0])
+    answer = client.post("/api/v1/comparisons", json={"golden": golden, "target": f"{golden}/nothing-here"})
+    assert (answer.status_code, answer.json()["ok"]) == (422, False)
+    assert "nothing" in answer.json()["error"]
+
+
+def test_the_form_works_without_a_script(client: TestClient, dumps: Mapping[str, tuple[Path, Path]]) -> None:
+    golden, target = dumps["perturbed"]
+    fields = {
+        "golden": str(golden),
+        "target": str(target),
+        "structure_box": "1",
+        "fuzzy_box": "1",
+        "fuzzy": "yes",
+    }
+    answer = client.post("/new", data=fields)
+    assert answer.status_code == 303
+    made = answer.headers["location"]
+    assert re.fullmatch(r"/c/\d+", made)
+    assert "--no-structure" in page(client, made)
+    client.post(f"{made}/delete", headers=FORM)
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "status"),
+    [
+        ("GET", "/no-such-page", 404),
+        ("GET", "/c/999", 404),
+        ("GET", "/c/x", 422),
+        ("GET", "/c/1/s/99/tree", 404),
+        ("GET", "/c/1/s/0/n/999999", 404),
+        ("GET", "/c/1/s/0/tree?row=999999", 404),
+        ("GET", "/c/1/s/0/tree?verdict=fine", 422),
+        ("GET", "/c/1/s/0/tree?next=nothing", 422),
+        ("GET", "/static/x/app.css", 404),
+        ("DELETE", "/", 405),
+        ("POST", "/c/1/cancel", 415),
+        ("GET", "/api/v1/comparisons/999", 404),
+        ("GET", "/api/v1/jobs/999", 404),
+        ("GET", "/api/v1/browse?path=/etc", 404),
+        ("GET", "/api/v1/comparisons?limit=0", 422),
+        ("POST", "/api/v1/comparisons", 422),
+        ("POST", "/api/v1/comparisons/999/cancel", 404),
+    ],
+)
+def test_errors_have_one_shape_and_say_what_to_do(
+    client: TestClient, method: str, address: str, status: int
+) -> None:
+    answer = client.request(method, address, headers={"accept": "application/json"})
+    said = answer.json()
+    assert (answer.status_code, said["status"], said["ok"]) == (status, status, False)
+    assert set(said) == {"ok", "error", "status", "hint"}
+    assert said["error"]
+    shown = client.request(method, address, headers=HTML)
+    if not address.startswith("/api/"):
+        assert unescape(shown.text).count(said["error"][1:]) >= 1
+    if status == 405:
+        assert "GET" in answer.headers["allow"]
+
+
+def test_probes_and_version(client: TestClient) -> None:
+    assert client.get("/health").json() == {"ok": True}
+    assert client.get("/ready").json() == {"ok": True, "database": True, "worker": True}
+    assert client.get("/version").json()["version"]
+    schema = client.get("/openapi.json").json()
+    assert "/api/v1/comparisons/{comparison}" in schema["paths"]
+
+
+def test_static_files_are_compressed_and_cached_for_ever(client: TestClient) -> None:
+    text = page(client, "/c/3")
+    files = set(re.findall(r'(?:href|src|data-chart)="(/static/[^"]+)"', text))
+    assert any(file.endswith("plotly.min.js") for file in files)
+    for file in files:
+        answer = client.get(file, headers={"accept-encoding": "gzip"})
+        assert answer.headers["content-encoding"] == "gzip"
+        assert "immutable" in answer.headers["cache-control"]
+        assert client.get(file, headers={"accept-encoding": "identity"}).content == answer.content

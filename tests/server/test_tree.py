@@ -1,0 +1,217 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.datastructures import QueryParams
+
+from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Outline
+from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift_server.tree.state import TreeState, read_rows, write_rows
+from firstdrift_server.tree.view import (
+    Stop,
+    TreeView,
+    close_all,
+    next_stop,
+    open_below,
+    select,
+    toggle,
+    view_tree,
+)
+
+STEPS: dict[str, Callable[[TreeView, int], TreeState]] = {
+    "toggle": toggle,
+    "select": select,
+    "open below": open_below,
+    "open all": lambda view, _: open_below(view, None),
+    "close all": lambda view, _: close_all(view),
+}
+
+
+@st.composite
+def outlines(draw: st.DrawFn, most: int = 30) -> Outline:
+    """Draw any tree of up to `most` rows, with any verdicts."""
+    size = draw(st.integers(1, most))
+    parent = [-1]
+    for row in range(1, size):
+        chain = [row - 1]  # in pre-order, a row hangs below the one before it or below what contains that
+        while chain[-1] >= 0:
+            chain.append(parent[chain[-1]])
+        parent.append(draw(st.sampled_from(chain)))
+    last = list(range(size))
+    for row in reversed(range(size)):
+        if parent[row] >= 0:
+            last[parent[row]] = max(last[parent[row]], last[row])
+    codes = {
+        name: np.array(draw(st.lists(st.integers(0, len(words) - 1), min_size=size, max_size=size)), np.int8)
+        for name, words in (
+            ("verdict", VERDICTS),
+            ("node_class", CLASSES),
+            ("kind", KINDS),
+            ("direction", DIRECTIONS),
+        )
+    }
+    flags = {
+        name: np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+        for name in ("bad", "origin", "unmatched")
+    }
+    order = np.array(draw(st.permutations(range(size))), np.int32)
+    return Outline(
+        np.array(parent, np.int32),
+        np.array(last, np.int32),
+        order,
+        **codes,
+        **flags,
+        output_error=np.zeros(size),
+    )
+
+
+def ancestors_of(outline: Outline, row: int) -> list[int]:
+    above = []
+    while outline.parent[row] >= 0:
+        row = int(outline.parent[row])
+        above.append(row)
+    return above
+
+
+def seen_by_definition(view: TreeView) -> list[int]:
+    """A row is seen if it or something below it matches, and everything that contains it is open."""
+    outline = view.outline
+    return [
+        row
+        for row in range(len(outline))
+        if view.matching[row : outline.last[row] + 1].any()
+        and all(view.opened[above] for above in ancestors_of(outline, row))
+    ]
+
+
+@given(outline=outlines(), data=st.data())
+def test_a_row_is_seen_if_it_matches_and_everything_around_it_is_open(
+    outline: Outline, data: st.DataObject
+) -> None:
+    rows = st.integers(0, len(outline) - 1)
+    chosen = data.draw(
+        st.lists(
+            st.sampled_from([("verdict", frozenset({"error", "unmatched"})), ("kind", frozenset({"api"}))]),
+            max_size=1,
+        )
+    )
+    row = data.draw(st.none() | rows)
+    found = data.draw(
+        st.none() | st.lists(rows, unique=True).map(lambda some: np.array(sorted(some), np.int32))
+    )
+    view = view_tree(
+        outline, TreeState(row=row, chosen=tuple(chosen), text="x" if found is not None else ""), found
+    )
+    for _ in range(data.draw(st.integers(0, 4))):
+        assert view.visible.tolist() == seen_by_definition(view)
+        view = view_tree(outline, toggle(view, data.draw(rows)), found)
+    assert view.visible.tolist() == seen_by_definition(view)
+
+
+@given(outline=outlines(), data=st.data())
+def test_reloading_an_address_shows_the_same_view(outline: Outline, data: st.DataObject) -> None:
+    rows = st.integers(0, len(outline) - 1)
+    view = view_tree(outline, TreeState())
+    for _ in range(data.draw(st.integers(0, 5))):
+        step = data.draw(st.sampled_from(sorted(STEPS)))
+        row = data.draw(rows)
+        state = STEPS[step](view, row)
+        view = view_tree(outline, state)
+        again = view_tree(outline, TreeState.read(QueryParams(view.state.query())))
+        assert again.visible.tolist() == view.visible.tolist()
+        assert again.selected == view.selected
+
+
+@given(outline=outlines(), data=st.data())
+def test_open_rows_are_written_so_that_they_can_be_read(outline: Outline, data: st.DataObject) -> None:
+    chosen = np.array(data.draw(st.lists(st.booleans(), min_size=len(outline), max_size=len(outline))))
+    branches = outline.last > np.arange(len(outline))
+    assert (read_rows(outline, write_rows(outline, chosen))[branches] == chosen[branches]).all()
+
+
+@given(outline=outlines())
+def test_going_from_bad_row_to_bad_row_visits_each_once_in_execution_order(outline: Outline) -> None:
+    view = view_tree(outline, TreeState(row=int(np.argmin(outline.order))))
+    visited = [view.selected] if outline.bad[view.selected or 0] else []
+    while (row := next_stop(view, Stop.BAD)) is not None:
+        visited.append(row)
+        view = view_tree(outline, select(view, row))
+        assert row in view.visible
+    expected = sorted(np.flatnonzero(outline.bad).tolist(), key=lambda row: outline.order[row])
+    assert visited == expected
+    if len(expected) > 1:
+        assert next_stop(view, Stop.BAD, backwards=True) == expected[-2]
+
+
+@given(outline=outlines())
+def test_a_tree_opens_where_an_error_begins_first(outline: Outline) -> None:
+    view = view_tree(outline, TreeState())
+    assert view.selected in view.visible
+    if outline.origin.any():
+        assert view.selected == min(
+            np.flatnonzero(outline.origin).tolist(), key=lambda row: outline.order[row]
+        )
+
+
+@given(outline=outlines(), data=st.data())
+def test_what_is_selected_stays_in_sight_when_something_is_closed(
+    outline: Outline, data: st.DataObject
+) -> None:
+    view = view_tree(outline, open_below(view_tree(outline, TreeState()), None))
+    closed = view_tree(outline, toggle(view, data.draw(st.integers(0, len(outline) - 1))))
+    assert closed.selected in closed.visible
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "row=x",
+        "row=-1",
+        "row=1e3",
+        "open=a",
+        "open=1-",
+        "open=.-.",
+        "verdict=fine",
+        "class=",
+        "kind=%00",
+        "row=9999999999",
+    ],
+)
+def test_an_address_that_makes_no_sense_is_refused_or_shows_the_default(query: str) -> None:
+    outline = small_tree()
+    try:
+        view = view_tree(outline, TreeState.read(QueryParams(query)))
+    except (SettingsError, NotInCatalogueError):
+        return
+    assert len(view.visible)
+
+
+def test_a_row_beyond_the_tree_is_not_found() -> None:
+    with pytest.raises(NotInCatalogueError, match="no row 5"):
+        view_tree(small_tree(), TreeState(row=5))
+
+
+def test_an_empty_tree_shows_nothing() -> None:
+    empty = small_tree(0)
+    view = view_tree(empty, TreeState())
+    assert (view.selected, view.visible.tolist(), view.position) == (None, [], 0)
+
+
+def test_the_address_of_a_fully_opened_tree_stays_short() -> None:
+    outline = small_tree(100_000)
+    view = view_tree(outline, open_below(view_tree(outline, TreeState()), None))
+    assert len(view.visible) == 100_000
+    assert len(view.state.query()) < 40
+
+
+def small_tree(rows: int = 3) -> Outline:
+    """One row with all others below it."""
+    zeros, no = np.zeros(rows, np.int8), np.zeros(rows, np.bool_)
+    parent, last = np.zeros(rows, np.int32), np.arange(rows, dtype=np.int32)
+    if rows:
+        parent[0], last[0] = -1, rows - 1
+    return Outline(
+        parent, last, np.arange(rows, dtype=np.int32), zeros, zeros, zeros, zeros, no, no, no, np.zeros(rows)
+    )

@@ -1,0 +1,69 @@
+"""Workers for the tests."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from firstdrift.catalogue.comparisons import Comparison, create_comparison, get_comparison
+from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.tables import JobState
+from firstdrift.comparison.report import Options
+from firstdrift_worker.main import run
+
+
+@contextmanager
+def worker(url: str, *, processes: int = 1, lease: float = 15.0) -> Iterator[None]:
+    """Let a worker take jobs in a thread while the block runs."""
+    stopping = threading.Event()
+    work = {"processes": processes, "until": stopping, "lease": lease}
+    thread = threading.Thread(target=run, args=(url,), kwargs=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join(60)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait for something to become true."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)
+
+
+def wait_for_comparison(engine: Engine, comparison_id: int, seconds: float = 60.0) -> Comparison:
+    """Wait until the job of a comparison is over; give the comparison."""
+
+    def now() -> Comparison:
+        with reading(engine) as session:
+            return get_comparison(session, comparison_id)
+
+    wait_until(lambda: now().job.is_over, seconds)
+    return now()
+
+
+def ask_to_compare(engine: Engine, golden: Path, target: Path, options: Options | None = None) -> int:
+    """Ask for a comparison, as a page does."""
+    with writing(engine, durable=True) as session:
+        return create_comparison(session, golden, target, options or Options())
+
+
+def compare_with_worker(
+    url: str, golden: Path, target: Path, options: Options | None = None, *, processes: int = 1
+) -> Comparison:
+    """Ask for a comparison and let a worker do it."""
+    engine = open_engine(url)
+    upgrade(engine)
+    comparison_id = ask_to_compare(engine, golden, target, options)
+    with worker(url, processes=processes):
+        comparison = wait_for_comparison(engine, comparison_id)
+    engine.dispose()
+    assert comparison.state is JobState.DONE, comparison.job.traceback or comparison.job.error
+    return comparison
