@@ -1,0 +1,71 @@
+"""Take the screenshots of README and docs from the main example.
+
+    .venv/bin/python docs/screenshots.py [DIRECTORY]
+
+The path of the dumps shows on the pages: give a copy of `examples/msit-llama12` in a place fit to be seen.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser, ViewportSize, sync_playwright
+
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parent / "examples" / "msit-llama12"
+SIZE: ViewportSize = {"width": 1280, "height": 860}
+
+
+def main() -> None:
+    """Compare the example, open its pages, and save what a visitor sees."""
+    example = Path(sys.argv[1]) if len(sys.argv) > 1 else EXAMPLE
+    golden, target = example / "llama12_golden_fp32", example / "llama12_bf16_bad_L7_T2"
+    with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
+        command = [
+            sys.executable,
+            "-m",
+            "firstdrift.cli",
+            "serve",
+            str(EXAMPLE),
+            "--port",
+            "0",
+            "--data-dir",
+            data,
+        ]
+        server = subprocess.Popen(  # noqa: S603
+            [*command, "--compare", str(golden), str(target)], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            url = _address(server)
+            browser = playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+            )
+            _take(browser, url)
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _address(server: "subprocess.Popen[str]") -> str:
+    for line in server.stdout or ():
+        if found := re.search(r"http://\S+", line):
+            return found[0]
+    raise SystemExit("the server did not start")
+
+
+def _take(browser: Browser, url: str) -> None:
+    page = browser.new_page(viewport=SIZE, device_scale_factor=1)
+    page.goto(f"{url}c/1")
+    page.get_by_text("first bad node").first.wait_for(timeout=60_000)
+    page.locator(".js-plotly-plot").first.wait_for()
+    page.screenshot(path=HERE / "images" / "comparison.png")
+    page.get_by_role("link", name="Open in the tree").click()
+    page.get_by_role("treegrid").wait_for()
+    page.screenshot(path=HERE / "images" / "tree.png")
+
+
+if __name__ == "__main__":
+    main()
