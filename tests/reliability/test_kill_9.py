@@ -89,8 +89,11 @@ def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
     golden, target = unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_bf16_bad_L7_T2")
     with catalogue(tmp_path / "undisturbed") as engine:
         comparison_id = ask_to_compare(engine, golden, target)
-        with process(WORK, url_of(engine), str(processes)):
+        with process(WORK, url_of(engine), str(processes)) as worker:
+            wait_until_at_work(engine, worker.pid)
+            begin = time.monotonic()
             comparison = wait_for_comparison(engine, comparison_id)
+        length = time.monotonic() - begin
         expected = everything(engine, comparison_id)
     assert comparison.state is JobState.DONE, comparison.job.traceback
     assert comparison.findings == compare(golden, target).findings
@@ -103,7 +106,7 @@ def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
             for _ in range(KILLS):
                 with process(WORK, url_of(engine), str(processes)) as worker:
                     wait_until_at_work(engine, worker.pid)
-                    time.sleep(chance.uniform(0, 2))
+                    time.sleep(chance.uniform(0, length / 2))
                     killed += not is_over(engine, comparison_id)
                     kill(worker)
             with process(WORK, url_of(engine), str(processes)):
