@@ -149,14 +149,19 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
 @main.command()
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-def inspect(dump: Path, as_json: bool) -> None:
-    """Say what a dump is: its format and why, slices, nodes, tensors, problems."""
+@click.pass_context
+def inspect(ctx: click.Context, /, dump: Path, as_json: bool) -> None:
+    """Say what a dump is: its format and why, slices, nodes, tensors, problems.
+
+    Exit status: 0 all of it can be read, 2 it, or a part of it, cannot.
+    """
     from firstdrift.comparison.inspection import inspect_dump
     from firstdrift.exports.strict_json import to_json
     from firstdrift.exports.text import inspection_object, inspection_text
 
     found = inspect_dump(dump)
     click.echo(to_json(inspection_object(found), indent=1) if as_json else inspection_text(found))
+    ctx.exit(0 if found.is_whole else EXIT_UNUSABLE)
 
 
 _EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Coordinates, Dump, NodeKind, Problem, Slice
+from firstdrift.dumps.dump import Coordinates, Dump, NodeKind, Problem, Slice, SliceListing
+from firstdrift.errors import DumpUnreadableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +35,45 @@ class SliceInspection:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A dump and its slices in numbers."""
+    """A dump and its slices in numbers.
+
+    Attributes:
+        dump: what was opened.
+        slices: those that can be read.
+        damaged: which slices cannot be read at all, each with the file and the place in it.
+    """
 
     dump: Dump
     slices: tuple[SliceInspection, ...]
+    damaged: tuple[tuple[Coordinates, Problem], ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every slice and every tensor can be read."""
+        return not self.damaged and not any(one.unreadable for one in self.slices)
 
 
 def inspect_dump(path: Path) -> Inspection:
     """Read the headers of a dump.
 
     Raises:
-        DumpError: the dump as a whole cannot be used.
+        DumpError: the dump as a whole, or every slice of it, cannot be used.
     """
     dump = open_dump(path)
-    return Inspection(dump, tuple(_inspect(read_slice(dump, listing)) for listing in dump.slices))
+    slices: list[SliceInspection] = []
+    errors: list[tuple[SliceListing, DumpUnreadableError]] = []
+    for listing in dump.slices:
+        try:
+            slices.append(_inspect(read_slice(dump, listing)))
+        except DumpUnreadableError as error:
+            errors.append((listing, error))
+    if errors and not slices:
+        raise errors[0][1]
+    damaged = tuple(
+        (listing.coordinates, Problem(str(error.path or listing.directory), error.reason))
+        for listing, error in errors
+    )
+    return Inspection(dump, tuple(slices), damaged)
 
 
 def _inspect(read: Slice) -> SliceInspection:

@@ -5,27 +5,18 @@ from operator import attrgetter
 
 from firstdrift.comparison.report import Report, SliceResult
 from firstdrift.matching.plan import TensorPair
-from firstdrift.metrics.measurement import Measurement, SideSummary
+from firstdrift.metrics.measurement import (
+    DIFFERENCE_METRICS,
+    ERROR_METRICS,
+    LOGITS_METRICS,
+    Measurement,
+    SideSummary,
+)
 from firstdrift.tensors import TensorRecord
 
 Cell = str | float | int | None
 
 _COORDINATES = ("step", "rank", "token", "micro_step")
-_ERRORS = (
-    "cosine_similarity",
-    "relative_l2",
-    "worst_row_relative_l2",
-    "max_absolute_error",
-    "mean_absolute_error",
-    "max_relative_error",
-    "mean_relative_error",
-    "share_within_1e3",
-    "share_within_5e3",
-    "sqnr",
-    "mismatched_nonfinite",
-)
-_LOGITS = ("kl_divergence", "top1_agreement")
-_DIFFERENCES = ("error_bound", "relative_maximum", "relative_minimum", "relative_mean", "relative_norm")
 _SIDES = ("maximum", "minimum", "mean", "norm")
 
 COLUMNS = (
@@ -46,9 +37,9 @@ COLUMNS = (
     "verdict",
     "class",
     "error",
-    *_ERRORS,
-    *_LOGITS,
-    *_DIFFERENCES,
+    *ERROR_METRICS,
+    *LOGITS_METRICS,
+    *DIFFERENCE_METRICS,
     "equal",
     *(f"golden_{side}" for side in _SIDES),
     *(f"target_{side}" for side in _SIDES),
@@ -111,10 +102,10 @@ def _shape(record: TensorRecord) -> str:
 
 
 _NO_ERRORS, _NO_LOGITS, _NO_DIFFERENCES, _NO_SIDE = (
-    (None,) * len(names) for names in (_ERRORS, _LOGITS, _DIFFERENCES, _SIDES)
+    (None,) * len(names) for names in (ERROR_METRICS, LOGITS_METRICS, DIFFERENCE_METRICS, _SIDES)
 )
 _errors_of, _logits_of, _differences_of, _statistics_of = (
-    attrgetter(*names) for names in (_ERRORS, _LOGITS, _DIFFERENCES, _SIDES)
+    attrgetter(*names) for names in (ERROR_METRICS, LOGITS_METRICS, DIFFERENCE_METRICS, _SIDES)
 )
 
 

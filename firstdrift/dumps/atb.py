@@ -30,6 +30,7 @@ from firstdrift.dumps.atb_topology import Operation, Topology, read_topology
 from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.dumps.folders import folder_entries, printable
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.plurals import counted
 
 _NAMES_SHOWN = 5
 
@@ -152,7 +153,7 @@ def _problems_of(process: AtbProcess, facts: _Facts) -> Iterator[Problem]:
 
 
 def _not_part_of_a_dump(names: Sequence[str]) -> str:
-    return f"{len(names)} entries are not part of a dump: {_first_few(names)}"
+    return f"{counted(len(names), 'entry is', 'entries are')} not part of a dump: {_first_few(names)}"
 
 
 def _first_few(names: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from firstdrift.dumps.atb_layout import OPERATION_NAME
 from firstdrift.dumps.atb_topology import Operation
+from firstdrift.plurals import counted, plural
 from firstdrift.tensors import Role, Statistics
 
 _ROLES = {"input": Role.INPUT, "output": Role.OUTPUT}
@@ -77,9 +78,13 @@ def read_statistics(file: Path) -> RunStatistics:
             operations.setdefault(operation.name, operation)
     notes = []
     if bad:
-        notes.append(f"{bad} of its {len(table)} rows are cut short or damaged")
+        of_all = counted(len(table), "row")
+        notes.append(f"{bad} of its {of_all} {plural(bad, 'is', 'are')} cut short or damaged")
     if repeated:
-        notes.append(f"{repeated} of its rows are about a tensor that has a later row; the last one counts")
+        notes.append(
+            f"{repeated} of its rows {plural(repeated, 'is', 'are')} about a tensor that has a later row; "
+            "the last one counts"
+        )
     return RunStatistics(rows, operations, tuple(notes))
 
 

@@ -20,6 +20,7 @@ from firstdrift.dumps.msit_statistics import (
     rows_of_last_call,
 )
 from firstdrift.errors import TensorUnreadableError
+from firstdrift.plurals import counted
 from firstdrift.tensors import DataLocation, Role, TensorRecord
 
 STATISTICS_FILE = "statistics.csv"
@@ -141,12 +142,13 @@ def _add_statistics(
         ]
         if own_rows and any(len(matches) != 1 for matches in fitting):
             doubts.append(
-                f"its {len(own_rows)} {role} rows cannot be assigned to {len(own)} files beyond doubt"
+                f"its {counted(len(own_rows), f'{role} row')} cannot be assigned to "
+                f"{counted(len(own), 'file')} beyond doubt"
             )
         taken = {id(row) for matches in fitting for row in matches}
         missing, _ = rows_of_last_call([row for row in own_rows if id(row) not in taken])
         if missing:
-            doubts.append(f"the files of {len(missing)} {role} rows are missing")
+            doubts.append(f"the files of {counted(len(missing), f'{role} row')} are missing")
             result += _records_of_rows(missing)[0]
     return result, doubts
 

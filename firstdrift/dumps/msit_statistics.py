@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from firstdrift.plurals import counted, plural
 from firstdrift.tensors import Role, Statistics
 
 _ROLES = {"Input": Role.INPUT, "Output": Role.OUTPUT}
@@ -51,7 +52,8 @@ def read_rows(file: Path) -> tuple[list[StatisticsRow], str]:
         return [], f"it is no table ({exc})"
     rows = [row for fields in table if (row := _row(fields))]
     bad = len(table) - len(rows)
-    return rows, f"{bad} of its {len(table)} rows are cut short or damaged" if bad else ""
+    damage = f"{bad} of its {counted(len(table), 'row')} {plural(bad, 'is', 'are')} cut short or damaged"
+    return rows, damage if bad else ""
 
 
 def rows_of_files(

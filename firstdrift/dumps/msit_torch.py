@@ -35,6 +35,7 @@ from firstdrift.dumps.msit_layout import (
 )
 from firstdrift.dumps.msit_tree import Outline, TreeEntry, is_cut_short, outline_nodes, read_tree
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.plurals import counted
 from firstdrift.tensors import Role, TensorRecord
 
 _NAMES_SHOWN = 5
@@ -178,7 +179,8 @@ def _skeleton(device: Path, _stamp: tuple[int, ...]) -> _Skeleton:
     )
     order, count = finish_order(children, labels, flows)
     listed = "the order of definition" if tree else "the order of folder names"
-    origin = f"derived: {count} orderings from equal values, the rest from module names and {listed}"
+    known = f"derived: {counted(count, 'ordering')} from equal values"
+    origin = f"{known}, the rest from module names and {listed}"
     return _Skeleton(tuple(outlines[name] for name in order), origin, problems)
 
 
@@ -243,7 +245,7 @@ def _unknown_entries(device: Device) -> list[str]:
 
 def _not_part_of_a_dump(names: Sequence[str]) -> str:
     first = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
-    return f"{len(names)} entries are not part of a dump: {first}"
+    return f"{counted(len(names), 'entry is', 'entries are')} not part of a dump: {first}"
 
 
 def _shown(path: Path) -> str:

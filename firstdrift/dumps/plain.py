@@ -30,6 +30,7 @@ from firstdrift.dumps.execution_order import finish_order, natural_key, value_fl
 from firstdrift.dumps.folders import MOST_ENTRIES, folder_entries, printable, search_folders
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, TensorUnreadableError
 from firstdrift.names import enclosing_paths, module_path
+from firstdrift.plurals import counted
 from firstdrift.tensors import DataLocation, Role, TensorRecord
 
 _COORDINATE = re.compile(r"(?P<name>step|rank|token|micro_step)[_-]?(?P<value>[0-9]{1,18})", re.ASCII)
@@ -290,5 +291,6 @@ def _build_slice(
         )
         for at, name in enumerate(order)
     )
-    origin = f"derived: {count} orderings from equal values, the rest from names, numbers in ascending order"
+    known = f"derived: {counted(count, 'ordering')} from equal values"
+    origin = f"{known}, the rest from names, numbers in ascending order"
     return Slice(listing, nodes, origin, tuple(problems))

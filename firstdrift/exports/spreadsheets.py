@@ -10,7 +10,7 @@ from firstdrift.comparison.table import COLUMNS, Cell, pair_rows
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _XLSX_ROWS = 1_048_000
-_XLSX_TEXT = 32_767  # characters in one cell
+_XLSX_TEXT = 32_767  # characters in one cell, as UTF-16 counts them
 
 
 def write_csv(report: Report, file: Path) -> None:
@@ -34,7 +34,10 @@ def _spelled(value: float) -> str:
 
 
 def write_xlsx(report: Report, file: Path) -> None:
-    """Write one row for each pair; a further sheet each million rows."""
+    """Write one row for each pair; a further sheet each million rows.
+
+    A text longer than a cell can hold is cut, and its end says so: "... (cut; 40000 characters)".
+    """
     import xlsxwriter
 
     file.open("ab").close()  # what cannot be written says so before the work, and as an OSError
@@ -56,8 +59,21 @@ def write_xlsx(report: Report, file: Path) -> None:
 
 def _write_cell(sheet: Any, line: int, place: int, value: Cell) -> None:  # noqa: ANN401
     if isinstance(value, str):
-        sheet.write_string(line, place, value[:_XLSX_TEXT])
+        sheet.write_string(line, place, _fitting(value))
     elif isinstance(value, float) and not math.isfinite(value):
         sheet.write_string(line, place, _spelled(value))
     elif value is not None:
         sheet.write_number(line, place, value)
+
+
+def _fitting(text: str) -> str:
+    if len(text) * 2 <= _XLSX_TEXT or _utf16_length(text) <= _XLSX_TEXT:
+        return text
+    mark = f"\N{HORIZONTAL ELLIPSIS} (cut; {len(text)} characters)"
+    room = _XLSX_TEXT - len(mark)
+    whole = text.encode("utf-16-le", "surrogatepass")[: 2 * room]
+    return whole.decode("utf-16-le", "ignore") + mark
+
+
+def _utf16_length(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

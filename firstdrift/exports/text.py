@@ -11,6 +11,7 @@ from firstdrift.comparison.inspection import Inspection, SliceInspection
 from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.dumps.dump import Problem
 from firstdrift.exports.report_json import coordinates_object
+from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Counts, Finding, Findings
 
 _SHOWN = 10
@@ -32,12 +33,12 @@ def _as_lines(lines: Iterable[str]) -> str:
 def report_text(report: Report) -> str:
     """Lay a report out: the sentence, the findings, the counts."""
     findings = report.findings
-    lines = [findings.summary, ""]
-    lines += _finding_lines("first bad token", findings.first_bad_token)
-    lines += _finding_lines("first bad node", findings.first_bad_node)
-    lines += _other_lines(findings)
-    lines += ["", _dump_line("golden", report.golden), _dump_line("target", report.target)]
-    lines += _count_lines(report.counts)
+    found = _finding_lines("first bad token", findings.first_bad_token)
+    found += _finding_lines("first bad node", findings.first_bad_node)
+    found += _other_lines(findings)
+    lines = [findings.summary, "", *found, *([""] if found else [])]
+    lines += [_dump_line("golden", report.golden), _dump_line("target", report.target)]
+    lines += _count_lines(report.counts) if report.slices else []
     notes = report.notes()
     lines += [f"note          {note}" for note in notes[:_SHOWN]] + _more(notes)
     for side, left in (
@@ -104,20 +105,24 @@ def _more(of: Sequence[object]) -> list[str]:
 
 
 def _dump_line(side: str, dump: DumpSummary) -> str:
-    return (
-        f"{side:<13} {dump.path}: {dump.format}, {dump.slices} slices, "
-        f"{dump.nodes} nodes, {dump.tensors} tensors"
-    )
+    said = [dump.format, counted(dump.slices, "slice")]
+    if dump.nodes:  # what no slice was read of is not known to be empty
+        said += [counted(dump.nodes, "node"), counted(dump.tensors, "tensor")]
+    return f"{side:<13} {dump.path}: {', '.join(said)}"
 
 
 def _count_lines(counts: Counts) -> list[str]:
-    golden = f"golden {counts.unmatched_golden_nodes} nodes, {counts.unmatched_golden_tensors} tensors"
-    target = f"target {counts.unmatched_target_nodes} nodes, {counts.unmatched_target_tensors} tensors"
+    golden = _left_over("golden", counts.unmatched_golden_nodes, counts.unmatched_golden_tensors)
+    target = _left_over("target", counts.unmatched_target_nodes, counts.unmatched_target_tensors)
     verdicts = (
         f"{counts.passed} pass, {counts.warning} warning, {counts.error} error, "
         f"{counts.incomparable} incomparable"
     )
     return [f"pairs         {counts.pairs}: {verdicts}", f"unmatched     {golden}; {target}"]
+
+
+def _left_over(side: str, nodes: int, tensors: int) -> str:
+    return f"{side} {counted(nodes, 'node')}, {counted(tensors, 'tensor')}"
 
 
 def _problem_lines(problems: Sequence[Problem], side: str) -> list[str]:
@@ -134,6 +139,10 @@ def inspection_object(found: Inspection) -> dict[str, Any]:
         "attributes": dict(found.dump.attributes),
         "problems": _problem_objects(found.dump.problems),
         "slices": [_slice_object(one) for one in found.slices],
+        "damaged_slices": [
+            coordinates_object(coordinates) | {"file": problem.file, "reason": problem.reason}
+            for coordinates, problem in found.damaged
+        ],
     }
 
 
@@ -163,12 +172,14 @@ def inspection_text(found: Inspection) -> str:
     lines += [f"  because     {clause}" for clause in dump.evidence]
     lines += [f"  {name:<11} {value}" for name, value in dump.attributes.items()]
     for one in found.slices:
+        there = [(one.modules, "module"), (one.operators, "operator"), (one.tensors, "tensor")]
         lines.append(
-            f"{one.coordinates.describe()}: {one.modules} modules, {one.operators} operators, {one.tensors} "
-            f"tensors ({one.with_data} with data, {one.with_statistics} with statistics, "
+            f"{one.coordinates.describe()}: {', '.join(counted(*what) for what in there)} "
+            f"({one.with_data} with data, {one.with_statistics} with statistics, "
             f"{one.with_digest} with digests, {one.unreadable} unreadable)"
         )
         lines += _problem_lines(one.problems, "  here")
+    lines += [f"{at.describe()}: damaged: {problem.file}: {problem.reason}" for at, problem in found.damaged]
     origins = sorted({one.order_origin for one in found.slices})
     lines += [f"execution order: {origin}" for origin in origins]
     return _as_lines(lines + _problem_lines(dump.problems, "dump"))

@@ -241,21 +241,21 @@ class Measurement:
         """Return the numbers by name, as pages, exports and JSON show them."""
         found: dict[str, float | int | None] = {}
         if self.errors is not None:
-            found.update({name: getattr(self.errors, name) for name in _SHOWN_ERRORS})
+            found.update({name: getattr(self.errors, name) for name in ERROR_METRICS})
             found["size"] = self.errors.size
             found["share_equal"] = self.errors.equal / self.errors.size if self.errors.size else 1.0
         if self.integers is not None:
             found["share_mismatched"] = self.integers.share_mismatched
         if self.logits is not None:
-            found.update({name: getattr(self.logits, name) for name in _SHOWN_LOGITS})
+            found.update({name: getattr(self.logits, name) for name in LOGITS_METRICS})
         if self.differences is not None:
-            found.update({name: getattr(self.differences, name) for name in _SHOWN_DIFFERENCES})
+            found.update({name: getattr(self.differences, name) for name in DIFFERENCE_METRICS})
         if self.equal is not None:
             found["equal"] = int(self.equal)
         return found
 
 
-_SHOWN_ERRORS = (
+ERROR_METRICS = (
     "cosine_similarity",
     "relative_l2",
     "worst_row_relative_l2",
@@ -268,11 +268,12 @@ _SHOWN_ERRORS = (
     "sqnr",
     "mismatched_nonfinite",
 )
-_SHOWN_LOGITS = ("kl_divergence", "worst_kl_divergence", "top1_agreement")
-_SHOWN_DIFFERENCES = (
+LOGITS_METRICS = ("kl_divergence", "worst_kl_divergence", "top1_agreement")
+DIFFERENCE_METRICS = (
     "error_bound",
     "relative_maximum",
     "relative_minimum",
     "relative_mean",
     "relative_norm",
 )
+"""Fields of `PairErrors`, `LogitsErrors` and `StatisticDifferences` that are shown, in this order."""

@@ -135,6 +135,13 @@ def test_a_wrong_option_exits_with_2_and_says_what_would_be_right(
     assert said in done.err
 
 
+def test_a_healthy_answer_has_no_two_blank_lines(firstdrift: Run, unpacked: Unpacked) -> None:
+    dump = unpacked("msit/nested")
+    done = firstdrift("compare", dump, dump)
+    assert done.out.startswith("No bad token and no bad node")
+    assert "\n\n\n" not in done.out
+
+
 def test_a_forgotten_dump_exits_with_2(firstdrift: Run, unpacked: Unpacked) -> None:
     done = firstdrift("compare", unpacked("msit/nested"))
     assert done.status == 2

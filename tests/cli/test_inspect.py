@@ -1,10 +1,12 @@
 """`firstdrift inspect`: what a dump is, before anything is compared."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from library.dumps.msprobe_samples import module, tensor, write_dump
 
 Run = Callable[..., Any]
@@ -34,7 +36,9 @@ def test_the_text_says_how_the_execution_order_is_known(firstdrift: Run, unpacke
 def test_json_keeps_its_contract(firstdrift: Run, unpacked: Unpacked) -> None:
     done = firstdrift("inspect", unpacked("msit/llama4_stats1_bf16"), "--json")
     answer = json.loads(done.out)
-    assert answer.keys() == {"path", "format", "evidence", "attributes", "problems", "slices"}
+    assert answer.keys() == {
+        *("path", "format", "evidence", "attributes", "problems", "slices", "damaged_slices")
+    }
     assert answer["format"] == "msit-torch"
     assert [one["token"] for one in answer["slices"]] == [0, 1, 2]
     (numbers,) = {
@@ -69,7 +73,48 @@ def test_what_cannot_be_read_is_listed_with_its_file(firstdrift: Run, tmp_path: 
     (slice_found,) = json.loads(firstdrift("inspect", tmp_path, "--json").out)["slices"]
     assert slice_found["unreadable"] == 1
     assert slice_found["problems"][0]["file"].endswith("gone.pt")
-    assert text.status == 0, "a dump with one bad tensor is still a dump"
+    assert text.status == 2, "as for compare: a part of the dump cannot be read"
+
+
+@pytest.fixture
+def half_damaged(unpacked: Unpacked, tmp_path: Path) -> Path:
+    """A dump of two steps and ranks; the index of one is cut short in line 31."""
+    shutil.copytree(unpacked("msprobe/dp2_stat_mix") / "golden", tmp_path / "dump")
+    file = tmp_path / "dump" / "step0" / "rank1" / "dump.json"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:30]) + '   "cut')
+    return tmp_path / "dump"
+
+
+def test_a_damaged_slice_is_named_with_the_place_and_spoils_no_other(
+    firstdrift: Run, half_damaged: Path
+) -> None:
+    done = firstdrift("inspect", half_damaged)
+    file = half_damaged / "step0" / "rank1" / "dump.json"
+    assert "step 0, rank 0: " in done.out
+    assert f"step 0, rank 1: damaged: {file}: not complete JSON: " in done.out
+    assert "line 31 column 4" in done.out
+    assert done.status == 2
+    answer = json.loads(firstdrift("inspect", half_damaged, "--json").out)
+    assert {(one["step"], one["rank"]) for one in answer["slices"]} == {(0, 0), (1, 0), (1, 1)}
+    (damaged,) = answer["damaged_slices"]
+    assert (damaged["rank"], damaged["file"]) == (1, str(file))
+
+
+def test_a_dump_of_which_nothing_can_be_read_exits_with_2_and_says_where(
+    firstdrift: Run, half_damaged: Path
+) -> None:
+    done = firstdrift("inspect", half_damaged / "step0" / "rank1")
+    assert (done.status, done.out) == (2, "")
+    assert "dump.json: not complete JSON: " in done.err
+    assert "line 31 column 4" in done.err
+
+
+def test_one_of_a_kind_is_said_in_the_singular(firstdrift: Run, tmp_path: Path) -> None:
+    data = {"Torch.add.0.forward": {"input_args": [], "input_kwargs": {}, "output": [tensor()]}}
+    write_dump(tmp_path / "step0" / "rank0", data, construct={})
+    assert "0 modules, 1 operator, 1 tensor (" in firstdrift("inspect", tmp_path).out
+    compared = firstdrift("compare", tmp_path, tmp_path).out
+    assert "msprobe, 1 slice, 1 node, 1 tensor\n" in compared
 
 
 def test_no_dump_exits_with_2(firstdrift: Run, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from firstdrift.dumps.dump import Dump, Problem, Slice, SliceListing
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.plurals import counted
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judge import judge_slice
 from firstdrift.verdict.judgement import Counts
@@ -204,7 +205,7 @@ class _SliceWork:
             for index, measurement in of_chunk.items():
                 measured[index] = measurement
             left -= len(of_chunk)
-            self._progress(1 - left / len(new), f"measuring, {left} pairs left")
+            self._progress(1 - left / len(new), f"measuring, {counted(left, 'pair')} left")
         return [measurement for measurement in measured if measurement is not None]
 
     def _progress(self, share: float, stage: str) -> None:

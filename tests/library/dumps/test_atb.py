@@ -463,7 +463,7 @@ class TestDamage:
         dump, slices = read_all(path)
         assert [problem.reason for problem in dump.problems] == [
             "folders without an operation: 1",
-            "1 entries are not part of a dump: notes.txt",
+            "1 entry is not part of a dump: notes.txt",
         ]
         assert slices[0].problems[0].reason == (
             "3 entries are not part of a dump: 0_Embedding/after/outtensor0.npy, 0_Embedding/sub, readme"

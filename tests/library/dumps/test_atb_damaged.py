@@ -119,7 +119,7 @@ def test_folders_of_other_names_are_no_operations(tmp_path: Path, name: str) -> 
     write(tmp_path / TENSORS / "0" / name / "after/outtensor0.bin", numbers(1))
     read = read_all(tmp_path)[0]
     assert [node.name for node in read.nodes] == list(PREFILL)
-    assert read.problems[0].reason == f"1 entries are not part of a dump: {name}"
+    assert read.problems[0].reason == f"1 entry is not part of a dump: {name}"
 
 
 @pytest.fixture

@@ -213,7 +213,7 @@ class TestStatistics:
         assert record.location is None
         assert record.shape == (1, 4, 6, 6)
         (problem,) = read.problems
-        assert problem.reason == "the files of 1 output rows are missing"
+        assert problem.reason == "the files of 1 output row are missing"
 
     def test_a_table_cut_in_a_row_keeps_the_rows_before(self, dump_copy: Callable[[str], Path]) -> None:
         path = dump_copy("llama4_stats1_golden")
@@ -222,7 +222,7 @@ class TestStatistics:
         read = read_first(path)
         assert [t.label for t in by_name(read)["root.model.layers.0.self_attn"].tensors] == ["output.0"]
         (problem,) = read.problems
-        assert problem.reason == "1 of its 2 rows are cut short or damaged"
+        assert problem.reason == "1 of its 2 rows is cut short or damaged"
 
 
 class TestOrder:

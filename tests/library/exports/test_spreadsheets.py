@@ -122,6 +122,25 @@ def test_an_empty_report_still_has_its_columns(tmp_path: Path) -> None:
     assert xlsx_rows(report, tmp_path) == []
 
 
+def test_a_text_too_long_for_a_cell_says_that_it_was_cut(tmp_path: Path) -> None:
+    long, wide, fits = "x" * 40_000, "\U0001f600" * 20_000, "y" * 32_767
+    data = {name: module(tensor()) for name in (long, wide, fits)}
+    for side in ("golden", "target"):
+        write_dump(tmp_path / side / "step0" / "rank0", data, construct=dict.fromkeys(data))
+    report = compare(tmp_path / "golden", tmp_path / "target")
+    names = {row["target_node"] for row in xlsx_rows(report, tmp_path)}
+    assert fits in names
+    cut = sorted(names - {fits})
+    assert [name[-25:] for name in cut] == [
+        "\u2026 (cut; 40000 characters)",
+        "\u2026 (cut; 20000 characters)",
+    ]
+    for name, whole in zip(cut, (long, wide), strict=True):
+        assert len(name.encode("utf-16-le")) // 2 in (32_766, 32_767)
+        assert whole.startswith(name.partition("\u2026")[0])
+    assert {long, wide} <= {row["target_node"] for row in csv_rows(report, tmp_path)}
+
+
 def test_csv_xlsx_and_frame_tell_the_same(compared: Callable[[str, str], Report], tmp_path: Path) -> None:
     report = compared("msprobe/zoo_tensor_mix/golden", "msprobe/zoo_tensor_mix/target")
     frame, text, sheet = report.frame(), csv_rows(report, tmp_path), xlsx_rows(report, tmp_path)
