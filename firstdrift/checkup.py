@@ -4,9 +4,10 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+
+from msgspec import Struct
 
 from firstdrift.errors import FirstdriftError
 from firstdrift_server.settings import Settings
@@ -15,8 +16,7 @@ _LEAST_FREE = 1 << 30
 _ALIVE_SECONDS = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that was looked at."""
 
     subject: str

@@ -10,8 +10,9 @@ Words such as "forward" may occur in a path; only the last two parts of a name s
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 PARAMETERS_GRAD: Final = "parameters_grad"
 
@@ -20,8 +21,7 @@ _LONGEST_CALL: Final = 18
 """Digits of the largest call number; what is longer is part of the name (and fits no database column)."""
 
 
-@dataclass(frozen=True, slots=True)
-class NameParts:
+class NameParts(Struct, frozen=True):
     """What the name of a node says.
 
     Attributes:

@@ -1,8 +1,9 @@
 """What is known about a tensor before its values are read."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct
 
 
 class Role(StrEnum):
@@ -14,8 +15,7 @@ class Role(StrEnum):
     GRADIENT = "gradient"
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(Struct, frozen=True):
     """The statistics that the dumping tool recorded; None where it recorded none.
 
     NaN and infinities are values here, as the tool wrote them.
@@ -27,8 +27,7 @@ class Statistics:
     norm: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DataLocation:
+class DataLocation(Struct, frozen=True):
     """Where the values of a tensor lie.
 
     Attributes:
@@ -42,8 +41,7 @@ class DataLocation:
     entry: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorRecord:
+class TensorRecord(Struct, frozen=True):
     """One value of a node: a tensor, or a Python scalar passed as an argument.
 
     Attributes:

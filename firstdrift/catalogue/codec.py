@@ -7,7 +7,6 @@ JSON has no NaN and no infinities, so they are written as the strings "NaN", "In
 default, is left out; one that this version does not know is passed over.
 """
 
-import dataclasses
 import json
 import math
 import types
@@ -17,6 +16,9 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 _strict = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
@@ -57,7 +59,7 @@ def _named_floats(plain: Any) -> Any:  # noqa: ANN401
 
 @cache
 def _encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 (a type)
-    if dataclasses.is_dataclass(kind):
+    if issubclass(kind, Struct):
         return _record_encoder(kind)
     if issubclass(kind, Enum):
         return lambda value: value.value
@@ -71,13 +73,13 @@ def _encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 (a type)
 
 
 def _record_encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
-    fields = [(field.name, field.default is None) for field in dataclasses.fields(kind)]
+    optional = [(field.name, field.default is None) for field in fields(kind)]
 
     def encode(record: object) -> dict[str, Any]:
         plain = {}
-        for name, optional in fields:
+        for name, may_be_left_out in optional:
             value = getattr(record, name)
-            if value is None and optional:
+            if value is None and may_be_left_out:
                 continue
             plain[name] = value if type(value) in _ALREADY_PLAIN else to_plain(value)
         return plain
@@ -99,10 +101,10 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
     if origin is not None and issubclass(origin, Mapping):
         item = _decoder(arguments[1])
         return lambda plain: {key: item(value) for key, value in plain.items()}
-    if dataclasses.is_dataclass(kind):
-        return _record_decoder(kind)
     if kind is float:
         return _float
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return _record_decoder(kind)
     if isinstance(kind, type) and issubclass(kind, (Enum, Path)):
         return kind
     return lambda plain: plain
@@ -116,10 +118,12 @@ def _union_decoder(arguments: tuple[Any, ...]) -> Callable[[Any], Any]:
 
 
 def _record_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
-    hints = typing.get_type_hints(kind)
-    decoders = {field.name: _decoder(hints[field.name]) for field in dataclasses.fields(kind)}
+    @cache  # not before it is used: a record may hold others of its own kind
+    def decoders() -> dict[str, Callable[[Any], Any]]:
+        return {field.name: _decoder(field.type) for field in fields(kind)}
+
     return lambda plain: kind(
-        **{name: decoders[name](value) for name, value in plain.items() if name in decoders}
+        **{name: decoders()[name](value) for name, value in plain.items() if name in decoders()}
     )
 
 

@@ -1,10 +1,11 @@
 """Comparisons: made by people, worked on by workers, shown by pages."""
 
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, or_, select, union, update
 from sqlalchemy.orm import Session, aliased
 
@@ -29,8 +30,7 @@ INTERACTIVE = 10
 """Priority of what somebody waits for on a page, such as other rules; comparing has 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Two dumps that are, or will be, compared.
 
     Attributes:
@@ -74,8 +74,7 @@ class Comparison:
         return self.job.state
 
 
-@dataclass(frozen=True, slots=True)
-class SlicePair:
+class SlicePair(Struct, frozen=True):
     """A golden and a target slice that were compared; those of a running comparison appear one by one.
 
     Attributes:

@@ -4,12 +4,12 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy import Row, Select, func, select
 from sqlalchemy.orm import Session
 
@@ -23,8 +23,7 @@ INDEX_VERSION = 1
 """Counts up when readers find other things than before, so that an old index is not taken for new."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedDump:
+class IndexedDump(Struct, frozen=True):
     """A dump as it was when it was indexed.
 
     Attributes:
@@ -43,8 +42,7 @@ class IndexedDump:
     slices: int
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedSlice:
+class IndexedSlice(Struct, frozen=True):
     """A slice of an indexed dump.
 
     Attributes:

@@ -14,12 +14,12 @@ import os
 import socket
 import threading
 import time
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec import Struct
 from sqlalchemy import (
     ColumnElement,
     Double,
@@ -49,8 +49,7 @@ LEASE_SECONDS = 15.0
 BEAT_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A job as pages show it.
 
     Attributes:
@@ -88,8 +87,7 @@ class Job:
         return self.done / self.total if self.total else float(self.state is JobState.DONE)
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A job in the hands of a worker; `attempt` proves that it still is."""
 
     job_id: int
@@ -98,8 +96,7 @@ class Claim:
     comparison_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """A worker that is, or was, alive: "host:pid", its version, and when it was last seen."""
 
     name: str
@@ -366,7 +363,7 @@ class Lease:
 
 def job_record(entry: JobEntry) -> Job:
     """Give the record of a row of the job table."""
-    return Job(**{name: getattr(entry, name) for name in Job.__slots__})
+    return Job(**{name: getattr(entry, name) for name in Job.__struct_fields__})
 
 
 def _abandoned() -> ColumnElement[bool]:

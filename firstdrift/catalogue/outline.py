@@ -5,11 +5,11 @@ the rows themselves are looked up only for the window that is seen.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 from sqlalchemy import String, select, type_coerce
 from sqlalchemy.orm import Session
 
@@ -26,8 +26,7 @@ Flags = npt.NDArray[np.bool_]
 VERDICTS, CLASSES, KINDS, DIRECTIONS = tuple(Verdict), tuple(NodeClass), tuple(NodeKind), tuple(Direction)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outline:
+class Outline(Struct, frozen=True, eq=False):
     """One element for each row of a tree, in pre-order.
 
     Attributes:

@@ -8,10 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import delete, or_, select, true, update
 from sqlalchemy.orm import Session
 
@@ -39,8 +40,7 @@ MEASUREMENTS_VERSION = 1
 """Counts up when measuring gives other numbers than before, so that old ones are not taken for new."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlicePlace:
+class SlicePlace(Struct, frozen=True):
     """Where the results of a slice pair belong.
 
     Attributes:
@@ -54,8 +54,7 @@ class SlicePlace:
     target: int
 
 
-@dataclass(frozen=True, slots=True)
-class SavedSlice:
+class SavedSlice(Struct, frozen=True):
     """What is needed of a slice pair to conclude.
 
     Attributes:
@@ -69,8 +68,7 @@ class SavedSlice:
     seconds: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer to a comparison; fields as those of `firstdrift.catalogue.comparisons.Comparison`."""
 
     findings: Findings
@@ -206,7 +204,7 @@ def save_findings(session: Session, comparison_id: int, revision: int, answer: A
     _require_revision(session, comparison_id, revision)
     older = (SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.revision != revision)
     session.execute(delete(SlicePairEntry).where(*older))
-    columns = {name: getattr(answer, name) for name in Answer.__slots__}
+    columns = {name: getattr(answer, name) for name in Answer.__struct_fields__}
     session.execute(
         update(ComparisonEntry)
         .where(ComparisonEntry.id == comparison_id)
@@ -271,7 +269,7 @@ def _row_columns(result: SliceResult) -> dict[str, list[Any]]:
     errors = ("input_error", "parameter_error", "output_error", "amplification")
     layers = _layers(rows)
     return {
-        **{name: [getattr(row, name) for row in rows] for name in TreeRow.__slots__},
+        **{name: [getattr(row, name) for row in rows] for name in TreeRow.__struct_fields__},
         "origin": [match and match.origin for match in matched],
         "score": [match and match.score for match in matched],
         "doubtful": [match is not None and match.doubtful for match in matched],

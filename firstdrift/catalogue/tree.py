@@ -7,10 +7,10 @@ whatever the size of the tree; only a search reads through the names of one slic
 
 import json
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy import Select, SQLColumnExpression, Text, and_, func, or_, select, type_coerce
 from sqlalchemy.orm import Session, aliased
 
@@ -51,8 +51,7 @@ class SortBy(StrEnum):
     AMPLIFICATION = "amplification"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A row of the tree: where it is, how its nodes were matched, and what is said of it."""
 
     tree: TreeRow
@@ -65,8 +64,7 @@ class Row:
         return self.tree.last > self.tree.index
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """A pair of tensors: what is compared, its numbers, and its verdict.
 
     Attributes:
@@ -81,8 +79,7 @@ class Pair:
     judgement: PairJudgement
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """Which rows a flat list holds; an empty field lets all through.
 
     Attributes:
@@ -101,8 +98,7 @@ class Filter:
     below: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """A part of a longer list of rows: those from `offset` on, of `total`."""
 
     rows: tuple[Row, ...]
@@ -110,8 +106,7 @@ class Window:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """A row as a point of a chart: input error against output error."""
 
     index: int
@@ -124,8 +119,7 @@ class Point:
     output_error: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class LayerError:
+class LayerError(Struct, frozen=True):
     """A cell of the map of slices and layers: the output error of a layer in a slice."""
 
     position: int
@@ -287,7 +281,7 @@ def all_pairs(session: Session, slice_pair: int) -> Iterator[Pair]:
 
 def scatter_points(session: Session, slice_pair: int) -> tuple[Point, ...]:
     """List the rows of which an output error is known, in execution order, as points of a chart."""
-    columns = [getattr(RowEntry, name) for name in Point.__slots__]
+    columns = [getattr(RowEntry, name) for name in Point.__struct_fields__]
     query = (
         select(*columns)
         .where(RowEntry.slice_pair_id == slice_pair, RowEntry.output_error.is_not(None))
@@ -378,7 +372,7 @@ def _count(session: Session, slice_pair: int, *conditions: SQLColumnExpression[b
 
 
 def _row(found: Any) -> Row:  # noqa: ANN401 (the columns of a row)
-    tree = TreeRow(**{name: getattr(found, name) for name in TreeRow.__slots__})
+    tree = TreeRow(**{name: getattr(found, name) for name in TreeRow.__struct_fields__})
     match = found.origin and NodeMatch(
         found.golden, found.target, found.origin, found.score, found.doubtful, found.match_reasons
     )

@@ -9,8 +9,10 @@ test can look in between.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.report import DumpSummary, Options, Report, SliceResult
@@ -33,8 +35,7 @@ from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.tree import TreeRow, build_rows
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How far a comparison has come: `done` of `total` pairs of slices, and of pairs in this slice."""
 
     stage: str

@@ -1,15 +1,15 @@
 """What a dump is, slice by slice, without a partner."""
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from firstdrift.dumps.detect import open_dump, read_slice
 from firstdrift.dumps.dump import Coordinates, Dump, NodeKind, Problem, Slice, SliceListing
 from firstdrift.errors import DumpUnreadableError
 
 
-@dataclass(frozen=True, slots=True)
-class SliceInspection:
+class SliceInspection(Struct, frozen=True):
     """One slice in numbers.
 
     Attributes:
@@ -33,8 +33,7 @@ class SliceInspection:
     problems: tuple[Problem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(Struct, frozen=True):
     """A dump and its slices in numbers.
 
     Attributes:

@@ -1,8 +1,9 @@
 """The answer to a comparison, as the terminal, the pages, JSON and notebooks show it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from firstdrift.dumps.dump import Coordinates, Problem
 from firstdrift.matching.plan import MatchingRules, SlicePairing, SlicePlan, TensorPair
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What the user chose.
 
     Attributes:
@@ -29,8 +29,7 @@ class Options:
     level: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DumpSummary:
+class DumpSummary(Struct, frozen=True):
     """What was read of a dump, in numbers; nodes and tensors are counted over its compared slices."""
 
     path: str
@@ -42,8 +41,7 @@ class DumpSummary:
     order_origin: str = "recorded"
 
 
-@dataclass(frozen=True, slots=True)
-class SliceResult:
+class SliceResult(Struct, frozen=True):
     """Everything known of one pair of slices: plan, tree, one measurement for each pair, judgement."""
 
     plan: SlicePlan
@@ -52,8 +50,7 @@ class SliceResult:
     judgement: SliceJudgement
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """The answer to `firstdrift.compare`.
 
     Attributes:

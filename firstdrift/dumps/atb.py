@@ -9,9 +9,11 @@ table of statistics; which token a folder is, from the numbers of the operations
 import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.atb_layout import (
     STATISTICS_FILE,
@@ -35,8 +37,7 @@ from firstdrift.plurals import counted
 _NAMES_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(Struct, frozen=True):
     """What is known of a process as a whole."""
 
     topology: Topology

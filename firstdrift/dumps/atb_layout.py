@@ -11,8 +11,9 @@ msit_dump_20250101_000000/                 atb_dump_data/
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from firstdrift.dumps.folders import MOST_ENTRIES, search_folders, sub_folders
 
@@ -25,8 +26,7 @@ _RUN_NAME = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 _DEEPEST_SEARCH = 3
 
 
-@dataclass(frozen=True, slots=True)
-class AtbLayout:
+class AtbLayout(Struct, frozen=True):
     """Where a tool puts what it dumps.
 
     Attributes:
@@ -44,8 +44,7 @@ class AtbLayout:
         return folder.parts[-len(self.holder) :] == self.holder
 
 
-@dataclass(frozen=True, slots=True)
-class AtbProcess:
+class AtbProcess(Struct, frozen=True):
     """What one process wrote.
 
     Attributes:

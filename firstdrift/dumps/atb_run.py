@@ -12,8 +12,9 @@ A link is followed if it leads to a file of the dump; links to folders are not.
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from firstdrift.dumps.atb_layout import OPERATION_NAME, STATISTICS_FILE
 from firstdrift.dumps.atb_topology import Operation
@@ -30,8 +31,7 @@ _PLACES = {Role.INPUT: "before", Role.OUTPUT: "after"}
 _DEEPEST = 64
 
 
-@dataclass(frozen=True, slots=True)
-class TensorFile:
+class TensorFile(Struct, frozen=True):
     """A file of one tensor.
 
     Attributes:
@@ -59,8 +59,7 @@ class TensorFile:
         return str(self.index) if self.is_in_place else f"{self.index}.{self.place}"
 
 
-@dataclass(frozen=True, slots=True)
-class OperationFolder:
+class OperationFolder(Struct, frozen=True):
     """What lies in the folder of an operation.
 
     Attributes:
@@ -74,8 +73,7 @@ class OperationFolder:
     parameters: Path | None
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunFolder(Struct, frozen=True):
     """What lies in a numbered folder.
 
     Attributes:

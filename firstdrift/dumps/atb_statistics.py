@@ -9,9 +9,10 @@
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from firstdrift.dumps.atb_layout import OPERATION_NAME
 from firstdrift.dumps.atb_topology import Operation
@@ -33,8 +34,7 @@ class TensorKey(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class StatisticsRow:
+class StatisticsRow(Struct, frozen=True):
     """What is known of a tensor; statistics are None where the tool wrote N/A."""
 
     dtype: str
@@ -42,8 +42,7 @@ class StatisticsRow:
     statistics: Statistics | None
 
 
-@dataclass(frozen=True, slots=True)
-class RunStatistics:
+class RunStatistics(Struct, frozen=True):
     """What a table says.
 
     Attributes:

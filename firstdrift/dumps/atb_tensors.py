@@ -7,9 +7,10 @@ output 0 of the operation with the running numbers 10, 0, 1).
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import Any
+
+from msgspec.structs import replace
 
 from firstdrift.dumps.atb_run import PARAMETERS_FILE, OperationFolder, RunFolder, TensorFile
 from firstdrift.dumps.atb_statistics import RunStatistics, StatisticsRow

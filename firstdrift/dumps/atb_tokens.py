@@ -11,9 +11,10 @@ first decode share a folder, and a warm-up may come before them:
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
+
+from msgspec import Struct
 
 
 class Phase(StrEnum):
@@ -24,8 +25,7 @@ class Phase(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One run of a model.
 
     Attributes:
@@ -41,8 +41,7 @@ class Run:
     is_warm_up: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TokenTable:
+class TokenTable(Struct, frozen=True):
     """Which token each run gave.
 
     Attributes:

@@ -8,9 +8,10 @@ The number at the end of the first name (16) is where the running numbers of the
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from firstdrift.dumps.atb_layout import OPERATION_NAME, AtbProcess
 from firstdrift.dumps.dump import Problem
@@ -25,8 +26,7 @@ _DEEPEST = 64
 _NUMBER_AT_END = re.compile(r"_(0|[1-9][0-9]{0,8})$", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """An operation of a model.
 
     Attributes:
@@ -49,8 +49,7 @@ class Operation:
         return self.name.rpartition("/")[0] or None
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """What the topology files of a process say.
 
     Attributes:

@@ -7,10 +7,11 @@ indexes; only `load_tensor` touches tensor data.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from firstdrift.tensors import TensorRecord
 
@@ -31,8 +32,7 @@ class Direction(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Coordinates:
+class Coordinates(Struct, frozen=True):
     """Which execution of the model a slice is; a coordinate that a format lacks is None."""
 
     step: int | None = None
@@ -57,8 +57,7 @@ class Coordinates:
         return ", ".join(said) or "the only slice"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A module or an operator call of one slice.
 
     Attributes:
@@ -88,24 +87,21 @@ class Node:
     micro_step: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something in a dump that could not be used: which file, and why."""
 
     file: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SliceListing:
+class SliceListing(Struct, frozen=True):
     """A slice that a dump is known to hold, before it is read."""
 
     coordinates: Coordinates
     directory: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Dump:
+class Dump(Struct, frozen=True):
     """A directory that one run wrote.
 
     Attributes:
@@ -125,8 +121,7 @@ class Dump:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """One execution of the model: its nodes in execution order.
 
     Attributes:

@@ -7,9 +7,10 @@ kept as the six characters of its escape, so that every string can be shown and 
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from firstdrift.errors import DumpUnreadableError
 
@@ -19,8 +20,7 @@ _ESCAPE: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class JsonFile:
+class JsonFile(Struct, frozen=True):
     """What a JSON file holds.
 
     Attributes:

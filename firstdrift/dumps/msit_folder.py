@@ -6,9 +6,11 @@ input_0.pth  output_0.pth  output_1_0.pth  statistics.csv   →   input.0  outpu
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.data import read_headers
 from firstdrift.dumps.folders import printable
@@ -27,8 +29,7 @@ STATISTICS_FILE = "statistics.csv"
 _TENSOR_FILE = re.compile(r"(?P<role>input|output)(?:_(?P<key>[0-9]+(?:_[0-9]+)*))?\.pth", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleFolder:
+class ModuleFolder(Struct, frozen=True):
     """What lies in the folder of a module.
 
     Attributes:

@@ -11,8 +11,9 @@ runs/llama/                          a folder with exactly one dump in or below 
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from firstdrift.dumps.folders import MOST_ENTRIES, search_folders, sub_folders
 
@@ -24,8 +25,7 @@ _DEVICE_NAME = re.compile(r"[a-z]+(?P<index>[0-9]*)_[0-9]+")
 _DEEPEST_SEARCH = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """What one process wrote: its folder, its rank among others (None: it is alone), its tokens."""
 
     folder: Path

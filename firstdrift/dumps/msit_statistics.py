@@ -12,8 +12,9 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from firstdrift.plurals import counted, plural
 from firstdrift.tensors import Role, Statistics
@@ -23,8 +24,7 @@ _LARGEST = 64 * 1024 * 1024
 _NUMBER = re.compile(r"[0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class StatisticsRow:
+class StatisticsRow(Struct, frozen=True):
     """One row: which kind of tensor, the last number of its name, and what is known of it."""
 
     role: Role

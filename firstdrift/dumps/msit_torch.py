@@ -8,9 +8,10 @@ the token with most folders (`execution_order`).
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from firstdrift.dumps.dump import (
     Coordinates,
@@ -41,8 +42,7 @@ from firstdrift.tensors import Role, TensorRecord
 _NAMES_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Skeleton:
+class _Skeleton(Struct, frozen=True):
     """The nodes of a process in the order in which they finish."""
 
     outlines: tuple[Outline, ...]

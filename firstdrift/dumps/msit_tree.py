@@ -7,8 +7,9 @@ that module is missing too, the tree was cut short (the run died in its first pa
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from firstdrift.dumps.dump import NodeKind
 from firstdrift.dumps.execution_order import natural_key
@@ -26,8 +27,7 @@ _OPERATOR_NAMES = frozenset(_OPERATORS.split())
 """Operators that msit records and that nobody calls a module."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(Struct, frozen=True):
     """A node without its tensors.
 
     Attributes:
@@ -57,8 +57,7 @@ class Outline:
         return self.name.removeprefix(f"{ROOT}.")
 
 
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
+class TreeEntry(Struct, frozen=True):
     """A node of `model_tree.json`."""
 
     name: str

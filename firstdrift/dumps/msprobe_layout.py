@@ -11,9 +11,11 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates, Problem, SliceListing
 from firstdrift.dumps.json_file import parse_json
@@ -30,8 +32,7 @@ _HEADER_BYTES: Final = 65_536
 _DATA: Final = re.compile(r',?\s*"data"\s*:')
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The slices of a dump.
 
     Attributes:
@@ -45,8 +46,7 @@ class Layout:
     problems: tuple[Problem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     directory: Path
     step: int | None = None
     rank: int | None = None

@@ -8,9 +8,10 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
 
@@ -41,8 +42,7 @@ _OTHER_DTYPE_NAMES: Final = {
 }
 
 
-@dataclass(slots=True)
-class RecordReader:
+class RecordReader(Struct):
     """Turns the records of one dump.json into `TensorRecord`s.
 
     Attributes:

@@ -20,9 +20,10 @@ Backward nodes are misplaced where a hook fires too early (a module whose inputs
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct, field
 
 from firstdrift.names import NameParts, enclosing_paths, with_direction
 
@@ -33,8 +34,7 @@ _MEGATRON_ENTRY: Final = ("parent", "micro step")
 _LAST_MICRO_STEP: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Construct:
+class Construct(Struct, frozen=True):
     """What construct.json says.
 
     Attributes:

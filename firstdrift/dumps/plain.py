@@ -11,8 +11,10 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.data import CONTAINER_BY_SUFFIX, looks_like, read_headers
@@ -47,8 +49,7 @@ _DEEPEST_SEARCH = 4
 _NAMES_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _TensorFile:
+class _TensorFile(Struct, frozen=True):
     """A file and what the names of its folders say.
 
     Attributes:
@@ -64,8 +65,7 @@ class _TensorFile:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensor:
+class _Tensor(Struct, frozen=True):
     """A tensor and the node that its name puts it in."""
 
     node: str

@@ -7,9 +7,10 @@ names differ, another module may fit better.
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from firstdrift.dumps.dump import Node
 from firstdrift.matching.tree import (
@@ -62,8 +63,7 @@ _SAME_PARAMETER: Final = 5e-3
 """Relative difference up to which parameters are the same: rounding to bfloat16 changes as much."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """Weighs what speaks for a golden and a target node being the same.
 
     Attributes:

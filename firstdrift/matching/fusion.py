@@ -8,8 +8,9 @@ Names say what may have been fused; shapes, and values where there are any, say 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.alignment import Pair
@@ -21,8 +22,7 @@ from firstdrift.matching.values import value_distance
 from firstdrift.tensors import Role, TensorRecord
 
 
-@dataclass(frozen=True, slots=True)
-class _Fusion:
+class _Fusion(Struct, frozen=True):
     """Names of parts, in the order in which they are joined, and names of the whole; in lower case."""
 
     parts: tuple[tuple[str, ...], ...]

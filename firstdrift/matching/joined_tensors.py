@@ -7,9 +7,11 @@ q_proj  input.0  [2, 16, 64] ─── linear_qkv input.0 [2, 16, 64]      and s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import fsum, isnan, nan, prod, sqrt
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
@@ -78,8 +80,7 @@ def pair_joined(tensors: TensorPairing, match: int, golden: Sequence[Node], targ
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Fused:
+class _Fused(Struct, frozen=True):
     """A match of parts with the whole into which they were fused."""
 
     match: int

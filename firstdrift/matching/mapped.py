@@ -8,9 +8,10 @@ module  .model  .layers.3.mlp.down_proj                what the next part is cal
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
+
+from msgspec import Struct, field
 
 from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.alignment import Pair
@@ -34,8 +35,7 @@ def apply_mappings(work: Pairing) -> tuple[str, ...]:
     return tuple(chain.from_iterable(_APPLY[mapping.kind](work, mapping) for mapping in work.rules.mappings))
 
 
-@dataclass(slots=True)
-class _Applied:
+class _Applied(Struct):
     """Matches what a file says, and keeps what became of each entry."""
 
     work: Pairing

@@ -1,9 +1,10 @@
 """What people said corresponds to what: the entries of mapping files."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 TOP_LAYER: Final = "TopLayer"
 """Scope of the entries of a layer mapping that hold for the whole model."""
@@ -24,8 +25,7 @@ class MappingKind(StrEnum):
     OPERATOR = "op_mapping"
 
 
-@dataclass(frozen=True, slots=True)
-class MappingEntry:
+class MappingEntry(Struct, frozen=True):
     """One line of a mapping file: what is so called in the target is so called in the golden dump.
 
     Attributes:
@@ -46,8 +46,7 @@ class MappingEntry:
         return f"line {self.line}, {scope}{self.target} -> {' or '.join(self.golden)}"
 
 
-@dataclass(frozen=True, slots=True)
-class MappingFile:
+class MappingFile(Struct, frozen=True):
     """What a mapping file says.
 
     Attributes:

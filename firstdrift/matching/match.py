@@ -12,8 +12,9 @@ aligning only where the forward pass was not recorded.
 
 from collections import deque
 from collections.abc import Container
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Slice
 from firstdrift.matching.alignment import Pair

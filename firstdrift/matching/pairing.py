@@ -1,8 +1,9 @@
 """What is matched so far of two slices, while they are being matched."""
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from firstdrift.dumps.dump import Slice
 from firstdrift.matching.alignment import Pair
@@ -13,8 +14,7 @@ from firstdrift.matching.tree import SliceTree, build_tree
 SAME_PLACE: Final = ("same name and same place",)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """How a target node was matched.
 
     Attributes:
@@ -34,8 +34,7 @@ class Found:
     joined: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Struct, frozen=True):
     """A match of several nodes with the one into which they were fused.
 
     Attributes:
@@ -53,8 +52,7 @@ class Join:
     reasons: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class Pairing:
+class Pairing(Struct):
     """Two trees and what is matched of them so far.
 
     Attributes:

@@ -3,8 +3,9 @@
 A plan is made from names, shapes and statistics alone; it can be shown and checked without a tensor.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from firstdrift.dumps.dump import Coordinates, SliceListing
 from firstdrift.matching.mapping import MappingFile
@@ -28,8 +29,7 @@ class Joining(StrEnum):
     SUMMED = "summed"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMatch:
+class NodeMatch(Struct, frozen=True):
     """Golden node(s) and target node(s) held to be the same.
 
     Attributes:
@@ -49,8 +49,7 @@ class NodeMatch:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TensorPair:
+class TensorPair(Struct, frozen=True):
     """One golden tensor and one target tensor of a match.
 
     A tensor that is joined from those of several nodes bears the key of the first; its shape and its
@@ -81,8 +80,7 @@ class TensorPair:
     joining: Joining | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UnmatchedTensor:
+class UnmatchedTensor(Struct, frozen=True):
     """A tensor of a matched node that has no partner on the other side."""
 
     match: int
@@ -90,8 +88,7 @@ class UnmatchedTensor:
     record: TensorRecord
 
 
-@dataclass(frozen=True, slots=True)
-class SlicePlan:
+class SlicePlan(Struct, frozen=True):
     """What corresponds to what in one pair of slices.
 
     Every node of both slices is in exactly one match or in one of the unmatched lists; every tensor
@@ -118,8 +115,7 @@ class SlicePlan:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SlicePairing:
+class SlicePairing(Struct, frozen=True):
     """Which slices of two dumps are compared with each other, and which are left over."""
 
     pairs: tuple[tuple[SliceListing, SliceListing], ...]
@@ -128,8 +124,7 @@ class SlicePairing:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MatchingRules:
+class MatchingRules(Struct, frozen=True):
     """Which rules may be used, and what the user said about slices.
 
     Attributes:

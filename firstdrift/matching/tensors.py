@@ -7,8 +7,10 @@ output.0             [1, 5, 896]  ── output.0            [1, 5, 896]
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.alignment import Pair
@@ -26,8 +28,7 @@ Records = dict[int, TensorRecord]
 """The records of one role that are not paired yet, by their position in the node."""
 
 
-@dataclass(slots=True)
-class TensorPairing:
+class TensorPairing(Struct):
     """The tensors of the matches of a plan: those paired so far, and those left over."""
 
     pairs: list[TensorPair] = field(default_factory=list)

@@ -7,8 +7,9 @@ root ─┬─ 4 model ─┬─ 1 embed          children of one pass in execut
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
 from firstdrift.names import PARAMETERS_GRAD
@@ -24,8 +25,7 @@ _MOST_PARAMETERS: Final = 64
 """Parameters of a module that are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """What a module is made of.
 
     Attributes:
@@ -37,8 +37,7 @@ class Contents:
     parameters: tuple[TensorRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SliceTree:
+class SliceTree(Struct, frozen=True):
     """A slice laid out for matching; nodes go by their index in the slice, the root by `root`.
 
     Attributes:

@@ -1,16 +1,15 @@
 """What the difference of two tensors looks like: a pure function per question."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from firstdrift.metrics.conversion import as_float64
 from firstdrift.metrics.dtypes import Array
 
 
-@dataclass(frozen=True, slots=True)
-class LinearFit:
+class LinearFit(Struct, frozen=True):
     """The line target = scale * golden + offset that fits best (least squares).
 
     Attributes:

@@ -10,13 +10,14 @@ do not depend on it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 from math import gcd
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.dtypes import Array
@@ -32,8 +33,7 @@ _CLEARLY_BETTER: Final = 0.5
 """Another arrangement is taken only if it halves the difference: rounding makes none look better."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """What a tensor is joined from.
 
     Attributes:

@@ -12,10 +12,10 @@ far apart the numbers are; taken as numbers they would drown everything else in 
 | [-1.80e308, -1.61e308]   | the lowest of float64                                               |
 """
 
-import dataclasses
 import math
 
 import numpy as np
+from msgspec.structs import replace
 
 from firstdrift.metrics.dtypes import Array, NumberKind, number_kind
 from firstdrift.metrics.measurement import SideSummary
@@ -68,6 +68,6 @@ def agreeing_masks(golden: SideSummary, target: SideSummary) -> tuple[SideSummar
     masked_throughout = is_mask_value(golden.maximum) and is_mask_value(target.maximum)
     maximum = golden.maximum if masked_throughout else target.maximum
     return (
-        dataclasses.replace(golden, mean=None, norm=None),
-        dataclasses.replace(target, minimum=golden.minimum, maximum=maximum, mean=None, norm=None),
+        replace(golden, mean=None, norm=None),
+        replace(target, minimum=golden.minimum, maximum=maximum, mean=None, norm=None),
     )

@@ -8,7 +8,6 @@ empty and empty                 equal if their shapes are, whatever was recorded
 anything else                   incomparable, and why
 """
 
-import dataclasses
 import itertools
 import math
 import operator
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.digests import measure_digests, measure_scalars
@@ -172,4 +172,4 @@ def _with_digests(measured: Measurement, golden: TensorRecord, target: TensorRec
     digests = measure_digests(golden, target)
     if digests.equal is not False:
         return measured
-    return dataclasses.replace(measured, equal=False, reason="the statistics agree, the digests do not")
+    return replace(measured, equal=False, reason="the statistics agree, the digests do not")

@@ -9,8 +9,9 @@
 | anything else                           | incomparable | `reason`                                  |
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class MeasurementKind(StrEnum):
@@ -23,8 +24,7 @@ class MeasurementKind(StrEnum):
     INCOMPARABLE = "incomparable"
 
 
-@dataclass(frozen=True, slots=True)
-class SideSummary:
+class SideSummary(Struct, frozen=True):
     """Statistics of one tensor over its finite elements (None: not known).
 
     With data, `maximum` to `norm` are over finite elements and the counts are exact. From recorded
@@ -54,8 +54,7 @@ class SideSummary:
     zeros: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PairErrors:
+class PairErrors(Struct, frozen=True):
     """How far apart two tensors of equal size are; d = target - golden over pairs of finite elements.
 
     Formulas, ranges and edge cases of each field: `firstdrift.metrics.elementwise`.
@@ -115,8 +114,7 @@ class PairErrors:
     histogram: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StatisticDifferences:
+class StatisticDifferences(Struct, frozen=True):
     """Differences of recorded statistics, target - golden; None where a side lacks the statistic.
 
     Attributes:
@@ -142,8 +140,7 @@ class StatisticDifferences:
     nonfinite_differs: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogitsPosition:
+class LogitsPosition(Struct, frozen=True):
     """Two distributions over the vocabulary at one position.
 
     Attributes:
@@ -170,8 +167,7 @@ class LogitsPosition:
     tie_flip: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogitsErrors:
+class LogitsErrors(Struct, frozen=True):
     """Logits metrics of a tensor whose last dimension is the vocabulary.
 
     Attributes:
@@ -189,8 +185,7 @@ class LogitsErrors:
     positions: int
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerErrors:
+class IntegerErrors(Struct, frozen=True):
     """How two integer or boolean tensors differ, as values, as sets and as order.
 
     Attributes:
@@ -209,8 +204,7 @@ class IntegerErrors:
     target_at_first: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(Struct, frozen=True):
     """The numbers of one pair, or why there are none.
 
     Attributes:

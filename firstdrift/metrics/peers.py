@@ -25,12 +25,12 @@ msprobe 26.2 (`msprobe_columns`; dimensions of size 1 dropped, in float64, g gol
 | golden element 0                        | eps is added to both before the relative error is formed    |
 """
 
-import dataclasses
 import math
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.metrics.dtypes import Array, Floats, NumberKind, number_kind
 
@@ -41,8 +41,7 @@ _FLOAT64_EPSILON = 2.0**-52
 Cell: TypeAlias = float | str
 
 
-@dataclass(frozen=True, slots=True)
-class MsitColumns:
+class MsitColumns(Struct, frozen=True):
     """One row of `msit llm compare`; the numbers are None where `cmp_fail_reason` says why."""
 
     cosine_similarity: float | None = None
@@ -55,8 +54,7 @@ class MsitColumns:
     cmp_fail_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MsprobeColumns:
+class MsprobeColumns(Struct, frozen=True):
     """One row of `msprobe compare` with tensors: numbers, or the words it writes in their place."""
 
     cosine: Cell
@@ -140,7 +138,7 @@ def msprobe_columns(golden: Array, target: Array) -> MsprobeColumns:
     with np.errstate(all="ignore"):
         if target.size == 1:
             relative = _msprobe_relative(b, n, precision)
-            return dataclasses.replace(
+            return replace(
                 _everywhere("unsupported"),
                 max_absolute_error=_digits(abs(n - b)[0]),
                 max_relative_error=_digits(relative[0]),

@@ -14,8 +14,9 @@ Tools record statistics in the dtype of the tensor: rounding alone makes two of 
 one unit roundoff of the coarser dtype, relative to the golden norm.
 """
 
-import dataclasses
 import math
+
+from msgspec.structs import replace
 
 from firstdrift.metrics.masks import agreeing_masks
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary, StatisticDifferences
@@ -99,7 +100,7 @@ def as_recorded(summary: SideSummary) -> SideSummary:
 def _with_statistics(
     summary: SideSummary, maximum: float, minimum: float, mean: float, norm: float
 ) -> SideSummary:
-    return dataclasses.replace(summary, maximum=maximum, minimum=minimum, mean=mean, norm=norm)
+    return replace(summary, maximum=maximum, minimum=minimum, mean=mean, norm=norm)
 
 
 def _side(of: TensorRecord | SideSummary) -> SideSummary:
@@ -118,7 +119,7 @@ def _known(side: SideSummary) -> SideSummary:
         return side
     if _is_finite(side.mean) and _is_finite(side.norm):
         return side
-    return dataclasses.replace(
+    return replace(
         side,
         mean=side.mean if _is_finite(side.mean) else None,
         norm=side.norm if _is_finite(side.norm) else None,

@@ -4,10 +4,10 @@ Both engines give it, `firstdrift.metrics.elementwise` turns it into metrics.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from firstdrift.metrics.dtypes import Floats
 
@@ -18,8 +18,7 @@ ONE_THOUSANDTH = 0.001
 FIVE_THOUSANDTHS = 0.005
 
 
-@dataclass(slots=True)
-class SideSums:
+class SideSums(Struct):
     """Sums over the finite elements of one tensor, and counts of the others."""
 
     maximum: float = -math.inf
@@ -53,8 +52,7 @@ class SideSums:
         self.negative_infinity += other.negative_infinity
 
 
-@dataclass(slots=True)
-class PairSums:
+class PairSums(Struct):
     """Sums over the pairs of finite elements; d = target - golden.
 
     Attributes:
@@ -113,8 +111,7 @@ class PairSums:
         self.within_5e3 += other.within_5e3
 
 
-@dataclass(slots=True)
-class Sums:
+class Sums(Struct):
     """Everything one pass adds up.
 
     Attributes:

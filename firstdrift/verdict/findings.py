@@ -1,8 +1,9 @@
 """From the judgements of all slices to what is said first: token, node, rank, in one sentence."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
+
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates
 from firstdrift.verdict.judgement import (

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates, Direction, NodeKind
 from firstdrift.errors import SettingsError
@@ -75,8 +77,7 @@ def judge_slice(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(Struct, frozen=True):
     """All that is known of one pair of slices before it is judged."""
 
     plan: SlicePlan

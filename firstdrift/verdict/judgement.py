@@ -7,8 +7,9 @@ rules without reading a tensor.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from firstdrift.dumps.dump import Coordinates
 
@@ -53,8 +54,7 @@ ORIGINS = frozenset(
 """The classes of nodes at which an error begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairJudgement:
+class PairJudgement(Struct, frozen=True):
     """The verdict of one pair of tensors.
 
     Attributes:
@@ -69,8 +69,7 @@ class PairJudgement:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RollUp:
+class RollUp(Struct, frozen=True):
     """What lies below a row, the row itself not counted."""
 
     error: int = 0
@@ -81,8 +80,7 @@ class RollUp:
     worst: Verdict = Verdict.PASS
 
 
-@dataclass(frozen=True, slots=True)
-class RowJudgement:
+class RowJudgement(Struct, frozen=True):
     """The verdict of one row of the tree.
 
     Attributes:
@@ -108,8 +106,7 @@ class RowJudgement:
     below: RollUp = field(default_factory=RollUp)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A place in the two runs, and what is wrong there.
 
     Attributes:
@@ -138,8 +135,7 @@ class Finding:
     amplification: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InputDifference:
+class InputDifference(Struct, frozen=True):
     """A slice whose input differs, so that its outputs are bound to.
 
     Attributes:
@@ -157,8 +153,7 @@ class InputDifference:
     tensor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Overflow:
+class Overflow(Struct, frozen=True):
     """A node with non-finite values, by msprobe's levels.
 
     Attributes:
@@ -174,8 +169,7 @@ class Overflow:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """How many of each; unmatched counts are of nodes and tensors of paired and unpaired slices."""
 
     pairs: int = 0
@@ -194,11 +188,10 @@ class Counts:
 
     def values(self) -> tuple[int, ...]:
         """Give the counts in the order of the fields."""
-        return tuple(getattr(self, name) for name in Counts.__slots__)
+        return tuple(getattr(self, name) for name in Counts.__struct_fields__)
 
 
-@dataclass(frozen=True, slots=True)
-class SliceJudgement:
+class SliceJudgement(Struct, frozen=True):
     """What is said of one pair of slices by looking at it alone.
 
     Attributes:
@@ -242,8 +235,7 @@ class SliceJudgement:
     rules: str = OWN_RULES
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(Struct, frozen=True):
     """What a comparison says first.
 
     Attributes:

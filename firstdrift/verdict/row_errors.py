@@ -6,7 +6,8 @@ by the operator's signature, or because the very same values are a parameter of 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
@@ -34,8 +35,7 @@ _PARAMETER_POSITIONS: dict[str, frozenset[str]] = {
 _PARAMETER_KEYS = frozenset({"weight", "bias", "running_mean", "running_var", "gamma", "beta"})
 
 
-@dataclass(slots=True)
-class RowErrors:
+class RowErrors(Struct):
     """The errors of the pairs of one row; None where nothing could be compared.
 
     Attributes:

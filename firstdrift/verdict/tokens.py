@@ -13,8 +13,9 @@ Tokens are compared only while what was generated before them agrees.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import median
+
+from msgspec.structs import replace
 
 from firstdrift.verdict.classify import FLOOR
 from firstdrift.verdict.judgement import OWN_RULES, Finding, InputDifference, SliceJudgement, Verdict

@@ -7,14 +7,13 @@ mlp             feed_forward               mlp ~ feed_forward
                 └─ linear.1                └─ linear.1
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
 from firstdrift.matching.plan import SlicePlan
 
 
-@dataclass(frozen=True, slots=True)
-class TreeRow:
+class TreeRow(Struct, frozen=True):
     """One row of the tree of a pair of slices; rows are kept in pre-order (parents first).
 
     Attributes:
@@ -69,8 +68,7 @@ def build_rows(golden: Slice, target: Slice, plan: SlicePlan) -> tuple[TreeRow, 
     return _in_pre_order(drafts, parents)
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(Struct):
     """A row before its place in the tree is known; `node` is the target's if there is one."""
 
     node: Node

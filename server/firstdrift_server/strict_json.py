@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
+from msgspec import Struct
 from starlette.responses import Response
 
 from firstdrift.exports.strict_json import to_json
@@ -22,6 +23,8 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has
             return value.isoformat()
         case PurePath():
             return str(value)
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return value

@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+
+from msgspec.structs import replace
 
 from firstdrift.comparison.compare import measure_pairs
 from firstdrift.comparison.volume import data_bytes

@@ -9,7 +9,6 @@ A tensor that was dumped twice is appended; the last one counts.
 """
 
 import re
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, whole_numbers
 from firstdrift.dumps.containers.dtypes import DTYPES
@@ -80,8 +81,7 @@ _BLOCKED_FORMATS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(Struct, frozen=True):
     """What a file says of its tensor.
 
     Attributes:

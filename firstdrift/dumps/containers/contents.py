@@ -3,8 +3,9 @@
 import mmap
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 MAPPED_FROM = 128 * 1024
 """Size in bytes from which mapping a file is cheaper than reading it."""
@@ -40,8 +41,7 @@ def quoted(text: str) -> str:
     return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…")
 
 
-@dataclass(frozen=True, slots=True)
-class TensorHeader:
+class TensorHeader(Struct, frozen=True):
     """What a file says of one of its tensors, known without reading values.
 
     Attributes:

@@ -12,13 +12,14 @@ The pickles are read, not run (`tensor_pickle`).
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted
 from firstdrift.dumps.containers.dtypes import DTYPES
@@ -48,8 +49,7 @@ class _Storage(NamedTuple):
     crc32: int
 
 
-@dataclass(frozen=True, slots=True)
-class _SavedFile:
+class _SavedFile(Struct, frozen=True):
     """A file of either kind: its tensors, and where to find a storage by its key."""
 
     contents: Contents

@@ -9,9 +9,10 @@ records. No callable is ever looked up: a call of anything else gives a record t
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import Contents, DamagedError, quoted, whole_numbers
 from firstdrift.dumps.containers.dtypes import DTYPES
@@ -22,8 +23,7 @@ _LONGEST_NAME = 1000
 _CACHED_UP_TO = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class TensorLayout:
+class TensorLayout(Struct, frozen=True):
     """Where the values of a tensor lie in its storage.
 
     Attributes:
@@ -124,8 +124,7 @@ def _dotted(keys: tuple[object, ...]) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class _Global:
+class _Global(Struct, frozen=True):
     """A name that the pickle refers to; never the thing itself."""
 
     module: str
@@ -141,8 +140,7 @@ class _Global:
         return builder(*arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class _Storage:
+class _Storage(Struct, frozen=True):
     key: str
     dtype: str | None
 

@@ -136,5 +136,5 @@ def _cell(pair: SlicePair, axis: str, metric: str | None, marked: _Marked) -> Ce
 def _others(coordinates: Coordinates, axis: str) -> str:
     """Name the coordinates that a line of cells has in common."""
     return Coordinates(
-        **{name: getattr(coordinates, name) for name in Coordinates.__slots__ if name != axis}
+        **{name: getattr(coordinates, name) for name in Coordinates.__struct_fields__ if name != axis}
     ).describe()

@@ -1,11 +1,11 @@
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from firstdrift.catalogue.codec import from_text, to_text
 from firstdrift.dumps.dump import Coordinates
@@ -68,8 +68,7 @@ def test_what_is_none_by_default_takes_no_room() -> None:
 
 
 def test_a_field_added_with_a_default_can_be_read_from_older_text() -> None:
-    @dataclass(frozen=True)
-    class Newer:
+    class Newer(Struct, frozen=True):
         kept: int
         added: tuple[str, ...] = ("default",)
 

@@ -2,11 +2,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Engine, text
 
 from firstdrift.catalogue.dumps import (

@@ -8,10 +8,11 @@ Call("mlp", "MLP", [Call("Functional.linear")])   ─▶   Functional.linear.0.f
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hypothesis import strategies
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.plan import SlicePlan
@@ -22,8 +23,7 @@ CLASSES = ("Linear", "MLP", "Attention", "Norm")
 SHAPES = ((2, 16, 64), (2, 16, 32), (2, 4, 16, 16), (64,))
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """One call of a module (which has a class) or of an operator (which has none).
 
     `number` says which call it is, whatever it is called; it also makes its values its own.
@@ -41,8 +41,7 @@ class Call:
             yield from child.walk()
 
 
-@dataclass
-class Written:
+class Written(Struct):
     """A slice, and which call each of its nodes came from."""
 
     nodes: list[Node] = field(default_factory=list)

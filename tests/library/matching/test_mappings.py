@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from library.matching.made_models import Call, Written, models, write
+from msgspec.structs import replace
 
 from firstdrift import Options, compare
 from firstdrift.dumps.detect import open_dump, read_slice

@@ -1,10 +1,10 @@
 """What is promised of matching, on small models made for the purpose."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from library.matching.made_models import Call, Written, edited, tensor, write, wrong_matches
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.match import match_slices

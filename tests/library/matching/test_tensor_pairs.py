@@ -1,8 +1,7 @@
 """What is promised of pairing the tensors of two matched nodes."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Node, NodeKind
 from firstdrift.matching.plan import TensorPair

@@ -1,4 +1,3 @@
-import dataclasses
 import math
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from library.metrics.reference import reference_errors
 from library.metrics.tensors_at_random import FLOATS, INTEGERS, pairs
+from msgspec.structs import asdict, replace
 
 from firstdrift.metrics.elementwise import Engine, measure_elements, summarise
 from firstdrift.metrics.measurement import PairErrors
@@ -31,7 +31,7 @@ def close(value: float | None, **tolerances: float) -> object:
 
 def assert_agrees(measured: PairErrors, expected: dict[str, Any]) -> None:
     """Compare with the reference: counts and places exactly, sums to rounding."""
-    found = dataclasses.asdict(measured)
+    found = asdict(measured)
     rows = expected.pop("rows_relative_l2")
     worst, row = found.pop("worst_row_relative_l2"), found.pop("worst_row")
     assert worst == pytest.approx(max(rows, default=0.0), rel=1e-12)
@@ -129,8 +129,8 @@ def test_both_engines_agree_across_their_blocks(
     golden, target = large_pair(seed, dtype, shape)
     left, right = measure_elements(golden, target, "numpy"), measure_elements(golden, target, "numba")
     for a, b in zip(left[:2], right[:2], strict=True):
-        assert dataclasses.asdict(b) == pytest.approx(dataclasses.asdict(a), rel=1e-11)
-    a, b = (dataclasses.asdict(side[2]) for side in (left, right))
+        assert asdict(b) == pytest.approx(asdict(a), rel=1e-11)
+    a, b = (asdict(side[2]) for side in (left, right))
     scale = a["sum_absolute_difference"]
     assert b.pop("sum_difference") == pytest.approx(a.pop("sum_difference"), abs=1e-12 * scale)
     assert b.pop("histogram") == a.pop("histogram")
@@ -215,7 +215,7 @@ def test_ratios_of_extreme_float64_tensors_are_right(engine: Engine, scale: floa
     assert measured.max_absolute_error == pytest.approx(scale)
     assert side.norm == pytest.approx(math.sqrt(85) * scale)
     assert side.mean == pytest.approx(15 / 4 * scale)
-    assert dataclasses.asdict(summarise(golden)) == pytest.approx(dataclasses.asdict(side))
+    assert asdict(summarise(golden)) == pytest.approx(asdict(side))
 
 
 def test_the_lowest_float64_as_a_mask_on_both_sides_is_measured() -> None:
@@ -267,7 +267,7 @@ def test_a_tensor_never_differs_from_itself(dtype: np.dtype[Any]) -> None:
         wide = errors(golden, golden.astype(np.float64))
         assert wide.sum_squared_target == pytest.approx(same.sum_squared_target)
         assert (
-            dataclasses.replace(
+            replace(
                 wide, sum_squared_golden=same.sum_squared_golden, sum_squared_target=same.sum_squared_target
             )
             == same

@@ -1,11 +1,11 @@
 """What is promised of measuring a fused tensor against its parts."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from firstdrift.errors import TensorUnreadableError

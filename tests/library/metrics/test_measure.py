@@ -1,6 +1,5 @@
 """One pair, measured by whatever was recorded of the two."""
 
-import dataclasses
 import math
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 from library.metrics.tensors_at_random import pairs
+from msgspec.structs import replace
 
 from firstdrift.dumps.data import load_tensor
 from firstdrift.errors import TensorUnreadableError
@@ -121,7 +121,7 @@ def test_a_common_shape_holds_both(golden: tuple[int, ...], target: tuple[int, .
 
 
 def test_statistics_are_compared_with_statistics_even_if_one_side_has_data(tmp_path: Path) -> None:
-    golden = dataclasses.replace(saved(tmp_path, "a", np.array([9.0, 9.0, 9.0, 9.0])), statistics=STATISTICS)
+    golden = replace(saved(tmp_path, "a", np.array([9.0, 9.0, 9.0, 9.0])), statistics=STATISTICS)
     found = measure_pair(golden, recorded(STATISTICS), load_tensor)
     assert (found.kind, found.equal) == (MeasurementKind.STATISTICS, True)
 
@@ -195,7 +195,7 @@ def test_what_was_not_recorded_is_said(golden: TensorRecord, target: TensorRecor
 
 
 def test_a_problem_of_a_record_is_the_reason() -> None:
-    broken = dataclasses.replace(recorded(), problem="out.0.pt is missing")
+    broken = replace(recorded(), problem="out.0.pt is missing")
     assert reason(measure_pair(recorded(STATISTICS), broken, load_tensor)) == "target: out.0.pt is missing"
     assert reason(measure_pair(broken, recorded(STATISTICS), load_tensor)) == "golden: out.0.pt is missing"
 
@@ -213,13 +213,13 @@ def test_a_file_that_cannot_be_read_is_named_with_its_side(tmp_path: Path) -> No
 
 
 def test_what_is_not_a_number_is_incomparable() -> None:
-    record = dataclasses.replace(recorded(), location=DataLocation(Path("a.npy"), "npy"))
+    record = replace(recorded(), location=DataLocation(Path("a.npy"), "npy"))
     found = measure_pair(record, record, lambda _: np.array(["a", "b"]))
     assert reason(found) == "the data of the golden side are of dtype <U1, not numbers"
 
 
 def test_an_error_of_ours_is_not_taken_for_a_damaged_file() -> None:
-    record = dataclasses.replace(recorded(), location=DataLocation(Path("a.npy"), "npy"))
+    record = replace(recorded(), location=DataLocation(Path("a.npy"), "npy"))
 
     def unreadable(location: DataLocation) -> np.ndarray:
         raise TensorUnreadableError("cut short", path=location.file)

@@ -5,11 +5,11 @@ import csv
 import gzip
 import math
 from collections.abc import Callable
-from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import astuple
 
 from firstdrift.dumps.data import load_tensor
 from firstdrift.metrics.elementwise import measure_elements

@@ -7,11 +7,12 @@ An error is relative L2: the target's values are the golden ones with noise of t
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.plan import NodeMatch, Origin, SlicePlan, TensorPair
@@ -29,8 +30,7 @@ Values = float | tuple[object, object]
 """An error, or the golden and the target value themselves (arrays; anything else is a Python argument)."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call of a module or an operator, named as msprobe names it.
 
     Attributes:
@@ -78,8 +78,7 @@ def _norms(values: Array) -> Array:
     return np.linalg.norm(values, axis=-1, keepdims=True)
 
 
-@dataclass(frozen=True)
-class MadePair:
+class MadePair(Struct, frozen=True):
     """A pair of slices, planned and measured."""
 
     plan: SlicePlan
@@ -100,8 +99,7 @@ class MadePair:
         )
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """A pair of slices and what was said of it."""
 
     made: MadePair

@@ -1,6 +1,5 @@
 """What is promised of every judgement, on slices drawn at random."""
 
-from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
@@ -8,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.verdict.made_slices import Call, Judged, Values, judge, make, values_of
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.errors import SettingsError
 from firstdrift.verdict.findings import conclude
@@ -45,8 +46,7 @@ def values(drawn: float | str) -> Values:
     return SPECIAL[drawn] if isinstance(drawn, str) else drawn
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """A call that is yet to be made, short to print."""
 
     name: str
