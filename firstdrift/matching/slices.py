@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from firstdrift.dumps.dump import Coordinates, Dump, SliceListing
+from firstdrift.matching.choice import is_chosen, require_chosen_slices, spelled
 from firstdrift.matching.plan import MatchingRules, SlicePairing
 
 _NAMES: Final = {"step": "step", "rank": "rank", "token": "token", "micro_step": "micro step"}
@@ -23,14 +24,18 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
     A coordinate of which each side has only one value, or none, does not tell slices apart: the two are the
     same whatever they are called, and a note says so. Slices that the rules did not ask for are not left
     over. Several slices of the same coordinates are paired in their order.
+
+    Raises:
+        SettingsError: a dump has no slice of the chosen step, rank or token.
     """
+    require_chosen_slices(golden, target, rules)
     sides = (
-        [listing for listing in golden.slices if _is_wanted(listing, rules, 0)],
-        [listing for listing in target.slices if _is_wanted(listing, rules, rules.token_offset)],
+        [listing for listing in golden.slices if is_chosen(listing.coordinates, rules, 0)],
+        [listing for listing in target.slices if is_chosen(listing.coordinates, rules, rules.token_offset)],
     )
-    notes = list(_say_what_is_missing(sides, rules))
+    notes = list(_say_if_same(golden, target))
     keys = [_keys(side, shift) for side, shift in zip(sides, (0, rules.token_offset), strict=True)]
-    notes += _unify(keys, rules)
+    assumed, ambiguous = _unify(keys, rules)
     golden_slices, target_slices = (_by_key(*side) for side in zip(keys, sides, strict=True))
     pairs: list[tuple[SliceListing, SliceListing]] = []
     for key, listings in golden_slices.items():
@@ -38,26 +43,14 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
         pairs += zip(listings, others, strict=False)
         if others and max(len(listings), len(others)) > 1:
             notes.append(f"several slices are {listings[0].coordinates.describe()}: they are paired in order")
+    # What was assumed is of no interest where nothing came of it.
+    notes += [*(assumed if pairs else ()), *ambiguous]
     return SlicePairing(
         pairs=tuple(sorted(pairs, key=lambda pair: pair[0].coordinates.sort_key())),
         unmatched_golden=_left_over(sides[0], [pair[0] for pair in pairs]),
         unmatched_target=_left_over(sides[1], [pair[1] for pair in pairs]),
         notes=tuple(notes),
     )
-
-
-def _is_wanted(listing: SliceListing, rules: MatchingRules, token_offset: int) -> bool:
-    at = listing.coordinates
-    token = None if rules.token is None else rules.token + token_offset
-    wanted = ((at.step, rules.step), (at.rank, rules.rank), (at.token, token))
-    return all(value is None or asked is None or value == asked for value, asked in wanted)
-
-
-def _say_what_is_missing(sides: tuple[list[SliceListing], ...], rules: MatchingRules) -> Iterable[str]:
-    asked = Coordinates(rules.step, rules.rank, rules.token)
-    for name, side in zip(("golden", "target"), sides, strict=True):
-        if not side and asked != Coordinates():
-            yield f"the {name} dump has no slice for {asked.describe()}"
 
 
 def _keys(side: list[SliceListing], token_shift: int) -> list[Key]:
@@ -69,18 +62,33 @@ def _keys(side: list[SliceListing], token_shift: int) -> list[Key]:
     return keys
 
 
-def _unify(keys: list[list[Key]], rules: MatchingRules) -> Iterable[str]:
-    """Strike out, in place, the coordinates that do not tell slices apart; say what was assumed."""
+def _say_if_same(golden: Dump, target: Dump) -> Iterable[str]:
+    if golden.path.resolve() == target.path.resolve():
+        yield "golden and target are the same dump"
+
+
+def _unify(keys: list[list[Key]], rules: MatchingRules) -> tuple[list[str], list[str]]:
+    """Strike out, in place, the coordinates that do not tell slices apart.
+
+    Returns what was assumed, and which coordinates a person must choose.
+    """
+    assumed: list[str] = []
+    ambiguous: list[str] = []
     for place, (field, name) in enumerate(_NAMES.items()):
         golden, target = ({key[place] for key in side} for side in keys)
         if golden == target or not golden or not target:
             continue
         shifted = field == "token" and rules.token_offset != 0 and None not in golden | target
         if len(golden) == len(target) == 1 and not shifted:
-            yield _say_assumed(name, *golden, *target)
+            assumed.append(_say_assumed(name, *golden, *target))
             keys[:] = [[(*key[:place], None, *key[place + 1 :]) for key in side] for side in keys]
         elif None in golden or None in target:
-            yield f"only one dump tells {name}s apart: choose which {name} to compare"
+            side, numbers = ("target", target) if None in golden else ("golden", golden)
+            ambiguous.append(
+                f"only the {side} dump tells {name}s apart: choose which {name} to compare "
+                f"({spelled(number for number in numbers if number is not None)})"
+            )
+    return assumed, ambiguous
 
 
 def _say_assumed(name: str, golden: int | None, target: int | None) -> str:

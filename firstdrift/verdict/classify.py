@@ -24,7 +24,7 @@ from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.names import with_direction
-from firstdrift.tensors import UNIT_ROUNDOFF, Role
+from firstdrift.tensors import UNIT_ROUNDOFF, Role, is_floating
 from firstdrift.verdict.compute_format import compute_roundoff
 from firstdrift.verdict.conditioning import honest_error
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
@@ -282,10 +282,12 @@ class _Walk:
             said.reasons = (self.plan.pairs[error.shape_pair].incomparable or "numbers of other kinds",)
         elif error.output is not None and error.output > level:
             said.node_class = NodeClass.PROPAGATED
-            said.reasons = (f"its inputs already differ ({_short(error.input)})",) if error.input else ()
+            size = self._size(error.input, error.input_pair)
+            said.reasons = (f"its inputs already differ ({size})",) if error.input else ()
         elif error.input is not None and error.input > level and error.output is not None:
             said.node_class = NodeClass.HEALED
-            said.reasons = (f"inputs differ ({_short(error.input)}), output hardly ({_short(error.output)})",)
+            inputs, output = self._sizes(error)
+            said.reasons = (f"inputs differ ({inputs}), output hardly ({output})",)
 
     def _explained(self, row: TreeRow, error: RowErrors, roundoff: float) -> float:
         known = [roundoff, self.inside[row.index]]
@@ -380,18 +382,37 @@ class _Walk:
     def _weights_reason(self, error: RowErrors) -> str:
         pair = self.plan.pairs[error.parameter_pair or 0].target
         name = pair.key if pair.role is Role.PARAMETER else pair.label
-        text = f"parameter {name} differs ({self._amount(error.parameter_pair, error.parameter)})"
+        amount = self._size(error.parameter, error.parameter_pair)
+        has_number = error.parameter is not None and math.isfinite(error.parameter)
+        text = f"parameter {name} differs ({'relative L2 ' if has_number else ''}{amount})"
         if error.output is None:
             return text
-        inputs = "no inputs are recorded" if error.input is None else f"inputs agree ({_short(error.input)})"
-        return f"{text}; {inputs}, output does not ({_short(error.output)})"
+        size, output = self._sizes(error)
+        inputs = "no inputs are recorded" if error.input is None else f"inputs agree ({size})"
+        return f"{text}; {inputs}, output does not ({output})"
 
-    def _amount(self, pair: int | None, error: float | None) -> str:
-        """Say how large an error is, and what is known of it."""
-        if error is None or pair is None or not math.isfinite(error):
-            return "by an unknown amount"
-        bound = self.measurements[pair].kind is MeasurementKind.STATISTICS
-        return f"relative L2 {'at least ' if bound else ''}{_short(error)}"
+    def _sizes(self, error: RowErrors) -> tuple[str, str]:
+        """Say how large the errors of the inputs and of the outputs are."""
+        return self._size(error.input, error.input_pair), self._size(error.output, error.output_pair)
+
+    def _size(self, error: float | None, pair: int | None) -> str:
+        """Say how large an error is: a number where there is one, else what is known instead."""
+        if error is None or pair is None:
+            return _short(error)
+        measured = self.measurements[pair]
+        if math.isfinite(error):
+            known = {MeasurementKind.STATISTICS: "equal statistics", MeasurementKind.DIGEST: "equal digests"}
+            if measured.kind in known and not error:
+                return known[measured.kind]
+            return f"{'at least ' if measured.kind is MeasurementKind.STATISTICS else ''}{_short(error)}"
+        if measured.kind is MeasurementKind.DIGEST:
+            return "the digests differ; they do not say by how much"
+        if measured.kind is MeasurementKind.SCALAR:
+            return "another argument"
+        if _differs_in_finiteness(measured):
+            return "NaN or infinity on one side only"
+        is_zero = is_floating(self.plan.pairs[pair].target.dtype)
+        return "golden is all zero" if is_zero else "other whole numbers"
 
     def _scalar_reason(self, error: RowErrors) -> str:
         pair = self.plan.pairs[error.scalar_pair or 0]
@@ -400,19 +421,19 @@ class _Walk:
         )
 
     def _jump_reason(self, row: TreeRow, error: RowErrors) -> str:
+        inputs, output = self._sizes(error)
         if error.input is None and row.last > row.index:
             inside = self.inside[row.index]
-            output = _short(error.output)
             return f"what is recorded inside it agrees ({_short(inside)}), its output does not ({output})"
         if error.input is None:
-            return f"nothing before it differs as much, its output does ({_short(error.output)})"
+            return f"nothing before it differs as much, its output does ({output})"
         if error.exact_inputs:
-            return f"inputs are equal, output is not ({_short(error.output)})"
-        return f"inputs agree ({_short(error.input)}), output does not ({_short(error.output)})"
+            return f"inputs are equal, output is not ({output})"
+        return f"inputs agree ({inputs}), output does not ({output})"
 
     def _entered_reason(self, row: TreeRow, error: RowErrors) -> str:
         return (
-            f"the input of {row.label} inside it differs ({_short(error.input)}), and nothing recorded "
+            f"the input of {row.label} inside it differs ({self._sizes(error)[0]}), and nothing recorded "
             "before explains it: the operation that made it is not in the dump"
         )
 
@@ -439,4 +460,9 @@ def _non_finite_reason(error: RowErrors) -> str:
 def _short(value: float | None) -> str:
     if value is None:
         return "unknown"
-    return f"{value:.2g}" if math.isfinite(value) else "by an unknown amount"
+    return f"{value:.2g}" if math.isfinite(value) else "no number tells how much"
+
+
+def _differs_in_finiteness(measured: Measurement) -> bool:
+    errors, differences = measured.errors, measured.differences
+    return bool(errors and errors.mismatched_nonfinite) or bool(differences and differences.nonfinite_differs)

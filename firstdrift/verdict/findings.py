@@ -15,7 +15,7 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     Verdict,
 )
-from firstdrift.verdict.tokens import differing_inputs, drift_limit, first_bad_token
+from firstdrift.verdict.tokens import differing_inputs, drift_limit, first_bad_token, how_far_off
 
 _SUSPECTS = 10
 _WHEN = tuple[int, ...]
@@ -174,7 +174,7 @@ def _drifted(drift: SliceJudgement) -> list[Finding]:
     """Return the output that drifted: no source, but no agreement either."""
     if drift.logits is None:
         return []
-    reason = f"off by {drift.logits_error:.2g} (relative L2), more than rounding explains"
+    reason = f"{how_far_off(drift)}, more than rounding explains"
     return [replace(drift.logits, verdict=Verdict.ERROR, reasons=(reason,))]
 
 
@@ -223,14 +223,14 @@ def _summary(
 
 
 def _drift_sentence(drift: SliceJudgement) -> str:
-    where, error = drift.coordinates.describe(), f"{drift.logits_error:.2g} (relative L2)"
+    where, error = drift.coordinates.describe(), how_far_off(drift)
     if drift.counts.unmatched_target_nodes > drift.compared_outputs:
         return (
-            f"The last output is off by {error} ({where}); where that begins cannot be said, since most "
+            f"The last output is {error} ({where}); where that begins cannot be said, since most "
             "nodes have no partner: a mapping file helps."
         )
     return (
-        f"Gradual drift, no single source: in {where} the last output is off by {error}, and no node makes "
+        f"Gradual drift, no single source: in {where} the last output is {error}, and no node makes "
         "more of the error than it is given."
     )
 

@@ -357,7 +357,8 @@ def _input_difference(case: _Case) -> InputDifference | None:
     else:
         error = case.pair_errors[found.input_pair].value
         if error is not None and math.isfinite(error):
-            detail = f"relative L2 {error:.2g}"
+            is_bound = case.measurements[found.input_pair].kind is MeasurementKind.STATISTICS
+            detail = f"relative L2 {'at least ' if is_bound else ''}{error:.2g}"
     return InputDifference(
         coordinates=_coordinates(case, row),
         reason=f"{pair.target.label} of {row.label}, an input of the model, differs: {detail}",

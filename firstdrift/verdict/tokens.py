@@ -41,6 +41,19 @@ def drift_limit(roundoff: float) -> float:
     return min(0.5, max(DRIFT_LEAST, DRIFT_ROUNDOFFS * roundoff))
 
 
+def how_far_off(judged: SliceJudgement) -> str:
+    """Say how far apart the logits, or the last outputs, are: "off by 0.2 (relative L2)", for example."""
+    error = judged.logits_error
+    metrics = judged.logits.metrics if judged.logits is not None else {}
+    if error is None:
+        return "not comparable"
+    if math.isfinite(error):
+        is_bound = "error_bound" in metrics and "relative_l2" not in metrics
+        return f"off by {'at least ' if is_bound else ''}{error:.2g} (relative L2)"
+    by_digest = set(metrics) == {"equal"}
+    return "different (digests do not say by how much)" if by_digest else "not finite on one side only"
+
+
 def differing_inputs(series: Sequence[SliceJudgement]) -> list[InputDifference]:
     """List the tokens of a series that were not given the same input, in order."""
     found: list[InputDifference] = []
@@ -91,26 +104,18 @@ def _why_bad(
         origin = judged.origins[0]
         if error is None or error > judged.roundoff:
             where = origin.module or origin.target
-            return (f"an error begins at {where}; the logits are off by {_short(error)} (relative L2)",)
+            return (f"an error begins at {where}; the logits are {how_far_off(judged)}",)
         return ()
     if error is None:
         return ()
     if not clean:
         limit = drift_limit(judged.roundoff)
-        return (f"the logits are off by {_short(error)} (relative L2)",) if error > limit else ()
+        return (f"the logits are {how_far_off(judged)}",) if error > limit else ()
     before = max(*clean, judged.roundoff)
     if error <= RATIO * before or error <= FLOOR * judged.roundoff:
         return ()
     after = [j.logits_error for j in later if j.logits_error is not None]
     lasts = median(after) > LASTING * before if after else error > UNFOLLOWED * before
     if lasts or error > SUDDEN * before:
-        return (
-            f"the logits are off by {_short(error)} (relative L2), tokens before by at most {_short(before)}",
-        )
+        return (f"the logits are {how_far_off(judged)}, those of tokens before by at most {before:.2g}",)
     return ()
-
-
-def _short(error: float | None) -> str:
-    if error is None:
-        return "an unknown amount"
-    return "NaN or infinity" if math.isinf(error) else f"{error:.2g}"

@@ -148,13 +148,28 @@ def test_a_forgotten_dump_exits_with_2(firstdrift: Run, unpacked: Unpacked) -> N
     assert "Missing argument 'TARGET'" in done.err
 
 
-def test_nothing_in_common_exits_with_2_and_says_what_is_missing(
+def test_a_token_that_no_dump_has_exits_with_2_and_says_which_there_are(
     firstdrift: Run, main_case: tuple[Path, Path]
 ) -> None:
     done = firstdrift("compare", *main_case, "--token", "99")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.endswith("token 99 is in neither dump; there are tokens 0\u20135.\n")
+
+
+def test_nothing_in_common_exits_with_2_and_counts_nothing(firstdrift: Run, unpacked: Unpacked) -> None:
+    tokens, steps = unpacked("msit/llama4_logits_golden"), unpacked("msprobe/llama_tensor_L0_bf16")
+    done = firstdrift("compare", tokens, steps / "golden")
     assert done.status == 2
     assert done.out.startswith("Nothing could be compared:")
-    assert "the golden dump has no slice for token 99" in done.out
+    assert "choose which token to compare" in done.out
+    assert "it is compared with" not in done.out
+    assert "pairs  " not in done.out
+    assert "0 tensors" not in done.out
+
+
+def test_a_dump_compared_with_itself_is_noted(firstdrift: Run, unpacked: Unpacked) -> None:
+    dump = unpacked("msit/nested")
+    assert "note          golden and target are the same dump\n" in firstdrift("compare", dump, dump).out
 
 
 # --- JSON --------------------------------------------------------------------------------------------

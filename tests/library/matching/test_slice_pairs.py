@@ -2,7 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from firstdrift.dumps.dump import Coordinates, Dump, SliceListing
+from firstdrift.errors import SettingsError
+from firstdrift.matching.choice import spelled
 from firstdrift.matching.plan import MatchingRules, SlicePairing
 from firstdrift.matching.slices import pair_slices
 
@@ -51,7 +57,9 @@ def test_a_dump_without_ranks_is_not_taken_for_one_of_several() -> None:
     pairing = pair([Coordinates(step=0)], [Coordinates(step=0, rank=0), Coordinates(step=0, rank=1)])
     assert pairing.pairs == ()
     assert len(pairing.unmatched_target) == 2
-    assert pairing.notes == ("only one dump tells ranks apart: choose which rank to compare",)
+    assert pairing.notes == (
+        "only the target dump tells ranks apart: choose which rank to compare (0\u20131)",
+    )
 
 
 def test_choosing_a_rank_makes_it_the_only_one() -> None:
@@ -86,13 +94,57 @@ def test_a_chosen_token_is_counted_on_the_golden_side() -> None:
     assert pairing.unmatched_golden == ()
 
 
-def test_a_choice_that_nothing_fits_is_said() -> None:
-    pairing = pair([Coordinates(step=0)], [Coordinates(step=0)], step=9)
+def test_what_was_assumed_is_not_said_where_nothing_came_of_it() -> None:
+    pairing = pair(tokens(0, 1), [Coordinates(step=0, rank=0)])
     assert pairing.pairs == ()
     assert pairing.notes == (
-        "the golden dump has no slice for step 9",
-        "the target dump has no slice for step 9",
+        "only the golden dump tells tokens apart: choose which token to compare (0\u20131)",
     )
+
+
+RANKS = [Coordinates(step=0, rank=0), Coordinates(step=1, rank=1)]
+
+
+@pytest.mark.parametrize(
+    ("golden", "target", "rules", "said"),
+    [
+        (tokens(*range(6)), tokens(*range(6)), {"token": 99}, "in neither dump; there are tokens 0\u20135"),
+        (tokens(0), tokens(0), {"token": 99}, "token 99 is in neither dump; there is token 0"),
+        (
+            tokens(0, 1),
+            tokens(0, 2, 3),
+            {"token": 9},
+            "golden has tokens 0\u20131, target tokens 0, 2\u20133",
+        ),
+        (tokens(0, 1), tokens(0), {"token": 1}, "token 1 is not in the target dump; it has token 0"),
+        (tokens(0), tokens(0, 1), {"token": 1}, "token 1 is not in the golden dump; it has token 0"),
+        (tokens(0, 1), tokens(0, 1), {"token": 1, "token_offset": 1}, "token 2 (token 1 and an offset of 1)"),
+        (tokens(0), [Coordinates(rank=0)], {"token": 3}, "token 3 is not in the golden dump; it has token 0"),
+        ([Coordinates(step=0)], [Coordinates(step=0)], {"rank": 1}, "neither tells ranks apart"),
+        (RANKS, RANKS, {"step": 0, "rank": 1}, "no slice of the golden dump is step 0, rank 1"),
+    ],
+)
+def test_a_choice_that_no_slice_fits_is_refused_and_says_what_there_is(
+    golden: list[Coordinates], target: list[Coordinates], rules: dict[str, int], said: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        pair(golden, target, **rules)
+    assert said in str(refused.value)
+
+
+@given(st.sets(st.integers(0, 40), min_size=1))
+def test_runs_of_numbers_stand_for_exactly_these_numbers(numbers: set[int]) -> None:
+    runs = spelled(numbers).removesuffix(", \u2026").split(", ")
+    ends = [[int(end) for end in run.split("\u2013")] for run in runs]
+    read = {number for run in ends for number in range(run[0], run[-1] + 1)}
+    assert read == {number for number in numbers if number <= max(read)}
+
+
+def test_a_dump_against_itself_is_noted_whatever_its_path_is_called(tmp_path: Path) -> None:
+    (tmp_path / "golden").mkdir()
+    (tmp_path / "link").symlink_to("golden")
+    dumps = [Dump(tmp_path / name, "made", (), ()) for name in ("golden", "link")]
+    assert pair_slices(*dumps, MatchingRules()).notes == ("golden and target are the same dump",)
 
 
 def test_several_slices_of_the_same_coordinates_are_paired_in_order() -> None:
