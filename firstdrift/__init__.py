@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from firstdrift.comparison.compare import compare
     from firstdrift.comparison.report import Options, Report
     from firstdrift.errors import FirstdriftError
+    from firstdrift.matching.edits import match, unmatch
     from firstdrift.matching.plan import MatchingRules
 
-__all__ = ["FirstdriftError", "MatchingRules", "Options", "Report", "compare"]
+__all__ = ["FirstdriftError", "MatchingRules", "Options", "Report", "compare", "match", "unmatch"]
 
 _HOMES = {
     "compare": "firstdrift.comparison.compare",
@@ -23,6 +24,8 @@ _HOMES = {
     "MatchingRules": "firstdrift.matching.plan",
     "Options": "firstdrift.comparison.report",
     "Report": "firstdrift.comparison.report",
+    "match": "firstdrift.matching.edits",
+    "unmatch": "firstdrift.matching.edits",
 }
 
 

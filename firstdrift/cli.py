@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from firstdrift.comparison.compare import Progress
     from firstdrift.comparison.report import Report
-    from firstdrift.matching.mapping import MappingFile
+    from firstdrift.matching.edits import MatchSetFile
     from firstdrift_server.settings import Settings
 
 EXIT_FOUND = 1
@@ -74,7 +74,8 @@ def main() -> None:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Match as this file of msprobe (layer, data, cell mapping) or msit (op mapping) says. Repeatable.",
+    help="Match as this file says: a mapping of msprobe (layer, data, cell) or msit (op), or a match set"
+    " of firstdrift. Repeatable.",
 )
 @click.option(
     "--export-data-mapping",
@@ -121,6 +122,7 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     from firstdrift.comparison.report import Options
     from firstdrift.matching.plan import MatchingRules
 
+    said = _said(chosen["mapping_files"])
     matching = MatchingRules(
         fuzzy=chosen["fuzzy"],
         structure=not chosen["no_structure"],
@@ -128,7 +130,8 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
         rank=chosen["rank"],
         token=chosen["token"],
         token_offset=chosen["token_offset"],
-        mappings=_mappings(chosen["mapping_files"]),
+        mappings=said.mappings,
+        edits=said.edits,
     )
     options = Options(matching=matching, rules=chosen["rules"], level=chosen["level"])
     with _progress_bar() as progress:
@@ -276,12 +279,14 @@ def _exit_status(report: "Report", fail_on: str) -> int:
     return EXIT_UNUSABLE if report.unreadable or not report.slices else 0
 
 
-def _mappings(files: tuple[Path, ...]) -> "tuple[MappingFile, ...]":
-    if not files:
-        return ()
-    from firstdrift.matching.mapping_files import read_mapping
+def _said(files: tuple[Path, ...]) -> "MatchSetFile":
+    from firstdrift.matching.edits import MatchSetFile
 
-    return tuple(map(read_mapping, files))
+    if not files:
+        return MatchSetFile("")
+    from firstdrift.matching.match_set_file import read_matches
+
+    return read_matches(files)
 
 
 def _fails(report: "Report", fail_on: str) -> bool:

@@ -101,7 +101,7 @@ class Evidence(Struct, frozen=True):
         else:
             names = self.golden.relative_name(golden), self.target.relative_name(target)
             said += [_compare("name", *names), _compare("class", first.type_name, second.type_name)]
-            if self._contents_similarity(golden, target) == 1.0:
+            if self.contents_similarity(golden, target) == 1.0:
                 said.append("same contents")
             if self._parameter_agreement(golden, target) == 1.0:
                 said.append("parameters agree")
@@ -137,7 +137,7 @@ class Evidence(Struct, frozen=True):
         if self.golden.relative_name(golden) == self.target.relative_name(target):
             return
         agreed = self._value_agreement(golden, target)
-        equal = self._contents_similarity(golden, target) == 1.0
+        equal = self.contents_similarity(golden, target) == 1.0
         pairs = [(golden, child) for child in wrapped_modules(self.target, target, all_in_one=equal)]
         pairs += [(child, target) for child in wrapped_modules(self.golden, golden, all_in_one=equal)]
         for pair in pairs:
@@ -153,7 +153,7 @@ class Evidence(Struct, frozen=True):
             "output shapes": shape_similarity(first, second, Role.OUTPUT),
             "input shapes": shape_similarity(first, second, Role.INPUT),
             "parameter shapes": shape_similarity(first, second, Role.PARAMETER),
-            "contents": self._contents_similarity(golden, target),
+            "contents": self.contents_similarity(golden, target),
             "neighbours": neighbours / 2,
         }
         known = {what: value for what, value in likeness.items() if value is not None}
@@ -169,7 +169,7 @@ class Evidence(Struct, frozen=True):
         outputs = agreement(self.golden.nodes[golden], self.target.nodes[target], Role.OUTPUT) or 0.0
         return max(outputs, self._parameter_agreement(golden, target) or 0.0)
 
-    def _contents_similarity(self, golden: int, target: int) -> float | None:
+    def contents_similarity(self, golden: int, target: int) -> float | None:
         """Return the share of operators and parameters that two modules have in common."""
         first, second = self.golden.contents(golden).parts, self.target.contents(target).parts
         either = (first | second).total()

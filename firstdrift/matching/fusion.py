@@ -7,7 +7,7 @@
 Names say what may have been fused; shapes, and values where there are any, say whether it was.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -88,6 +88,22 @@ def join_siblings(work: Pairing, golden: list[int], target: list[int]) -> None:
                 break
 
 
+def possible_joins(work: Pairing) -> Iterator[Join]:
+    """Yield what may have been fused among all nodes that have no partner, whatever the modules around."""
+    golden = work.free_golden(list(range(work.golden.root)))
+    target = work.free_target(list(range(work.target.root)))
+    for parts in parts_of_one(work.golden, golden):
+        for whole in target:
+            said = _says_fused(work.golden, parts, work.target, whole)
+            if said is not None:
+                yield Join(parts, (whole,), Origin.STRUCTURE, said[0], said[1])
+    for parts in parts_of_one(work.target, target):
+        for whole in golden:
+            said = _says_fused(work.target, parts, work.golden, whole)
+            if said is not None:
+                yield Join((whole,), parts, Origin.STRUCTURE, said[0], said[1])
+
+
 def complete_join(work: Pairing, pair: Pair, origin: Origin, reason: str) -> Join | None:
     """Return the match of a part, its siblings and their whole, where a pair of part and whole was said.
 
@@ -120,6 +136,15 @@ def join_operators(work: Pairing, join: Join) -> None:
             tuple(children[position] for children in target),
         )
         work.add_join(Join(*inside, join.origin, join.score, ("same operators inside what was fused",)))
+
+
+def parts_of_one(tree: SliceTree, nodes: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    """Yield groups of modules whose names say that they may be fused, in the order of joining."""
+    by_parent: dict[int, list[int]] = {}
+    for node in nodes:
+        by_parent.setdefault(tree.parents[node], []).append(node)
+    for siblings in by_parent.values():
+        yield from _groups(tree, siblings)
 
 
 def _groups(tree: SliceTree, siblings: list[int]) -> Iterator[tuple[int, ...]]:

@@ -40,9 +40,26 @@ def read_mapping(path: Path) -> MappingFile:
         SettingsError: the file cannot be read, is no YAML or JSON, or says something that makes no sense;
             the text names line and key.
     """
+    return parse_mapping(*read_mapping_text(path))
+
+
+def read_mapping_text(path: Path) -> tuple[Path, str]:
+    """Read the text of a mapping file, or of the one in a directory of msit's; return where it was, too.
+
+    Raises:
+        SettingsError: it cannot be read, is no text, or is too large.
+    """
     if path.is_dir():
         path /= _OPERATOR_FILE
-    text = _read_text(path)
+    return path, _read_text(path)
+
+
+def parse_mapping(path: Path, text: str) -> MappingFile:
+    """Read what a mapping file says; `path` is what it is called.
+
+    Raises:
+        SettingsError: it is no YAML or JSON, or says something that makes no sense.
+    """
     try:
         return _parse(path.name, text)
     except _WrongError as error:

@@ -11,15 +11,17 @@ aligning only where the forward pass was not recorded.
 """
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Slice
 from firstdrift.matching.alignment import Pair
+from firstdrift.matching.edits import Edit
 from firstdrift.matching.fusion import join_operators
 from firstdrift.matching.joined_tensors import pair_joined
+from firstdrift.matching.manual import apply_edits
 from firstdrift.matching.mapped import apply_mappings
 from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
@@ -37,8 +39,28 @@ def match_slices(golden: Slice, target: Slice, rules: MatchingRules) -> SlicePla
     Siblings are matched in order; only modules of the same path may have changed places. No node is in two
     matches, and two equal slices are matched node by node. Matches are in the order of the target nodes.
     """
+    work, notes = find_matches(golden, target, rules)
+    return lay_edits_over(golden, target, work, notes, rules.edits)
+
+
+def find_matches(golden: Slice, target: Slice, rules: MatchingRules) -> tuple[Pairing, tuple[str, ...]]:
+    """Match two slices by all rules but the edits; return what is matched, and remarks."""
     work = start_pairing(golden, target, rules)
     notes = apply_mappings(work)
+    _match_trees(work)
+    return work, notes
+
+
+def lay_edits_over(
+    golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...], edits: Iterable[Edit]
+) -> SlicePlan:
+    """Change what was matched as people said, in place, and write the plan."""
+    notes += apply_edits(work, edits, _match_trees)
+    return _plan(golden, target, work, notes)
+
+
+def _match_trees(work: Pairing) -> None:
+    """Match what is not matched yet, from the roots down."""
     roots = work.golden.root, work.target.root
     pair_siblings(work, work.golden.forward[roots[0]], work.target.forward[roots[1]], exact=True)
     _match_below(work)
@@ -51,7 +73,6 @@ def match_slices(golden: Slice, target: Slice, rules: MatchingRules) -> SlicePla
         grown |= work.rules.structure and _match_around(work)
         _match_below(work)
     _match_gradients(work)
-    return _plan(golden, target, work, notes)
 
 
 def _match_below(work: Pairing) -> None:

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Slice
 from firstdrift.matching.alignment import Pair
@@ -118,6 +119,37 @@ class Pairing(Struct):
         led = self.found[leader]
         reasons = (f"follows {self.target.nodes[leader].name}",)
         self.add(pair, Found(pair[0], led.origin, led.score, led.doubtful, reasons))
+
+    def pairs(self) -> list[Pair]:
+        """Return each matched golden node with each target node it is matched with."""
+        single = [(found.golden, target) for target, found in self.found.items() if not found.joined]
+        joined = [(one, other) for join in self.joins for one in join.golden for other in join.target]
+        return single + joined
+
+    def release(self, target: int | None) -> None:
+        """Take the match of a target node apart, as a whole; None, or a node without match, has none."""
+        if target is None or target not in self.found:
+            return
+        if not self.found[target].joined:
+            del self.partners[self.found.pop(target).golden]
+            return
+        at = next(at for at, join in enumerate(self.joins) if target in join.target)
+        join = self.joins.pop(at)
+        self.joins_entered -= at < self.joins_entered
+        for index in join.golden:
+            del self.partners[index]
+        for index in join.target:
+            del self.found[index]
+
+    def copy(self) -> "Pairing":
+        """Return the same, to be changed without changing this one."""
+        return replace(
+            self,
+            found=dict(self.found),
+            partners=dict(self.partners),
+            fresh=deque(self.fresh),
+            joins=list(self.joins),
+        )
 
     def free_golden(self, siblings: list[int]) -> list[int]:
         """Return the golden nodes that are not matched yet."""

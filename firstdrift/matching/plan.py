@@ -8,6 +8,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from firstdrift.dumps.dump import Coordinates, SliceListing
+from firstdrift.matching.edits import Edit
 from firstdrift.matching.mapping import MappingFile
 from firstdrift.tensors import TensorRecord
 
@@ -130,7 +131,8 @@ class MatchingRules(Struct, frozen=True):
     Attributes:
         exact: same path, direction and call under matched ancestors.
         fuzzy: same path inside a matched module, call numbers ignored but order kept.
-        mappings: what mapping files say; it wins over every other rule.
+        mappings: what mapping files say; it wins over every other rule but the edits.
+        edits: what people said of single nodes, in order; it is laid over what the rules have found.
         structure: order-preserving alignment of the children of matched parents.
         step: compare only this step.
         rank: compare only this rank.
@@ -146,3 +148,4 @@ class MatchingRules(Struct, frozen=True):
     token: int | None = None
     token_offset: int = 0
     mappings: tuple[MappingFile, ...] = ()
+    edits: tuple[Edit, ...] = ()

@@ -54,3 +54,29 @@ def test_a_mapping_that_makes_no_sense_is_refused_with_line_and_key(
     done = firstdrift("compare", *two_frameworks, "--mapping", tmp_path / "mine.yaml")
     assert done.status == 2
     assert f"{tmp_path / 'mine.yaml'}: line 3, key 'a' of 'MLP': is also on line 2." in done.err
+
+
+def test_a_match_set_is_taken_as_a_mapping(
+    firstdrift: Run, unpacked: Callable[[str], Path], tmp_path: Path
+) -> None:
+    dump = unpacked("msprobe/d4_renamed")
+    dumps = dump / "golden", dump / "target"
+    name = "Module.model.layers.{}.{}.LlamaMLP.forward.0"
+    edits = [
+        {"kind": "match", "golden": [name.format(at, "mlp")], "target": [name.format(at, "feed_forward")]}
+        for at in (1, 3)
+    ]
+    (tmp_path / "set.json").write_text(json.dumps({"firstdrift_match_set": 1, "edits": edits}))
+    by_name = firstdrift("compare", *dumps, "--json", "--no-structure")
+    given = "--mapping", tmp_path / "set.json"
+    by_hand = firstdrift("compare", *dumps, "--json", "--no-structure", *given)
+    counts = [json.loads(done.out)["counts"] for done in (by_name, by_hand)]
+    assert [count["unmatched_golden_nodes"] for count in counts] == [46, 0]
+    edits[0]["golden"] = ["nothing"]
+    (tmp_path / "set.json").write_text(json.dumps({"firstdrift_match_set": 1, "edits": edits}))
+    noted = json.loads(firstdrift("compare", *dumps, "--json", "--no-structure", *given).out)
+    assert "there is no golden node nothing" in noted["notes"][0]
+    (tmp_path / "set.json").write_text('{"firstdrift_match_set": 1, "edits": 7}')
+    refused = firstdrift("compare", *dumps, *given)
+    assert refused.status == 2
+    assert "set.json" in refused.err

@@ -1,0 +1,223 @@
+"""Lay edits over a comparison that is there: only what they change is measured and judged.
+
+plan ── edits ──▶ plan'     pairs that were in the plan keep their measurements
+                    └──▶ new pairs ──▶ measure_pair ──▶ judge_slice ──▶ conclude
+"""
+
+import time
+from collections.abc import Callable, Container, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.comparison.compare import count_unreadable, measure_pairs, plan_slice
+from firstdrift.comparison.report import Options, Report, SliceResult
+from firstdrift.dumps.detect import open_dump, read_slice
+from firstdrift.dumps.dump import Dump, Slice
+from firstdrift.errors import SettingsError
+from firstdrift.matching.edits import Edit
+from firstdrift.matching.match import find_matches, lay_edits_over
+from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
+from firstdrift.matching.suggestions import Suggestion, suggest
+from firstdrift.metrics.measurement import Measurement
+from firstdrift.verdict.findings import conclude
+from firstdrift.verdict.judge import judge_slice
+from firstdrift.verdict.judgement import Counts, Findings
+
+Identity = tuple[object, ...]
+"""What tells a pair from all others of two slices: which tensors are compared, and how."""
+
+
+class Effect(Struct, frozen=True):
+    """What edits change.
+
+    Attributes:
+        before: counts without the edits; likewise after.
+        findings_before: what is said first without them; likewise findings_after.
+        added: matches that they make, in the order of the target nodes.
+        removed: matches that they take apart.
+        new_pairs: how many pairs of tensors are compared that were not before.
+        unmeasured: how many of these were left out of the counts, because there is too much data to read.
+        notes: why edits could not be applied.
+        slices: how many slices were looked at, of `of_slices`; the counts are of these.
+    """
+
+    before: Counts
+    after: Counts
+    findings_before: Findings
+    findings_after: Findings
+    added: tuple[NodeMatch, ...]
+    removed: tuple[NodeMatch, ...]
+    new_pairs: int
+    unmeasured: int = 0
+    notes: tuple[str, ...] = ()
+    slices: int = 0
+    of_slices: int = 0
+
+
+def identity(pair: TensorPair) -> Identity:
+    """Return what tells a pair from all others of two slices."""
+    return (
+        pair.golden_node,
+        pair.golden.label,
+        pair.target_node,
+        pair.target.label,
+        pair.transform,
+        pair.incomparable,
+        pair.joining,
+        tuple((part.location, part.label) for part in (*pair.golden_parts, *pair.target_parts)),
+    )
+
+
+def rematch(report: Report, edits: Sequence[Edit]) -> Report:
+    """Return the report with further edits laid over it; the report itself stays as it is.
+
+    Slices that have none of the nodes are taken over as they are. The two dumps are opened again, and
+    must not have changed since.
+
+    Raises:
+        DumpError: one of them cannot be used any more.
+        SettingsError: an edit can be applied to no slice.
+    """
+    started = time.perf_counter()
+    matching = report.options.matching
+    options = replace(report.options, matching=replace(matching, edits=(*matching.edits, *edits)))
+    dumps = _Dumps(report)
+    slices = tuple(_rematch(result, options, edits, dumps) for result in report.slices)
+    if slices:
+        require_applied(edits, [result.plan.notes for result in slices])
+    return replace(
+        report,
+        options=options,
+        slices=slices,
+        findings=conclude([result.judgement for result in slices]),
+        counts=sum((result.judgement.counts for result in slices), Counts()),
+        seconds={**report.seconds, "rematch": time.perf_counter() - started},
+        unreadable=report.unreadable
+        + sum(map(count_unreadable, slices))
+        - sum(map(count_unreadable, report.slices)),
+    )
+
+
+def preview(report: Report, edits: Sequence[Edit]) -> Effect:
+    """Say what edits would change.
+
+    Raises:
+        DumpError: one of the dumps cannot be used any more.
+        SettingsError: an edit can be applied to no slice.
+    """
+    after = rematch(report, edits)
+    pairs = [(old.plan, new.plan) for old, new in zip(report.slices, after.slices, strict=True)]
+    differences = [difference(*plans) for plans in pairs]
+    return Effect(
+        before=report.counts,
+        after=after.counts,
+        findings_before=report.findings,
+        findings_after=after.findings,
+        added=tuple(dict.fromkeys(match for added, _ in differences for match in added)),
+        removed=tuple(dict.fromkeys(match for _, removed in differences for match in removed)),
+        new_pairs=sum(count_new(*plans) for plans in pairs),
+        notes=tuple(note for note in after.notes() if note not in report.notes()),
+        slices=len(pairs),
+        of_slices=len(pairs),
+    )
+
+
+def suggest_for(
+    report: Report, *, golden: str | None = None, target: str | None = None, at: int = 0, most: int = 10
+) -> tuple[Suggestion, ...]:
+    """Rank the partners that a node of a slice (number `at` of the report) may have, the likeliest first.
+
+    Raises:
+        DumpError: one of the dumps cannot be used any more.
+        SettingsError: not exactly one node is named, or there is no such node or slice.
+    """
+    if not 0 <= at < len(report.slices):
+        raise SettingsError(f"there is no slice {at}")
+    both = _Dumps(report).read(report.slices[at].plan)
+    matching = report.options.matching
+    work, notes = find_matches(*both, matching)
+    lay_edits_over(*both, work, notes, matching.edits)
+    return suggest(work, golden=golden, target=target, most=most)
+
+
+def difference(before: SlicePlan, after: SlicePlan) -> tuple[list[NodeMatch], list[NodeMatch]]:
+    """Return the matches that are only in the plan after, and those that are only in the one before.
+
+    A match that is now known in another way is the same, unless it has become certain.
+    """
+    old = {(match.golden, match.target, match.doubtful): match for match in before.matches}
+    new = {(match.golden, match.target, match.doubtful): match for match in after.matches}
+    added = [match for key, match in new.items() if key not in old]
+    return added, [match for key, match in old.items() if key not in new]
+
+
+def count_new(before: SlicePlan, after: SlicePlan) -> int:
+    """Count the pairs of tensors that are only in the plan after."""
+    known = set(map(identity, before.pairs))
+    return sum(identity(pair) not in known for pair in after.pairs)
+
+
+def is_touched(edits: Sequence[Edit], golden: Container[str], target: Container[str]) -> bool:
+    """Tell whether edits name any node of a pair of slices."""
+    return any(name in golden for edit in edits for name in edit.golden) or any(
+        name in target for edit in edits for name in edit.target
+    )
+
+
+def refusals(edits: Sequence[Edit], golden: Container[str], target: Container[str]) -> tuple[str, ...]:
+    """Write the remarks on edits whose nodes a pair of slices lacks."""
+    absent = ((edit, edit.why_absent(golden, target)) for edit in edits)
+    return tuple(edit.refused(why) for edit, why in absent if why is not None)
+
+
+def require_applied(edits: Sequence[Edit], notes: Sequence[Sequence[str]]) -> None:
+    """Raise an error if an edit could be applied to none of the slices that these notes are on.
+
+    Raises:
+        SettingsError: it names the edit and says why.
+    """
+    for edit in edits:
+        refused = [note for of_slice in notes for note in of_slice if note.startswith(edit.refused(""))]
+        if len(refused) >= len(notes):
+            raise SettingsError(refused[0])
+
+
+def _rematch(result: SliceResult, options: Options, edits: Sequence[Edit], dumps: "_Dumps") -> SliceResult:
+    plan = result.plan
+    golden = {name for match in plan.matches for name in match.golden} | set(plan.unmatched_golden)
+    target = {name for match in plan.matches for name in match.target} | set(plan.unmatched_target)
+    if not is_touched(edits, golden, target):
+        notes = refusals(edits, golden, target)
+        return replace(result, plan=replace(plan, notes=(*plan.notes, *notes)))
+    known = dict(zip(map(identity, plan.pairs), result.measurements, strict=True))
+    plan, rows = plan_slice(*dumps.read(plan), options)
+    measurements = measure_missing(plan, known)
+    judgement = judge_slice(plan, rows, measurements, options.rules)
+    return SliceResult(plan, rows, tuple(measurements), judgement)
+
+
+def measure_missing(
+    plan: SlicePlan,
+    known: dict[Identity, Measurement],
+    measure: Callable[[SlicePlan, int, int], list[Measurement]] = measure_pairs,
+) -> list[Measurement]:
+    """Return the measurement of each pair of a plan; only those that are not known are made."""
+    new = [pair for pair in plan.pairs if identity(pair) not in known]
+    made = measure(replace(plan, pairs=tuple(new)), 0, len(new)) if new else []
+    known = known | dict(zip(map(identity, new), made, strict=True))
+    return [known[identity(pair)] for pair in plan.pairs]
+
+
+class _Dumps:
+    """The two dumps of a report, opened again when they are needed."""
+
+    def __init__(self, report: Report) -> None:
+        self._paths = Path(report.golden.path), Path(report.target.path)
+        self._dumps: tuple[Dump, Dump] | None = None
+
+    def read(self, plan: SlicePlan) -> tuple[Slice, Slice]:
+        if self._dumps is None:
+            self._dumps = open_dump(self._paths[0]), open_dump(self._paths[1])
+        return read_slice(self._dumps[0], plan.golden), read_slice(self._dumps[1], plan.target)

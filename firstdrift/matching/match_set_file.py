@@ -1,0 +1,82 @@
+"""Read the files in which match sets are kept, and mapping files of other tools beside them.
+
+{"firstdrift_match_set": 1,
+ "name": "renamed MLPs",
+ "edits": [{"kind": "match", "golden": ["..."], "target": ["..."], "descendants": true}],
+ "mappings": []}
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from firstdrift.errors import SettingsError
+from firstdrift.matching.edits import MatchSetFile, checked
+from firstdrift.matching.mapping_files import parse_mapping, read_mapping_text
+
+MARK: Final = "firstdrift_match_set"
+"""The key that tells a match set from mapping files; its value is the version of the format."""
+
+FORMAT: Final = 1
+
+_DEEPEST: Final = 6
+
+
+def read_matches(files: Iterable[Path]) -> MatchSetFile:
+    """Read mapping files and match sets, and put together what they say, in their order.
+
+    Raises:
+        SettingsError: a file cannot be read, or says something that makes no sense.
+    """
+    read = [parse_matches(*read_mapping_text(path)) for path in files]
+    return MatchSetFile(
+        name=", ".join(said.name for said in read),
+        edits=tuple(edit for said in read for edit in said.edits),
+        mappings=tuple(mapping for said in read for mapping in said.mappings),
+    )
+
+
+def parse_matches(path: Path, text: str) -> MatchSetFile:
+    """Read what a file says: a match set, or a mapping file of any of the other tools.
+
+    Raises:
+        SettingsError: it makes no sense; the error names the file.
+    """
+    if not _is_match_set(text):
+        return MatchSetFile(path.name, mappings=(parse_mapping(path, text),))
+    try:
+        said = json.loads(text)
+        _refuse_depth(said)
+        if said[MARK] != FORMAT:
+            raise SettingsError(
+                f"is a match set of format {said[MARK]!r}, of which this version knows {FORMAT} only",
+                path=path,
+                hint="Read it with a newer firstdrift",
+            )
+        read = msgspec.convert({"name": path.name} | said, MatchSetFile)
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+        raise SettingsError(f"is no match set: {error}", path=path) from error
+    for number, edit in enumerate(read.edits, 1):
+        try:
+            checked(edit)
+        except SettingsError as error:
+            raise SettingsError(f"edit {number}: {error.reason}", path=path, hint=error.hint) from error
+    return read
+
+
+def _is_match_set(text: str) -> bool:
+    """Tell by the text alone, so that a damaged match set is not taken for a damaged mapping."""
+    return text.lstrip().startswith("{") and f'"{MARK}"' in text
+
+
+def _refuse_depth(said: Any, depth: int = 0) -> None:  # noqa: ANN401 (what JSON has)
+    if depth > _DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if isinstance(said, Mapping | list):
+        for inner in said.values() if isinstance(said, Mapping) else said:
+            _refuse_depth(inner, depth + 1)
+    elif depth == 0:
+        raise ValueError("it is no object")

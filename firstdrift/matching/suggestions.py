@@ -1,0 +1,256 @@
+"""Rank what may correspond to a node that has no partner.
+
+    feed_forward   ?   mlp        0.83   parents correspond · between the same neighbours · same output shapes
+                       norm       0.31   parents correspond
+
+Scores only order candidates: nothing is matched by them. What was left over was left over by the rules, so
+here everything of the same pass is considered, also operators of other names and modules elsewhere.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from firstdrift.dumps.dump import Direction, Node
+from firstdrift.errors import SettingsError
+from firstdrift.matching.evidence import Evidence, name_similarity, shape_similarity
+from firstdrift.matching.fusion import possible_joins
+from firstdrift.matching.pairing import Join, Pairing
+from firstdrift.matching.tree import SliceTree, holds_gradients, is_operator, operator_family
+from firstdrift.matching.values import agreement
+from firstdrift.tensors import Role
+
+_WEIGHTS: Final = {
+    "name": 2.0,
+    "type": 1.5,
+    "output shapes": 2.5,
+    "input shapes": 1.0,
+    "parameter shapes": 1.5,
+    "contents": 1.5,
+    "parent": 2.5,
+    "position": 1.5,
+    "layer": 1.0,
+    "around": 1.0,
+}
+"""What each likeness counts for, where it is known."""
+
+_VALUES_AGREE: Final = 0.6
+"""How far agreeing values bring a score towards 1; values that differ are no reason against."""
+
+_ALIKE: Final = 0.5
+"""Likeness from which names are mentioned as a reason."""
+
+_OTHER_LAYER: Final = 0.8
+
+_LOWEST: Final = 0.15
+"""Candidates below this score are not shown."""
+
+
+class Suggestion(Struct, frozen=True):
+    """What a node may correspond to.
+
+    Attributes:
+        golden: names of golden nodes; several where they may have been fused.
+        target: names of target nodes; one of the two sides has one node.
+        score: how much speaks for it, 0 to 1; it orders candidates, and is no probability.
+        reasons: what speaks for it, one clause each, the weightiest first.
+        doubtful: whether it is matched so already, but not compared until a person confirms it.
+    """
+
+    golden: tuple[str, ...]
+    target: tuple[str, ...]
+    score: float
+    reasons: tuple[str, ...]
+    doubtful: bool = False
+
+
+def suggest(
+    work: Pairing, *, golden: str | None = None, target: str | None = None, most: int = 10
+) -> tuple[Suggestion, ...]:
+    """Rank the partners that a node may have, the likeliest first.
+
+    Args:
+        work: what is matched of the two slices.
+        golden: name of a golden node whose partner is sought; or else
+        target: name of a target node.
+        most: how many to give at most.
+
+    Raises:
+        SettingsError: not exactly one node is named, or there is no such node.
+    """
+    if (golden is None) is (target is None):
+        raise SettingsError("one node is to be named, golden or target")
+    tree, name = (work.golden, golden) if golden is not None else (work.target, target)
+    index = next((at for at, node in enumerate(tree.nodes) if node.name == name), None)
+    if index is None:
+        raise SettingsError(f"there is no {'golden' if golden is not None else 'target'} node {name}")
+    around = _Neighbours(work)
+    pairs = _candidates(work, index, of_golden=golden is not None)
+    found = [_weigh(work, around, pair) for pair in pairs]
+    found += [
+        _fused(work, join)
+        for join in possible_joins(work)
+        if index in (join.golden if golden is not None else join.target)
+    ]
+    found.sort(key=lambda suggestion: -suggestion.score)
+    return tuple(one for one in found[:most] if one.score >= _LOWEST and one.reasons)
+
+
+def _candidates(work: Pairing, index: int, *, of_golden: bool) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of a node with each free node of the other side, of the same pass."""
+    node = (work.golden if of_golden else work.target).nodes[index]
+    for at, other in enumerate((work.target if of_golden else work.golden).nodes):
+        pair = (index, at) if of_golden else (at, index)
+        same_pass = (other.direction is Direction.BACKWARD) is (node.direction is Direction.BACKWARD)
+        if same_pass and holds_gradients(other) is holds_gradients(node):
+            match = work.found.get(pair[1])
+            taken = work.partners.get(at) if not of_golden else match
+            if taken is None or (match is not None and match.doubtful and match.golden == pair[0]):
+                yield pair
+
+
+def _fused(work: Pairing, join: Join) -> Suggestion:
+    """Suggest that nodes were fused; with those of another layer last, for names and shapes are the same."""
+    same = _are_same(_layer(work.golden, join.golden[0]), _layer(work.target, join.target[0]))
+    return Suggestion(
+        tuple(work.golden.nodes[at].name for at in join.golden),
+        tuple(work.target.nodes[at].name for at in join.target),
+        join.score if same else join.score * _OTHER_LAYER,
+        (*join.reasons, *(["same layer number"] if same else [])),
+    )
+
+
+class _Neighbours:
+    """Where the matched siblings beside a node lead to."""
+
+    def __init__(self, work: Pairing) -> None:
+        self.work = work
+        partner_of = {target: found.golden for target, found in work.found.items()}
+        self.golden = _beside(work.golden, dict(work.partners))
+        self.target = _beside(work.target, {target: target for target in partner_of})
+
+    def likeness(self, pair: tuple[int, int]) -> float:
+        """Return the share of the two matched neighbours, before and after, that correspond."""
+        first, second = self.golden.get(pair[0], (-1, -1)), self.target.get(pair[1], (-1, -1))
+        return ((first[0] == second[0]) + (first[1] == second[1])) / 2
+
+
+def _beside(tree: SliceTree, target_of: dict[int, int]) -> dict[int, tuple[int, int]]:
+    """Return, for each node, the target nodes of the nearest matched siblings; -1 and -2 at the ends."""
+    found: dict[int, tuple[int, int]] = {}
+    for siblings in (*tree.forward, *tree.backward):
+        before: list[int] = []
+        last = -1
+        for index in siblings:
+            before.append(last)
+            last = target_of.get(index, last)
+        following = -2
+        for index, earlier in zip(reversed(siblings), reversed(before), strict=True):
+            found[index] = (earlier, following)
+            following = target_of.get(index, following)
+    return found
+
+
+def _weigh(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> Suggestion:
+    first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
+    likeness = {**_likeness_of_nodes(work.evidence, pair), **_likeness_of_places(work, around, pair)}
+    known = {what: value for what, value in likeness.items() if value is not None}
+    score = sum(_WEIGHTS[what] * value for what, value in known.items())
+    score /= sum(_WEIGHTS[what] for what in known)
+    values = agreement(first, second, Role.OUTPUT) or 0.0
+    score += (1 - score) * _VALUES_AGREE * values
+    match = work.found.get(pair[1])
+    return Suggestion(
+        (first.name,),
+        (second.name,),
+        round(score, 4),
+        tuple(_reasons(work, pair, known, values)),
+        doubtful=match is not None and match.golden == pair[0],
+    )
+
+
+def _likeness_of_nodes(evidence: Evidence, pair: tuple[int, int]) -> dict[str, float | None]:
+    first, second = evidence.golden.nodes[pair[0]], evidence.target.nodes[pair[1]]
+    said = {
+        "output shapes": shape_similarity(first, second, Role.OUTPUT),
+        "input shapes": shape_similarity(first, second, Role.INPUT),
+        "parameter shapes": shape_similarity(first, second, Role.PARAMETER),
+    }
+    if is_operator(first) and is_operator(second):
+        families = operator_family(first.type_name), operator_family(second.type_name)
+        return said | {"type": name_similarity(*families), "around": _likeness_around(evidence, pair)}
+    names = _bare_name(evidence.golden, pair[0]), _bare_name(evidence.target, pair[1])
+    said |= {"name": name_similarity(*names), "type": name_similarity(first.type_name, second.type_name)}
+    if not is_operator(first) and not is_operator(second):
+        said["contents"] = evidence.contents_similarity(*pair)
+    return said
+
+
+def _likeness_around(evidence: Evidence, pair: tuple[int, int]) -> float | None:
+    """Compare the names of the modules around two operators; None where one is in no module."""
+    above = evidence.golden.parents[pair[0]], evidence.target.parents[pair[1]]
+    if above[0] == evidence.golden.root or above[1] == evidence.target.root:
+        return None
+    return name_similarity(evidence.golden.relative_name(above[0]), evidence.target.relative_name(above[1]))
+
+
+def _bare_name(tree: SliceTree, index: int) -> str:
+    node = tree.nodes[index]
+    return operator_family(node.type_name) if is_operator(node) else tree.relative_name(index)
+
+
+def _likeness_of_places(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> dict[str, float | None]:
+    above = work.golden.parents[pair[0]], work.target.parents[pair[1]]
+    roots = above == (work.golden.root, work.target.root)
+    same = roots or work.partners.get(above[0], -1) == above[1]
+    layers = _layer(work.golden, pair[0]), _layer(work.target, pair[1])
+    return {
+        "parent": float(same),
+        "position": around.likeness(pair) if same else 0.0,
+        "layer": float(_are_same(*layers)) if all(layers) else None,
+    }
+
+
+def _are_same(golden: list[str], target: list[str]) -> bool:
+    """Tell whether the numbers of two layers are the same; one side may have more of them in front."""
+    shared = min(len(golden), len(target))
+    return golden[len(golden) - shared :] == target[len(target) - shared :]
+
+
+def _layer(tree: SliceTree, index: int) -> list[str]:
+    """Return the numbers in the path of a module, or of the one around an operator."""
+    if is_operator(tree.nodes[index]):
+        index = tree.parents[index]
+    path = "" if index == tree.root else tree.nodes[index].path
+    return [part for part in path.split(".") if part.isdigit()]
+
+
+def _reasons(work: Pairing, pair: tuple[int, int], known: dict[str, float], values: float) -> Iterator[str]:
+    """Say what speaks for a pair, one clause each."""
+    first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
+    if values >= _ALIKE:
+        yield "output values agree"
+    if known.get("parent"):
+        yield "the modules around them correspond"
+    if known.get("position") == 1.0:
+        yield "they stand between the same neighbours"
+    if known.get("around") == 1.0 and not known.get("parent"):
+        yield "the modules around them have the same name"
+    if known.get("layer"):
+        yield "same layer number"
+    yield from _said_of_names(work, pair, first, second, known)
+    for what in ("output shapes", "input shapes", "parameter shapes", "contents"):
+        if known.get(what) == 1.0:
+            yield f"same {what}"
+
+
+def _said_of_names(
+    work: Pairing, pair: tuple[int, int], first: Node, second: Node, known: dict[str, float]
+) -> Iterator[str]:
+    names = _bare_name(work.golden, pair[0]), _bare_name(work.target, pair[1])
+    for what, words in (("name", names), ("type", (first.type_name, second.type_name))):
+        if words[0] == words[1] and what in known:
+            yield f"same {what}"
+        elif known.get(what, 0.0) >= _ALIKE:
+            yield f"{what} {words[0]} is like {words[1]}"

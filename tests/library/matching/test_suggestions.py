@@ -1,0 +1,112 @@
+"""What is promised of suggestions for nodes without partner, on dumps that msprobe wrote."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firstdrift.dumps.detect import open_dump, read_slice
+from firstdrift.errors import SettingsError
+from firstdrift.matching.match import find_matches
+from firstdrift.matching.pairing import Pairing
+from firstdrift.matching.plan import MatchingRules
+from firstdrift.matching.suggestions import Suggestion, suggest
+
+Unpack = Callable[[str], Path]
+
+
+def work_on(folder: Path, *, structure: bool) -> Pairing:
+    dumps = [open_dump(folder / side) for side in ("golden", "target")]
+    golden, target = (read_slice(dump, dump.slices[0]) for dump in dumps)
+    return find_matches(golden, target, MatchingRules(structure=structure))[0]
+
+
+@pytest.fixture(scope="module")
+def by_name(unpacked: Unpack) -> Pairing:
+    """Renamed modules, of which matching by name alone leaves 46 and 50 nodes over."""
+    return work_on(unpacked("msprobe/d4_renamed"), structure=False)
+
+
+@pytest.fixture(scope="module")
+def frameworks(unpacked: Unpack) -> Pairing:
+    """Megatron against Hugging Face."""
+    return work_on(unpacked("msprobe/qwen2_layermap_stat_mix"), structure=True)
+
+
+def true_partner(name: str) -> str:
+    """Return the golden name of a target node of the renamed dump; operators keep their order by name."""
+    shifted = {"Tensor.__mul__.39": "Tensor.__mul__.38"}
+    return (
+        shifted.get(name.rpartition(".")[0], name.rpartition(".")[0]).replace(".feed_forward.", ".mlp.")
+        + name[name.rindex(".") :]
+    )
+
+
+def test_the_true_partner_of_a_renamed_node_comes_first(by_name: Pairing) -> None:
+    new = {"Tensor.__mul__.30", "Tensor.__add__.18"}
+    free = [node.name for at, node in enumerate(by_name.target.nodes) if at not in by_name.found]
+    names = [name for name in free if name.rpartition(".")[0] not in new]
+    assert len(names) == 46
+    for name in names:
+        first, *others = suggest(by_name, target=name)
+        assert first.golden == (true_partner(name),)
+        assert all(other.score < first.score for other in others)
+        back, *_ = suggest(by_name, golden=first.golden[0])
+        assert (back.golden, back.target) == (first.golden, first.target)
+
+
+def test_every_score_lies_between_0_and_1_and_has_its_reasons(by_name: Pairing, frameworks: Pairing) -> None:
+    for work in (by_name, frameworks):
+        free = [node.name for at, node in enumerate(work.target.nodes) if at not in work.found]
+        for name in free[::7]:
+            ranked = suggest(work, target=name, most=5)
+            assert len(ranked) <= 5
+            assert [one.score for one in ranked] == sorted((one.score for one in ranked), reverse=True)
+            for one in ranked:
+                assert 0 < one.score <= 1
+                assert one.reasons
+                assert one.target[0] == name or name in one.target
+
+
+def test_what_was_fused_is_suggested_whole_and_of_its_own_layer_first(frameworks: Pairing) -> None:
+    layers = "Module.0.module.module.decoder.layers"
+    for at in range(4):
+        fused = f"{layers}.{at}.self_attention.linear_qkv.ColumnParallelLinear.forward.0"
+        first = suggest(frameworks, target=fused)[0]
+        parts = [f"Module.module.model.layers.{at}.self_attn.{name}_proj.Linear.forward.0" for name in "qkv"]
+        assert first.golden == tuple(parts)
+        assert "shapes join" in first.reasons
+        assert suggest(frameworks, golden=parts[1])[0].target == (fused,)
+
+
+def test_a_doubtful_partner_is_suggested_as_such(unpacked: Unpack) -> None:
+    work = work_on(unpacked("msprobe/llama_structure_mix_attn"), structure=True)
+    doubtful = [(found.golden, target) for target, found in work.found.items() if found.doubtful]
+    assert doubtful
+    for golden, target in doubtful[:10]:
+        names = work.golden.nodes[golden].name, work.target.nodes[target].name
+        known = [one for one in suggest(work, target=names[1], most=1000) if one.doubtful]
+        assert [(one.golden, one.target) for one in known] == [((names[0],), (names[1],))]
+
+
+def test_nothing_that_has_a_partner_is_suggested(by_name: Pairing) -> None:
+    taken = {by_name.golden.nodes[golden].name for golden in by_name.partners}
+    name = "Module.model.layers.3.feed_forward.LlamaMLP.backward.0"
+    ranked = suggest(by_name, target=name, most=1000)
+    assert len(ranked) > 5
+    assert all(isinstance(one, Suggestion) and taken.isdisjoint(one.golden) for one in ranked)
+    assert all(".backward" in one.golden[0] for one in ranked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({}, "one node is to be named"),
+        ({"golden": "a", "target": "b"}, "one node is to be named"),
+        ({"golden": "a"}, "there is no golden node a"),
+        ({"target": "b"}, "there is no target node b"),
+    ],
+)
+def test_a_question_about_no_node_is_refused(by_name: Pairing, asked: dict[str, str], why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        suggest(by_name, **asked)
