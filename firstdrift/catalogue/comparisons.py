@@ -1,14 +1,29 @@
 """Comparisons: made by people, worked on by workers, shown by pages."""
 
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, or_, select, union, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    Text,
+    and_,
+    delete,
+    func,
+    or_,
+    select,
+    type_coerce,
+    union,
+    update,
+)
 from sqlalchemy.orm import Session, aliased
 
+from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.jobs import COMPARE, Job, enqueue, job_record, request_cancel
 from firstdrift.catalogue.tables import (
@@ -142,7 +157,7 @@ def list_comparisons(
         session: a reading session.
         limit: at most so many.
         before: only those older than the comparison with this id, to go on with a list.
-        text: only those whose paths or note contain it, upper or lower case.
+        text: only those whose paths, note or finding contain it, upper or lower case.
         deleted: those in the bin, instead of the others.
     """
     which: list[ColumnElement[bool]] = [
@@ -152,9 +167,20 @@ def list_comparisons(
         which.append(ComparisonEntry.id < before)
     if text:
         columns = (ComparisonEntry.golden_path, ComparisonEntry.target_path, ComparisonEntry.note)
-        which.append(or_(*(column.icontains(text, autoescape=True) for column in columns)))
-    found = session.execute(_comparisons().where(*which).order_by(ComparisonEntry.id.desc()).limit(limit))
-    return tuple(map(_comparison, found))
+        # The finding's sentence is a part of a longer text, of which the database is asked first.
+        findings = type_coerce(ComparisonEntry.findings, Text)
+        places = [column.icontains(text, autoescape=True) for column in columns]
+        which.append(or_(*places, findings.icontains(to_text(text)[1:-1], autoescape=True)))
+    asked = _comparisons().where(*which).order_by(ComparisonEntry.id.desc())
+    found = session.execute(asked if text else asked.limit(limit))
+    comparisons = (comparison for row in found if _mentions(comparison := _comparison(row), text))
+    return tuple(islice(comparisons, limit))
+
+
+def _mentions(comparison: Comparison, text: str) -> bool:
+    said = comparison.findings.summary if comparison.findings is not None else ""
+    places = (str(comparison.golden_path), str(comparison.target_path), comparison.note, said)
+    return any(text.lower() in place.lower() for place in places)
 
 
 def get_comparison(session: Session, comparison_id: int) -> Comparison:

@@ -51,7 +51,7 @@ METRICS: dict[str, Metric] = {
     ),
     "size": Metric("Elements", "number of element pairs"),
     "error_bound": Metric(
-        "Error bound", "a lower bound of relative L2, from recorded statistics", logarithmic=True
+        "Relative L2 at least", "a lower bound, so far as recorded statistics tell", logarithmic=True
     ),
     "relative_maximum": Metric("Max differs by", "relative difference of the maxima", logarithmic=True),
     "relative_minimum": Metric("Min differs by", "relative difference of the minima", logarithmic=True),

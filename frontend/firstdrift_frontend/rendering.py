@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from firstdrift.exports.strict_json import to_json
+from firstdrift.plurals import plural
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.metric_names import METRICS
 
@@ -42,6 +43,7 @@ def _environment() -> Environment:
         "moment": moment,
         "query": query,
         "name": name,
+        "plural": plural,
     }
     environment.globals |= {
         "static": f"/static/{assets.build()}",
@@ -66,8 +68,7 @@ def ago(then: datetime, now: datetime | None = None) -> str:
     for unit, size in (("day", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             count = int(seconds // size)
-            plural = "s" if unit == "day" and count > 1 else ""
-            return f"{count} {unit}{plural} ago"
+            return f"{count} {plural(count, 'day') if unit == 'day' else unit} ago"
     return "just now"
 
 

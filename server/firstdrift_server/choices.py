@@ -6,11 +6,15 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from firstdrift.catalogue.comparisons import create_comparison
 from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
+from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
+from firstdrift.matching.choice import require_chosen_slices
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.verdict.judge import RULES
+from firstdrift_server.context import Context
 from firstdrift_server.views.folders import require_dump
 
 Coordinate = Annotated[int, Field(ge=0, le=10**9)]
@@ -73,6 +77,20 @@ class Choice(BaseModel):
         )
         return Options(matching=matching, rules=self.rules, level=self.level)
 
+    def ask(self, context: Context) -> int:
+        """Ask for the comparison; return its id.
+
+        Raises:
+            SettingsError: the options make no sense, or no slice of a dump is what was chosen.
+            PathOutsideRootsError: a dump lies outside the roots.
+            DumpError: one of the two is no dump, and why.
+        """
+        options = self.options()
+        golden, target = self.dumps(context.settings.roots)
+        require_slices(golden, target, options)
+        with context.writing() as session:
+            return create_comparison(session, golden, target, options, note=self.note)
+
     def dumps(self, roots: tuple[Path, ...]) -> tuple[Path, Path]:
         """Give the golden and the target dump.
 
@@ -87,3 +105,15 @@ class Choice(BaseModel):
                     f"no {side} dump is chosen", hint=f"Choose or paste the path of the {side} dump"
                 )
         return require_dump(roots, self.golden), require_dump(roots, self.target)
+
+
+def require_slices(golden: Path, target: Path, options: Options) -> None:
+    """Make sure, before a worker finds out, that the dumps have the chosen step, rank and token.
+
+    Raises:
+        SettingsError: one has not, and what it has.
+        DumpError: a file that all else hangs on is damaged.
+    """
+    chosen = options.matching
+    if (chosen.step, chosen.rank, chosen.token) != (None, None, None):
+        require_chosen_slices(open_dump(golden), open_dump(target), chosen)

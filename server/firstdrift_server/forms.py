@@ -19,4 +19,7 @@ async def form_fields(request: Request) -> dict[str, str]:
     return dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
 
 
+Submitted = Depends(form_fields)
+"""For routes that take a submitted form without fields."""
+
 Fields = Annotated[dict[str, str], Depends(form_fields)]

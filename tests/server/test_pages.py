@@ -1,4 +1,5 @@
 import json
+import os
 import re
 from collections.abc import Mapping
 from html import unescape
@@ -334,3 +335,87 @@ def test_static_files_are_compressed_and_cached_for_ever(client: TestClient) -> 
         assert answer.headers["content-encoding"] == "gzip"
         assert "immutable" in answer.headers["cache-control"]
         assert client.get(file, headers={"accept-encoding": "identity"}).content == answer.content
+
+
+def made(client: TestClient, golden: Path, target: Path, **options: Any) -> int:  # noqa: ANN401
+    """Have two dumps compared; give the id of the finished comparison."""
+    asked = {"golden": str(golden), "target": str(target), **options}
+    comparison = int(client.post("/api/v1/comparisons", json=asked).json()["id"])
+    wait_until(lambda: not client.get(f"/api/v1/comparisons/{comparison}").json()["job"]["is_open"])
+    return comparison
+
+
+def test_a_token_that_no_dump_has_is_refused_before_anything_is_compared(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    golden, target = map(str, dumps["tokens"])
+    asked = {"golden": golden, "target": target, "token": 99}
+    answer = client.post("/api/v1/comparisons", json=asked)
+    assert (answer.status_code, answer.json()["ok"]) == (422, False)
+    assert answer.json()["error"] == "token 99 is in neither dump; there are tokens 0\u20137"
+    said = "Token 99 is in neither dump; there are tokens 0\u20137."
+    form = client.post("/new", data={name: str(value) for name, value in asked.items()}, headers=HTML)
+    assert form.status_code == 422
+    assert said in form.text
+    assert said in page(client, f"/new?golden={golden}&target={target}&token=99"), "while it is filled in"
+
+
+def test_the_search_looks_at_findings_and_not_at_how_they_are_stored(client: TestClient) -> None:
+    def found(text: str) -> list[int]:
+        return [one["id"] for one in client.get("/.json", params={"q": text}).json()["comparisons"]]
+
+    assert found("token 3 IS the first bad") == [3]
+    assert found("first_bad_node") == []
+    assert found('"') == []
+
+
+def test_a_note_is_shown_and_found(client: TestClient) -> None:
+    written = 'after the <fix> of "rope"'
+    assert client.post("/c/1/note", data={"note": written}).headers["location"] == "/c/1"
+    assert written in unescape(page(client, "/c/1"))
+    assert written in unescape(page(client, "/"))
+    assert [one["id"] for one in client.get("/.json?q=OF%20%22rope").json()["comparisons"]] == [1]
+    client.post("/c/1/note", data={"note": ""})
+    assert "<fix>" not in unescape(page(client, "/c/1"))
+
+
+def test_the_same_dump_on_both_sides_is_pointed_out(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    golden, target = dumps["damaged"]
+    assert "are the same dump" in page(client, f"/new?golden={golden}&target={golden}/.")
+    assert "are the same dump" not in page(client, f"/new?golden={golden}&target={target}")
+    comparison = made(client, golden, golden)
+    assert "golden and target are the same dump" in page(client, f"/c/{comparison}")
+    client.delete(f"/api/v1/comparisons/{comparison}")
+
+
+def test_what_cannot_be_compared_counts_nothing_and_leads_back_to_the_form(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    golden, target = dumps["tokens"][0], dumps["perturbed"][0]
+    comparison = made(client, golden, target, structure=False, fuzzy=True, rules="msit")
+    text = page(client, f"/c/{comparison}")
+    assert "Nothing could be compared" in text
+    assert "choose which token to compare" in text
+    for said in ("it is compared with", "Tensor pairs", "<dt>Nodes</dt>", "0 pass"):
+        assert said not in text
+    edit = re.search(r'class="button primary" href="(/new[^"]+)"', text)
+    assert edit is not None
+    form = page(client, unescape(edit[1]))
+    assert f"firstdrift compare {golden} {target} --rules msit --fuzzy --no-structure" in form
+    client.delete(f"/api/v1/comparisons/{comparison}")
+
+
+def test_a_dump_that_changed_since_it_was_compared_says_so(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    file = next(dumps["damaged"][1].rglob("*.pth"))
+    before = file.stat()
+    assert "since it was compared" not in page(client, "/c/4?check=true")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    changed = page(client, "/c/4?check=true")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert "Target has changed since it was compared" in changed
+    assert "Golden has changed" not in changed
+    assert '<form method="post" action="/c/4/again">' in changed

@@ -28,8 +28,8 @@ export async function copy(text) {
 }
 
 // Replace the parts of this page that differ in a newer version of it; everything else stays as it is.
-export function replaceParts(newer) {
-  for (const part of document.querySelectorAll("[data-part]")) {
+export function replaceParts(newer, which = "[data-part]") {
+  for (const part of document.querySelectorAll(which)) {
     const replacement = newer.getElementById(part.id);
     if (replacement && replacement.outerHTML !== part.outerHTML) {
       part.replaceWith(document.adoptNode(replacement));
@@ -109,4 +109,11 @@ function toggleTheme() {
   document.dispatchEvent(new CustomEvent("theme"));
 }
 
+// What takes long to find out, such as whether dumps have changed, is asked for once the page is there.
+async function checkLater() {
+  const address = document.querySelector("[data-check]")?.dataset.check;
+  if (address) replaceParts(await fetchPage(address), "[data-check]");
+}
+
 keepUpToDate(document.querySelector("main"));
+checkLater();

@@ -88,8 +88,13 @@ const seen = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "80px" });
 
+const watched = new WeakSet(); // a figure that is drawn twice at once ends up empty
 function watch() {
-  for (const figure of document.querySelectorAll("[data-chart]:not([data-drawn])")) seen.observe(figure);
+  for (const figure of document.querySelectorAll("[data-chart]")) {
+    if (watched.has(figure)) continue;
+    watched.add(figure);
+    seen.observe(figure);
+  }
 }
 
 document.addEventListener("part", watch);

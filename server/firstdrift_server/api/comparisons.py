@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from firstdrift.catalogue.comparisons import (
     cancel_comparison,
     compare_again,
-    create_comparison,
     delete_comparison,
     restore_comparison,
 )
@@ -38,7 +37,7 @@ class Again(BaseModel):
 def list_all(
     context: Shared, q: str = "", before: int | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> StrictJSONResponse:
-    """List comparisons, the newest first; `before` goes on with a list, `q` searches in paths and notes."""
+    """List comparisons, the newest first; `before` goes on, `q` searches paths, notes and findings."""
     with context.reading() as session:
         return StrictJSONResponse(list_view(session, text=q, before=before, limit=limit))
 
@@ -46,10 +45,7 @@ def list_all(
 @router.post("", status_code=HTTPStatus.CREATED)
 def create(choice: Choice, context: Shared) -> StrictJSONResponse:
     """Ask for two dumps to be compared; a worker begins at once."""
-    options = choice.options()
-    golden, target = choice.dumps(context.settings.roots)
-    with context.writing() as session:
-        created = create_comparison(session, golden, target, options, note=choice.note)
+    created = choice.ask(context)
     with context.reading() as session:
         headers = {"location": f"/api/v1/comparisons/{created}"}
         return StrictJSONResponse(comparison_data(session, created), HTTPStatus.CREATED, headers)

@@ -1,5 +1,6 @@
 """/c/{id}: the finding first, then the slices, then where errors begin."""
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated
 
@@ -11,13 +12,14 @@ from firstdrift.catalogue.comparisons import (
     compare_again,
     delete_comparison,
     restore_comparison,
+    set_note,
 )
 from firstdrift_server.answers import answer, wants_json
 from firstdrift_server.choices import Choice
-from firstdrift_server.context import Shared
-from firstdrift_server.forms import Fields
+from firstdrift_server.context import Context, Shared
+from firstdrift_server.forms import Fields, Submitted
 from firstdrift_server.strict_json import StrictJSONResponse
-from firstdrift_server.views.comparison import comparison_data, comparison_view
+from firstdrift_server.views.comparison import changes_view, comparison_data, comparison_view
 
 router = APIRouter(include_in_schema=False)
 
@@ -29,50 +31,55 @@ def show(
     context: Shared,
     position: Annotated[int | None, Query(alias="slice")] = None,
     metric: str | None = None,
+    *,
+    check: bool = False,
 ) -> Response:
-    """Show a comparison; `slice` and `metric` choose what the lower half is about."""
+    """Show a comparison; `slice` and `metric` choose what the lower half is about.
+
+    With `check` it says whether the dumps have changed, for which all their files have to be looked at.
+    """
     with context.reading() as session:
         if wants_json(request):
             return StrictJSONResponse(comparison_data(session, comparison))
         view = comparison_view(session, comparison, wanted_slice=position, wanted_metric=metric)
+        view["changes"] = changes_view(session, context, comparison) if check else None
     return answer(request, "comparison.html", view)
 
 
 @router.post("/c/{comparison}/again")
 def again(fields: Fields, comparison: int, context: Shared) -> Response:
-    """Judge by the rule set that was chosen in the form."""
+    """Judge by the rule set that was chosen in the form, or compare again what has changed."""
     rules = Choice.from_fields({"rules": fields["rules"]}).options().rules if fields.get("rules") else None
-    with context.writing() as session:
-        compare_again(session, comparison, rules)
-    return _see(f"/c/{comparison}")
+    return _change(context, f"/c/{comparison}", compare_again, comparison, rules)
 
 
-@router.post("/c/{comparison}/cancel")
-def cancel(fields: Fields, comparison: int, context: Shared) -> Response:
+@router.post("/c/{comparison}/note")
+def note(fields: Fields, comparison: int, context: Shared) -> Response:
+    """Keep what a person writes about a comparison."""
+    written = Choice.from_fields({"note": fields.get("note", "")}).note
+    return _change(context, f"/c/{comparison}", set_note, comparison, written)
+
+
+@router.post("/c/{comparison}/cancel", dependencies=[Submitted])
+def cancel(comparison: int, context: Shared) -> Response:
     """Stop the work."""
-    del fields
-    with context.writing() as session:
-        cancel_comparison(session, comparison)
-    return _see(f"/c/{comparison}")
+    return _change(context, f"/c/{comparison}", cancel_comparison, comparison)
 
 
-@router.post("/c/{comparison}/delete")
-def delete(fields: Fields, comparison: int, context: Shared) -> Response:
+@router.post("/c/{comparison}/delete", dependencies=[Submitted])
+def delete(comparison: int, context: Shared) -> Response:
     """Move a comparison to the bin, and offer to take it back."""
-    del fields
-    with context.writing() as session:
-        delete_comparison(session, comparison)
-    return _see(f"/?deleted={comparison}")
+    return _change(context, f"/?deleted={comparison}", delete_comparison, comparison)
 
 
-@router.post("/c/{comparison}/restore")
-def restore(fields: Fields, comparison: int, context: Shared) -> Response:
+@router.post("/c/{comparison}/restore", dependencies=[Submitted])
+def restore(comparison: int, context: Shared) -> Response:
     """Take a comparison back from the bin."""
-    del fields
+    return _change(context, "/", restore_comparison, comparison)
+
+
+def _change(context: Context, then: str, change: Callable[..., object], *what: object) -> Response:
+    """Change something in the catalogue, and lead on to another page."""
     with context.writing() as session:
-        restore_comparison(session, comparison)
-    return _see("/")
-
-
-def _see(address: str) -> Response:
-    return RedirectResponse(address, HTTPStatus.SEE_OTHER)
+        change(session, *what)
+    return RedirectResponse(then, HTTPStatus.SEE_OTHER)

@@ -6,7 +6,6 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift.catalogue.comparisons import create_comparison
 from firstdrift.errors import FirstdriftError
 from firstdrift_server.answers import answer
 from firstdrift_server.choices import Choice
@@ -27,14 +26,10 @@ def show(request: Request, context: Shared) -> Response:
 def create(request: Request, fields: Fields, context: Shared) -> Response:
     """Start the comparison, or show the form again with what is wrong with it."""
     try:
-        choice = Choice.from_fields(fields)
-        options = choice.options()
-        golden, target = choice.dumps(context.settings.roots)
+        created = Choice.from_fields(fields).ask(context)
     except FirstdriftError as error:
         view = _view(context, fields) | {"problem": error.reason, "hint": error.hint}
         return answer(request, "new.html", view, HTTPStatus.UNPROCESSABLE_ENTITY)
-    with context.writing() as session:
-        created = create_comparison(session, golden, target, options, note=choice.note)
     return RedirectResponse(f"/c/{created}", HTTPStatus.SEE_OTHER)
 
 

@@ -1,14 +1,17 @@
 """One comparison: what it says first, its slices, where errors begin, and what was read."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons import Comparison, SlicePair, get_comparison, slice_pairs_of
+from firstdrift.catalogue.dumps import changed_since_indexed, get_dump
 from firstdrift.catalogue.tree import incomparable_pairs
 from firstdrift.comparison.report import DumpSummary, all_notes
+from firstdrift.errors import PathOutsideRootsError
 from firstdrift.exports.report_json import (
     INCOMPARABLE_SHOWN,
     comparison_object,
@@ -17,13 +20,16 @@ from firstdrift.exports.report_json import (
     finding_object,
     incomparable_object,
 )
+from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Finding, Findings
 from firstdrift_frontend.metric_names import METRICS
+from firstdrift_server.context import Context
 from firstdrift_server.views.addresses import comparison_address, tree_address, unmatched_address
 from firstdrift_server.views.charts import strip_chart
 from firstdrift_server.views.command_line import compare_command
 from firstdrift_server.views.comparisons import comparison_summary
+from firstdrift_server.views.new import new_address
 from firstdrift_server.views.sentence import finding_address, linked_summary, position_of
 from firstdrift_server.views.strip import Strip, metrics_of, strip_of
 from firstdrift_server.views.workers import worker_view
@@ -105,6 +111,9 @@ def comparison_view(
             "golden": [left.describe() for left in comparison.unmatched_golden],
             "target": [left.describe() for left in comparison.unmatched_target],
         },
+        "edit": new_address(
+            str(comparison.golden_path), str(comparison.target_path), comparison.options, comparison.note
+        ),
         "rule_sets": RULES,
         "worker": worker_view(session),
         "command": compare_command(
@@ -115,6 +124,33 @@ def comparison_view(
         "chart": strip_chart(strip),
         "selected": _slice_view(comparison.id, selected, slices) if selected else None,
     }
+
+
+def changes_view(session: Session, context: Context, comparison_id: int) -> list[dict[str, Any]]:
+    """List the dumps of a comparison that are not what was compared any more; looks at all their files.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison.
+    """
+    comparison = get_comparison(session, comparison_id)
+    dumps = {"golden": comparison.golden_dump_id, "target": comparison.target_dump_id}
+    found = []
+    for side, dump_id in dumps.items():
+        path = getattr(comparison, f"{side}_path")
+        if dump_id is not None and _is_inside(context, path):
+            indexed = get_dump(session, dump_id)
+            if changed_since_indexed(indexed):
+                gone = not path.exists()
+                found.append({"side": side, "is_gone": gone, "compared_at": indexed.indexed_at})
+    return found
+
+
+def _is_inside(context: Context, path: Path) -> bool:
+    try:
+        inside(context.settings.roots, path)
+    except PathOutsideRootsError:
+        return False
+    return True
 
 
 def _selected(slices: Sequence[SlicePair], findings: Findings | None, wanted: int | None) -> SlicePair | None:

@@ -10,8 +10,6 @@ from firstdrift.catalogue.tables import JobState
 from firstdrift.exports.report_json import counts_object
 from firstdrift.verdict.judgement import Findings, Verdict
 
-OPEN_STATES = frozenset({JobState.QUEUED, JobState.RUNNING})
-
 
 def list_view(
     session: Session, *, text: str = "", before: int | None = None, limit: int = 50
@@ -54,7 +52,7 @@ def job_view(session: Session, job: Job) -> dict[str, Any]:
         "kind": job.kind,
         "comparison": job.comparison_id,
         "state": str(job.state),
-        "is_open": job.state in OPEN_STATES,
+        "is_open": not job.is_over,
         "stage": job.stage,
         "done": job.done,
         "total": job.total,
@@ -92,8 +90,10 @@ def distinct_names(golden: str, target: str) -> tuple[str, str]:
     """Shorten two paths to their last two parts, or to as many as it takes to tell them apart."""
     golden_parts, target_parts = golden.strip("/").split("/"), target.strip("/").split("/")
     shared = 1
-    while golden_parts[-1 - shared :] == target_parts[-1 - shared :] and shared + 1 < min(
-        len(golden_parts), len(target_parts)
+    while (
+        golden_parts != target_parts
+        and golden_parts[-1 - shared :] == target_parts[-1 - shared :]
+        and shared + 1 < min(len(golden_parts), len(target_parts))
     ):
         shared += 1
     return "/".join(golden_parts[-1 - shared :]), "/".join(target_parts[-1 - shared :])

@@ -9,7 +9,7 @@ from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
 from firstdrift.errors import FirstdriftError
 from firstdrift.verdict.judge import RULES
-from firstdrift_server.choices import Choice
+from firstdrift_server.choices import Choice, require_slices
 from firstdrift_server.views.command_line import compare_command
 from firstdrift_server.views.folders import describe_choice, list_folder
 
@@ -20,9 +20,14 @@ def new_view(roots: Sequence[Path], fields: Mapping[str, str]) -> dict[str, Any]
     """Lay the form out as far as it has been filled in; what is wrong with a field stands beside it."""
     options, problem = _options(fields)
     golden, target = (fields.get(side, "").strip() for side in SIDES)
+    sides = [_side(roots, side, fields) for side in SIDES]
+    chosen = [Path(side["entry"].path) for side in sides if side["entry"] is not None]
+    if problem is None and len(chosen) == len(SIDES):
+        problem = _missing(chosen[0], chosen[1], options)
     return {
         "fields": {name: fields.get(name, "") for name in Choice.model_fields},
-        "sides": [_side(roots, side, fields) for side in SIDES],
+        "sides": sides,
+        "is_same": len(chosen) == len(SIDES) and len(set(chosen)) == 1,
         "options": options,
         "rule_sets": RULES,
         "levels": LEVELS,
@@ -38,6 +43,25 @@ def _options(fields: Mapping[str, str]) -> tuple[Options, str | None]:
         return Choice.from_fields(fields).options(), None
     except FirstdriftError as error:
         return Options(), error.reason
+
+
+def new_address(golden: str, target: str, options: Options, note: str = "") -> str:
+    """Return the address of the form filled in with these choices."""
+    matching = options.matching
+    fields: dict[str, object] = {"golden": golden, "target": target, "rules": options.rules, "note": note}
+    fields |= {"level": options.level, "token_offset": matching.token_offset or None}
+    fields |= {name: getattr(matching, name) for name in ("step", "rank", "token")}
+    for box in ("fuzzy", "structure"):
+        fields |= {f"{box}_box": 1, box: "yes" if getattr(matching, box) else None}
+    return f"/new?{urlencode({name: value for name, value in fields.items() if value not in (None, '')})}"
+
+
+def _missing(golden: Path, target: Path, options: Options) -> str | None:
+    try:
+        require_slices(golden, target, options)
+    except FirstdriftError as error:
+        return error.reason
+    return None
 
 
 def _side(roots: Sequence[Path], side: str, fields: Mapping[str, str]) -> dict[str, Any]:
