@@ -35,6 +35,7 @@ install: .venv/.installed
 .venv/.installed: .venv/.made pyproject.toml constraints.txt
 	@echo "Installing firstdrift and what it needs into .venv (a minute or two, once) ..."
 	@$(BIN)/python $(PIP) -c constraints.txt -e .
+	@$(BIN)/python -m compileall -q firstdrift server worker frontend
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed

@@ -10,6 +10,7 @@ Words such as "forward" may occur in a path; only the last two parts of a name s
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -17,6 +18,9 @@ from msgspec import Struct
 PARAMETERS_GRAD: Final = "parameters_grad"
 
 _FRAMEWORK_PREFIXES: Final = ("Module.", "Cell.", "root.")
+_MOST_REMEMBERED: Final = 1 << 16
+"""Both sides of a comparison have much the same names, and each is taken apart more than once."""
+
 _LONGEST_CALL: Final = 18
 """Digits of the largest call number; what is longer is part of the name (and fits no database column)."""
 
@@ -44,6 +48,7 @@ class NameParts(Struct, frozen=True):
         return self.type_name == PARAMETERS_GRAD and self.direction == "backward"
 
 
+@lru_cache(maxsize=_MOST_REMEMBERED)
 def parse_name(name: str) -> NameParts:
     """Take a name of a module or of an operator call apart.
 
@@ -80,6 +85,7 @@ def enclosing_paths(path: str) -> Iterator[str]:
         yield path
 
 
+@lru_cache(maxsize=_MOST_REMEMBERED)
 def with_direction(name: str, direction: Literal["forward", "backward"]) -> str:
     """Return the name of the other pass of the same call; a name without direction is returned as it is."""
     head, _, last = name.rpartition(".")

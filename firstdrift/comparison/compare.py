@@ -24,8 +24,6 @@ from firstdrift.errors import DumpUnreadableError
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import Joining, SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.slices import pair_slices
-from firstdrift.metrics.elementwise import prepare_engine
-from firstdrift.metrics.joined import Parts, measure_joined
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.verdict.findings import conclude
@@ -79,7 +77,7 @@ def compare(
         with clock.measure("match"):
             plan, rows = plan_slice(golden_slice, target_slice, options)
         with clock.measure("measure"):
-            prepare_engine(sum(map(data_bytes, plan.pairs)) * (len(pairing.pairs) - done))
+            _prepare(plan, slices_to_go=len(pairing.pairs) - done)
             measurements = _measure_all(plan, Progress("measuring", done, len(pairing.pairs)), progress)
             judgement = judge_slice(plan, rows, measurements, options.rules)
         results.append(SliceResult(plan, rows, tuple(measurements), judgement))
@@ -132,6 +130,14 @@ def plan_slice(golden: Slice, target: Slice, options: Options) -> tuple[SlicePla
     return plan, build_rows(golden, target, plan)
 
 
+def _prepare(plan: SlicePlan, slices_to_go: int) -> None:
+    """Get ready to measure slices of the size of this one; where no values are read, nothing is imported."""
+    if volume := sum(map(data_bytes, plan.pairs)):
+        from firstdrift.metrics.elementwise import prepare_engine
+
+        prepare_engine(volume * slices_to_go)
+
+
 _BATCH = 256
 
 
@@ -145,6 +151,8 @@ def _measure(pair: TensorPair) -> Measurement:
         return Measurement(MeasurementKind.INCOMPARABLE, pair.incomparable)
     records = pair.golden_parts or pair.target_parts
     if records:
+        from firstdrift.metrics.joined import Parts, measure_joined
+
         summed = pair.joining is Joining.SUMMED
         parts = Parts(records, are_golden=bool(pair.golden_parts), summed=summed)
         return measure_joined(pair.golden, pair.target, parts, load_tensor, pair.transform)

@@ -2,9 +2,6 @@
 
 import math
 
-import ml_dtypes  # noqa: F401 (tells numpy of bfloat16 and its like)
-import numpy as np
-
 from firstdrift.matching.plan import TensorPair
 from firstdrift.tensors import TensorRecord
 
@@ -19,6 +16,9 @@ def data_bytes(pair: TensorPair) -> int:
 
 
 def _size(record: TensorRecord) -> int:
+    import ml_dtypes  # noqa: F401 (tells numpy of bfloat16 and its like)
+    import numpy as np
+
     try:
         itemsize = np.dtype(record.dtype).itemsize
     except TypeError:

@@ -5,15 +5,16 @@ load_tensor(location)       the values, mapped from the file and read-only
 """
 
 import struct
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import numpy.typing as npt
-
-from firstdrift.dumps.containers import atb_bin, npy, pt, safetensors_file
 from firstdrift.dumps.containers.contents import Contents, TensorHeader, file_contents
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.tensors import DataLocation
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 CONTAINER_BY_SUFFIX = {
     ".pt": "pt",
@@ -28,19 +29,16 @@ CONTAINER_BY_SUFFIX = {
 class _Container(Protocol):
     def headers(self, file: Path, contents: Contents, /) -> list[TensorHeader]: ...
 
-    def load(self, file: Path, contents: Contents, entry: str, /) -> npt.NDArray[Any]: ...
+    def load(self, file: Path, contents: Contents, entry: str, /) -> "npt.NDArray[Any]": ...
 
 
-_CONTAINERS: dict[str, _Container] = {
-    "pt": pt,
-    "npy": npy,
-    "safetensors": safetensors_file,
-    "bin": atb_bin,
-}
+_CONTAINERS = {"pt": "pt", "npy": "npy", "safetensors": "safetensors_file", "bin": "atb_bin"}
+"""The module that reads each; imported with the first such file, for it imports numpy."""
+
 _BEGINNINGS = {"pt": (b"PK\x03\x04", b"\x80"), "npy": (b"\x93NUMPY",)}
 
 
-def load_tensor(location: DataLocation) -> npt.NDArray[Any]:
+def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
     """Load the values of a tensor: read-only, of a numpy or ml_dtypes dtype, any strides.
 
     Files of 128 KB and more are mapped, and stay so while the array lives.
@@ -86,4 +84,4 @@ def looks_like(file: Path, container: str) -> bool:
 def _container(file: Path, name: str) -> _Container:
     if name not in _CONTAINERS:
         raise TensorUnreadableError(f"files of the layout {name!r} cannot be read", path=file)
-    return _CONTAINERS[name]
+    return cast("_Container", import_module(f"firstdrift.dumps.containers.{_CONTAINERS[name]}"))

@@ -9,8 +9,10 @@ belongs to another format, be it one that cannot be read yet.
 import os
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import cast
 
 from firstdrift.dumps.dump import Dump, DumpReader, Slice, SliceListing
 from firstdrift.dumps.folders import folder_entries, search_folders, sub_folders
@@ -47,7 +49,7 @@ def open_dump(path: Path) -> Dump:
     _require_readable(path)
     recognised = recognise(path)
     if recognised is not None:
-        return _readers()[recognised[0]].open_dump(path)
+        return _reader(recognised[0]).open_dump(path)
     raise _why_not(path)
 
 
@@ -56,11 +58,11 @@ def recognise(path: Path) -> tuple[str, tuple[str, ...]] | None:
 
     Looks at a bounded number of entries, so that every folder of a file browser can be asked.
     """
-    for name, reader in _readers().items():
+    for name in _READERS:
         is_last_resort = name == "plain"
         if is_last_resort and _marked_folders(path):
             return None
-        if evidence := reader.recognise(path):
+        if evidence := _reader(name).recognise(path):
             return name, evidence
     return None
 
@@ -71,29 +73,28 @@ def read_slice(dump: Dump, listing: SliceListing) -> Slice:
     Raises:
         DumpUnreadableError: a file that all else hangs on is damaged.
     """
-    return _readers()[dump.format].read_slice(dump, listing)
+    return _reader(dump.format).read_slice(dump, listing)
 
 
 def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
     """Return the Python call stack of each node name, innermost frame first; {} if none were recorded."""
-    return _readers()[dump.format].read_stacks(listing)
+    return _reader(dump.format).read_stacks(listing)
 
 
-@lru_cache(maxsize=1)
-def _readers() -> dict[str, DumpReader]:
-    from firstdrift.dumps.msit_atb import MsitAtbReader
-    from firstdrift.dumps.msit_torch import MsitTorchReader
-    from firstdrift.dumps.msprobe import MsprobeReader
-    from firstdrift.dumps.msprobe_atb import MsprobeAtbReader
-    from firstdrift.dumps.plain import PlainReader
+_READERS = {
+    "msprobe": "msprobe:MsprobeReader",
+    "msit-torch": "msit_torch:MsitTorchReader",
+    "msit-atb": "msit_atb:MsitAtbReader",
+    "msprobe-atb": "msprobe_atb:MsprobeAtbReader",
+    "plain": "plain:PlainReader",
+}
+"""The reader of each format, in the order in which they are asked, imported when first asked."""
 
-    return {
-        "msprobe": MsprobeReader(),
-        "msit-torch": MsitTorchReader(),
-        "msit-atb": MsitAtbReader(),
-        "msprobe-atb": MsprobeAtbReader(),
-        "plain": PlainReader(),
-    }
+
+@cache
+def _reader(name: str) -> DumpReader:
+    module, _, reader = _READERS[name].partition(":")
+    return cast("DumpReader", getattr(import_module(f"firstdrift.dumps.{module}"), reader)())
 
 
 def _require_readable(path: Path) -> None:

@@ -29,7 +29,6 @@ _NOTES: Final = frozenset({"is_nan", "parallel_merge_info"})
 
 _LARGEST_SIZE: Final = 2**63 - 1
 _CONTAINERS: Final = {".pt": "pt", ".npy": "npy"}
-_STATISTICS: Final = ("Max", "Min", "Mean", "Norm")
 _TENSOR_TYPES: Final = frozenset({"torch.Tensor", "mindspore.Tensor"})
 _DTYPE_MODULES: Final = frozenset({"torch", "mindspore", "mstype"})
 _OTHER_DTYPE_NAMES: Final = {
@@ -164,22 +163,31 @@ def _scalar(role: Role, key: str, type_name: str, leaf: Mapping[str, Any]) -> Te
 
 
 def _shape(recorded: object, problems: list[str]) -> tuple[int, ...] | None:
-    if isinstance(recorded, list) and all(
-        type(size) is int and 0 <= size <= _LARGEST_SIZE for size in recorded
-    ):
-        return tuple(recorded)
+    if isinstance(recorded, list):
+        for size in recorded:
+            if type(size) is not int or not 0 <= size <= _LARGEST_SIZE:
+                break
+        else:
+            return tuple(recorded)
     problems.append(f"the recorded shape is {_describe(recorded)}")
     return None
 
 
 def _statistics(leaf: Mapping[str, Any], problems: list[str]) -> Statistics | None:
-    recorded = [leaf.get(name) for name in _STATISTICS]
-    if recorded == [None, None, None, None]:
+    recorded = maximum, minimum, mean, norm = (
+        leaf.get("Max"),
+        leaf.get("Min"),
+        leaf.get("Mean"),
+        leaf.get("Norm"),
+    )
+    if type(maximum) is type(minimum) is type(mean) is type(norm) is float:
+        return Statistics(maximum, minimum, mean, norm)
+    if recorded == (None, None, None, None):
         return None
     try:
-        return Statistics(*[value if type(value) is float else _number(value) for value in recorded])
+        return Statistics(*map(_number, recorded))
     except (TypeError, OverflowError):
-        problems.append(f"the recorded statistics are not numbers: {_describe(recorded)}")
+        problems.append(f"the recorded statistics are not numbers: {_describe(list(recorded))}")
         return None
 
 

@@ -20,8 +20,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.errors import TensorUnreadableError
+from firstdrift.metrics.arrays import Load
 from firstdrift.metrics.dtypes import Array
-from firstdrift.metrics.measure import Load, measure_pair
+from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import DataLocation, TensorRecord
 

@@ -13,52 +13,28 @@ far apart the numbers are; taken as numbers they would drown everything else in 
 """
 
 import math
+import sys
 
-import numpy as np
 from msgspec.structs import replace
 
-from firstdrift.metrics.dtypes import Array, NumberKind, number_kind
 from firstdrift.metrics.measurement import SideSummary
 
-_RANGES = (
+_LOWEST_FLOAT32 = -(2.0**128 - 2.0**104)
+_LOWEST_FLOAT64 = -sys.float_info.max
+
+MASK_RANGES = (
     (-65536.0, -65176.0),
-    *((float(np.finfo(dtype).min), 0.9 * float(np.finfo(dtype).min)) for dtype in (np.float32, np.float64)),
+    (_LOWEST_FLOAT32, 0.9 * _LOWEST_FLOAT32),
+    (_LOWEST_FLOAT64, 0.9 * _LOWEST_FLOAT64),
 )
+"""From lowest to highest, both included."""
 
 
 def is_mask_value(value: float | None) -> bool:
     """Tell whether a number stands for minus infinity in a mask."""
     if value is None or math.isnan(value):
         return False
-    return value == -math.inf or any(low <= value <= high for low, high in _RANGES)
-
-
-def without_masks(golden: Array, target: Array) -> tuple[Array, Array] | None:
-    """Return copies in which elements masked on both sides are -inf; None if there are none.
-
-    Only floating-point tensors have masks: -65504 among integers is a number like any other.
-    """
-    if not number_kind(golden.dtype) is number_kind(target.dtype) is NumberKind.FLOATING:
-        return None
-    masked = _masked(golden) & _masked(target)
-    if not masked.any():
-        return None
-    return _filled(golden, masked), _filled(target, masked)
-
-
-def _masked(array: Array) -> Array:
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = array.astype(np.float64)
-    found: Array = values == -np.inf
-    for low, high in _RANGES:
-        found |= (values >= low) & (values <= high)
-    return found
-
-
-def _filled(array: Array, masked: Array) -> Array:
-    copy = array.copy()
-    copy[masked] = -np.inf
-    return copy
+    return value == -math.inf or any(low <= value <= high for low, high in MASK_RANGES)
 
 
 def agreeing_masks(golden: SideSummary, target: SideSummary) -> tuple[SideSummary, SideSummary]:

@@ -12,7 +12,6 @@ coarse, amount.
 """
 
 from collections.abc import Sequence
-from statistics import median
 
 from firstdrift.dumps.dump import Direction
 from firstdrift.tensors import UNIT_ROUNDOFF
@@ -46,7 +45,8 @@ def compute_roundoff(rows: Sequence[TreeRow], errors: Sequence[RowErrors]) -> fl
             break
     if len(seen) < _WITNESSES or min(seen) < _COARSE:
         return 0.0
-    return next((u for u in _FORMATS if median(seen) < 2 * u), 0.0)
+    in_the_middle = sorted(seen)[len(seen) // 2]
+    return next((u for u in _FORMATS if in_the_middle < 2 * u), 0.0)
 
 
 def _is_product(row: TreeRow) -> bool:

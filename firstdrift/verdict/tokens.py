@@ -13,7 +13,6 @@ Tokens are compared only while what was generated before them agrees.
 
 import math
 from collections.abc import Sequence
-from statistics import median
 
 from msgspec.structs import replace
 
@@ -114,6 +113,8 @@ def _why_bad(
     before = max(*clean, judged.roundoff)
     if error <= RATIO * before or error <= FLOOR * judged.roundoff:
         return ()
+    from statistics import median  # imported late: most dumps have one token, and it is slow to load
+
     after = [j.logits_error for j in later if j.logits_error is not None]
     lasts = median(after) > LASTING * before if after else error > UNFOLLOWED * before
     if lasts or error > SUDDEN * before:

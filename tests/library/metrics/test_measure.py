@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.data import load_tensor
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.metrics.measure import common_shape, measure_pair
+from firstdrift.metrics.comparability import common_shape
+from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
 

@@ -1,0 +1,90 @@
+"""Measure tensors by their values."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from firstdrift.errors import TensorUnreadableError
+from firstdrift.metrics.comparability import IncomparableError, Shape, common_shape
+from firstdrift.metrics.dtypes import Array, NumberKind, number_kind
+from firstdrift.metrics.elementwise import measure_elements, summarise
+from firstdrift.metrics.integers import measure_integers
+from firstdrift.metrics.logits import measure_logits
+from firstdrift.metrics.masked_arrays import without_masks
+from firstdrift.metrics.masks import is_mask_value
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.tensors import DataLocation
+
+Load: TypeAlias = Callable[[DataLocation], Array]
+"""Reads the values of a tensor; raises TensorUnreadableError where it cannot."""
+
+
+def measure_values(
+    golden: DataLocation, target: DataLocation, load: Load, transform: str, logits: bool
+) -> Measurement:
+    """Measure element by element; arguments are those of `measure_pair`.
+
+    Raises:
+        IncomparableError: one cannot be read, holds no numbers, or the shapes do not fit.
+    """
+    return _measure(_load(golden, "golden", load), _load(target, "target", load), transform, logits)
+
+
+def measure_empty(golden: Shape, target: Shape, transform: str) -> Measurement:
+    """Measure tensors without elements, of which no tool records any values: their shapes say it all.
+
+    Raises:
+        IncomparableError: the shapes do not fit.
+    """
+    return _measure(np.empty(golden, np.float32), np.empty(target, np.float32), transform, logits=False)
+
+
+def summarise_values(location: DataLocation, side: str, load: Load) -> SideSummary:
+    """Compute the statistics of one tensor, which lies on the named side.
+
+    Raises:
+        IncomparableError: it cannot be read or holds no numbers.
+    """
+    return summarise(_load(location, side, load))
+
+
+def _load(location: DataLocation, side: str, load: Load) -> Array:
+    try:
+        array = load(location)
+    except TensorUnreadableError as error:
+        raise IncomparableError(f"the data of the {side} side could not be read: {error}") from error
+    if number_kind(array.dtype) is None:
+        raise IncomparableError(f"the data of the {side} side are of dtype {array.dtype}, not numbers")
+    return array
+
+
+def _measure(golden: Array, target: Array, transform: str, logits: bool) -> Measurement:
+    shape = common_shape(golden.shape, target.shape, transform)
+    if shape is None:
+        raise IncomparableError(f"shapes differ: {list(golden.shape)} and {list(target.shape)}")
+    golden, target = golden.reshape(shape), target.reshape(shape)
+    golden_side, target_side, errors = measure_elements(golden, target)
+    if errors.equal < errors.size and (unmasked := _unmasked(golden, target, golden_side, target_side)):
+        errors = measure_elements(*unmasked)[2]
+    kinds = {number_kind(golden.dtype), number_kind(target.dtype)}
+    return Measurement(
+        MeasurementKind.DATA,
+        golden=golden_side,
+        target=target_side,
+        errors=errors,
+        integers=measure_integers(golden, target) if kinds == {NumberKind.INTEGER} else None,
+        logits=measure_logits(golden, target) if logits else None,
+        equal=errors.equal == errors.size,
+    )
+
+
+def _unmasked(
+    golden: Array, target: Array, golden_side: SideSummary, target_side: SideSummary
+) -> tuple[Array, Array] | None:
+    """Return the tensors without their masks, where both have masks, and not simply -inf both."""
+    finite = [is_mask_value(side.minimum) for side in (golden_side, target_side)]
+    infinite = [bool(side.negative_infinity) for side in (golden_side, target_side)]
+    if any(finite) and (finite[0] or infinite[0]) and (finite[1] or infinite[1]):
+        return without_masks(golden, target)
+    return None

@@ -1,0 +1,34 @@
+"""Whether two tensors can be compared at all."""
+
+import itertools
+import math
+import operator
+from typing import TypeAlias
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+class IncomparableError(Exception):
+    """The two cannot be compared; the text says why."""
+
+
+def common_shape(golden: Shape, target: Shape, transform: str = "") -> Shape | None:
+    """Return the shape to which both tensors can be reshaped for comparison, or None.
+
+    Dimensions of size 1 do not count, and neighbouring dimensions may be merged on one side:
+    [1, 5, 896] and [5, 896] give [5, 896], and so do [5, 14, 64] and [5, 896]. With a transform any
+    shapes of one size will do, and the target's is taken.
+    """
+    if golden == target:
+        return golden
+    if math.prod(golden) != math.prod(target):
+        return None
+    left, right = (tuple(size for size in shape if size != 1) for shape in (golden, target))
+    coarse, fine = sorted((left, right), key=len)
+    if set(_ends(coarse)) <= set(_ends(fine)):
+        return coarse
+    return target if transform else None
+
+
+def _ends(shape: Shape) -> Shape:
+    return tuple(itertools.accumulate(shape, operator.mul))
