@@ -19,7 +19,7 @@ from firstdrift.dumps.dump import Coordinates, Dump, Node, Problem, Slice, Slice
 from firstdrift.errors import DumpNotFoundError, NotInCatalogueError
 from firstdrift.tensors import DataLocation, Statistics, TensorRecord
 
-INDEX_VERSION = 1
+INDEX_VERSION = 2
 """Counts up when readers find other things than before, so that an old index is not taken for new."""
 
 
@@ -233,17 +233,38 @@ def tensor_record(row: Any) -> TensorRecord:  # noqa: ANN401 (an entry, or its c
 
 
 def _files_below(path: Path) -> Iterator[str]:
+    """Give a line for each file and link of a dump.
+
+    What a link to a folder leads to has lines of its own if readers follow the link: it lies in the dump.
+    """
     if path.is_file():
-        yield _file_line(path)
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        for name in sorted(files):
-            yield _file_line(Path(folder, name))
+        yield _file_line(str(path))
+    waiting = [str(path)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
+        except OSError:  # a file; a folder that may not be listed, or is gone since it was
+            continue
+        for entry in entries:
+            if entry.is_symlink():
+                yield f"{entry.path}\0→{_goal(entry.path)}\0{_file_line(entry.path)}"
+            elif entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            else:
+                yield _file_line(entry.path)
 
 
-def _file_line(file: Path) -> str:
+def _goal(link: str) -> str:
     try:
-        status = file.stat()
+        return os.readlink(link)  # noqa: PTH115 (a string is as good)
+    except OSError:
+        return "gone"
+
+
+def _file_line(file: str) -> str:
+    try:
+        status = os.stat(file)  # noqa: PTH116
     except OSError:  # gone since it was listed, or a link to nowhere
         return f"{file}\0gone\n"
     return f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n"

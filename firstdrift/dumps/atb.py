@@ -119,7 +119,7 @@ class AtbReader:
             raise DumpUnreadableError("the operations of this token are gone", path=listing.directory)
         return _read_run(listing, mine[0], facts, process)
 
-    def read_stacks(self, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
         """Return nothing: ATB records no call stacks."""
         return {}
 
@@ -212,7 +212,7 @@ def _decode_start(topology: Topology, orders: Mapping[int, Collection[int]]) -> 
 
 
 def _read_run(listing: SliceListing, run: Run, facts: _Facts, process: AtbProcess) -> Slice:
-    contents = scan_run(listing.directory, process.root)
+    contents = scan_run(listing.directory, process.bounds)
     statistics = read_statistics(contents.statistics) if contents.statistics else RunStatistics({}, {})
     where = f"{process.folder.name}/{listing.directory.name}"
     operations, unexpected = _operations(run, facts, contents, statistics)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.folders import MOST_ENTRIES, search_folders, sub_folders
 
 STATISTICS_FILE = "statistic.csv"
@@ -51,7 +52,7 @@ class AtbProcess(Struct, frozen=True):
         folder: holds its runs.
         rank: its rank among others; None if it is alone.
         runs: numbered folders, one for each run of the model, in ascending order.
-        root: the folder of the dump, which no link may lead out of.
+        bounds: the folder of the dump, which no link may lead out of.
         models: folder of the topologies of its models.
         layers: folder of the topologies of single operations.
     """
@@ -59,7 +60,7 @@ class AtbProcess(Struct, frozen=True):
     folder: Path
     rank: int | None
     runs: tuple[Path, ...]
-    root: Path
+    bounds: Bounds
     models: Path
     layers: Path
 
@@ -83,7 +84,7 @@ def process_at(folder: Path, layout: AtbLayout, rank: int | None = None) -> AtbP
         folder=folder,
         rank=rank,
         runs=tuple(sorted(runs, key=lambda run: int(run.name))),
-        root=root,
+        bounds=Bounds(root),
         models=root / layout.models.format(**names),
         layers=root / layout.layers.format(**names),
     )

@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from firstdrift.dumps.atb_layout import OPERATION_NAME, STATISTICS_FILE
 from firstdrift.dumps.atb_topology import Operation
+from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.folders import printable
-from firstdrift.errors import DumpUnreadableError, PathOutsideRootsError
-from firstdrift.paths import inside
+from firstdrift.errors import DumpUnreadableError
 from firstdrift.tensors import Role
 
 PARAMETERS_FILE = "op_param.json"
@@ -35,7 +35,7 @@ class TensorFile(Struct, frozen=True):
     """A file of one tensor.
 
     Attributes:
-        path: where it lies; where a link leads.
+        path: where it lies; it may be a link to another file of the dump.
         role: input or output.
         index: which input or output.
         place: "before" or "after": when it was saved.
@@ -87,17 +87,17 @@ class RunFolder(Struct, frozen=True):
     unknown: tuple[str, ...]
 
 
-def scan_run(run: Path, root: Path) -> RunFolder:
+def scan_run(run: Path, bounds: Bounds) -> RunFolder:
     """Find the operations and tensor files of a run, without opening a file.
 
     Args:
         run: the numbered folder.
-        root: the folder that no link may lead out of.
+        bounds: the folder that no link may lead out of.
 
     Raises:
         DumpUnreadableError: the folder cannot be read.
     """
-    scan = _Scan(run, root)
+    scan = _Scan(run, bounds)
     try:
         top = _listed(run)
     except OSError as exc:
@@ -121,9 +121,9 @@ def scan_run(run: Path, root: Path) -> RunFolder:
 class _Scan:
     """Looks through a run, and remembers what it passed over."""
 
-    def __init__(self, run: Path, root: Path) -> None:
+    def __init__(self, run: Path, bounds: Bounds) -> None:
         self._run = run
-        self._root = root
+        self._bounds = bounds
         self.unknown: list[str] = []
 
     def operation(
@@ -152,10 +152,9 @@ class _Scan:
         return OperationFolder(operation, tuple(files), parameters), rest
 
     def followed(self, entry: os.DirEntry[str]) -> Path | None:
-        """Return where a file lies; None, and it is passed over, if it is none or leads out of the dump."""
-        file = _followed(entry, self._root)
-        if file is not None and file.is_file():
-            return file
+        """Return the path of a file; None, and it is passed over, if it is none or leads out of the dump."""
+        if not self._bounds.refusal(entry) and entry.is_file():
+            return Path(entry.path)
         self.pass_over(entry)
         return None
 
@@ -173,10 +172,9 @@ class _Scan:
         for entry in self._entries(folder):
             named = _TENSOR_FILE.fullmatch(entry.name)
             if named:
-                path = _followed(entry, self._root)
-                refused = "" if path else "it is a link that leads out of the dump"
                 role, index = _ROLES[named["role"]], int(named["index"])
-                yield TensorFile(path or Path(entry.path), role, index, folder.name, refused)
+                refused = self._bounds.refusal(entry)
+                yield TensorFile(Path(entry.path), role, index, folder.name, refused)
             elif not _TILING_FILE.fullmatch(entry.name):
                 self.pass_over(entry)
 
@@ -188,12 +186,3 @@ def _listed(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 
 def _is_operation(entry: os.DirEntry[str]) -> bool:
     return OPERATION_NAME.fullmatch(entry.name) is not None and entry.is_dir(follow_symlinks=False)
-
-
-def _followed(entry: os.DirEntry[str], root: Path) -> Path | None:
-    if not entry.is_symlink():
-        return Path(entry.path)
-    try:
-        return inside([root], entry.path)
-    except PathOutsideRootsError:
-        return None

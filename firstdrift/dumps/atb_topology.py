@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from firstdrift.dumps.atb_layout import OPERATION_NAME, AtbProcess
+from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.dump import Problem
 from firstdrift.dumps.folders import folder_entries, printable
 from firstdrift.dumps.json_file import read_json
-from firstdrift.errors import DumpUnreadableError, PathOutsideRootsError
-from firstdrift.paths import inside
+from firstdrift.errors import DumpUnreadableError
 
 _TRANSDATA_FILE = "TransdataOperation_0.json"
 _LONGEST_LABEL = 255
@@ -70,7 +70,7 @@ def read_topology(process: AtbProcess) -> Topology:
     shift = 1 if (process.layers / _TRANSDATA_FILE).is_file() else 0
     problems: list[Problem] = []
     models: list[_Model] = []
-    for value, file in _read_files(process.models, process.root, problems):
+    for value, file in _read_files(process.models, process.bounds, problems):
         try:
             models.append(_model(value, shift))
         except _NoTopologyError:
@@ -100,7 +100,7 @@ class _Model(NamedTuple):
 def _topology_of_layers(process: AtbProcess, shift: int, problems: list[Problem]) -> Topology:
     """Put the topologies of single operations together where there are none of models."""
     operations: dict[str, Operation] = {}
-    for value, file in _read_files(process.layers, process.root, problems):
+    for value, file in _read_files(process.layers, process.bounds, problems):
         try:
             found = _operations([(_number(value) + shift, value)])
         except _NoTopologyError:
@@ -112,14 +112,14 @@ def _topology_of_layers(process: AtbProcess, shift: int, problems: list[Problem]
     return Topology(operations, problems=(*problems, Problem(_shown(process.models), reason)))
 
 
-def _read_files(folder: Path, root: Path, problems: list[Problem]) -> Iterator[tuple[Any, Path]]:
+def _read_files(folder: Path, bounds: Bounds, problems: list[Problem]) -> Iterator[tuple[Any, Path]]:
     """Yield what the JSON files of a folder hold; those that cannot be read are problems."""
     for file, _ in folder_entries(folder):
         if file.suffix != ".json" or file.name == _TRANSDATA_FILE or not file.is_file():
             continue
         try:
-            yield read_json(inside([root], file)).value, file
-        except (DumpUnreadableError, PathOutsideRootsError) as exc:
+            yield read_json(bounds.require(file)).value, file
+        except DumpUnreadableError as exc:
             problems.append(Problem(_shown(file), exc.reason))
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from firstdrift.dumps.containers.contents import Contents, TensorHeader, file_contents
+from firstdrift.dumps.containers.contents import Contents, TensorHeader, file_contents, open_regular
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.tensors import DataLocation
 
@@ -69,10 +69,8 @@ def read_headers(file: Path, container: str) -> list[TensorHeader]:
 
 def looks_like(file: Path, container: str) -> bool:
     """Tell whether a file begins like those of a container."""
-    if not file.is_file():
-        return False
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             begin = opened.read(9)
     except OSError:
         return False

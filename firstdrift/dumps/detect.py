@@ -14,8 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from firstdrift.dumps.bounds import HINT, Bounds
 from firstdrift.dumps.dump import Dump, DumpReader, Slice, SliceListing
-from firstdrift.dumps.folders import folder_entries, search_folders, sub_folders
+from firstdrift.dumps.folders import folder_entries, printable, refused_links, search_folders, sub_folders
 from firstdrift.errors import DumpError, DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
 
 _DEEPEST_SEARCH = 3
@@ -78,7 +79,7 @@ def read_slice(dump: Dump, listing: SliceListing) -> Slice:
 
 def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
     """Return the Python call stack of each node name, innermost frame first; {} if none were recorded."""
-    return _reader(dump.format).read_stacks(listing)
+    return _reader(dump.format).read_stacks(dump, listing)
 
 
 _READERS = {
@@ -125,6 +126,12 @@ def _why_not(path: Path) -> DumpError:
     if marked:
         folder, what = marked[0]
         return DumpNotRecognisedError(f"this is {what}, which cannot be read yet", path=folder)
+    if links := refused_links(path, Bounds.around(path)):
+        names = ", ".join(printable(name) for name, _ in links[:_MOST_MARKS])
+        more = " and more" if len(links) > _MOST_MARKS else ""
+        return DumpNotRecognisedError(
+            f"links that lead out of a dump are not followed: {names}{more}", path=path, hint=HINT
+        )
     return DumpNotRecognisedError(
         "this is no dump: there is no dump.json or atb_dump_data (msprobe), no torch_tensors, model_tree.json"
         " or tensors (msit) and no file of tensors (.pt, .pth, .npy, .safetensors, .bin)",

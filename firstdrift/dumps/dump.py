@@ -162,5 +162,5 @@ class DumpReader(Protocol):
             DumpUnreadableError: a file that all else hangs on is damaged.
         """
 
-    def read_stacks(self, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
         """Return the Python call stack of each node name, innermost frame first; {} if none."""

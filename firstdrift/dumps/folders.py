@@ -7,6 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from firstdrift.dumps.bounds import Bounds
+
 MOST_ENTRIES = 1000
 
 
@@ -22,16 +24,42 @@ def printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def sub_folders(path: Path, most_entries: int | None = None) -> list[Path]:
+def sub_folders(path: Path, most_entries: int | None = None, *, bounds: Bounds | None = None) -> list[Path]:
     """Return the folders in a folder by name; an unreadable folder has none."""
-    return [entry for entry, is_folder in folder_entries(path, most_entries) if is_folder]
+    return [entry for entry, is_folder in folder_entries(path, most_entries, bounds=bounds) if is_folder]
 
 
-def folder_entries(path: Path, most_entries: int | None = None) -> list[tuple[Path, bool]]:
-    """Return what is in a folder by name, and whether it is a folder; an unreadable one has nothing."""
+def folder_entries(
+    path: Path, most_entries: int | None = None, *, bounds: Bounds | None = None
+) -> list[tuple[Path, bool]]:
+    """Return what is in a folder by name, and whether it is a folder; an unreadable one has nothing.
+
+    With `bounds`, links that lead out of them are left out.
+    """
     try:
         with os.scandir(path) as entries:
-            return sorted((Path(entry.path), entry.is_dir()) for entry in islice(entries, most_entries))
+            return sorted(
+                (Path(entry.path), is_folder(entry))
+                for entry in islice(entries, most_entries)
+                if not (bounds and bounds.refusal(entry))
+            )
+    except OSError:
+        return []
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Tell whether an entry is a folder or a link to one; a link that leads nowhere is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def refused_links(path: Path, bounds: Bounds) -> list[tuple[str, str]]:
+    """Return the names of links in a folder that must not be followed, and why; [] if it is unreadable."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted((entry.name, reason) for entry in entries if (reason := bounds.refusal(entry)))
     except OSError:
         return []
 
@@ -39,8 +67,9 @@ def folder_entries(path: Path, most_entries: int | None = None) -> list[tuple[Pa
 def search_folders(path: Path, is_wanted: Callable[[Path], bool], *, deepest: int, most: int) -> Found:
     """Find the wanted folders at or below a path, nearest first.
 
-    Nothing is looked for inside those, nor in hidden folders.
+    Nothing is looked for inside those, nor in hidden folders, nor where a link leads out of the path.
     """
+    bounds = Bounds.around(path)
     found: list[Path] = []
     waiting = deque([(path, 0)])
     left = MOST_ENTRIES
@@ -51,7 +80,7 @@ def search_folders(path: Path, is_wanted: Callable[[Path], bool], *, deepest: in
             if len(found) == most:
                 return Found(found, is_complete=False)
         elif depth < deepest:
-            entries = folder_entries(folder, left)
+            entries = folder_entries(folder, left, bounds=bounds)
             left -= len(entries)
             waiting.extend(
                 (entry, depth + 1)

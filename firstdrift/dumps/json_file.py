@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from firstdrift.dumps.containers.contents import open_regular
 from firstdrift.errors import DumpUnreadableError
 
 _ESCAPE: Final = re.compile(
@@ -89,7 +90,8 @@ def parse_json(text: str) -> JsonFile:
 
 def _read_text(file: Path) -> str:
     try:
-        return file.read_bytes().decode("utf-8-sig")
+        with open_regular(file) as opened:
+            return opened.read().decode("utf-8-sig")
     except OSError as error:
         raise DumpUnreadableError(f"cannot be read ({error.strerror})", path=file) from error
     except UnicodeDecodeError as error:

@@ -3,6 +3,7 @@
 input_0.pth  output_0.pth  output_1_0.pth  statistics.csv   →   input.0  output.0  output.1.0
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.data import read_headers
 from firstdrift.dumps.folders import printable
 from firstdrift.dumps.msit_statistics import (
@@ -45,16 +47,20 @@ class ModuleFolder(Struct, frozen=True):
     unknown: tuple[str, ...] = ()
 
 
-def read_module_folder(folder: Path) -> ModuleFolder:
-    """Read the headers of all tensors and the statistics of a module folder.
+def read_module_folder(folder: Path, bounds: Bounds) -> ModuleFolder:
+    """Read the headers of all tensors and the statistics of a module folder in bounds.
 
     Raises:
         OSError: the folder cannot be read.
     """
-    names = sorted(path.name for path in folder.iterdir())
+    with os.scandir(folder) as entries:
+        refusals = dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
+    names = list(refusals)
     files = _tensor_files(names)
     records = [
-        record for file in files for record in read_tensor_file(folder / file.name, file.role, file.key)
+        record
+        for file in files
+        for record in read_tensor_file(folder / file.name, file.role, file.key, refusals[file.name])
     ]
     known = {STATISTICS_FILE, *(file.name for file in files)}
     notes = [
@@ -63,7 +69,9 @@ def read_module_folder(folder: Path) -> ModuleFolder:
         if "#" in file.key
     ]
     type_name = ""
-    if STATISTICS_FILE in names:
+    if refusal := refusals.get(STATISTICS_FILE):
+        notes.append((STATISTICS_FILE, refusal))
+    elif STATISTICS_FILE in names:
         rows, damage = read_rows(folder / STATISTICS_FILE)
         type_name = rows[0].type_name if rows else ""
         records, doubts = _add_statistics(records, rows)
@@ -72,8 +80,13 @@ def read_module_folder(folder: Path) -> ModuleFolder:
     return ModuleFolder(tuple(records), type_name, tuple(notes), unknown)
 
 
-def read_tensor_file(file: Path, role: Role, key: str) -> list[TensorRecord]:
-    """Describe the tensors of a file, of which there is one unless somebody saved a container."""
+def read_tensor_file(file: Path, role: Role, key: str, refusal: str) -> list[TensorRecord]:
+    """Describe the tensors of a file, of which there is one unless somebody saved a container.
+
+    With a `refusal`, the reason why the file must not be read, there is one that cannot be compared.
+    """
+    if refusal:
+        return [replace(_unreadable(file, role, key, refusal), location=None)]
     try:
         headers = read_headers(file, "pt")
     except TensorUnreadableError as exc:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.folders import MOST_ENTRIES, search_folders, sub_folders
 
 TREE_FILE = "model_tree.json"
@@ -26,27 +27,43 @@ _DEEPEST_SEARCH = 3
 
 
 class Device(Struct, frozen=True):
-    """What one process wrote: its folder, its rank among others (None: it is alone), its tokens."""
+    """What one process wrote.
+
+    Attributes:
+        folder: holds its tokens.
+        rank: its rank among others; None if it is alone.
+        tokens: their folders in ascending order.
+        bounds: what no link in its folder may lead out of.
+    """
 
     folder: Path
     rank: int | None
     tokens: tuple[Path, ...]
+    bounds: Bounds
 
 
 def find_devices(path: Path) -> tuple[Device, ...]:
     """Return the devices of the one dump at, above or below a path; none if there is no such dump."""
+    bounds = bounds_of(path)
     if is_token(path):
-        return (Device(path.parent, None, (path,)),)
-    folders = _device_folders(path)
+        return (Device(path.parent, None, (path,), bounds),)
+    folders = _device_folders(path, bounds)
     ranks = _ranks([folder.name for folder in folders])
     return tuple(
-        Device(folder, rank, token_folders(folder)) for folder, rank in zip(folders, ranks, strict=True)
+        Device(folder, rank, token_folders(folder, bounds), bounds)
+        for folder, rank in zip(folders, ranks, strict=True)
     )
 
 
-def token_folders(device: Path) -> tuple[Path, ...]:
+def bounds_of(path: Path) -> Bounds:
+    """Return what no link may lead out of: the path, but for a token what its process wrote."""
+    bounds = Bounds.around(path)
+    return Bounds(bounds.root.parent) if is_token(path) else bounds
+
+
+def token_folders(device: Path, bounds: Bounds) -> tuple[Path, ...]:
     """Return the folders of a device's tokens in ascending order."""
-    tokens = [folder for folder in sub_folders(device) if _is_token_name(folder.name)]
+    tokens = [folder for folder in sub_folders(device, bounds=bounds) if _is_token_name(folder.name)]
     return tuple(sorted(tokens, key=lambda folder: int(folder.name)))
 
 
@@ -66,24 +83,27 @@ def is_module_name(name: str) -> bool:
     return name == "root" or name.startswith("root.")
 
 
-def _is_device(path: Path) -> bool:
+def _is_device(path: Path, bounds: Bounds) -> bool:
     if (path / TREE_FILE).is_file():
         return True
     return _DEVICE_NAME.fullmatch(path.name) is not None and any(
-        map(is_token, sub_folders(path, MOST_ENTRIES))
+        map(is_token, sub_folders(path, MOST_ENTRIES, bounds=bounds))
     )
 
 
-def _device_folders(path: Path) -> list[Path]:
-    if _is_device(path):
+def _device_folders(path: Path, bounds: Bounds) -> list[Path]:
+    if _is_device(path, bounds):
         return [path]
-    search = search_folders(path, _holds_devices, deepest=_DEEPEST_SEARCH, most=2)
+
+    def holds_devices(folder: Path) -> bool:
+        return folder.name == _TENSORS_FOLDER and any(
+            _is_device(entry, bounds) for entry in sub_folders(folder, MOST_ENTRIES, bounds=bounds)
+        )
+
+    search = search_folders(path, holds_devices, deepest=_DEEPEST_SEARCH, most=2)
     is_only_one = search.is_complete and len(search.folders) == 1
-    return list(filter(_is_device, sub_folders(search.folders[0]))) if is_only_one else []
-
-
-def _holds_devices(path: Path) -> bool:
-    return path.name == _TENSORS_FOLDER and any(map(_is_device, sub_folders(path, MOST_ENTRIES)))
+    entries = sub_folders(search.folders[0], bounds=bounds) if is_only_one else []
+    return [entry for entry in entries if _is_device(entry, bounds)]
 
 
 def _ranks(names: list[str]) -> list[int | None]:

@@ -9,6 +9,8 @@ both Output 0; and a module that runs twice overwrites its files but appends its
 """
 
 import csv
+import io
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from firstdrift.dumps.containers.contents import open_regular
 from firstdrift.plurals import counted, plural
 from firstdrift.tensors import Role, Statistics
 
@@ -42,9 +45,10 @@ class StatisticsRow(Struct, frozen=True):
 def read_rows(file: Path) -> tuple[list[StatisticsRow], str]:
     """Read the rows of a table, and say what in it cannot be read (else "")."""
     try:
-        if not file.is_file() or file.stat().st_size > _LARGEST:
-            return [], "it is no table of statistics"
-        with file.open(encoding="utf-8", errors="backslashreplace", newline="") as lines:
+        with open_regular(file) as opened:
+            if os.fstat(opened.fileno()).st_size > _LARGEST:
+                return [], "it is no table of statistics"
+            lines = io.TextIOWrapper(opened, encoding="utf-8", errors="backslashreplace", newline="")
             table = list(csv.DictReader(lines))
     except OSError as exc:
         return [], f"it cannot be read ({exc.strerror})"

@@ -6,13 +6,16 @@ The dump does not say in which order modules ran; that is derived, once for all 
 the token with most folders (`execution_order`).
 """
 
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
+from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.dump import (
     Coordinates,
     Direction,
@@ -24,12 +27,13 @@ from firstdrift.dumps.dump import (
     SliceListing,
 )
 from firstdrift.dumps.execution_order import OPERATOR, finish_order, value_flows
-from firstdrift.dumps.folders import folder_entries, printable, sub_folders
+from firstdrift.dumps.folders import folder_entries, printable, refused_links, sub_folders
 from firstdrift.dumps.msit_folder import ModuleFolder, read_module_folder, read_tensor_file
 from firstdrift.dumps.msit_layout import (
     TREE_FILE,
     WEIGHTS_FOLDER,
     Device,
+    bounds_of,
     find_devices,
     is_module_name,
     token_folders,
@@ -85,11 +89,11 @@ class MsitTorchReader:
             format=self.format,
             evidence=self.recognise(path),
             slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
-            problems=tuple(problem for device in devices for problem in _problems_of(device)),
+            problems=tuple(_problems_of(path, devices)),
             attributes={"framework": "pytorch", "devices": _names(devices)},
         )
 
-    def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:  # noqa: ARG002 (the readers' common form)
+    def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
         """Read the nodes and tensors of a token.
 
         Raises:
@@ -97,9 +101,10 @@ class MsitTorchReader:
         """
         token = listing.directory
         device = token.parent
-        skeleton = _skeleton(device, _stamp(device))
-        folders, problems = _read_token(token)
-        parameters = _read_parameters(device)
+        bounds = bounds_of(dump.path)
+        skeleton = _skeleton(device, bounds, _stamp(device, bounds))
+        folders, problems = _read_token(token, bounds)
+        parameters = _read_parameters(device, bounds)
         present = [o for o in skeleton.outlines if o.is_certain or o.name in folders]
         nodes = tuple(
             _node(outline, order, folders.get(outline.name), parameters.get(outline.name, ()))
@@ -107,7 +112,7 @@ class MsitTorchReader:
         )
         return Slice(listing, nodes, skeleton.order_origin, (*skeleton.problems, *problems))
 
-    def read_stacks(self, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
         """Return nothing: msit records no call stacks."""
         return {}
 
@@ -116,12 +121,20 @@ def _names(devices: Iterable[Device]) -> str:
     return ", ".join(printable(device.folder.name) for device in devices)
 
 
-def _problems_of(device: Device) -> Iterator[Problem]:
-    where = printable(device.folder.name)
-    if not device.tokens:
-        yield Problem(where, "it holds no folder of a token")
-    if unknown := _unknown_entries(device):
-        yield Problem(where, _not_part_of_a_dump(unknown))
+def _problems_of(path: Path, devices: Sequence[Device]) -> Iterator[Problem]:
+    around = devices[0].folder.parent
+    if path not in (devices[0].folder, *devices[0].tokens):
+        for name, reason in refused_links(around, devices[0].bounds):
+            yield Problem(printable(name), reason)
+    for device in devices:
+        where = printable(device.folder.name)
+        if not device.tokens:
+            yield Problem(where, "it holds no folder of a token")
+        refused = dict(refused_links(device.folder, device.bounds))
+        for name, reason in refused.items():
+            yield Problem(f"{where}/{printable(name)}", reason)
+        if unknown := _unknown_entries(device, refused):
+            yield Problem(where, _not_part_of_a_dump(unknown))
 
 
 def _node(
@@ -145,10 +158,10 @@ def _node(
     )
 
 
-def _stamp(device: Path) -> tuple[int, ...]:
+def _stamp(device: Path, bounds: Bounds) -> tuple[int, ...]:
     """Return what changes when files are added to a process's folder."""
     stamps = []
-    for path in (device, device / TREE_FILE, *token_folders(device)):
+    for path in (device, device / TREE_FILE, *token_folders(device, bounds)):
         try:
             stamps.append(path.stat().st_mtime_ns)
         except OSError:
@@ -157,18 +170,19 @@ def _stamp(device: Path) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=8)
-def _skeleton(device: Path, _stamp: tuple[int, ...]) -> _Skeleton:
-    tree, problems = _tree_or_problem(device / TREE_FILE)
+def _skeleton(device: Path, bounds: Bounds, _stamp: tuple[int, ...]) -> _Skeleton:
+    tree, problems = _tree_or_problem(device / TREE_FILE, bounds)
     names_by_token = {
-        token: [printable(folder.name) for folder in sub_folders(token)] for token in token_folders(device)
+        token: [printable(folder.name) for folder in sub_folders(token)]
+        for token in token_folders(device, bounds)
     }
     fullest = max(names_by_token, key=lambda token: len(names_by_token[token]), default=None)
-    folders = _read_token(fullest)[0] if fullest else {}
+    folders = _read_token(fullest, bounds)[0] if fullest else {}
     names = {name for names in names_by_token.values() for name in names if is_module_name(name)}
     if tree and is_cut_short(tree, names):
         problems = (*problems, Problem(_shown(device / TREE_FILE), "it lacks modules that have folders"))
     types = {name: folder.type_name for name, folder in folders.items()}
-    outlines = outline_nodes(tree, names, [owner for owner, _, _ in _parameter_files(device)], types)
+    outlines = outline_nodes(tree, names, [file.owner for file in _parameter_files(device, bounds)], types)
     children: dict[str | None, list[str]] = defaultdict(list)
     for outline in outlines.values():
         children[outline.parent].append(outline.name)
@@ -184,28 +198,32 @@ def _skeleton(device: Path, _stamp: tuple[int, ...]) -> _Skeleton:
     return _Skeleton(tuple(outlines[name] for name in order), origin, problems)
 
 
-def _tree_or_problem(file: Path) -> tuple[tuple[TreeEntry, ...], tuple[Problem, ...]]:
+def _tree_or_problem(file: Path, bounds: Bounds) -> tuple[tuple[TreeEntry, ...], tuple[Problem, ...]]:
     try:
-        return read_tree(file), ()
+        return read_tree(bounds.require(file)), ()
     except DumpUnreadableError as exc:
         return (), (Problem(_shown(file), f"{exc.reason}; the tree is taken from the names of folders"),)
 
 
-def _read_token(token: Path) -> tuple[dict[str, ModuleFolder], list[Problem]]:
+def _read_token(token: Path, bounds: Bounds) -> tuple[dict[str, ModuleFolder], list[Problem]]:
     """Read all module folders of a token; what cannot be read or is not known is a problem."""
     folders: dict[str, ModuleFolder] = {}
     problems: list[Problem] = []
     unknown: list[str] = []
     try:
-        names = sorted(path.name for path in token.iterdir())
+        with os.scandir(token) as entries:
+            refusals = dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
     except OSError as exc:
         raise DumpUnreadableError(f"the folder cannot be read ({exc.strerror})", path=token) from exc
-    for name in names:
+    for name, refusal in refusals.items():
         if not is_module_name(name):
             unknown.append(printable(name))
             continue
+        if refusal:
+            problems.append(Problem(_shown(token / name), refusal))
+            continue
         try:
-            folder = read_module_folder(token / name)
+            folder = read_module_folder(token / name, bounds)
         except OSError as exc:
             problems.append(Problem(_shown(token / name), f"the folder cannot be read ({exc.strerror})"))
             continue
@@ -217,28 +235,44 @@ def _read_token(token: Path) -> tuple[dict[str, ModuleFolder], list[Problem]]:
     return folders, problems
 
 
-def _parameter_files(device: Path) -> list[tuple[str, str, Path]]:
-    """Return module, parameter and file of each saved weight: root.lm_head, weight, ….weight.pth."""
-    files = sorted((device / WEIGHTS_FOLDER).glob("*.pth"))
-    names = [printable(file.stem) for file in files]
-    return [
-        (name.rpartition(".")[0] or name, name.rpartition(".")[2], file)
-        for name, file in zip(names, files, strict=True)
-    ]
+class _ParameterFile(NamedTuple):
+    """A saved weight: ("root.lm_head", "weight", ….weight.pth), and why it must not be read, if so."""
+
+    owner: str
+    key: str
+    file: Path
+    refusal: str
 
 
-def _read_parameters(device: Path) -> dict[str, list[TensorRecord]]:
+def _parameter_files(device: Path, bounds: Bounds) -> list[_ParameterFile]:
+    folder = device / WEIGHTS_FOLDER
+    if bounds.refusal(folder):
+        return []
+    found = []
+    for file in sorted(folder.glob("*.pth")):
+        name = printable(file.stem)
+        owner, _, key = name.rpartition(".")
+        found.append(_ParameterFile(owner or name, key, file, bounds.refusal(file)))
+    return found
+
+
+def _read_parameters(device: Path, bounds: Bounds) -> dict[str, list[TensorRecord]]:
     parameters: dict[str, list[TensorRecord]] = defaultdict(list)
-    for owner, key, file in _parameter_files(device):
-        parameters[owner] += read_tensor_file(file, Role.PARAMETER, key)
+    for owner, key, file, refusal in _parameter_files(device, bounds):
+        parameters[owner] += read_tensor_file(file, Role.PARAMETER, key, refusal)
     return parameters
 
 
-def _unknown_entries(device: Device) -> list[str]:
+def _unknown_entries(device: Device, refused: Collection[str]) -> list[str]:
     """Name what lies in the folder of a process and is neither tree nor weight nor token."""
-    known = {device.folder / TREE_FILE, device.folder / WEIGHTS_FOLDER, *token_folders(device.folder)}
-    weights = folder_entries(device.folder / WEIGHTS_FOLDER)
-    unknown = [entry for entry, _ in folder_entries(device.folder) if entry not in known]
+    known = {
+        TREE_FILE,
+        WEIGHTS_FOLDER,
+        *refused,
+        *(token.name for token in token_folders(device.folder, device.bounds)),
+    }
+    weights = [] if WEIGHTS_FOLDER in refused else folder_entries(device.folder / WEIGHTS_FOLDER)
+    unknown = [entry for entry, _ in folder_entries(device.folder) if entry.name not in known]
     unknown += [entry for entry, _ in weights if entry.suffix != ".pth"]
     return [printable(str(entry.relative_to(device.folder))) for entry in unknown]
 

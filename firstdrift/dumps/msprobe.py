@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.dump import (
     Direction,
     Dump,
@@ -51,9 +52,13 @@ class MsprobeReader:
 
     def recognise(self, path: Path) -> tuple[str, ...]:
         """Return the evidence that a path is an msprobe dump; empty if it is not."""
+        bounds = Bounds.around(path)
         for listing in find_slices(path).slices:
-            where = _shown(listing.directory / DUMP_FILE, path)
-            header = read_header(listing.directory / DUMP_FILE)
+            file = listing.directory / DUMP_FILE
+            where = _shown(file, path)
+            if bounds.refusal(file):
+                return (f"{where} is there, as a link",)
+            header = read_header(file)
             if header is not None:
                 said = ", ".join(f"{key} {value}" for key, value in header.items())
                 return (f'{where} has "data"' + (f" ({said})" if said else ""),)
@@ -77,7 +82,8 @@ class MsprobeReader:
             raise DumpNotRecognisedError(
                 f"no {DUMP_FILE} lies here" + (f" ({found})" if found else ""), path=path
             )
-        header = read_header(layout.slices[0].directory / DUMP_FILE) or {}
+        file = layout.slices[0].directory / DUMP_FILE
+        header = (not Bounds.around(path).refusal(file) and read_header(file)) or {}
         return Dump(
             path=path,
             format="msprobe",
@@ -97,17 +103,17 @@ class MsprobeReader:
         """
         return _SliceReader(dump, listing).read()
 
-    def read_stacks(self, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
         """Return the call stack of each forward node, innermost frame first; {} where none were recorded.
 
         Raises:
-            DumpUnreadableError: stack.json is damaged.
+            DumpUnreadableError: stack.json is damaged, or a link that leads out of the dump.
         """
-        return _read_stacks(listing.directory / STACK_FILE)
+        return _read_stacks(listing.directory / STACK_FILE, Bounds.around(dump.path))
 
 
-def _read_stacks(file: Path) -> Stacks:
-    read = read_json_if_present(file)
+def _read_stacks(file: Path, bounds: Bounds) -> Stacks:
+    read = read_json_if_present(bounds.require(file))
     return parse_stacks(read.value) if read else {}
 
 
@@ -130,6 +136,7 @@ class _SliceReader:
     def __init__(self, dump: Dump, listing: SliceListing) -> None:
         self.dump = dump
         self.listing = listing
+        self.bounds = Bounds.around(dump.path)
         self.problems: list[Problem] = []
 
     def read(self) -> Slice:
@@ -154,7 +161,7 @@ class _SliceReader:
 
     def _read_header(self) -> dict[str, Any]:
         file = self.listing.directory / DUMP_FILE
-        read = read_json(file)
+        read = read_json(self.bounds.require(file))
         if not isinstance(read.value, dict) or not isinstance(read.value.get("data"), dict):
             raise DumpUnreadableError('it holds no object "data"', path=file)
         self._report_repeated(DUMP_FILE, read.repeated_keys)
@@ -162,7 +169,7 @@ class _SliceReader:
 
     def _read_construct(self, header: Mapping[str, Any]) -> Construct:
         try:
-            read = read_json_if_present(self.listing.directory / CONSTRUCT_FILE)
+            read = read_json_if_present(self.bounds.require(self.listing.directory / CONSTRUCT_FILE))
         except DumpUnreadableError as error:
             self._report(CONSTRUCT_FILE, [f"{error.reason}; the tree is made from the names of modules"])
             return Construct()
@@ -177,7 +184,7 @@ class _SliceReader:
 
     def _read_stacks(self) -> Stacks:
         try:
-            return _read_stacks(self.listing.directory / STACK_FILE)
+            return _read_stacks(self.listing.directory / STACK_FILE, self.bounds)
         except DumpUnreadableError as error:
             self._report(STACK_FILE, [error.reason])
             return {}
@@ -185,7 +192,7 @@ class _SliceReader:
     def _read_tensors(
         self, data: Mapping[str, object], names: Mapping[str, NameParts]
     ) -> dict[str, tuple[TensorRecord, ...]]:
-        reader = RecordReader(self.listing.directory / DATA_FOLDER)
+        reader = RecordReader(self.listing.directory / DATA_FOLDER, self.bounds)
         found: dict[str, tuple[TensorRecord, ...]] = {}
         for name, record in data.items():
             problems: list[str] = []

@@ -17,7 +17,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.dumps.bounds import Bounds
+from firstdrift.dumps.containers.contents import open_regular
 from firstdrift.dumps.dump import Coordinates, Problem, SliceListing
+from firstdrift.dumps.folders import is_folder
 from firstdrift.dumps.json_file import parse_json
 
 DUMP_FILE: Final = "dump.json"
@@ -75,7 +78,7 @@ def find_slices(path: Path) -> Layout:
     """Find the slices at and below a path: a dump, one of its directories, or its dump.json."""
     directory = path.parent if path.name == DUMP_FILE else path
     problems: list[Problem] = []
-    places = list(_descend(_surroundings(directory), directory, problems))
+    places = list(_descend(_surroundings(directory), Bounds.around(path), problems, is_top=True))
     names = _ranks_of_unranked(places)
     slices: dict[Coordinates, SliceListing] = {}
     for place in places:
@@ -95,7 +98,7 @@ def find_slices(path: Path) -> Layout:
 def read_header(file: Path) -> dict[str, str] | None:
     """Read what dump.json says of itself, from its beginning alone; None where no "data" follows."""
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             beginning = stream.read(_HEADER_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return None
@@ -127,21 +130,30 @@ def _surroundings(directory: Path) -> _Place:
     return replace(place, directory=directory, levels=frozenset())
 
 
-def _descend(place: _Place, top: Path, problems: list[Problem]) -> Iterator[_Place]:
+def _descend(
+    place: _Place, bounds: Bounds, problems: list[Problem], *, is_top: bool = False
+) -> Iterator[_Place]:
     try:
         with os.scandir(place.directory) as listed:
-            is_directory = {entry.name: entry.is_dir() for entry in listed}
+            entries = list(listed)
     except OSError as error:
         problems.append(Problem(str(place.directory), f"the directory cannot be listed ({error.strerror})"))
         return
-    if is_directory.get(DUMP_FILE) is False:
+    if any(entry.name == DUMP_FILE and not is_folder(entry) for entry in entries):
         yield place
         return
-    names = sorted(name for name, yes in is_directory.items() if yes)
-    below = [found for name in names if (found := place.enter(place.directory / name))]
+    below: list[_Place] = []
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        found = place.enter(place.directory / entry.name)
+        if found is None:
+            continue
+        if reason := bounds.refusal(entry):
+            problems.append(Problem(str(found.directory), reason))
+        elif is_folder(entry):
+            below.append(found)
     for found in below:
-        yield from _descend(found, top, problems)
-    if not below and place.directory != top:
+        yield from _descend(found, bounds, problems)
+    if not below and not is_top:
         problems.append(Problem(str(place.directory), f"it holds no {DUMP_FILE}"))
 
 

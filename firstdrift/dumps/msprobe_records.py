@@ -8,11 +8,13 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 from msgspec import Struct, field
 
+from firstdrift.dumps.bounds import Bounds
 from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
 
 DATA_FOLDER: Final = "dump_tensor_data"
@@ -46,11 +48,15 @@ class RecordReader(Struct):
 
     Attributes:
         folder: where the values of its tensors lie.
+        bounds: what no link among them may lead out of.
     """
 
     folder: Path
+    bounds: Bounds
+    _folder_refusal: str = ""
     _dtypes: dict[str, str] = field(default_factory=dict)
-    _files: frozenset[str] | None = None
+    _files: dict[str, str] | None = None
+    """Names of the files there, and why one must not be read ("": it may be)."""
 
     def tensors_of(self, record: object, problems: list[str]) -> tuple[TensorRecord, ...]:
         """Return inputs, outputs and parameters of a module or an operator call; say what is malformed."""
@@ -125,17 +131,22 @@ class RecordReader(Struct):
         if container is None:
             problems.append(f"{data_name} is neither a .pt nor a .npy file")
             return None
-        if data_name not in self._data_files():
+        refusal = self._data_files().get(data_name)
+        if self._folder_refusal or refusal:
+            where = DATA_FOLDER if self._folder_refusal else f"{DATA_FOLDER}/{data_name}"
+            problems.append(f"{where}: {self._folder_refusal or refusal}")
+            return None
+        if refusal is None:
             problems.append(f"the file {DATA_FOLDER}/{data_name} is missing")
         return DataLocation(self.folder / data_name, container)
 
-    def _data_files(self) -> frozenset[str]:
+    def _data_files(self) -> dict[str, str]:
         if self._files is None:
-            try:
-                with os.scandir(self.folder) as entries:
-                    self._files = frozenset(entry.name for entry in entries)
-            except OSError:
-                self._files = frozenset()
+            self._files = {}
+            self._folder_refusal = self.bounds.refusal(self.folder)
+            if not self._folder_refusal:
+                with suppress(OSError), os.scandir(self.folder) as entries:
+                    self._files = {entry.name: self.bounds.refusal(entry) for entry in entries}
         return self._files
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.data import CONTAINER_BY_SUFFIX, looks_like, read_headers
 from firstdrift.dumps.dump import (
@@ -29,7 +30,7 @@ from firstdrift.dumps.dump import (
     SliceListing,
 )
 from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
-from firstdrift.dumps.folders import MOST_ENTRIES, folder_entries, printable, search_folders
+from firstdrift.dumps.folders import MOST_ENTRIES, folder_entries, is_folder, printable, search_folders
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, TensorUnreadableError
 from firstdrift.names import enclosing_paths, module_path
 from firstdrift.plurals import counted
@@ -57,12 +58,14 @@ class _TensorFile(Struct, frozen=True):
         coordinates: of its slice.
         place: what holds the slice: the folder whose name ends the coordinates, or the file itself.
         name: the dotted rest of its path without suffix; empty if the whole path is coordinates.
+        refusal: why it must not be read; empty if it may be.
     """
 
     file: Path
     coordinates: Coordinates
     place: Path
     name: str
+    refusal: str = ""
 
 
 class _Tensor(Struct, frozen=True):
@@ -81,13 +84,17 @@ class PlainReader:
         """Return the evidence that there are tensor files at or below a path."""
         if path.is_file():
             return (f"it is a {path.suffix} file",) if path.suffix in CONTAINER_BY_SUFFIX else ()
+        bounds = Bounds.around(path)
         search = search_folders(
-            path, lambda folder: _first_tensor_file(folder) is not None, deepest=_DEEPEST_SEARCH, most=1
+            path,
+            lambda folder: _first_tensor_file(folder, bounds) is not None,
+            deepest=_DEEPEST_SEARCH,
+            most=1,
         )
         if not search.folders:
             return ()
-        file = _first_tensor_file(search.folders[0]) or search.folders[0]
-        return (f"{_shown(path, str(file))} is a tensor file", "nothing here belongs to another format")
+        file = _first_tensor_file(search.folders[0], bounds) or search.folders[0]
+        return (f"{_shown(path, file)} is a tensor file", "nothing here belongs to another format")
 
     def open_dump(self, path: Path) -> Dump:
         """Find the tensor files and group them by the coordinates in the names of their folders.
@@ -101,7 +108,7 @@ class PlainReader:
             place = places.setdefault(file.coordinates, file.place)
             if place != file.place:
                 reason = f"left out: {place.name} already holds {file.coordinates.describe()}"
-                problems.append(Problem(_shown(path, str(file.file)), reason))
+                problems.append(Problem(_shown(path, file.file), reason))
         if not places:
             raise DumpNotRecognisedError("there is no tensor file here", path=path)
         listings = [SliceListing(coordinates, place) for coordinates, place in places.items()]
@@ -130,42 +137,53 @@ class PlainReader:
         by_node, problems = _by_node(tensors)
         return _build_slice(listing, by_node, problems)
 
-    def read_stacks(self, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
         """Return nothing: plain files hold no call stacks."""
         return {}
 
 
-def _first_tensor_file(folder: Path) -> Path | None:
-    entries = folder_entries(folder, MOST_ENTRIES)
+def _first_tensor_file(folder: Path, bounds: Bounds) -> Path | None:
+    entries = folder_entries(folder, MOST_ENTRIES, bounds=bounds)
     files = (entry for entry, is_folder in entries if not is_folder and entry.suffix in CONTAINER_BY_SUFFIX)
     return next((file for file in files if looks_like(file, CONTAINER_BY_SUFFIX[file.suffix])), None)
 
 
 def _tensor_files(root: Path, start: Path, problems: list[Problem]) -> Iterator[_TensorFile]:
     """Give the tensor files at or below `start` in natural order; what is passed over is a problem."""
-    if start.is_file():
-        yield _placed(root, start, are_numbers_tokens=start != root and _are_numbers_tokens(root))
-        return
+    bounds = Bounds.around(root)
     are_numbers_tokens = _are_numbers_tokens(root)
-
-    def note_unreadable(error: OSError) -> None:
-        problems.append(Problem(_shown(root, error.filename), f"it cannot be read ({error.strerror})"))
-
-    for folder, folders, files in os.walk(start, onerror=note_unreadable):
-        folders[:] = sorted((name for name in folders if not name.startswith(".")), key=natural_key)
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        unread = [name for name in files if Path(name).suffix in _UNREAD_SUFFIXES]
-        where = _shown(root, folder)
+    if start.is_file():
+        refusal = "" if start == root else bounds.refusal(start)
+        yield replace(_placed(root, start, are_numbers_tokens=are_numbers_tokens), refusal=refusal)
+        return
+    waiting = [start]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as listed:
+                entries = sorted(listed, key=lambda entry: natural_key(entry.name))
+        except OSError as exc:
+            problems.append(Problem(_shown(root, folder), f"it cannot be read ({exc.strerror})"))
+            continue
+        folders = [entry for entry in entries if is_folder(entry) and not entry.name.startswith(".")]
+        files = [entry for entry in entries if not is_folder(entry)]
+        links = [entry.name for entry in folders if entry.is_symlink()]
+        unread = [entry.name for entry in files if Path(entry.name).suffix in _UNREAD_SUFFIXES]
         if links:
-            problems.append(Problem(where, f"links to folders are not followed: {_first_few(links)}"))
+            reason = f"links to folders are not followed: {_first_few(links)}"
+            problems.append(Problem(_shown(root, folder), reason))
         if unread:
-            problems.append(Problem(where, f"files of these kinds are not read: {_first_few(unread)}"))
-        for name in sorted(files, key=natural_key):
-            if Path(name).suffix in CONTAINER_BY_SUFFIX:
-                yield _placed(root, Path(folder, name), are_numbers_tokens=are_numbers_tokens)
+            reason = f"files of these kinds are not read: {_first_few(unread)}"
+            problems.append(Problem(_shown(root, folder), reason))
+        for entry in files:
+            if Path(entry.name).suffix in CONTAINER_BY_SUFFIX:
+                placed = _placed(root, Path(entry.path), are_numbers_tokens=are_numbers_tokens)
+                refusal = bounds.refusal(entry)
+                yield replace(placed, refusal=refusal) if refusal else placed
+        waiting += [Path(entry.path) for entry in reversed(folders) if not entry.is_symlink()]
 
 
-def _shown(root: Path, path: str) -> str:
+def _shown(root: Path, path: Path) -> str:
     return printable(os.path.relpath(path, root))
 
 
@@ -202,11 +220,7 @@ def _first_few(names: list[str]) -> str:
 def _read_file(file: _TensorFile, *, is_alone: bool) -> list[_Tensor]:
     """Describe the tensors of a file and find their nodes."""
     container = CONTAINER_BY_SUFFIX[file.file.suffix]
-    try:
-        headers = read_headers(file.file, container)
-        reason = "" if headers else "it holds no tensor"
-    except TensorUnreadableError as exc:
-        headers, reason = [], exc.reason
+    headers, reason = _headers(file, container)
     if reason:
         headers = [TensorHeader("", "", None, problem=reason)]
     return [
@@ -218,12 +232,23 @@ def _read_file(file: _TensorFile, *, is_alone: bool) -> list[_Tensor]:
                 dtype=header.dtype,
                 shape=header.shape,
                 digest=header.digest,
-                location=DataLocation(file.file, container, header.entry),
+                location=None if file.refusal else DataLocation(file.file, container, header.entry),
                 problem=header.problem and f"{printable(file.file.name)}: {header.problem}",
             ),
         )
         for header in headers
     ]
+
+
+def _headers(file: _TensorFile, container: str) -> tuple[list[TensorHeader], str]:
+    """Return the headers of a file, or why there are none."""
+    if file.refusal:
+        return [], file.refusal
+    try:
+        headers = read_headers(file.file, container)
+    except TensorUnreadableError as exc:
+        return [], exc.reason
+    return headers, "" if headers else "it holds no tensor"
 
 
 def _full_name(file: _TensorFile, entry: str, *, is_alone: bool) -> str:

@@ -1,9 +1,11 @@
 """The bytes of a file and what its headers say: small files are read, large ones are mapped."""
 
+import errno
 import mmap
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -66,8 +68,7 @@ def file_contents(file: Path) -> Contents:
         DamagedError: it is missing, empty, no regular file or may not be read.
     """
     try:
-        # Without O_NONBLOCK a named pipe among the files would be waited on for ever.
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = _open_without_waiting(file)
     except FileNotFoundError as exc:
         raise DamagedError("the file is missing") from exc
     except (OSError, ValueError) as exc:
@@ -79,6 +80,24 @@ def file_contents(file: Path) -> Contents:
         raise DamagedError(f"the file cannot be read ({exc.strerror})") from exc
     finally:
         os.close(descriptor)
+
+
+def open_regular(file: Path) -> BinaryIO:
+    """Open a regular file for reading; nothing else is waited for or read.
+
+    Raises:
+        OSError: it is missing, no regular file or may not be read.
+    """
+    descriptor = _open_without_waiting(file)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "this is not a regular file", str(file))
+
+
+def _open_without_waiting(file: Path) -> int:
+    # Without O_NONBLOCK a named pipe among the files would be waited on for ever.
+    return os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _read_or_map(descriptor: int) -> Contents:

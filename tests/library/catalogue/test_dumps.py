@@ -161,3 +161,19 @@ def test_there_is_no_fingerprint_of_nothing(tmp_path: Path) -> None:
 def test_what_was_never_indexed_is_not_in_the_catalogue(engine: Engine) -> None:
     with reading(engine) as session, pytest.raises(NotInCatalogueError):
         get_dump(session, 1)
+
+
+def test_a_link_that_is_led_elsewhere_changes_the_fingerprint(copy: Path) -> None:
+    (copy / "step1").symlink_to("step0")
+    first = fingerprint(copy)
+    assert [listing.coordinates.step for listing in open_dump(copy).slices] == [0, 1]
+    (copy / "step1").unlink()
+    (copy / "step1").symlink_to("nowhere")
+    assert fingerprint(copy) != first
+
+
+def test_a_change_behind_a_link_within_the_dump_changes_the_fingerprint(copy: Path) -> None:
+    (copy / "step1").symlink_to("step0")
+    first = fingerprint(copy)
+    (copy / "step1/rank0/new.json").touch()
+    assert fingerprint(copy) != first

@@ -422,8 +422,9 @@ def test_a_dump_of_the_structure_alone_has_nodes_without_tensors(unpacked: Unpac
 
 @pytest.mark.parametrize("archive", ["llama_stat_mix_perturb", "llama_stat_noextra", "llama_stat_L1_perturb"])
 def test_stacks_name_the_innermost_frame_first(unpacked: Unpacked, archive: str) -> None:
-    (listing,) = READER.open_dump(unpacked(f"msprobe/{archive}") / "golden").slices
-    stacks = READER.read_stacks(listing)
+    dump = READER.open_dump(unpacked(f"msprobe/{archive}") / "golden")
+    (listing,) = dump.slices
+    stacks = READER.read_stacks(dump, listing)
     if archive == "llama_stat_noextra":
         assert stacks == {}
     else:
@@ -437,8 +438,9 @@ def test_stacks_of_older_releases_are_read(tmp_path: Path) -> None:
         ["File a.py, line 1, in f, \n x", "File b.py, line 2, in g, \n y"],
     )
     write_dump(tmp_path, {}, stack={name: frames})
-    (listing,) = READER.open_dump(tmp_path).slices
-    assert READER.read_stacks(listing) == {name: tuple(frames)}
+    dump = READER.open_dump(tmp_path)
+    (listing,) = dump.slices
+    assert READER.read_stacks(dump, listing) == {name: tuple(frames)}
 
 
 def test_mindspore_dumps_are_read(tmp_path: Path) -> None:

@@ -71,10 +71,11 @@ def test_a_construct_json_that_is_no_object_is_reported(tmp_path: Path) -> None:
 def test_a_damaged_stack_json_is_refused_by_name(tmp_path: Path) -> None:
     write_dump(tmp_path, {NAME: module()}, {})
     (tmp_path / "stack.json").write_text("[")
-    (listing,) = READER.open_dump(tmp_path).slices
+    dump = READER.open_dump(tmp_path)
+    (listing,) = dump.slices
     assert len(read(tmp_path).nodes) == 1
     with pytest.raises(DumpUnreadableError, match=r"stack\.json"):
-        READER.read_stacks(listing)
+        READER.read_stacks(dump, listing)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +84,9 @@ def test_a_damaged_stack_json_is_refused_by_name(tmp_path: Path) -> None:
 def test_entries_of_stack_json_that_make_no_sense_are_no_stacks(tmp_path: Path, stack: object) -> None:
     write_dump(tmp_path, {NAME: module()}, {})
     write_json(tmp_path / "stack.json", stack)
-    (listing,) = READER.open_dump(tmp_path).slices
-    assert all(isinstance(frame, str) for frames in READER.read_stacks(listing).values() for frame in frames)
+    dump = READER.open_dump(tmp_path)
+    stacks = READER.read_stacks(dump, dump.slices[0])
+    assert all(isinstance(frame, str) for frames in stacks.values() for frame in frames)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +261,7 @@ def test_any_json_gives_a_slice_or_a_named_error(tmp_path: Path, data: object, c
 def check_slice_or_error(path: Path) -> None:
     try:
         found = read(path)
-        stacks = READER.read_stacks(found.listing)
+        stacks = READER.read_stacks(READER.open_dump(path), found.listing)
     except DumpUnreadableError as error:
         assert error.path is not None  # noqa: PT017 - either outcome is right
         return

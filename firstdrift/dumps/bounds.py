@@ -1,0 +1,77 @@
+"""Which files a dump may be read from: none that a link fetches from elsewhere.
+
+    dump/rank0/x.pt ─▶ dump/rank1/x.pt    followed: it lies in the dump
+    dump/rank0/x.pt ─▶ /home/me/x.pt      refused: it is a link that leads out of the dump
+
+Dumps are handed on, and one that was made to show more of a machine than its user meant to open must not
+be able to. So the folder that was opened is the bound, wherever it lies and however it was reached: of a
+dump of which only `step0/rank0` was opened, a link to `step0/rank1` is refused, though it would be followed
+if the whole dump were opened. Only where a reader has to look around the part that was named (one token
+of msit, one process of an ATB dump) is the bound the folder that it looks in.
+"""
+
+import errno
+import os
+from pathlib import Path
+from typing import Self
+
+from msgspec import Struct
+
+from firstdrift.errors import DumpUnreadableError, PathOutsideRootsError
+from firstdrift.paths import inside
+
+_LEADS_OUT = "it is a link that leads out of the dump"
+_IN_A_CIRCLE = "it is a link that leads in a circle"
+HINT = "If it is meant to, open the folder that holds both, or put a copy in place of the link"
+
+
+class Bounds(Struct, frozen=True):
+    """The folder that no link may lead out of.
+
+    Attributes:
+        root: its real path.
+    """
+
+    root: Path
+
+    @classmethod
+    def around(cls, opened: Path) -> Self:
+        """Return the bounds of what was opened: a folder, or the folder of a file."""
+        folder = opened if os.path.isdir(opened) else opened.parent  # noqa: PTH112 (never raises)
+        return cls(Path(os.path.realpath(folder)))
+
+    def refusal(self, entry: os.DirEntry[str] | Path) -> str:
+        """Say why an entry of a folder in bounds must not be read; "" if it may be.
+
+        Nothing is resolved unless the entry itself is a link, so that asking about each entry of
+        `os.scandir` costs next to nothing.
+        """
+        return self._why_not(os.fspath(entry)) if entry.is_symlink() else ""
+
+    def require(self, file: Path) -> Path:
+        """Return a file as it was given, or refuse it; any part of its path may be a link.
+
+        Raises:
+            DumpUnreadableError: it leads out of the bounds.
+        """
+        reason = self._why_not(file)
+        if reason:
+            raise DumpUnreadableError(reason, path=file, hint=HINT)
+        return file
+
+    def _why_not(self, file: str | Path) -> str:
+        try:
+            inside([self.root], file)
+        except PathOutsideRootsError:
+            return _IN_A_CIRCLE if _is_circle(file) else _LEADS_OUT
+        return ""
+
+
+def _is_circle(file: str | Path) -> bool:
+    try:
+        os.stat(file)  # noqa: PTH116 (a string is as good)
+    except OSError as exc:
+        return exc.errno == errno.ELOOP
+    except ValueError:
+        pass
+    return False
