@@ -100,7 +100,7 @@ def leave_on_sigterm() -> None:
 
 def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int]:
     """Have pairs of dumps compared unless they already were; return the ids of the comparisons."""
-    from firstdrift.catalogue.comparisons import create_comparison, list_comparisons
+    from firstdrift.catalogue.comparisons import create_comparison, find_comparison
     from firstdrift.catalogue.engine import open_engine, writing
     from firstdrift.catalogue.migrate import upgrade
     from firstdrift.comparison.report import Options
@@ -109,13 +109,8 @@ def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int
     try:
         upgrade(engine)
         with writing(engine, durable=True) as session:
-            known = {
-                (entry.golden_path, entry.target_path): entry.id
-                for entry in list_comparisons(session, limit=1000)
-                if entry.state not in {"failed", "cancelled"}
-            }
             return [
-                known.get((golden.absolute(), target.absolute()))
+                find_comparison(session, golden, target, Options())
                 or create_comparison(session, golden, target, Options())
                 for golden, target in wanted
             ]

@@ -148,6 +148,25 @@ def create_comparison(
     return entry.id
 
 
+def find_comparison(session: Session, golden: Path, target: Path, options: Options) -> int | None:
+    """Return the id of the newest comparison of two dumps that was asked for with the same options.
+
+    One in the bin, that failed or was cancelled does not count; None if there is no other. Rules that were
+    changed after the fact are no difference.
+    """
+    found = session.execute(
+        _comparisons()
+        .where(
+            ComparisonEntry.golden_path == str(golden.absolute()),
+            ComparisonEntry.target_path == str(target.absolute()),
+            ComparisonEntry.deleted_at.is_(None),
+            JobEntry.state.not_in((JobState.FAILED, JobState.CANCELLED)),
+        )
+        .order_by(ComparisonEntry.id.desc())
+    )
+    return next((entry.id for entry, _ in found if entry.options == options), None)
+
+
 def list_comparisons(
     session: Session, *, limit: int = 50, before: int | None = None, text: str = "", deleted: bool = False
 ) -> tuple[Comparison, ...]:

@@ -6,14 +6,13 @@ Each stage is a function of what the one before it gave, so that the worker can 
 test can look in between.
 """
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.report import DumpSummary, Options, Report, SliceResult
 from firstdrift.comparison.volume import data_bytes
@@ -61,7 +60,7 @@ def compare(
         SettingsError: the options make no sense.
     """
     options = options or Options()
-    clock = _Clock()
+    clock = Clock("index", "match", "measure")
     with clock.measure("index"):
         golden_dump, target_dump = open_dump(Path(golden)), open_dump(Path(target))
         pairing = plan_slices(golden_dump, target_dump, options)
@@ -94,7 +93,7 @@ def compare(
         slices=tuple(results),
         findings=findings,
         counts=sum((result.judgement.counts for result in results), Counts()),
-        seconds=clock.seconds(),
+        seconds=clock.seconds | {"total": clock.elapsed()},
         unreadable=len(unread) + sum(map(count_unreadable, results)),
     )
 
@@ -202,20 +201,3 @@ class _Read:
             problems=tuple(self.problems),
             order_origin=self.order_origin,
         )
-
-
-class _Clock:
-    """Adds up the seconds of each stage."""
-
-    def __init__(self) -> None:
-        self._started = time.perf_counter()
-        self._spent = dict.fromkeys(("index", "match", "measure"), 0.0)
-
-    @contextmanager
-    def measure(self, stage: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self._spent[stage] += time.perf_counter() - started
-
-    def seconds(self) -> dict[str, float]:
-        return {**self._spent, "total": time.perf_counter() - self._started}

@@ -7,7 +7,6 @@ under other rules, does only what has not been done.
 """
 
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from firstdrift.catalogue.dumps import IndexedSlice
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.jobs import Lease, confirm, finish_job
 from firstdrift.catalogue.results import Answer, SavedSlice, SlicePlace
+from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.compare import count_unreadable, left_over, plan_slice, plan_slices
 from firstdrift.comparison.report import Options, SliceResult
 from firstdrift.comparison.volume import data_bytes
@@ -38,6 +38,9 @@ from firstdrift_worker.measuring import Measurer
 
 STEPS_OF_A_SLICE = 1000
 """Progress is counted in these."""
+
+STAGES = ("index", "match", "measure", "store")
+"""What the time of a comparison is spent on."""
 
 
 class WorkerStoppedError(Exception):
@@ -111,7 +114,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     work.lease.progress(0, 0, "indexing")
     with reading(work.engine) as session:
         comparison = get_comparison(session, comparison_id)
-    clock = Clock()
+    clock = Clock(*STAGES)
     with clock.measure("index"):
         golden = _index_dump(work, comparison.golden_path, comparison.golden_dump_id)
         target = _index_dump(work, comparison.target_path, comparison.target_dump_id)
@@ -131,26 +134,6 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     _conclude(work, comparison, pair, done, clock)
 
 
-class Clock:
-    """Adds up the seconds spent on each stage."""
-
-    def __init__(self) -> None:
-        """Start at zero."""
-        self.seconds = dict.fromkeys(("index", "match", "measure", "store"), 0.0)
-
-    @contextmanager
-    def measure(self, stage: str) -> Iterator[None]:
-        """Count the time of the block as spent on a stage."""
-        started = time.perf_counter()
-        yield
-        self.seconds[stage] += time.perf_counter() - started
-
-    def add(self, seconds: Mapping[str, float]) -> None:
-        """Count what was spent elsewhere."""
-        for stage, spent in seconds.items():
-            self.seconds[stage] += spent
-
-
 @dataclass(frozen=True, slots=True)
 class _SliceWork:
     """A pair of slices to be compared, number `place.position` of `slices`."""
@@ -168,7 +151,7 @@ class _SliceWork:
 
     def do(self, golden_dump: Indexed, target_dump: Indexed) -> SavedSlice | None:
         """Match, measure, judge and keep it; None if one of the slices is damaged, which spoils no other."""
-        clock = Clock()
+        clock = Clock(*STAGES)
         self._progress(0, "reading")
         with clock.measure("index"):
             golden = _read(self.work, golden_dump, self.place.golden)
@@ -191,8 +174,12 @@ class _SliceWork:
         keys = results.pair_keys(plan.pairs)
         with reading(self.work.engine) as session:
             known = results.load_measurements(session, self.place.golden, self.place.target)
-        measured = [_still_good(known.get(key), pair) for key, pair in zip(keys, plan.pairs, strict=True)]
-        new = [index for index, measurement in enumerate(measured) if measurement is None]
+        measured = {
+            index: known[key]
+            for index, (key, pair) in enumerate(zip(keys, plan.pairs, strict=True))
+            if key in known and _is_still_good(known[key], pair)
+        }
+        new = [index for index in range(len(plan.pairs)) if index not in measured]
         bytes_here = sum(data_bytes(plan.pairs[index]) for index in new)
         bytes_to_come = bytes_here * (self.slices - self.place.position)
         left = len(new)
@@ -202,11 +189,10 @@ class _SliceWork:
             with self.work.writing() as session:
                 by_key = {keys[index]: measurement for index, measurement in of_chunk.items()}
                 results.add_measurements(session, self.place.golden, self.place.target, by_key)
-            for index, measurement in of_chunk.items():
-                measured[index] = measurement
+            measured |= of_chunk
             left -= len(of_chunk)
             self._progress(1 - left / len(new), f"measuring, {counted(left, 'pair')} left")
-        return [measurement for measurement in measured if measurement is not None]
+        return [measured[index] for index in range(len(plan.pairs))]
 
     def _progress(self, share: float, stage: str) -> None:
         self.work.check()
@@ -257,10 +243,9 @@ def _read(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
     return read
 
 
-def _still_good(measurement: Measurement | None, pair: TensorPair) -> Measurement | None:
-    """Drop what only says that the data could not be read, for perhaps it can be by now."""
-    unreadable = measurement is not None and measurement.kind is MeasurementKind.INCOMPARABLE
-    return None if unreadable and pair.incomparable is None else measurement
+def _is_still_good(measurement: Measurement, pair: TensorPair) -> bool:
+    """Tell whether a measurement is to be kept: that the data could not be read may be so no longer."""
+    return measurement.kind is not MeasurementKind.INCOMPARABLE or pair.incomparable is not None
 
 
 def _conclude(

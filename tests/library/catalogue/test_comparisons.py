@@ -10,6 +10,7 @@ from firstdrift.catalogue.comparisons import (
     compare_again,
     create_comparison,
     delete_comparison,
+    find_comparison,
     get_comparison,
     get_slice_pair,
     list_comparisons,
@@ -56,6 +57,24 @@ def test_the_newest_comparison_is_listed_first_and_the_list_can_be_continued(eng
         first = list_comparisons(session, limit=2)
         rest = list_comparisons(session, before=first[-1].id)
     assert [comparison.id for comparison in (*first, *rest)] == made[::-1]
+
+
+def test_an_equal_comparison_is_found_however_many_are_newer(engine: Engine, made: int) -> None:
+    golden, target = Path("/d/golden"), Path("/d/target")
+    with writing(engine) as session:
+        for number in range(30):
+            create_comparison(session, golden, Path(f"/d/{number}"), OPTIONS)
+        assert find_comparison(session, golden, target, OPTIONS) == made
+        assert find_comparison(session, golden, target, Options()) is None
+        assert find_comparison(session, target, golden, OPTIONS) is None
+        newer = create_comparison(session, golden, target, OPTIONS)
+        assert find_comparison(session, golden, target, OPTIONS) == newer
+        cancel_comparison(session, newer)
+        assert find_comparison(session, golden, target, OPTIONS) == made
+        compare_again(session, made, "firstdrift")
+        assert find_comparison(session, golden, target, OPTIONS) == made
+        delete_comparison(session, made)
+        assert find_comparison(session, golden, target, OPTIONS) is None
 
 
 @pytest.mark.parametrize(
