@@ -6,14 +6,15 @@
     with reading(engine) as session:
         comparison = get_comparison(session, comparison_id)  # its .state, .job, .findings, .counts
         for pair in slice_pairs_of(session, comparison_id):  # its .judgement.logits makes a token strip
-            first = next_row(session, pair.id, None, Which.BAD)
+            outline = load_outline(session, pair.id)  # which rows are bad, and where an error begins
 
 | module        | what it is for                                                                         |
 | ------------- | -------------------------------------------------------------------------------------- |
 | `engine`      | `open_engine`, `reading`, `writing`                                                    |
 | `migrate`     | `upgrade`, once when a process starts                                                  |
 | `comparisons` | create, list, note, delete, restore, cancel, compare again (other rules); slice pairs  |
-| `tree`        | rows: children, visible, flat lists, search, next bad; pairs of a row; chart points    |
+| `outline`     | the shape of a whole tree, and what it is filtered by and searched for                 |
+| `tree`        | rows, pairs of a row, what they were measured from, layers of all slices               |
 | `dumps`       | indexed dumps, slices, nodes                                                           |
 | `jobs`        | the queue between pages and workers: progress, cancel, who is alive                    |
 | `results`     | what workers write                                                                     |

@@ -91,12 +91,6 @@ def changed_since_indexed(dump: IndexedDump) -> bool:
         return True
 
 
-def list_dumps(session: Session, *, limit: int = 100) -> tuple[IndexedDump, ...]:
-    """List indexed dumps, the last indexed first."""
-    found = session.execute(_dumps().order_by(DumpEntry.id.desc()).limit(limit))
-    return tuple(map(_dump, found))
-
-
 def get_dump(session: Session, dump_id: int) -> IndexedDump:
     """Look up an indexed dump.
 

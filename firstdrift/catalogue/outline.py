@@ -14,7 +14,7 @@ from sqlalchemy import String, select, type_coerce
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import storable
-from firstdrift.catalogue.tables import RowEntry
+from firstdrift.catalogue.tables import PairEntry, RowEntry
 from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.verdict.judgement import NodeClass, Verdict
 
@@ -38,6 +38,7 @@ class Outline(Struct, frozen=True, eq=False):
         origin: an error begins at it.
         unmatched: one side is missing.
         output_error: worst error of its outputs; NaN where none is known.
+        own: something can be said of the node itself: tensors of it were compared, or an error begins at it.
     """
 
     parent: Integers
@@ -51,6 +52,7 @@ class Outline(Struct, frozen=True, eq=False):
     origin: Flags
     unmatched: Flags
     output_error: Floats
+    own: Flags
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -78,6 +80,8 @@ def load_outline(session: Session, slice_pair: int) -> Outline:
     parent, last, order, verdict, node_class, kind, direction, bad, origin, unmatched, error = (
         zip(*rows, strict=True) if (rows := found.all()) else ((),) * 11
     )
+    own = np.array(origin, np.bool_)
+    own[rows_with_pairs(session, slice_pair)] = True
     return Outline(
         parent=np.array([-1 if above is None else above for above in parent], np.int32),
         last=np.array(last, np.int32),
@@ -90,7 +94,14 @@ def load_outline(session: Session, slice_pair: int) -> Outline:
         origin=np.array(origin, np.bool_),
         unmatched=np.array(unmatched, np.bool_),
         output_error=np.array(error, np.float64),
+        own=own,
     )
+
+
+def rows_with_pairs(session: Session, slice_pair: int) -> Integers:
+    """Return the indexes of the rows of which tensors were compared."""
+    found = session.scalars(select(PairEntry.row).where(PairEntry.slice_pair_id == slice_pair).distinct())
+    return np.fromiter(found, np.int32)
 
 
 def rows_containing(session: Session, slice_pair: int, text: str) -> Integers:

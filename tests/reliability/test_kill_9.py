@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from catalogue_reading import all_pairs, all_rows
 from sqlalchemy import Engine, text
 from working import ask_to_compare, wait_for_comparison, wait_until
 
-from firstdrift.catalogue import tree
 from firstdrift.catalogue.comparisons import get_comparison, list_comparisons, slice_pairs_of
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.jobs import list_jobs
@@ -76,8 +76,8 @@ def everything(engine: Engine, comparison_id: int) -> str:
         said += [comparison.findings, comparison.counts, comparison.golden, comparison.target]
         for pair in slice_pairs_of(session, comparison_id):
             said += [pair.golden, pair.target, pair.judgement, pair.unmatched_golden, pair.unmatched_target]
-            said += tree.all_rows(session, pair.id)
-            said += tree.all_pairs(session, pair.id)
+            said += all_rows(session, pair.id)
+            said += all_pairs(session, pair.id)
     return "\n".join(map(repr, said))
 
 

@@ -21,8 +21,8 @@ from firstdrift.catalogue.comparisons import (
 )
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.outline import load_outline
 from firstdrift.catalogue.tables import JobState
-from firstdrift.catalogue.tree import Filter, Which
 from firstdrift.errors import CatalogueError
 
 
@@ -53,12 +53,10 @@ def show_pages(engine: Engine) -> None:
     with reading(engine) as session:
         for comparison in list_comparisons(session):
             for pair in slice_pairs_of(session, comparison.id):
-                top = tree.children_of(session, pair.id, None)
-                assert len(top) > 0
-                assert tree.list_rows(session, pair.id, Filter(), limit=1).total == pair.rows
-                bad = tree.next_row(session, pair.id, None, Which.BAD)
-                if bad is not None:
-                    tree.pairs_of_row(session, pair.id, bad.tree.index)
+                outline = load_outline(session, pair.id)
+                assert len(outline) == pair.rows > 0
+                for bad in outline.bad.nonzero()[0][:1].tolist():
+                    assert len(tree.pairs_of_row(session, pair.id, bad)) > 0
 
 
 def change_something(engine: Engine) -> None:

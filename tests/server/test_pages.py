@@ -419,3 +419,30 @@ def test_a_dump_that_changed_since_it_was_compared_says_so(
     assert "Target has changed since it was compared" in changed
     assert "Golden has changed" not in changed
     assert '<form method="post" action="/c/4/again">' in changed
+
+
+def test_a_container_without_tensors_shows_what_lies_in_it(client: TestClient) -> None:
+    rows = client.get("/api/v1/comparisons/3/slices/3/rows?unfold=all&count=1000").json()["rows"]
+    text = page(client, "/c/3/s/3/tree?unfold=all")
+    containers = [row for row in rows if not row["own"] and row["below"]["error"]]
+    assert containers
+    for row in containers:
+        assert row["measured_from"] == []
+        row_of = rf'<div role="row"[^>]* id="r{row["row"]}".*?(?=<div role="row"|$)'
+        shown = re.search(row_of, text, re.DOTALL)
+        assert shown is not None
+        assert f"{row['below']['error'] + row['below']['warning']} bad" in shown[0]
+        assert "propagated" not in shown[0]
+        assert 'v-pass"' not in shown[0]
+        panel = page(client, f"/c/3/s/3/n/{row['row']}?panel=true")
+        assert "bad below" in panel
+        assert '<span class="class' not in panel
+    passing = client.get("/api/v1/comparisons/3/slices/3/rows?verdict=pass&count=1000").json()["rows"]
+    assert all(row["own"] for row in passing if not row["is_context"])
+
+
+def test_lower_bounds_are_marked_as_such(client: TestClient) -> None:
+    assert "\u2265 <data" in page(client, "/c/1/s/0/tree")
+    assert "\u2265 <data" not in page(client, "/c/3/s/3/tree")
+    first = client.get("/api/v1/comparisons/1/slices/0/rows?count=1").json()["selected"]
+    assert "Relative L2 at least" in page(client, f"/c/1/s/0/n/{first}")

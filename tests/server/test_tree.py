@@ -54,7 +54,7 @@ def outlines(draw: st.DrawFn, most: int = 30) -> Outline:
     }
     flags = {
         name: np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)))
-        for name in ("bad", "origin", "unmatched")
+        for name in ("bad", "origin", "unmatched", "own")
     }
     order = np.array(draw(st.permutations(range(size))), np.int32)
     return Outline(
@@ -213,5 +213,16 @@ def small_tree(rows: int = 3) -> Outline:
     if rows:
         parent[0], last[0] = -1, rows - 1
     return Outline(
-        parent, last, np.arange(rows, dtype=np.int32), zeros, zeros, zeros, zeros, no, no, no, np.zeros(rows)
+        parent,
+        last,
+        np.arange(rows, dtype=np.int32),
+        zeros,
+        zeros,
+        zeros,
+        zeros,
+        no,
+        no,
+        no,
+        np.zeros(rows),
+        ~no,
     )

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from catalogue_reading import all_pairs, all_rows
 from databases import new_postgresql_database
 from sqlalchemy import Engine, event, text
 from working import compare_with_worker
@@ -19,13 +20,13 @@ from firstdrift.catalogue.comparisons import (
     slice_pairs_of,
 )
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
+from firstdrift.catalogue.outline import load_outline, rows_containing
 from firstdrift.catalogue.results import without_details
-from firstdrift.catalogue.tree import Filter, SortBy, Which
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Report, SliceResult
-from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.errors import NotInCatalogueError
-from firstdrift.verdict.judgement import ORIGINS, Verdict
+from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.verdict.judgement import ORIGINS
 from firstdrift.verdict.tree import TreeRow
 
 
@@ -62,10 +63,6 @@ def made(
     engine.dispose()
 
 
-def is_bad(result: SliceResult, row: TreeRow) -> bool:
-    return result.judgement.rows[row.index].verdict in (Verdict.WARNING, Verdict.ERROR)
-
-
 def words_of(row: TreeRow) -> str:
     return "\n".join((row.label, row.path or "", *row.golden, *row.target)).lower()
 
@@ -77,7 +74,7 @@ def said(records: Iterable[object]) -> str:
 
 def test_rows_come_back_as_they_were_made(made: Made) -> None:
     with reading(made.engine) as session:
-        rows = list(tree.all_rows(session, made.pair().id))
+        rows = list(all_rows(session, made.pair().id))
     matches = made.result.plan.matches
     assert [row.tree for row in rows] == list(made.result.rows)
     assert said(row.judgement for row in rows) == said(made.result.judgement.rows)
@@ -88,10 +85,7 @@ def test_rows_come_back_as_they_were_made(made: Made) -> None:
 
 def test_pairs_come_back_as_they_were_made(made: Made) -> None:
     with reading(made.engine) as session:
-        pairs = list(tree.all_pairs(session, made.pair().id))
-        assert tree.get_pair(session, made.pair().id, 3).plan == pairs[3].plan
-        with pytest.raises(NotInCatalogueError):
-            tree.get_pair(session, made.pair().id, len(pairs))
+        pairs = list(all_pairs(session, made.pair().id))
     assert said(pair.plan for pair in pairs) == said(made.result.plan.pairs)
     assert said(pair.measurement for pair in pairs) == said(made.result.measurements)
     assert said(pair.judgement for pair in pairs) == said(made.result.judgement.pairs)
@@ -108,14 +102,10 @@ def test_a_slice_pair_says_what_was_found_in_it(made: Made) -> None:
         assert slice_pairs_of(session, made.comparison_id) == (pair,)
 
 
-def test_each_row_has_its_children_and_its_way_from_the_top(made: Made) -> None:
+def test_each_row_has_its_way_from_the_top(made: Made) -> None:
     rows = made.result.rows
     with reading(made.engine) as session:
         slice_pair = made.pair().id
-        for parent in (None, 0, rows[len(rows) // 2].parent):
-            children = [row.index for row in rows if row.parent == parent]
-            assert [row.tree.index for row in tree.children_of(session, slice_pair, parent)] == children
-            assert tree.count_children(session, slice_pair, parent) == len(children)
         row = rows[-1]
         way = []
         while row.parent is not None:
@@ -128,95 +118,12 @@ def test_each_row_has_its_children_and_its_way_from_the_top(made: Made) -> None:
             tree.get_row(session, slice_pair, len(rows))
 
 
-@pytest.mark.parametrize("backwards", [False, True])
-@pytest.mark.parametrize("which", list(Which))
-def test_one_gets_from_each_bad_or_unmatched_row_to_the_next(
-    made: Made, which: Which, backwards: bool
-) -> None:
-    result = made.result
-    wanted = {
-        Which.BAD: lambda row: is_bad(result, row),
-        Which.ORIGIN: lambda row: result.judgement.rows[row.index].node_class in ORIGINS,
-        Which.UNMATCHED: lambda row: row.match is None,
-    }[which]
-    expected = [row.index for row in sorted(result.rows, key=lambda row: row.order) if wanted(row)]
-    met: list[int] = []
-    with reading(made.engine) as session:
-        here = None
-        while row := tree.next_row(session, made.pair().id, here, which, backwards=backwards):
-            here = row.tree.index
-            met.append(here)
-    assert met == (expected[::-1] if backwards else expected)
-    assert which is Which.ORIGIN or len(expected) > 1
-
-
-def test_a_row_is_found_by_the_name_of_its_node_on_either_side(made: Made) -> None:
-    slice_pair = made.pair().id
-    with reading(made.engine) as session:
-        for row in made.result.rows[:60]:
-            for name in row.golden:
-                found = tree.find_row(session, slice_pair, golden=name)
-                assert found is not None
-                assert found.tree == row
-            for name in row.target:
-                found = tree.find_row(session, slice_pair, target=name)
-                assert found is not None
-                assert found.tree == row
-        assert tree.find_row(session, slice_pair, golden="no such node") is None
-        assert tree.find_row(session, slice_pair, target="Module") is None
-
-
-def test_only_what_lies_in_open_rows_is_visible(made: Made) -> None:
-    rows = made.result.rows
-    parents = [row.index for row in rows if row.last > row.index]
-    opened, inside_closed = {0, parents[2]}, parents[-1]
-    visible = [row.index for row in rows if row.parent is None or row.parent in opened]
-    with reading(made.engine) as session:
-        window = tree.visible_rows(session, made.pair().id, {*opened, inside_closed}, limit=1000)
-        part = tree.visible_rows(session, made.pair().id, opened, offset=2, limit=3)
-    assert [row.tree.index for row in window.rows] == visible
-    assert window.total == len(visible)
-    assert [row.tree.index for row in part.rows] == visible[2:5]
-
-
-def test_rows_are_filtered_by_what_is_said_of_them(made: Made) -> None:
-    result = made.result
-    filters = {
-        Filter(verdicts=frozenset({Verdict.ERROR})): lambda row: (
-            result.judgement.rows[row.index].verdict is Verdict.ERROR
-        ),
-        Filter(kinds=frozenset({NodeKind.MODULE})): lambda row: row.kind is NodeKind.MODULE,
-        Filter(directions=frozenset({Direction.BACKWARD})): lambda row: row.direction is Direction.BACKWARD,
-        Filter(below=3): lambda row: 3 <= row.index <= result.rows[3].last,
-        Filter(text="Q_PROJ"): lambda row: "q_proj" in words_of(row),
-    }
-    with reading(made.engine) as session:
-        for only, wanted in filters.items():
-            expected = [row for row in result.rows if wanted(row)]
-            assert expected
-            window = tree.list_rows(session, made.pair().id, only, sort_by=SortBy.TREE, limit=None)
-            assert [row.tree for row in window.rows] == expected
-            assert window.total == len(expected)
-
-
-def test_the_worst_rows_come_first_and_those_without_a_number_last(made: Made) -> None:
-    with reading(made.engine) as session:
-        window = tree.list_rows(
-            session, made.pair().id, Filter(), sort_by=SortBy.OUTPUT_ERROR, descending=True, limit=None
-        )
-    errors = [row.judgement.output_error for row in window.rows]
-    known = [error for error in errors if error is not None]
-    assert len(errors) == len(made.result.rows)
-    assert known == sorted(known, reverse=True)
-    assert errors == known + [None] * (len(errors) - len(known))
-
-
 @pytest.mark.parametrize("words", ["q_proj", "Q_PROJ", "%", "_", "'; drop table rows; --", "\0", "\udcff"])
 def test_searching_finds_names_and_nothing_else(made: Made, words: str) -> None:
     expected = [row.index for row in made.result.rows if words.lower() in words_of(row)]
     with reading(made.engine) as session:
-        found = tree.search_rows(session, made.pair().id, words, limit=10_000)
-    assert [row.tree.index for row in found] == expected
+        found = rows_containing(session, made.pair().id, words)
+    assert found.tolist() == expected
 
 
 def test_pairs_of_a_row_are_those_of_its_match(made: Made) -> None:
@@ -227,29 +134,34 @@ def test_pairs_of_a_row_are_those_of_its_match(made: Made) -> None:
     assert [pair.plan for pair in pairs] == [pair for pair in plan.pairs if pair.match == row.match]
 
 
-def test_charts_get_their_points(made: Made) -> None:
+def test_the_map_of_layers_gets_its_cells(made: Made) -> None:
     judged = made.result.judgement.rows
     with reading(made.engine) as session:
-        points = tree.scatter_points(session, made.pair().id)
         layers = tree.layer_errors(session, made.comparison_id)
-    assert {point.index for point in points} == {
-        index for index, row in enumerate(judged) if row.output_error is not None
-    }
     assert [layer.path for layer in layers] == [f"model.layers.{number}" for number in range(4)]
     assert all(layer.output_error == judged[layer.index].output_error for layer in layers)
 
 
+def test_rows_tell_what_their_numbers_were_computed_from(made: Made) -> None:
+    expected: dict[int, set[MeasurementKind]] = {}
+    row_of_match = {row.match: row.index for row in made.result.rows}
+    for pair, measured in zip(made.result.plan.pairs, made.result.measurements, strict=True):
+        expected.setdefault(row_of_match[pair.match], set()).add(measured.kind)
+    with reading(made.engine) as session:
+        slice_pair = made.pair().id
+        found = tree.kinds_of_rows(session, slice_pair, range(len(made.result.rows)))
+        outline = load_outline(session, slice_pair)
+    assert found == expected
+    assert {MeasurementKind.STATISTICS, MeasurementKind.SCALAR} <= set().union(*found.values())
+    origins = {i for i, row in enumerate(made.result.judgement.rows) if row.node_class in ORIGINS}
+    assert set(outline.own.nonzero()[0].tolist()) == expected.keys() | origins
+
+
 QUESTIONS = {
-    "children": lambda session, pair: tree.children_of(session, pair, 5),
-    "next": lambda session, pair: tree.next_row(session, pair, 5, Which.BAD),
-    "previous": lambda session, pair: tree.next_row(session, pair, 5, Which.ORIGIN, backwards=True),
-    "unmatched": lambda session, pair: tree.next_row(session, pair, None, Which.UNMATCHED),
     "row": lambda session, pair: tree.get_row(session, pair, 5),
     "way": lambda session, pair: tree.path_to_row(session, pair, 50),
-    "visible": lambda session, pair: tree.visible_rows(session, pair, {0, 1}),
-    "search": lambda session, pair: tree.search_rows(session, pair, "mlp"),
     "pairs": lambda session, pair: tree.pairs_of_row(session, pair, 5),
-    "pair": lambda session, pair: tree.get_pair(session, pair, 5),
+    "kinds": lambda session, pair: tree.kinds_of_rows(session, pair, range(100)),
 }
 
 
@@ -274,9 +186,6 @@ def test_an_index_answers_each_question(made: Made, question: str) -> None:
                 plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
                 steps = [step.detail for step in plan]
                 assert not [step for step in steps if step.startswith("SCAN") and "above" not in step], steps
-                jumps = question in ("next", "previous", "unmatched")
-                assert not jumps or any("ix_rows_" in step for step in steps), steps
-                assert not jumps or not any("TEMP B-TREE" in step for step in steps), steps
 
 
 def test_nothing_is_left_of_rows_when_their_comparison_goes(

@@ -143,10 +143,10 @@ def ancestors(outline: Outline, row: int) -> Flags:
 
 def facets(outline: Outline) -> dict[str, dict[str, int]]:
     """Count the rows that each value of each filter would let through by itself."""
-    matched = ~outline.unmatched
+    judged = outline.own & ~outline.unmatched
     counts = {
-        "verdict": _count(outline.verdict[matched], VERDICTS) | {UNMATCHED: int(outline.unmatched.sum())},
-        "class": _count(outline.node_class, CLASSES),
+        "verdict": _count(outline.verdict[judged], VERDICTS) | {UNMATCHED: int(outline.unmatched.sum())},
+        "class": _count(outline.node_class[judged], CLASSES),
         "kind": _count(outline.kind, KINDS),
         "direction": _count(outline.direction, DIRECTIONS),
     }
@@ -162,10 +162,10 @@ def _count(codes: np.ndarray, known: tuple[StrEnum, ...]) -> dict[str, int]:
 def _has_one_of(outline: Outline, name: str, values: frozenset[str]) -> Flags:
     match name:
         case "verdict":
-            listed = np.isin(outline.verdict, codes_of(VERDICTS, values)) & ~outline.unmatched
+            listed = np.isin(outline.verdict, codes_of(VERDICTS, values)) & outline.own & ~outline.unmatched
             return listed | (outline.unmatched if UNMATCHED in values else False)
         case "class":
-            return np.isin(outline.node_class, codes_of(CLASSES, values))
+            return np.isin(outline.node_class, codes_of(CLASSES, values)) & outline.own
         case "kind":
             return np.isin(outline.kind, codes_of(KINDS, values))
         case _:

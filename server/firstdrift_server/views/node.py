@@ -35,7 +35,7 @@ def node_view(
     row = get_row(session, slice_pair.id, index)
     pairs = pairs_of_row(session, slice_pair.id, index)
     tensors = [_pair_object(pair) for pair in pairs]
-    return row_object(row) | {
+    return row_object(row, frozenset(pair.measurement.kind for pair in pairs)) | {
         "comparison": comparison,
         "slice": position,
         "slice_name": slice_pair.target.describe(),

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from library.dumps.msprobe_samples import module, write_dump
 
 import firstdrift
-from firstdrift import FirstdriftError, MatchingRules, Options, Report
+from firstdrift import FirstdriftError, Options, Report
 from firstdrift.comparison.compare import Progress
 from firstdrift.comparison.table import COLUMNS
 from firstdrift.errors import DumpNotFoundError, SettingsError
@@ -111,8 +112,8 @@ def test_a_missing_dump_is_one_of_our_errors(tmp_path: Path) -> None:
 
 
 def test_slices_that_do_not_pair_say_so(unpacked: Unpacked) -> None:
-    dump = unpacked("msprobe/dp2_stat_mix")
-    report = firstdrift.compare(dump / "golden", dump / "target", Options(matching=MatchingRules(step=7)))
+    tokens, steps = unpacked("msit/llama4_logits_golden"), unpacked("msprobe/dp2_stat_mix") / "golden"
+    report = firstdrift.compare(tokens, steps)
     assert report.slices == ()
     assert report.findings.summary.startswith("Nothing could be compared")
     assert report.pairing.notes
@@ -122,3 +123,29 @@ def test_nothing_else_is_public() -> None:
     assert set(firstdrift.__all__) == {"FirstdriftError", "MatchingRules", "Options", "Report", "compare"}
     with pytest.raises(AttributeError, match="has no attribute 'comparison_of'"):
         _ = firstdrift.comparison_of
+
+
+def test_differing_digests_are_said_to_tell_no_amount(tmp_path: Path) -> None:
+    def hashed(digest: str) -> dict[str, object]:
+        return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "md5": digest}
+
+    for side, output in (("golden", "0000000a"), ("target", "0000000b")):
+        data = {
+            "Functional.gelu.0.forward": module(hashed("00000001")) | {"output": [hashed("00000002")]},
+            "Functional.relu.0.forward": module(hashed("00000002")) | {"output": [hashed(output)]},
+        }
+        write_dump(tmp_path / side / "step0" / "rank0", data, construct=dict.fromkeys(data), task="md5")
+    found = firstdrift.compare(tmp_path / "golden", tmp_path / "target").findings.first_bad_node
+    assert found is not None
+    assert found.target == "Functional.relu.0.forward"
+    assert found.reasons == (
+        "inputs are equal, output is not (the digests differ; they do not say by how much)",
+    )
+
+
+def test_what_statistics_tell_is_a_lower_bound(compared: Callable[[str, str], Report]) -> None:
+    name = "msprobe/llama_stat_mix_perturb"
+    found = compared(f"{name}/golden", f"{name}/target").findings.first_bad_node
+    assert found is not None
+    assert "differs (relative L2 at least 2)" in found.reasons[0]
+    assert "inputs agree (equal statistics), output does not (at least 2)" in found.reasons[0]
