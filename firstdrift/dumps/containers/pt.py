@@ -66,7 +66,7 @@ def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
 
 def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load one tensor of a file."""
-    saved, by_name = _open_again(file, contents)
+    saved, by_name = _open_again(file, contents) if entry else _by_name(_open(contents))
     layout = by_name.get(entry)
     if layout is not None:
         return _array(saved, layout)
@@ -81,17 +81,18 @@ _opened: OrderedDict[tuple[Path, int, int], _Opened] = OrderedDict()
 
 
 def _open_again(file: Path, contents: Contents) -> _Opened:
-    """Open a file; one of many tensors stays open, so that it is not parsed anew for each of them."""
+    """Open a file of many tensors, which stays open: it is not parsed anew for each of them."""
     key = (file, len(contents), file.stat().st_mtime_ns)
     known = _opened.get(key)
     if known is None:
-        saved = _open(contents)
-        known = (saved, dict(reversed(list(saved.layouts))))
-        if len(known[1]) > 1:
-            _opened[key] = known
-            while len(_opened) > _FILES_KEPT_OPEN:
-                _opened.popitem(last=False)
+        known = _opened[key] = _by_name(_open(contents))
+        while len(_opened) > _FILES_KEPT_OPEN:
+            _opened.popitem(last=False)
     return known
+
+
+def _by_name(saved: _SavedFile) -> _Opened:
+    return saved, dict(reversed(saved.layouts))
 
 
 def _open(contents: Contents) -> _SavedFile:

@@ -8,7 +8,6 @@ it every archive that would unpack to more than the file itself.
 """
 
 import struct
-from itertools import accumulate
 from typing import NamedTuple
 
 from firstdrift.dumps.containers.contents import Contents, DamagedError
@@ -84,18 +83,21 @@ def _find_directory(contents: Contents) -> tuple[int, int]:
 
 
 def _read_entry(contents: Contents, at: int) -> tuple[bytes, Member, int]:
-    signature, flags, method, crc32, packed, size, *lengths, header = _ENTRY.unpack_from(contents, at)
+    (signature, flags, method, crc32, packed, size, name_length, extra_length, comment_length, header) = (
+        _ENTRY.unpack_from(contents, at)
+    )
     if signature != b"PK\x01\x02":
         raise DamagedError(_DAMAGED)
     if method or flags & _ENCRYPTED:
         raise DamagedError("a member of the zip file is compressed or encrypted, which torch.save never does")
     name_at = at + _ENTRY.size
-    _, name_end, extra_end, entry_end = accumulate(lengths, initial=name_at)
+    name_end = name_at + name_length
+    extra_end = name_end + extra_length
     if _IN_ZIP64_FIELD in (packed, size, header):
         size, packed, header = _wide_fields(contents[name_end:extra_end], (size, packed, header))
     if packed != size or header + size > len(contents):
         raise DamagedError("a member of the zip file claims to be larger than the file")
-    return contents[name_at:name_end], Member(header, size, crc32), entry_end
+    return contents[name_at:name_end], Member(header, size, crc32), extra_end + comment_length
 
 
 def _wide_fields(extra: bytes, fields: tuple[int, int, int]) -> tuple[int, ...]:
