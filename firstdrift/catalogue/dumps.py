@@ -72,23 +72,31 @@ class IndexedSlice(Struct, frozen=True):
 def fingerprint(path: Path) -> str:
     """Digest the names, sizes and modification times of all files of a dump, without opening any.
 
+    The version of the index stands before the digest: an index of another version is made anew, though the
+    files are the same.
+
     Raises:
         DumpNotFoundError: there is nothing at the path.
     """
     if not path.exists():
         raise DumpNotFoundError("there is nothing here", path=path)
-    digest = blake2b(str(INDEX_VERSION).encode(), digest_size=16)
+    digest = blake2b(digest_size=16)
     for line in _files_below(path):
         digest.update(line.encode(errors="surrogateescape"))
-    return digest.hexdigest()
+    return f"{INDEX_VERSION}:{digest.hexdigest()}"
 
 
 def changed_since_indexed(dump: IndexedDump) -> bool:
     """Tell whether the files of a dump are other ones now, or are gone; looks at every file's date."""
     try:
-        return fingerprint(dump.path) != dump.fingerprint
+        return _files_of(fingerprint(dump.path)) != _files_of(dump.fingerprint)
     except DumpNotFoundError:
         return True
+
+
+def _files_of(recorded: str) -> str:
+    """Return what of a fingerprint is about the files alone."""
+    return recorded.partition(":")[2]
 
 
 def get_dump(session: Session, dump_id: int) -> IndexedDump:

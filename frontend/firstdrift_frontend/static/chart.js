@@ -65,18 +65,58 @@ function layout(chart) {
   };
 }
 
+// A map of slices and layers: the darker, the larger the error.
+function mapTrace(chart) {
+  const [low, high] = chart.range;
+  const powers = [];
+  for (let power = Math.ceil(low); power <= Math.floor(high); power++) powers.push(power);
+  return {
+    type: "heatmap",
+    x: chart.x,
+    y: chart.y,
+    z: chart.z,
+    customdata: chart.address.map((row, i) => row.map((address, j) => [address, chart.exact[i][j], chart.verdict[i][j]])),
+    zmin: low,
+    zmax: high,
+    xgap: 1,
+    ygap: 1,
+    hoverongaps: false,
+    colorscale: [[0, colour("pass-soft")], [0.5, colour("warning")], [1, colour("error")]],
+    colorbar: { thickness: 10, outlinewidth: 0, tickvals: powers, ticktext: powers.map((power) => `10<sup>${power}</sup>`) },
+    hovertemplate: "%{y}, %{x}<br>%{customdata[1]} (%{customdata[2]})<extra></extra>",
+  };
+}
+
+function mapLayout(chart) {
+  const axis = { showgrid: false, zeroline: false, automargin: true, type: "category" };
+  const tails = chart.x.map((name) => name.split(".").at(-1));
+  return {
+    margin: { l: 8, r: 8, t: 8, b: 8 },
+    paper_bgcolor: "transparent",
+    plot_bgcolor: "transparent",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("muted") },
+    hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("line-strong"), font: { color: colour("text") } },
+    xaxis: { ...axis, title: { text: "layer" }, tickmode: "array", tickvals: chart.x, ticktext: new Set(tails).size === tails.length ? tails : chart.x },
+    yaxis: { ...axis, autorange: "reversed" },
+  };
+}
+
 async function draw(figure) {
   const data = document.getElementById(figure.dataset.chartId);
   const chart = JSON.parse(data.textContent);
   const Plotly = await load(figure.dataset.chart);
   if (!figure.isConnected) return;
   figure.replaceChildren();
-  await Plotly.react(figure, traces(chart), layout(chart), { responsive: true, displaylogo: false, displayModeBar: false });
+  const isMap = chart.kind === "map";
+  const [drawn, axes] = isMap ? [[mapTrace(chart)], mapLayout(chart)] : [traces(chart), layout(chart)];
+  await Plotly.react(figure, drawn, axes, { responsive: true, displaylogo: false, displayModeBar: false });
   figure.dataset.drawn = "yes";
   figure.on("plotly_click", (event) => {
-    const slice = event.points[0]?.customdata?.[0];
+    const [place] = event.points[0]?.customdata ?? [];
+    if (isMap && place) location.assign(place);
+    if (isMap) return;
     const cells = document.querySelectorAll(".cell-link");
-    for (const cell of cells) if (new URL(cell.href).searchParams.get("slice") === String(slice)) cell.click();
+    for (const cell of cells) if (new URL(cell.href).searchParams.get("slice") === String(place)) cell.click();
   });
 }
 

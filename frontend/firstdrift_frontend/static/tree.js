@@ -135,7 +135,8 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
 function count(found) {
   const line = document.getElementById("tree-count");
   const grouped = (number) => Number(number).toLocaleString("en-US");
-  line.textContent = line.dataset.said
+  const said = found.total === 1 ? line.dataset.saidOfOne : line.dataset.said;
+  line.textContent = said
     .replace("{shown}", grouped(found.total))
     .replace("{matching}", grouped(found.matching))
     .replace("{all}", grouped(line.dataset.all));

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons import Comparison, SlicePair, get_comparison, slice_pairs_of
 from firstdrift.catalogue.dumps import changed_since_indexed, get_dump
-from firstdrift.catalogue.tree import incomparable_pairs
+from firstdrift.catalogue.tree import incomparable_pairs, layer_errors
 from firstdrift.comparison.report import DumpSummary, all_notes
 from firstdrift.errors import PathOutsideRootsError
 from firstdrift.exports.report_json import (
@@ -26,7 +26,7 @@ from firstdrift.verdict.judgement import Counts, Finding, Findings
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
 from firstdrift_server.views.addresses import comparison_address, tree_address, unmatched_address
-from firstdrift_server.views.charts import strip_chart
+from firstdrift_server.views.charts import layer_map, strip_chart
 from firstdrift_server.views.command_line import compare_command
 from firstdrift_server.views.comparisons import comparison_summary
 from firstdrift_server.views.new import new_address
@@ -122,6 +122,9 @@ def comparison_view(
         "slices": len(slices),
         "strip": _strip_view(comparison.id, strip, selected),
         "chart": strip_chart(strip),
+        "layers": layer_map(comparison.id, slices, layer_errors(session, comparison.id))
+        if comparison.job.is_over
+        else None,
         "selected": _slice_view(comparison.id, selected, slices) if selected else None,
     }
 

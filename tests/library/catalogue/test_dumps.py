@@ -152,6 +152,17 @@ def test_links_that_lead_nowhere_or_in_circles_do_no_harm(tmp_path: Path) -> Non
     assert fingerprint(tmp_path) == fingerprint(tmp_path)
 
 
+def test_files_have_not_changed_because_firstdrift_indexes_otherwise(
+    engine: Engine, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with writing(engine) as session:
+        dump_id = add_dump(session, open_dump(copy), fingerprint(copy))
+    monkeypatch.setattr("firstdrift.catalogue.dumps.INDEX_VERSION", 1000)
+    with reading(engine) as session:
+        assert not changed_since_indexed(get_dump(session, dump_id))
+        assert find_dump(session, copy, fingerprint(copy)) is None
+
+
 def test_there_is_no_fingerprint_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(DumpNotFoundError):
         fingerprint(tmp_path / "missing")
