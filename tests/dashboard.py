@@ -39,7 +39,7 @@ class Dashboard:
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(f"console: {message.text}")
+            self.complaints.append(f"console: {message.text} ({message.location['url']})")
 
     def _dialog(self, dialog: Dialog) -> None:
         self.complaints.append(f"dialog: {dialog.message}")
