@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from firstdrift.comparison.compare import Progress
     from firstdrift.comparison.report import Report
+    from firstdrift.dumps.dump import Layout
     from firstdrift.matching.edits import MatchSetFile
     from firstdrift_server.settings import Settings
 
@@ -95,6 +96,9 @@ def main() -> None:
 @click.option("--step", type=int, help="Compare only this step.")
 @click.option("--rank", type=int, help="Compare only this rank.")
 @click.option("--token", type=int, help="Compare only this token.")
+@click.option("--tp", metavar="N[:N]", help="Tensor-parallel ranks of a model, golden:target if they differ.")
+@click.option("--pp", metavar="N[:N]", help="Pipeline stages of a model, likewise.")
+@click.option("--vpp", metavar="N[:N]", help="Chunks of layers of a stage (virtual pipeline), likewise.")
 @click.option(
     "--token-offset", type=int, default=0, help="Compare golden token n with target token n + this."
 )
@@ -123,6 +127,7 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     from firstdrift.matching.plan import MatchingRules
 
     said = _said(chosen["mapping_files"])
+    layouts = _layouts(chosen["tp"], chosen["pp"], chosen["vpp"])
     matching = MatchingRules(
         fuzzy=chosen["fuzzy"],
         structure=not chosen["no_structure"],
@@ -132,6 +137,8 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
         token_offset=chosen["token_offset"],
         mappings=said.mappings,
         edits=said.edits,
+        golden_layout=layouts[0],
+        target_layout=layouts[1],
     )
     options = Options(matching=matching, rules=chosen["rules"], level=chosen["level"])
     with _progress_bar() as progress:
@@ -287,6 +294,23 @@ def _said(files: tuple[Path, ...]) -> "MatchSetFile":
     from firstdrift.matching.match_set_file import read_matches
 
     return read_matches(files)
+
+
+def _layouts(*sizes: str | None) -> "tuple[Layout | None, Layout | None]":
+    """Read over how many ranks the models are spread: "2" for both, "1:2" for golden and target."""
+    if not any(sizes):
+        return None, None
+    from firstdrift.dumps.dump import Layout
+    from firstdrift.errors import SettingsError
+
+    sides: list[list[int]] = [[], []]
+    for option, given in zip(("--tp", "--pp", "--vpp"), sizes, strict=True):
+        parts = (given or "1").split(":")
+        if len(parts) > len(sides) or not all(part.isdecimal() and int(part) for part in parts):
+            raise SettingsError(f"{option} {given} is neither a number nor two", hint="Say 2, or 1:2")
+        sides[0].append(int(parts[0]))
+        sides[1].append(int(parts[-1]))
+    return Layout(*sides[0]), Layout(*sides[1])
 
 
 def _fails(report: "Report", fail_on: str) -> bool:

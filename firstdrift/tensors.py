@@ -39,6 +39,17 @@ class DataLocation(Struct, frozen=True):
     file: Path
     container: str
     entry: str = ""
+    shards: "tuple[DataLocation, ...]" = ()
+    axis: int | None = None
+
+
+class Sharding(StrEnum):
+    """What the tensors of several ranks are to the one tensor of a model that runs on one rank."""
+
+    REPLICATED = "replicated"
+    CONCATENATED = "concatenated"
+    SUMMED = "summed"
+    BY_VALUES = "by values"
 
 
 class TensorRecord(Struct, frozen=True):
@@ -57,6 +68,7 @@ class TensorRecord(Struct, frozen=True):
         scalar: the value of a Python argument as text; None for tensors.
         requires_grad: as recorded.
         problem: why the tensor cannot be compared (file missing, unknown dtype, ...); None if it can.
+        shards: what each rank holds of it, in a slice merged from ranks.
     """
 
     role: Role
@@ -69,6 +81,7 @@ class TensorRecord(Struct, frozen=True):
     scalar: str | None = None
     requires_grad: bool | None = None
     problem: str | None = None
+    shards: "Shards | None" = None
 
     @property
     def is_tensor(self) -> bool:
@@ -79,6 +92,26 @@ class TensorRecord(Struct, frozen=True):
     def label(self) -> str:
         """Role and key, as shown: "output.0"."""
         return f"{self.role}.{self.key}"
+
+
+class Shards(Struct, frozen=True):
+    """What the ranks of a merged slice hold of one tensor.
+
+    Attributes:
+        ranks: which ranks, in ascending order.
+        records: the tensor of each of them.
+        total: the sum of the records, where an all-reduce recorded it.
+        sharding: what they are to the whole; None until it was held against the other dump.
+        axis: dimension along which they are concatenated, from 0.
+        missing: ranks that have the node, but recorded nothing of the tensor.
+    """
+
+    ranks: tuple[int, ...]
+    records: tuple[TensorRecord, ...]
+    total: TensorRecord | None = None
+    sharding: Sharding | None = None
+    axis: int | None = None
+    missing: tuple[int, ...] = ()
 
 
 UNIT_ROUNDOFF: dict[str, float] = {

@@ -369,6 +369,8 @@ def _slice_pair(found: Row[*tuple[Any, ...]]) -> SlicePair:
 
 
 def _coordinates(entry: SliceEntry) -> Coordinates:
+    if entry.merged is not None:
+        return entry.merged.coordinates
     return Coordinates(entry.step, entry.rank, entry.token, entry.micro_step)
 
 

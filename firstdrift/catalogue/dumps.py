@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from hashlib import blake2b
@@ -51,6 +51,7 @@ class IndexedSlice(Struct, frozen=True):
         problems: what could not be used of it; with `nodes` None, why it could not be read at all.
         nodes: how many; None until they are indexed.
         tensors: how many, Python scalars not counted; None until they are indexed.
+        merged: how it was merged from the slices of ranks; None if it lies in the dump.
     """
 
     id: int
@@ -62,11 +63,12 @@ class IndexedSlice(Struct, frozen=True):
     problems: tuple[Problem, ...]
     nodes: int | None
     tensors: int | None
+    merged: SliceListing | None = None
 
     @property
     def listing(self) -> SliceListing:
-        """The slice as its reader lists it."""
-        return SliceListing(self.coordinates, self.directory)
+        """The slice as its reader lists it, or as it was merged."""
+        return self.merged or SliceListing(self.coordinates, self.directory)
 
 
 def fingerprint(path: Path) -> str:
@@ -147,15 +149,37 @@ def add_dump(session: Session, dump: Dump, files: str) -> int:
     return entry.id
 
 
+def add_merged_slices(session: Session, dump_id: int, listings: Iterable[SliceListing]) -> None:
+    """Index slices that are merged from those of ranks, without their nodes; known ones are kept."""
+    here = SliceEntry.dump_id == dump_id
+    known = set(session.scalars(select(SliceEntry.merged).where(here, SliceEntry.merged.is_not(None))))
+    last = session.scalar(select(func.max(SliceEntry.position)).where(here)) or 0
+    new = [listing for listing in listings if listing not in known]
+    session.add_all(
+        SliceEntry(
+            dump_id=dump_id,
+            position=position,
+            step=listing.coordinates.step,
+            token=listing.coordinates.token,
+            micro_step=listing.coordinates.micro_step,
+            directory=str(listing.directory),
+            merged=listing,
+            problems=(),
+        )
+        for position, listing in enumerate(new, last + 1)
+    )
+
+
 def load_dump(session: Session, dump_id: int) -> Dump:
     """Restore a dump as its reader gave it."""
     dump = get_dump(session, dump_id)
-    listings = tuple(indexed.listing for indexed in slices_of_dump(session, dump_id))
+    slices = slices_of_dump(session, dump_id)
+    listings = tuple(indexed.listing for indexed in slices if indexed.merged is None)
     return Dump(dump.path, dump.format, dump.evidence, listings, dump.problems, dump.attributes)
 
 
 def slices_of_dump(session: Session, dump_id: int) -> tuple[IndexedSlice, ...]:
-    """List the slices of an indexed dump in the order of execution."""
+    """List the slices of an indexed dump in the order of execution, then those merged from ranks."""
     found = session.scalars(
         select(SliceEntry).where(SliceEntry.dump_id == dump_id).order_by(SliceEntry.position)
     )
@@ -273,7 +297,8 @@ def _file_line(file: str) -> str:
 
 
 def _dumps() -> Select[*tuple[Any, ...]]:
-    slices = select(func.count()).where(SliceEntry.dump_id == DumpEntry.id).scalar_subquery()
+    lie_there = (SliceEntry.dump_id == DumpEntry.id, SliceEntry.merged.is_(None))
+    slices = select(func.count()).where(*lie_there).scalar_subquery()
     return select(DumpEntry, slices)
 
 
@@ -297,12 +322,15 @@ def _slice(entry: SliceEntry) -> IndexedSlice:
         id=entry.id,
         dump_id=entry.dump_id,
         position=entry.position,
-        coordinates=Coordinates(entry.step, entry.rank, entry.token, entry.micro_step),
+        coordinates=entry.merged.coordinates
+        if entry.merged is not None
+        else Coordinates(entry.step, entry.rank, entry.token, entry.micro_step),
         directory=Path(entry.directory),
         order_origin=entry.order_origin,
         problems=entry.problems,
         nodes=entry.nodes,
         tensors=entry.tensors,
+        merged=entry.merged,
     )
 
 

@@ -317,7 +317,7 @@ def _pair_columns(result: SliceResult, measurement_ids: Mapping[bytes, int]) -> 
     return {
         "index": list(range(len(pairs))),
         "row": [row_of_match[pair.match] for pair in pairs],
-        "joined": [pair if pair.joining else None for pair in pairs],
+        "joined": [pair if pair.is_joined else None for pair in pairs],
         "transform": [pair.transform for pair in pairs],
         "incomparable": [pair.incomparable for pair in pairs],
         "measurement_id": [measurement_ids[key] for key in pair_keys(pairs)],

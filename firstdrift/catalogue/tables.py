@@ -20,7 +20,7 @@ from sqlalchemy.types import TypeEngine
 
 from firstdrift.catalogue.columns import Exact, Instant, Listed, Name, Now, Record, Word
 from firstdrift.comparison.report import DumpSummary, Options
-from firstdrift.dumps.dump import Coordinates, Direction, NodeKind, Problem
+from firstdrift.dumps.dump import Coordinates, Direction, NodeKind, Problem, SliceListing
 from firstdrift.matching.plan import Origin, TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role
@@ -93,7 +93,8 @@ class SliceEntry(Entry):
     """A slice of a dump; its nodes are indexed when a comparison first needs them.
 
     Attributes:
-        position: place in the order of execution.
+        position: place in the order of execution; slices merged from ranks come after all others.
+        merged: of a slice that was merged from ranks, how; None for those that lie in the dump.
         problems: what could not be used of it; with `nodes` None, why it could not be read at all.
         nodes: number of nodes; None until they are indexed.
         tensors: number of tensors, Python scalars not counted; None until they are indexed.
@@ -110,6 +111,7 @@ class SliceEntry(Entry):
     token: Mapped[int | None]
     micro_step: Mapped[int | None]
     directory: Mapped[str]
+    merged: Mapped[SliceListing | None] = mapped_column(Record(SliceListing))
     order_origin: Mapped[str | None]
     problems: Mapped[tuple[Problem, ...]] = mapped_column(Record(tuple[Problem, ...]))
     nodes: Mapped[int | None]
@@ -341,8 +343,8 @@ class PairEntry(Entry):
         row: index of the row it belongs to.
         golden_order: order of the golden node in its slice; likewise target_order.
         golden_position: place of the tensor in the golden node; likewise target_position.
-        joined: the whole pair, if one of its tensors is joined from several; those columns say where
-            the first of them is.
+        joined: the whole pair, if one of its tensors is joined from several, of nodes or of ranks; those
+            columns say where the first of them is.
         incomparable: why it was not measured; None if it was.
     """
 

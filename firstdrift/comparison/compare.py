@@ -7,6 +7,7 @@ test can look in between.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -155,7 +156,12 @@ def _measure(pair: TensorPair) -> Measurement:
         summed = pair.joining is Joining.SUMMED
         parts = Parts(records, are_golden=bool(pair.golden_parts), summed=summed)
         return measure_joined(pair.golden, pair.target, parts, load_tensor, pair.transform)
-    return measure_pair(pair.golden, pair.target, load_tensor, pair.transform, logits=is_logits(pair))
+    measure = partial(measure_pair, transform=pair.transform, logits=is_logits(pair))
+    if pair.golden.shards is not None or pair.target.shards is not None:
+        from firstdrift.metrics.ranks import measure_shards
+
+        return measure_shards(pair.golden, pair.target, measure, load_tensor)
+    return measure(pair.golden, pair.target, load_tensor)
 
 
 def _measure_all(plan: SlicePlan, at: Progress, progress: Callable[[Progress], None]) -> list[Measurement]:

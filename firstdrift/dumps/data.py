@@ -47,11 +47,34 @@ def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
         TensorUnreadableError: the file is missing, cut short, damaged, holds no such tensor, or
             one of a dtype that cannot be represented.
     """
+    if location.shards:
+        return _load_shards(location)
     container = _container(location.file, location.container)
     try:
         return container.load(location.file, file_contents(location.file), location.entry)
     except (ValueError, OverflowError, MemoryError, struct.error) as exc:
         raise TensorUnreadableError(str(exc) or "the file is damaged", path=location.file) from exc
+
+
+def _load_shards(location: DataLocation) -> "npt.NDArray[Any]":
+    """Lay the shards of a tensor side by side, or add them up."""
+    import numpy as np
+
+    arrays = [load_tensor(shard) for shard in location.shards]
+    try:
+        if location.axis is None:
+            total: npt.NDArray[Any] = np.sum([_wide(array) for array in arrays], axis=0)
+            return total
+        same = len({array.dtype for array in arrays}) == 1
+        return np.concatenate(arrays if same else [_wide(array) for array in arrays], axis=location.axis)
+    except (ValueError, MemoryError) as exc:
+        shapes = " and ".join(str(list(array.shape)) for array in arrays)
+        reason = f"shards of shapes {shapes} do not make up one tensor"
+        raise TensorUnreadableError(reason, path=location.file) from exc
+
+
+def _wide(array: "npt.NDArray[Any]") -> "npt.NDArray[Any]":
+    return array.astype("complex128" if array.dtype.kind == "c" else "float64")
 
 
 def read_headers(file: Path, container: str) -> list[TensorHeader]:

@@ -74,11 +74,23 @@ def read_slice(dump: Dump, listing: SliceListing) -> Slice:
     Raises:
         DumpUnreadableError: a file that all else hangs on is damaged.
     """
+    if listing.parts:
+        from firstdrift.dumps.ranks import merge_ranks
+
+        return merge_ranks(listing, [read_slice(dump, part) for part in listing.parts])
     return _reader(dump.format).read_slice(dump, listing)
 
 
 def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
     """Return the Python call stack of each node name, innermost frame first; {} if none were recorded."""
+    if listing.parts:
+        from firstdrift.dumps.ranks import name_on_rank
+
+        return {
+            name_on_rank(name, part.coordinates.rank, first=place == 0): stack
+            for place, part in reversed(list(enumerate(listing.parts)))
+            for name, stack in read_stacks(dump, part).items()
+        }
     return _reader(dump.format).read_stacks(dump, listing)
 
 

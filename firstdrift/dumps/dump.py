@@ -33,23 +33,28 @@ class Direction(StrEnum):
 
 
 class Coordinates(Struct, frozen=True):
-    """Which execution of the model a slice is; a coordinate that a format lacks is None."""
+    """Which execution of the model a slice is; a coordinate that a format lacks is None.
+
+    A slice that was merged from those of several ranks has `merged` ranks, and no `rank` of its own.
+    """
 
     step: int | None = None
     rank: int | None = None
     token: int | None = None
     micro_step: int | None = None
+    merged: tuple[int, ...] | None = None
 
     def sort_key(self) -> tuple[int, ...]:
         """Order slices as they ran: by step, token and micro step, then by rank; None first."""
-        parts = (self.step, self.token, self.micro_step, self.rank)
+        rank = min(self.merged) if self.merged else self.rank
+        parts = (self.step, self.token, self.micro_step, rank)
         return tuple(-1 if part is None else part for part in parts)
 
     def describe(self) -> str:
         """Say which slice this is: "step 0, rank 1, token 3"; "the only slice" if nothing is known."""
         named = {
             "step": self.step,
-            "rank": self.rank,
+            "rank": "+".join(map(str, self.merged)) if self.merged else self.rank,
             "token": self.token,
             "micro step": self.micro_step,
         }
@@ -94,11 +99,34 @@ class Problem(Struct, frozen=True):
     reason: str
 
 
+class Layout(Struct, frozen=True):
+    """Over how many ranks a model was spread; tensor-parallel ranks are numbered first.
+
+    Attributes:
+        tensor: ranks that share each layer.
+        pipeline: stages that the layers are dealt out to.
+        virtual: chunks of layers that each stage has.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    virtual: int = 1
+
+
 class SliceListing(Struct, frozen=True):
-    """A slice that a dump is known to hold, before it is read."""
+    """A slice that a dump is known to hold, before it is read.
+
+    Attributes:
+        coordinates: which slice.
+        directory: where it lies; of a merged slice, where that of its first rank lies.
+        parts: the slices of the ranks that it is merged from; empty if it is that of one rank.
+        layout: how the model was spread over them, where that was said.
+    """
 
     coordinates: Coordinates
     directory: Path
+    parts: "tuple[SliceListing, ...]" = ()
+    layout: Layout | None = None
 
 
 class Dump(Struct, frozen=True):

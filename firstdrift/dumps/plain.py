@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -199,7 +200,7 @@ def _placed(root: Path, file: Path, *, are_numbers_tokens: bool) -> _TensorFile:
     if file == root:
         return _TensorFile(file, Coordinates(), file, "")
     parts = tuple(map(printable, file.relative_to(root).with_suffix("").parts))
-    found: dict[str, int] = {}
+    found: dict[str, Any] = {}
     for at, part in enumerate(parts):
         match = _COORDINATE.fullmatch(part)
         if match and match["name"] not in found:

@@ -98,11 +98,12 @@ def counts_object(counts: Counts) -> dict[str, int]:
     }
 
 
-def coordinates_object(coordinates: Coordinates) -> dict[str, int | None]:
-    """Name the coordinates of a slice; null where the format has none."""
+def coordinates_object(coordinates: Coordinates) -> dict[str, Any]:
+    """Name the coordinates of a slice; null where the format has none, `ranks` only if it was merged."""
     return {
         "step": coordinates.step,
         "rank": coordinates.rank,
+        **({"ranks": list(coordinates.merged)} if coordinates.merged is not None else {}),
         "token": coordinates.token,
         "micro_step": coordinates.micro_step,
     }
@@ -112,7 +113,9 @@ def finding_object(finding: Finding | None) -> dict[str, Any] | None:
     """Describe a finding; null for none."""
     if finding is None:
         return None
-    return coordinates_object(finding.coordinates) | {
+    found = coordinates_object(finding.coordinates)
+    return found | {
+        "rank": found["rank"] if finding.on_rank is None else finding.on_rank,
         "golden": finding.golden,
         "target": finding.target,
         "module": finding.module,

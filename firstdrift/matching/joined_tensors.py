@@ -17,7 +17,7 @@ from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
 from firstdrift.matching.tree import is_operator
-from firstdrift.tensors import Role, Statistics, TensorRecord
+from firstdrift.tensors import DataLocation, Role, Sharding, Statistics, TensorRecord
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -45,7 +45,44 @@ def join_records(parts: Sequence[TensorRecord], axis: int) -> TensorRecord:
     if problem is None and statistics is None and any(part.location is None for part in parts):
         problem = "of the parts neither data nor statistics were recorded"
     shape = _joined_shape([part.shape for part in parts], axis)
-    return replace(parts[0], shape=shape, statistics=statistics, digest=None, location=None, problem=problem)
+    return replace(
+        parts[0],
+        shape=shape,
+        statistics=statistics,
+        digest=None,
+        location=None,
+        problem=problem,
+        shards=None,
+    )
+
+
+def whole_axes(record: TensorRecord) -> list[int]:
+    """Return the dimensions along which the shards of a tensor can lie side by side, the last one first."""
+    shapes = [shard.shape for shard in record.shards.records] if record.shards else []
+    first = shapes[0] if len(shapes) > 1 else None
+    if not first:
+        return []
+    axes = (len(first) - 1, *range(len(first) - 1))
+    return [axis for axis in axes if _joined_shape(shapes, axis) is not None]
+
+
+def concatenated(record: TensorRecord, axis: int) -> TensorRecord:
+    """Return the whole of which a record has the shards, side by side along a dimension."""
+    if record.shards is None:
+        return record
+    parts = record.shards.records
+    whole = join_records(parts, axis)
+    locations = tuple(part.location for part in parts if part.location is not None)
+    return replace(
+        whole,
+        location=shared_location(locations, axis) if len(locations) == len(parts) else None,
+        shards=replace(record.shards, sharding=Sharding.CONCATENATED, axis=axis),
+    )
+
+
+def shared_location(locations: Sequence[DataLocation], axis: int | None) -> DataLocation:
+    """Say where a tensor lies that is spread over files: side by side along a dimension, or added up."""
+    return DataLocation(locations[0].file, "shards", shards=tuple(locations), axis=axis)
 
 
 def pair_joined(tensors: TensorPairing, match: int, golden: Sequence[Node], target: Sequence[Node]) -> None:
@@ -65,7 +102,7 @@ def pair_joined(tensors: TensorPairing, match: int, golden: Sequence[Node], targ
     taken: set[tuple[str, str]] = set()
     for record in whole.tensors:
         records = work.partners(record)
-        pairs = work.pairs(records, record) if records is not None else []
+        pairs = work.pairs(*_with_whole_shards(records, record)) if records is not None else []
         if records is None or not pairs:
             continue
         tensors.pairs += pairs
@@ -142,6 +179,21 @@ class _Fused(Struct, frozen=True):
     def _names(self) -> str:
         names = [f"{node.path}.{node.call}" if is_operator(node) else node.path for node in self.parts]
         return " + ".join(name.rpartition(".")[2] if not is_operator(self.whole) else name for name in names)
+
+
+def _with_whole_shards(
+    parts: list[TensorRecord], whole: TensorRecord
+) -> tuple[list[TensorRecord], TensorRecord]:
+    """Lay the shards of ranks side by side where only then the parts make up the whole."""
+    sides = (
+        [parts, *([concatenated(part, axis) for part in parts] for axis in whole_axes(parts[0]))],
+        [whole, *(concatenated(whole, axis) for axis in whole_axes(whole))],
+    )
+    for some in sides[0] if whole.is_tensor and whole.role is not Role.INPUT else ():
+        for one in reversed(sides[1]):
+            if joined_axis([part.shape for part in some], one.shape) is not None:
+                return some, one
+    return parts, whole
 
 
 def _partner(part: Node, whole: Node, record: TensorRecord) -> TensorRecord | None:

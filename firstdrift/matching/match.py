@@ -25,6 +25,7 @@ from firstdrift.matching.manual import apply_edits
 from firstdrift.matching.mapped import apply_mappings
 from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
+from firstdrift.matching.ranks import settle_shards
 from firstdrift.matching.siblings import pair_siblings
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
@@ -252,7 +253,7 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
         golden=golden.listing,
         target=target.listing,
         matches=tuple(matches),
-        pairs=tuple(tensors.pairs),
+        pairs=tuple(settle_shards(tensors.pairs)),
         unmatched_golden=tuple(
             node.name for index, node in enumerate(golden.nodes) if index not in work.partners
         ),

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from firstdrift.dumps.dump import Coordinates, SliceListing
+from firstdrift.dumps.dump import Coordinates, Layout, SliceListing
 from firstdrift.matching.edits import Edit
 from firstdrift.matching.mapping import MappingFile
 from firstdrift.tensors import TensorRecord
@@ -80,6 +80,11 @@ class TensorPair(Struct, frozen=True):
     target_parts: tuple[TensorRecord, ...] = ()
     joining: Joining | None = None
 
+    @property
+    def is_joined(self) -> bool:
+        """True if one of its tensors is made up of several, of nodes or of ranks."""
+        return any((self.joining, self.golden.shards, self.target.shards))
+
 
 class UnmatchedTensor(Struct, frozen=True):
     """A tensor of a matched node that has no partner on the other side."""
@@ -138,6 +143,8 @@ class MatchingRules(Struct, frozen=True):
         rank: compare only this rank.
         token: compare only this token.
         token_offset: golden token n is compared with target token n + offset.
+        golden_layout: over how many ranks the golden model is spread; None to find out, where the dumps
+            have other numbers of ranks. Likewise target_layout.
     """
 
     exact: bool = True
@@ -149,3 +156,5 @@ class MatchingRules(Struct, frozen=True):
     token_offset: int = 0
     mappings: tuple[MappingFile, ...] = ()
     edits: tuple[Edit, ...] = ()
+    golden_layout: Layout | None = None
+    target_layout: Layout | None = None

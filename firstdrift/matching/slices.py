@@ -2,13 +2,18 @@
 
 golden  (no rank) token 0, 1, 2        rank: each side has only one   ─▶  they are the same
 target  rank 0    token 0, 1           token 0 ── token 0, token 1 ── token 1; golden token 2 is left over
+
+golden  rank 0                         more ranks on one side: the model was spread over them
+target  rank 0, 1                      rank 0 ── rank 0+1, merged
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
-from firstdrift.dumps.dump import Coordinates, Dump, SliceListing
+from msgspec.structs import replace
+
+from firstdrift.dumps.dump import Coordinates, Dump, Layout, SliceListing
 from firstdrift.matching.choice import is_chosen, require_chosen_slices, spelled
 from firstdrift.matching.plan import MatchingRules, SlicePairing
 
@@ -25,6 +30,9 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
     same whatever they are called, and a note says so. Slices that the rules did not ask for are not left
     over. Several slices of the same coordinates are paired in their order.
 
+    Where one side has more ranks than the other, those of each side are merged: into one model, or, where
+    the rules say over how many ranks a model is spread, into as many models as there are.
+
     Raises:
         SettingsError: a dump has no slice of the chosen step, rank or token.
     """
@@ -34,7 +42,10 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
         [listing for listing in target.slices if is_chosen(listing.coordinates, rules, rules.token_offset)],
     )
     notes = list(_say_if_same(golden, target))
+    notes += _merge_ranks(sides, (rules.golden_layout, rules.target_layout))
     keys = [_keys(side, shift) for side, shift in zip(sides, (0, rules.token_offset), strict=True)]
+    if any(listing.parts for side in sides for listing in side):
+        keys = [_number_models(side, its) for side, its in zip(sides, keys, strict=True)]
     assumed, ambiguous = _unify(keys, rules)
     golden_slices, target_slices = (_by_key(*side) for side in zip(keys, sides, strict=True))
     pairs: list[tuple[SliceListing, SliceListing]] = []
@@ -53,6 +64,61 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
     )
 
 
+def _merge_ranks(
+    sides: tuple[list[SliceListing], ...], layouts: tuple[Layout | None, Layout | None]
+) -> Iterable[str]:
+    """Merge, in place, the slices of ranks that make up one model; say what was assumed."""
+    ranks = [sorted({at.rank for at in _coordinates(side) if at.rank is not None}) for side in sides]
+    counts = [max(1, len(held)) for held in ranks]
+    if counts[0] == counts[1] and layouts == (None, None):
+        return
+    for name, side, held, layout in zip(("golden", "target"), sides, ranks, layouts, strict=True):
+        known = layout or Layout(tensor=max(1, len(held)))
+        size = known.tensor * known.pipeline
+        if len(held) < 2 and size == 1:  # noqa: PLR2004
+            continue
+        if len(held) % size or not held:
+            yield f"the {name} dump has {len(held) or 1} ranks, no multiple of {size}: they are not merged"
+            continue
+        models = _models(held, known)
+        side[:] = [merged for model in models for merged in _merged(side, model, layout)]
+        if layout is None:
+            said = "+".join(map(str, held))
+            yield f"ranks {said} of the {name} dump are compared merged, as one model spread over them"
+
+
+def _coordinates(side: list[SliceListing]) -> list[Coordinates]:
+    return [listing.coordinates for listing in side]
+
+
+def _models(ranks: list[int], layout: Layout) -> list[list[int]]:
+    """Deal ranks out to copies of a model: its shards are numbered first, then copies, then stages."""
+    width = len(ranks) // layout.pipeline
+    return [
+        [
+            rank
+            for stage in range(0, len(ranks), width)
+            for rank in ranks[stage + start : stage + start + layout.tensor]
+        ]
+        for start in range(0, width, layout.tensor)
+    ]
+
+
+def _merged(side: list[SliceListing], ranks: list[int], layout: Layout | None) -> Iterable[SliceListing]:
+    """Merge the slices of some ranks, for each step and token; one rank alone stays as it is."""
+    groups: defaultdict[Coordinates, list[SliceListing]] = defaultdict(list)
+    for listing in side:
+        if listing.coordinates.rank in ranks:
+            groups[replace(listing.coordinates, rank=None)].append(listing)
+    for at, found in groups.items():
+        parts = tuple(sorted(found, key=lambda listing: listing.coordinates.sort_key()))
+        if len(ranks) == 1:
+            yield from parts
+            continue
+        merged = tuple(part.coordinates.rank for part in parts if part.coordinates.rank is not None)
+        yield SliceListing(replace(at, merged=merged), parts[0].directory, parts, layout)
+
+
 def _keys(side: list[SliceListing], token_shift: int) -> list[Key]:
     keys: list[Key] = []
     for listing in side:
@@ -60,6 +126,13 @@ def _keys(side: list[SliceListing], token_shift: int) -> list[Key]:
         token = None if at.token is None else at.token - token_shift
         keys.append((at.step, at.rank, token, at.micro_step))
     return keys
+
+
+def _number_models(side: list[SliceListing], keys: list[Key]) -> list[Key]:
+    """Put in place of the rank which model of its side a slice is of: they are paired in order."""
+    models = [at.merged or (at.rank or 0,) for at in _coordinates(side)]
+    numbers = {model: number for number, model in enumerate(sorted(set(models)))}
+    return [(key[0], numbers[model], *key[2:]) for key, model in zip(keys, models, strict=True)]
 
 
 def _say_if_same(golden: Dump, target: Dump) -> Iterable[str]:

@@ -9,7 +9,7 @@ How it lies there is seen from the values: the arrangement under which the two d
 do not depend on it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from math import gcd
 from pathlib import Path
@@ -102,9 +102,8 @@ def _concatenate(arrays: Sequence[Array], whole: Array | None) -> tuple[Array, s
     joined = np.concatenate(arrays, axis=axis)
     if whole is None:
         return joined, ""
-    order, said = _arrangement(
-        [array.shape[axis] for array in arrays], _rows(joined, axis), _rows(whole, axis)
-    )
+    arrangements = _arrangements([array.shape[axis] for array in arrays])
+    order, said = best_arrangement(joined, whole, axis, arrangements)
     return (joined if order is None else np.take(joined, order, axis=axis)), said
 
 
@@ -134,17 +133,26 @@ def _rows(array: Array, axis: int) -> Array:
     return bare.reshape(-1, bare.shape[-1])[:_ROWS_LOOKED_AT]
 
 
-def _arrangement(sizes: list[int], joined: Array, whole: Array) -> tuple[Array | None, str]:
-    """Return in which order the columns of the joined parts lie in the whole; None if as they are."""
-    if joined.shape != whole.shape:
+def best_arrangement(
+    joined: Array, whole: Array, axis: int, arrangements: Iterable[tuple[Array, str]]
+) -> tuple[Array | None, str]:
+    """Return in which order what was joined lies in the whole; None if as it is.
+
+    Args:
+        joined: the parts, one after another.
+        whole: what they are compared with.
+        axis: along which they were joined: the first (0) or the last (-1).
+        arrangements: the orders that are possible, each with what is said of it.
+    """
+    first, second = _finite(_rows(joined, axis)), _finite(_rows(whole, axis))
+    if first.shape != second.shape:
         return None, ""
-    first, second = _finite(joined), _finite(whole)
     least, chosen, said = (
         np.linalg.norm(first - second) * _CLEARLY_BETTER,
         None,
         "arranged one part after another",
     )
-    for order, description in _arrangements(sizes):
+    for order, description in arrangements:
         difference = np.linalg.norm(first[:, order] - second)
         if difference < least:
             least, chosen, said = difference, order, f"arranged {description}"

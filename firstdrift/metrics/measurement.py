@@ -204,6 +204,18 @@ class IntegerErrors(Struct, frozen=True):
     target_at_first: int | None
 
 
+class RankError(Struct, frozen=True):
+    """How far what one rank holds of a tensor is off.
+
+    Attributes:
+        error: relative L2 error of its part, or a lower bound of it; infinite where one side alone is not
+            finite or nothing but equality is known; None if that cannot be told.
+    """
+
+    rank: int
+    error: float | None = None
+
+
 class Measurement(Struct, frozen=True):
     """The numbers of one pair, or why there are none.
 
@@ -230,6 +242,7 @@ class Measurement(Struct, frozen=True):
     logits: LogitsErrors | None = None
     differences: StatisticDifferences | None = None
     equal: bool | None = None
+    by_rank: tuple[RankError, ...] | None = None
 
     def values(self) -> dict[str, float | int | None]:
         """Return the numbers by name, as pages, exports and JSON show them."""

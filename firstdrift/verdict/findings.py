@@ -6,6 +6,7 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates
+from firstdrift.verdict.communication import explain, is_communication
 from firstdrift.verdict.judgement import (
     OWN_RULES,
     Finding,
@@ -38,7 +39,7 @@ def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
         first_bad_token=bad_token,
         first_bad_node=bad_node,
         input_differs=tuple(inputs),
-        rank_finding=_rank_finding(bad_node, ordered),
+        rank_finding=_rank_finding(bad_node, origins, inputs, ordered),
         suspects=tuple(suspects[:_SUSPECTS]),
         overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
     )
@@ -48,8 +49,8 @@ def _series(judgements: Iterable[SliceJudgement]) -> list[list[SliceJudgement]]:
     """Group judgements by step and rank, tokens ascending."""
 
     def key(judged: SliceJudgement) -> tuple[int, int]:
-        step, rank = judged.coordinates.step, judged.coordinates.rank
-        return (-1 if step is None else step, -1 if rank is None else rank)
+        step = judged.coordinates.step
+        return (-1 if step is None else step, judged.coordinates.sort_key()[-1])
 
     ordered = sorted(judgements, key=lambda judged: (*key(judged), judged.coordinates.sort_key()))
     return [list(group) for _, group in groupby(ordered, key)]
@@ -82,7 +83,7 @@ def _follows(judged: SliceJudgement, inputs: Sequence[InputDifference]) -> bool:
 
 
 def _same_slice(one: Coordinates, other: Coordinates) -> bool:
-    return (one.step, one.rank, one.token) == (other.step, other.rank, other.token)
+    return (one.step, one.rank, one.token, one.merged) == (other.step, other.rank, other.token, other.merged)
 
 
 def _with_weak_origins(judgements: Sequence[SliceJudgement]) -> list[SliceJudgement]:
@@ -111,25 +112,36 @@ def _confirm(judged: SliceJudgement, after: SliceJudgement) -> SliceJudgement:
     return replace(judged, origins=tuple(replace(origin, reasons=reasons) for origin in origins))
 
 
-def _is_communication(finding: Finding) -> bool:
-    return finding.target.startswith("Distributed.")
-
-
 def _origins(comparable: Sequence[SliceJudgement], inputs: Sequence[InputDifference]) -> list[Finding]:
     """List where errors begin, first first.
 
     What a communication operator receives comes from other ranks: it is no origin while another rank
-    of the same step has one.
+    of the same step has one, or gave it what differs. Where nothing else is known of that, what the rank
+    gave is where the error begins.
     """
     found: list[Finding] = []
     for when, group in groupby(comparable, lambda judged: _when(judged.coordinates)):
         judged = list(group)
-        candidates = [finding for one in judged for finding in one.origins]
-        own = [finding for finding in candidates if not _is_communication(finding)]
+        explained = explain(judged)
+        known = {(id(each.judged), each.node) for each in explained}
+        own = [finding for one in judged for finding in one.origins if not is_communication(finding.target)]
+        received = [
+            finding
+            for one in judged
+            for finding in one.origins
+            if is_communication(finding.target) and (id(one), finding.target) not in known
+        ]
         elsewhere = own or any(_when(difference.coordinates) == when for difference in inputs)
-        kept = own if elsewhere else candidates
+        given = [_given(each.source) for each in explained[:1]] if not received else []
+        kept = own if elsewhere else received + given
         found += sorted(kept, key=lambda finding: _place(finding, judged))
     return found
+
+
+def _given(finding: Finding) -> Finding:
+    """Make what a rank gives to others the place where an error begins."""
+    reason = f"what rank {finding.coordinates.rank} gives differs, what other ranks give agrees"
+    return replace(finding, verdict=Verdict.ERROR, node_class=NodeClass.PROPAGATED, reasons=(reason,))
 
 
 def _suspects(origins: Sequence[Finding]) -> list[Finding]:
@@ -147,14 +159,13 @@ def _suspects(origins: Sequence[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: -(finding.amplification or 0.0))
 
 
-def _place(finding: Finding, judged: Sequence[SliceJudgement]) -> tuple[int, int]:
-    """Order the origins of one step: by their place on their rank, then by rank."""
+def _place(finding: Finding, judged: Sequence[SliceJudgement]) -> tuple[int, int, int]:
+    """Order the origins of one step: by the communications before, by their place on their rank, by rank."""
     for one in judged:
         for place, origin in enumerate(one.origins):
             if origin is finding:
-                rank = one.coordinates.rank
-                return (place, -1 if rank is None else rank)
-    return (0, 0)
+                return (finding.epoch, place, one.coordinates.sort_key()[-1])
+    return (finding.epoch, 0, 0)
 
 
 def _first(findings: Iterable[Finding | None]) -> Finding | None:
@@ -178,10 +189,37 @@ def _drifted(drift: SliceJudgement) -> list[Finding]:
     return [replace(drift.logits, verdict=Verdict.ERROR, reasons=(reason,))]
 
 
-def _rank_finding(bad_node: Finding | None, judgements: Sequence[SliceJudgement]) -> str | None:
-    ranks = {judged.coordinates.rank for judged in judgements}
-    if bad_node is None or bad_node.coordinates.rank is None or len(ranks) < 2:  # noqa: PLR2004
+def _rank_finding(
+    bad_node: Finding | None,
+    origins: Sequence[Finding],
+    inputs: Sequence[InputDifference],
+    judgements: Sequence[SliceJudgement],
+) -> str | None:
+    """Say on which rank it began, where there are several."""
+    ranks = {judged.coordinates.rank for judged in judgements if judged.coordinates.rank is not None}
+    if bad_node is None:
+        first = [one.coordinates for one in inputs if _when(one.coordinates) == _when(inputs[0].coordinates)]
+        differ = {coordinates.rank for coordinates in first} - {None}
+        if len(differ) == 1 and len(ranks) > 1:
+            return f"It began on rank {differ.pop()}: of all ranks, only its input differs."
         return None
+    if bad_node.coordinates.merged is not None:
+        if bad_node.on_rank is not None:
+            return f"It began on rank {bad_node.on_rank}."
+        shown = "+".join(map(str, bad_node.coordinates.merged))
+        return f"Ranks {shown} were merged; on which of them it began does not show."
+    if bad_node.coordinates.rank is None or len(ranks) < 2:  # noqa: PLR2004
+        return None
+    alike = {
+        one.coordinates.rank
+        for one in origins
+        if one.epoch == bad_node.epoch
+        and one.target == bad_node.target
+        and _when(one.coordinates) == _when(bad_node.coordinates)
+    }
+    if len(alike) > 1:
+        named = ", ".join(str(rank) for rank in sorted(ranks) if rank in alike)
+        return f"It began on ranks {named} alike."
     return f"It began on rank {bad_node.coordinates.rank}."
 
 
@@ -190,6 +228,7 @@ _WHAT = {
     NodeClass.WEIGHTS_DIFFER: "its weight differs",
     NodeClass.NON_FINITE: "NaN or infinity appears there",
     NodeClass.STRUCTURE_DIFFERS: "it is called with other arguments or shapes",
+    NodeClass.PROPAGATED: "what this rank gives to the others is the first to differ",
 }
 
 

@@ -1,7 +1,8 @@
 """From the measurements of one pair of slices to verdicts, classes and candidate findings."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,10 +12,12 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role
-from firstdrift.verdict.classify import FLOOR, Classification, classify
+from firstdrift.verdict.classify import FLOOR, HIDDEN_FLOOR, Classification, classify
+from firstdrift.verdict.communication import group_of, is_communication, peer_of, rank_alone
 from firstdrift.verdict.judgement import (
     ORIGINS,
     OWN_RULES,
+    Communication,
     Counts,
     Finding,
     InputDifference,
@@ -74,6 +77,7 @@ def judge_slice(
         input_difference=_input_difference(case),
         overflow=find_overflow(rows, errors, plan.target.coordinates),
         rules=rules,
+        communications=tuple(_communications(case, judged)),
     )
 
 
@@ -261,7 +265,47 @@ def _finding(case: _Case, row: TreeRow, judged: RowJudgement) -> Finding:
         metrics=case.measurements[judged.worst_pair].values() if judged.worst_pair is not None else {},
         row=row.index,
         amplification=judged.amplification,
+        on_rank=_rank_of(case, row, judged.worst_pair),
+        epoch=sum(other.order < row.order for other in case.rows if is_communication(other.type_name)),
     )
+
+
+def _communications(case: _Case, judged: Sequence[RowJudgement]) -> Iterator[Communication]:
+    """Say of each communication operator with whom it is, and whether what goes in and out differs."""
+    seen: Counter[tuple[object, ...]] = Counter()
+    known = [row for row in case.rows if is_communication(row.type_name) and row.target]
+    for row in sorted(known, key=_order):
+        error = case.errors[row.index]
+        level = case.classification.level
+        roundoff = error.roundoff or case.classification.roundoff
+        limit = level if math.isfinite(level) else HIDDEN_FLOOR * roundoff
+        arguments = [case.plan.pairs[index].target for index in error.pairs]
+        group, peer = group_of(arguments), peer_of(arguments)
+        operator = row.type_name.rpartition(".")[2]
+        kind = (operator, group, peer)
+        given = None
+        if error.input is not None and error.input > limit and error.input_pair is not None:
+            given = _finding(case, row, replace(judged[row.index], worst_pair=error.input_pair))
+        yield Communication(
+            node=row.target[0],
+            operator=operator,
+            group=group,
+            peer=peer,
+            number=seen[kind],
+            given=given,
+            differs=None if error.output is None else error.output > limit,
+            agrees=error.input is not None and given is None,
+        )
+        seen[kind] += 1
+
+
+def _rank_of(case: _Case, row: TreeRow, worst: int | None) -> int | None:
+    """Return the one rank that is off in a row of merged ranks: by its worst pair, or by what went in."""
+    pairs = case.errors[row.index].pairs
+    ranks = (
+        rank_alone(case.measurements[index].by_rank or ()) for index in (worst, *pairs) if index is not None
+    )
+    return next((rank for rank in ranks if rank is not None), None)
 
 
 def _owner(case: _Case, pair: TensorPair | None) -> str | None:
@@ -323,6 +367,7 @@ def _pair_finding(case: _Case, index: int, judged: PairJudgement) -> Finding:
         reasons=judged.reasons,
         metrics=case.measurements[index].values(),
         row=row.index,
+        on_rank=rank_alone(case.measurements[index].by_rank or ()),
     )
 
 

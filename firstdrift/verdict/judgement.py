@@ -120,6 +120,9 @@ class Finding(Struct, frozen=True):
         metrics: the numbers of the tensor by name.
         row: index of its row in the tree of its slice.
         amplification: by which suspects are ranked.
+        on_rank: in a slice merged from ranks, the one that is off; None if it is not one alone, or that
+            cannot be told.
+        epoch: how many communications its rank had been through before.
     """
 
     coordinates: Coordinates
@@ -133,6 +136,32 @@ class Finding(Struct, frozen=True):
     metrics: Mapping[str, float | int | None]
     row: int
     amplification: float | None = None
+    on_rank: int | None = None
+    epoch: int = 0
+
+
+class Communication(Struct, frozen=True):
+    """A communication operator of one rank, by which errors come from another.
+
+    Attributes:
+        node: name of the target node.
+        operator: "all_reduce", "send".
+        group: ranks that take part; empty if the dump does not say, which means all.
+        peer: with whom it is one to one; None for those of a group.
+        number: which of the same operator and group (or peer) it is, from 0.
+        given: its worst input as a finding, if it differs; None if it agrees or is not known.
+        differs: whether what it gives differs; None if not known.
+        agrees: whether what it is given is known to agree.
+    """
+
+    node: str
+    operator: str
+    group: tuple[int, ...]
+    peer: int | None
+    number: int
+    given: Finding | None
+    differs: bool | None
+    agrees: bool
 
 
 class InputDifference(Struct, frozen=True):
@@ -213,6 +242,7 @@ class SliceJudgement(Struct, frozen=True):
         input_difference: set where the model's inputs differ.
         overflow: nodes with non-finite values that a healthy model does not have.
         rules: name of the rule set that the verdicts follow.
+        communications: its communication operators, in execution order.
     """
 
     coordinates: Coordinates
@@ -233,6 +263,7 @@ class SliceJudgement(Struct, frozen=True):
     input_difference: InputDifference | None = None
     overflow: tuple[Overflow, ...] = ()
     rules: str = OWN_RULES
+    communications: tuple[Communication, ...] = ()
 
 
 class Findings(Struct, frozen=True):

@@ -7,7 +7,7 @@ under other rules, does only what has not been done.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from firstdrift.comparison.report import Options, SliceResult
 from firstdrift.comparison.volume import data_bytes
 from firstdrift.dumps.detect import open_dump, read_slice
 from firstdrift.dumps.dump import Dump, Problem, Slice, SliceListing
+from firstdrift.dumps.ranks import merge_ranks
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
@@ -118,7 +119,10 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     with clock.measure("index"):
         golden = _index_dump(work, comparison.golden_path, comparison.golden_dump_id)
         target = _index_dump(work, comparison.target_path, comparison.target_dump_id)
-        pair = DumpPair(golden, target, plan_slices(golden.dump, target.dump, comparison.options))
+        pairing = plan_slices(golden.dump, target.dump, comparison.options)
+        golden = _with_merged(work, golden, [one for one, _ in pairing.pairs])
+        target = _with_merged(work, target, [other for _, other in pairing.pairs])
+        pair = DumpPair(golden, target, pairing)
     with work.writing() as session:
         results.start_results(session, comparison_id, golden.id, target.id, pair.pairing)
     done = {}
@@ -218,6 +222,18 @@ def _index_dump(work: Work, path: Path, known: int | None) -> Indexed:
     return Indexed(known, dump, {indexed.listing: indexed for indexed in slices})
 
 
+def _with_merged(work: Work, indexed: Indexed, listings: Iterable[SliceListing]) -> Indexed:
+    """Index the slices that are merged from those of ranks for this comparison."""
+    merged = [listing for listing in listings if listing.parts and listing not in indexed.slices]
+    if not merged:
+        return indexed
+    with work.writing() as session:
+        dumps.add_merged_slices(session, indexed.id, merged)
+    with reading(work.engine) as session:
+        slices = dumps.slices_of_dump(session, indexed.id)
+    return Indexed(indexed.id, indexed.dump, {found.listing: found for found in slices}, indexed.damages)
+
+
 def _add_dump(work: Work, path: Path, files: str) -> int:
     dump = open_dump(path)
     with work.writing() as session:
@@ -229,8 +245,10 @@ def _read(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
     """Read a slice from the catalogue; from its dump, and into the catalogue, the first time."""
     with reading(work.engine) as session:
         known = dumps.get_slice(session, slice_id)
-        if known.nodes is not None:
+        if known.merged is None and known.nodes is not None:
             return dumps.load_slice(session, slice_id)
+    if known.merged is not None:
+        return _read_merged(work, indexed, slice_id, known.merged)
     try:
         read = read_slice(indexed.dump, known.listing)
     except DumpUnreadableError as error:
@@ -241,6 +259,17 @@ def _read(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
         return None
     dumps.add_nodes(work.writing, slice_id, read)
     return read
+
+
+def _read_merged(work: Work, indexed: Indexed, slice_id: int, listing: SliceListing) -> Slice | None:
+    """Merge a slice from those of its ranks, of which none may be damaged."""
+    parts = [_read(work, indexed, indexed.slices[part].id) for part in listing.parts]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    merged = merge_ranks(listing, known)
+    dumps.add_nodes(work.writing, slice_id, merged)
+    return merged
 
 
 def _is_still_good(measurement: Measurement, pair: TensorPair) -> bool:

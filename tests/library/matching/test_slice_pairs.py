@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstdrift.dumps.dump import Coordinates, Dump, SliceListing
+from firstdrift.dumps.dump import Coordinates, Dump, Layout, SliceListing
 from firstdrift.errors import SettingsError
 from firstdrift.matching.choice import spelled
 from firstdrift.matching.plan import MatchingRules, SlicePairing
@@ -22,11 +22,15 @@ def tokens(*numbers: int, rank: int | None = None) -> list[Coordinates]:
     return [Coordinates(rank=rank, token=number) for number in numbers]
 
 
+def ranks(number: int) -> list[Coordinates]:
+    return [Coordinates(rank=rank) for rank in range(number)]
+
+
 def described(pairing: SlicePairing) -> list[tuple[str, str]]:
     return [(one.coordinates.describe(), other.coordinates.describe()) for one, other in pairing.pairs]
 
 
-def pair(golden: list[Coordinates], target: list[Coordinates], **rules: int) -> SlicePairing:
+def pair(golden: list[Coordinates], target: list[Coordinates], **rules: int | Layout) -> SlicePairing:
     return pair_slices(dump("golden", *golden), dump("target", *target), MatchingRules(**rules))
 
 
@@ -53,12 +57,12 @@ def test_the_only_token_of_each_side_is_the_same_token() -> None:
     assert pairing.notes == ("golden token 0 is compared with target token 4: each dump has only one",)
 
 
-def test_a_dump_without_ranks_is_not_taken_for_one_of_several() -> None:
+def test_a_dump_without_ranks_is_compared_with_all_ranks_of_the_other_merged() -> None:
     pairing = pair([Coordinates(step=0)], [Coordinates(step=0, rank=0), Coordinates(step=0, rank=1)])
-    assert pairing.pairs == ()
-    assert len(pairing.unmatched_target) == 2
+    assert described(pairing) == [("step 0", "step 0, rank 0+1")]
+    assert pairing.unmatched_target == ()
     assert pairing.notes == (
-        "only the target dump tells ranks apart: choose which rank to compare (0\u20131)",
+        "ranks 0+1 of the target dump are compared merged, as one model spread over them",
     )
 
 
@@ -68,12 +72,43 @@ def test_choosing_a_rank_makes_it_the_only_one() -> None:
     assert pairing.unmatched_target == ()
 
 
-def test_unequal_numbers_of_ranks_leave_the_surplus_over() -> None:
-    pairing = pair(
-        [Coordinates(rank=rank) for rank in range(2)], [Coordinates(rank=rank) for rank in range(4)]
-    )
-    assert described(pairing) == [("rank 0", "rank 0"), ("rank 1", "rank 1")]
-    assert pairing.unmatched_target == (Coordinates(rank=2), Coordinates(rank=3))
+def test_unequal_numbers_of_ranks_are_merged_on_both_sides() -> None:
+    pairing = pair(ranks(2), ranks(4))
+    assert described(pairing) == [("rank 0+1", "rank 0+1+2+3")]
+    assert pairing.unmatched_golden == pairing.unmatched_target == ()
+
+
+def test_equal_numbers_of_ranks_are_paired_one_by_one() -> None:
+    assert described(pair(ranks(2), ranks(2))) == [("rank 0", "rank 0"), ("rank 1", "rank 1")]
+
+
+def test_each_token_of_merged_ranks_is_one_slice() -> None:
+    pairing = pair(tokens(0, 1), [*tokens(0, 1, rank=0), *tokens(0, 1, rank=1)])
+    assert described(pairing) == [("token 0", "rank 0+1, token 0"), ("token 1", "rank 0+1, token 1")]
+    assert [len(other.parts) for _, other in pairing.pairs] == [2, 2]
+
+
+def test_copies_of_a_model_are_paired_in_order() -> None:
+    pairing = pair(ranks(2), ranks(4), golden_layout=Layout(), target_layout=Layout(tensor=2))
+    assert described(pairing) == [("rank 0", "rank 0+1"), ("rank 1", "rank 2+3")]
+
+
+def test_shards_are_numbered_before_copies_and_copies_before_stages() -> None:
+    layout = Layout(tensor=2, pipeline=2)
+    pairing = pair(ranks(2), ranks(8), golden_layout=Layout(), target_layout=layout)
+    assert described(pairing) == [("rank 0", "rank 0+1+4+5"), ("rank 1", "rank 2+3+6+7")]
+
+
+def test_ranks_are_merged_as_said_though_both_sides_have_as_many() -> None:
+    layouts = {"golden_layout": Layout(tensor=2), "target_layout": Layout(pipeline=2)}
+    assert described(pair(ranks(2), ranks(2), **layouts)) == [("rank 0+1", "rank 0+1")]
+
+
+def test_a_layout_that_does_not_fit_the_ranks_is_said_and_merges_nothing() -> None:
+    pairing = pair(ranks(1), ranks(3), golden_layout=Layout(), target_layout=Layout(tensor=2))
+    assert described(pairing) == [("rank 0", "rank 0")]
+    assert len(pairing.unmatched_target) == 2
+    assert pairing.notes == ("the target dump has 3 ranks, no multiple of 2: they are not merged",)
 
 
 def test_a_token_offset_shifts_the_target() -> None:

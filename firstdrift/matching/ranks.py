@@ -1,0 +1,238 @@
+"""What the tensors of several ranks are to the one tensor that the other dump has in their place.
+
+    rank 0  rank 1          whole
+    [6, 16] [6, 16]   ──▶   [6, 32]    side by side along the dimension that gives the shape (column parallel)
+    [6, 32] [6, 32]   ──▶   [6, 32]    the same on all ranks, each compared; or, where they differ among
+                                       themselves and come from shards, to be added up (row parallel)
+
+Nothing is read: shapes and statistics tell, and where there are none, the values will.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from math import isfinite
+from typing import Final
+
+from msgspec.structs import replace
+
+from firstdrift.matching.joined_tensors import concatenated, shared_location, whole_axes
+from firstdrift.matching.plan import TensorPair
+from firstdrift.matching.tensors import relate_shapes
+from firstdrift.tensors import (
+    Role,
+    Sharding,
+    Shards,
+    Statistics,
+    TensorRecord,
+    is_floating,
+)
+
+_SAME: Final = 1e-3
+"""Difference of statistics, relative to the norm, up to which ranks hold the same tensor."""
+
+
+def settle_shards(pairs: Sequence[TensorPair]) -> list[TensorPair]:
+    """Settle for each pair of a plan with shards what they are to the whole."""
+    if not any(pair.golden.shards or pair.target.shards for pair in pairs):
+        return list(pairs)
+    settled: list[TensorPair] = []
+    for _, group in groupby(pairs, key=lambda pair: pair.match):
+        of_match = list(group)
+        # What an operator makes of shards depends on what it was given: inputs come first.
+        first = {at: _settle(pair, reduces=False) for at, pair in enumerate(of_match) if _is_given(pair)}
+        reduces = any(_is_part(pair) for pair in first.values())
+        settled += [
+            first[at] if at in first else _settle(pair, reduces=reduces) for at, pair in enumerate(of_match)
+        ]
+    return settled
+
+
+def _is_given(pair: TensorPair) -> bool:
+    return pair.target.role in (Role.INPUT, Role.PARAMETER)
+
+
+def _is_part(pair: TensorPair) -> bool:
+    """Tell whether a pair shows that each rank had only a part of what was to be computed with."""
+    shards = (pair.golden.shards, pair.target.shards)
+    return any(
+        each is not None and each.sharding in (Sharding.CONCATENATED, Sharding.SUMMED) for each in shards
+    )
+
+
+def _settle(pair: TensorPair, *, reduces: bool) -> TensorPair:
+    golden, target = pair.golden, pair.target
+    if golden.shards is None and target.shards is None:
+        return pair
+    if not golden.is_tensor or not target.is_tensor:
+        return _settle_scalars(pair)
+    if pair.joining is not None:
+        return replace(pair, golden=_complete(golden, reduces), target=_complete(target, reduces))
+    said = [_ranks(side.shards) for side in (golden, target) if side.shards and len(side.shards.ranks) > 1]
+    for one, other in _arrangements(golden, target):
+        transform, why = relate_shapes(one.shape, other.shape)
+        if why is None:
+            return _settled(pair, _complete(one, reduces), _complete(other, reduces), transform)
+    damaged = [text for side in (golden, target) if side.shards and (text := _damaged(side.shards))]
+    if damaged:
+        return replace(pair, incomparable="; ".join(damaged), transform="")
+    if lost := [_lost(side.shards) for side in (golden, target) if side.shards and side.shards.missing]:
+        return replace(pair, incomparable="; ".join(lost), transform="")
+    if not said:
+        return _settled(pair, _complete(golden, reduces), _complete(target, reduces), None)
+    shapes = f"{_shapes(golden)} against {_shapes(target)}"
+    why = f"the shards of {' and '.join(said)} join to no common shape: {shapes}"
+    return replace(pair, incomparable=why, transform="")
+
+
+def _arrangements(golden: TensorRecord, target: TensorRecord) -> Iterator[tuple[TensorRecord, TensorRecord]]:
+    """Yield in what ways shards can be laid together: as they are, one side joined, both sides joined."""
+    if _alike(golden) and _alike(target):
+        yield golden, target
+    if _alike(golden):
+        yield from ((golden, concatenated(target, axis)) for axis in whole_axes(target))
+    if _alike(target):
+        yield from ((concatenated(golden, axis), target) for axis in whole_axes(golden))
+    for axis in set(whole_axes(golden)) & set(whole_axes(target)):
+        yield concatenated(golden, axis), concatenated(target, axis)
+
+
+def _alike(record: TensorRecord) -> bool:
+    return record.shards is None or len({shard.shape for shard in record.shards.records}) == 1
+
+
+def _complete(record: TensorRecord, reduces: bool) -> TensorRecord:
+    """Say what shards of the shape of the whole are: all the same, or to be added up."""
+    shards = record.shards
+    if shards is None or shards.sharding is not None:
+        return record
+    sharding = _sharding(record, shards, reduces)
+    settled = replace(shards, sharding=sharding)
+    if sharding is not Sharding.SUMMED:
+        return replace(shards.records[0], shards=settled)
+    if shards.total is not None:
+        return replace(shards.total, role=record.role, key=record.key, shape=record.shape, shards=settled)
+    locations = tuple(part.location for part in shards.records if part.location is not None)
+    if len(locations) < len(shards.records):
+        why = f"{_ranks(shards)} hold parts of a sum, whose statistics do not follow from those of the parts"
+        return replace(record, statistics=None, digest=None, problem=record.problem or why, shards=settled)
+    location = shared_location(locations, None)
+    return replace(record, statistics=None, digest=None, location=location, shards=settled)
+
+
+def _sharding(record: TensorRecord, shards: Shards, reduces: bool) -> Sharding:
+    parts = shards.records
+    if len(parts) == 1 or not is_floating(record.dtype) or _are_equal(parts):
+        return Sharding.REPLICATED
+    if shards.total is not None or (reduces and any(part.statistics for part in parts)):
+        return Sharding.SUMMED
+    undecided = all(part.location is not None for part in parts) and not any(
+        part.statistics for part in parts
+    )
+    return Sharding.BY_VALUES if undecided else Sharding.REPLICATED
+
+
+def _are_equal(parts: Sequence[TensorRecord]) -> bool:
+    if all(part.digest is not None for part in parts):
+        return len({part.digest for part in parts}) == 1
+    known = [part.statistics for part in parts if part.statistics is not None]
+    return len(known) == len(parts) and all(_near(known[0], other) for other in known[1:])
+
+
+def _near(one: Statistics, other: Statistics) -> bool:
+    scale = max((abs(value) for value in (one.maximum, one.minimum) if value is not None), default=0.0)
+    for first, second, unit in (
+        (one.maximum, other.maximum, scale),
+        (one.minimum, other.minimum, scale),
+        (one.mean, other.mean, scale),
+        (one.norm, other.norm, abs(one.norm or 0.0)),
+    ):
+        if first == second or first is None or second is None:
+            continue
+        if not (isfinite(first) and isfinite(second)):
+            if isfinite(first) or isfinite(second):
+                return False
+        elif abs(first - second) > _SAME * unit:
+            return False
+    return True
+
+
+def _settled(
+    pair: TensorPair, golden: TensorRecord, target: TensorRecord, transform: str | None
+) -> TensorPair:
+    """Put the settled records into a pair, and say in its transform what was done."""
+    said = [text for side in (golden, target) if (text := _say(side))]
+    before = pair.transform.partition(";")[0] if "paired by" in pair.transform else ""
+    if transform is None:
+        before, reshape = pair.transform, ""
+    else:
+        reshape = transform
+    incomparable = pair.incomparable if transform is None else None
+    texts = [text for text in (before, *said, reshape) if text]
+    return replace(pair, golden=golden, target=target, transform="; ".join(texts), incomparable=incomparable)
+
+
+def _say(record: TensorRecord) -> str:
+    shards = record.shards
+    if shards is None or len(shards.ranks) == 1:
+        return ""
+    ranks = _ranks(shards)
+    match shards.sharding:
+        case Sharding.CONCATENATED:
+            return f"{ranks} joined along dimension {shards.axis}"
+        case Sharding.SUMMED if shards.total is not None:
+            return f"sum over {ranks}, as the all-reduce gave it"
+        case Sharding.SUMMED:
+            return f"sum over {ranks}"
+        case Sharding.BY_VALUES:
+            return f"each of {ranks}, or their sum, as the values tell"
+        case _:
+            return f"each of {ranks}"
+
+
+def _settle_scalars(pair: TensorPair) -> TensorPair:
+    """Compare arguments that are dealt out over ranks (numbers of heads, sizes) by their sum."""
+    sides = []
+    for side, other in ((pair.golden, pair.target), (pair.target, pair.golden)):
+        shards = side.shards
+        if shards is None:
+            sides.append(side)
+            continue
+        held = [part.scalar or "" for part in shards.records]
+        numbers = all(part.dtype == "int" and _is_int(part.scalar) for part in shards.records)
+        dealt_out = (
+            len(held) > 1
+            and numbers
+            and _is_int(other.scalar)
+            and other.scalar not in held
+            and sum(map(int, held)) == int(other.scalar or 0)
+        )
+        if dealt_out:
+            settled = replace(shards, sharding=Sharding.SUMMED)
+            sides.append(replace(side, scalar=other.scalar, shards=settled))
+        else:
+            sides.append(replace(side, shards=replace(shards, sharding=Sharding.REPLICATED)))
+    return _settled(pair, sides[0], sides[1], None)
+
+
+def _is_int(text: str | None) -> bool:
+    return text is not None and text.removeprefix("-").isdigit()
+
+
+def _damaged(shards: Shards) -> str:
+    known = zip(shards.ranks, shards.records, strict=True)
+    return "; ".join(f"rank {rank}: {record.problem}" for rank, record in known if record.problem)
+
+
+def _lost(shards: Shards) -> str:
+    missing = ", ".join(map(str, shards.missing))
+    return f"nothing was recorded of it on rank {missing}, on rank {', '.join(map(str, shards.ranks))} it was"
+
+
+def _ranks(shards: Shards | None) -> str:
+    return f"ranks {'+'.join(map(str, shards.ranks))}" if shards else ""
+
+
+def _shapes(record: TensorRecord) -> str:
+    if record.shards is None:
+        return str(list(record.shape or ()))
+    return " and ".join(str(list(shard.shape or ())) for shard in record.shards.records)

@@ -1,0 +1,226 @@
+"""Ranks that share a model are compared with one that has it whole, and the rank that is off is named."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firstdrift import Report
+from firstdrift.comparison.compare import compare
+from firstdrift.comparison.report import Options
+from firstdrift.matching.plan import MatchingRules
+from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.tensors import Sharding
+from firstdrift.verdict.judgement import Verdict
+
+Array = np.ndarray
+Tensors = Mapping[str, Array]
+Compared = Callable[[str, str], Report]
+
+RANDOM = np.random.default_rng(7)
+ROWS, WIDTH = 6, 32
+
+
+def values(*shape: int) -> Array:
+    return RANDOM.standard_normal(shape or (ROWS, WIDTH)).astype(np.float32)
+
+
+@pytest.fixture
+def compare_ranks(tmp_path: Path) -> Callable[..., Report]:
+    """Write a golden dump of one rank and a target dump of several as files of arrays, and compare them."""
+
+    def run(golden: Tensors, *ranks: Tensors) -> Report:
+        write(tmp_path / "golden", golden)
+        for rank, tensors in enumerate(ranks):
+            write(tmp_path / "target" / f"rank{rank}", tensors)
+        return compare(tmp_path / "golden", tmp_path / "target")
+
+    return run
+
+
+def write(folder: Path, tensors: Tensors) -> None:
+    folder.mkdir(parents=True)
+    for name, array in tensors.items():
+        np.save(folder / f"{name}.npy", array)
+
+
+def sharding_of(report: Report) -> dict[str, Sharding | None]:
+    (result,) = report.slices
+    return {
+        pair.target_node: pair.target.shards.sharding if pair.target.shards else None
+        for pair in result.plan.pairs
+    }
+
+
+def halves(array: Array, axis: int = -1) -> list[Array]:
+    return np.split(array, 2, axis=axis)
+
+
+def test_shards_are_laid_side_by_side_along_the_dimension_that_gives_the_whole(
+    compare_ranks: Callable[..., Report],
+) -> None:
+    whole = {"column.output.0": values(), "row.output.0": values(), "head.output.0": values(2, 4, 16, 8)}
+    parts = [
+        halves(whole["column.output.0"]),
+        halves(whole["row.output.0"], 0),
+        halves(whole["head.output.0"], 1),
+    ]
+    report = compare_ranks(
+        whole, *(dict(zip(whole, shards, strict=True)) for shards in zip(*parts, strict=True))
+    )
+    assert report.counts.pairs == report.counts.passed == 3
+    assert set(sharding_of(report).values()) == {Sharding.CONCATENATED}
+    assert [result.judgement.coordinates.describe() for result in report.slices] == ["rank 0+1"]
+
+
+def test_shards_without_batch_dimension_are_the_whole_that_has_one(
+    compare_ranks: Callable[..., Report],
+) -> None:
+    whole = values(1, ROWS, WIDTH)
+    first, second = halves(whole[0])
+    report = compare_ranks({"a.output.0": whole}, {"a.output.0": first}, {"a.output.0": second})
+    assert report.counts.passed == 1
+
+
+def test_a_sum_over_ranks_is_added_up_and_what_is_the_same_is_not(
+    compare_ranks: Callable[..., Report],
+) -> None:
+    total, same = values(), values()
+    part = values()
+    golden = {"partial.output.0": total, "same.output.0": same}
+    report = compare_ranks(
+        golden,
+        {"partial.output.0": part, "same.output.0": same},
+        {"partial.output.0": total - part, "same.output.0": same},
+    )
+    assert report.counts.passed == 2
+    assert report.findings.first_bad_node is None
+
+
+def test_queries_keys_and_values_are_sharded_each_by_itself(compare_ranks: Callable[..., Report]) -> None:
+    whole = values()  # queries 16, keys 8, values 8
+    queries, keys, rest = np.split(whole, [16, 24], axis=1)
+    shards = [
+        np.concatenate([queries[:, 8 * rank : 8 * rank + 8], keys[:, 4 * rank : 4 * rank + 4],
+                        rest[:, 4 * rank : 4 * rank + 4]], axis=1)
+        for rank in range(2)
+    ]  # fmt: skip
+    report = compare_ranks({"qkv.output.0": whole}, *({"qkv.output.0": shard} for shard in shards))
+    (measured,) = report.slices[0].measurements
+    assert measured.equal
+    assert measured.reason == "arranged by fused parts of 8, 4, 4, each in shards, which fits the values best"
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_the_rank_whose_shard_is_off_is_named(compare_ranks: Callable[..., Report], culprit: int) -> None:
+    whole, after = values(), values()
+    shards = halves(whole)
+    shards[culprit] = shards[culprit] * 1.5
+    ranks = [{"a.output.0": shard, "b.output.0": after} for shard in shards]
+    report = compare_ranks({"a.output.0": whole, "b.output.0": after}, *ranks)
+    bad = report.findings.first_bad_node
+    assert bad is not None
+    assert (bad.target, bad.on_rank) == ("a", culprit)
+    assert report.findings.rank_finding == f"It began on rank {culprit}."
+
+
+def test_a_rank_that_is_off_in_what_all_should_have_is_named(compare_ranks: Callable[..., Report]) -> None:
+    same, after = values(), values()
+    ranks = [{"a.output.0": same * scale, "b.output.0": after} for scale in (1, 1, 1.5)]
+    report = compare_ranks({"a.output.0": same, "b.output.0": after}, *ranks)
+    bad = report.findings.first_bad_node
+    assert bad is not None
+    assert bad.on_rank == 2
+
+
+def test_a_shard_that_does_not_fit_is_said_with_all_shapes(compare_ranks: Callable[..., Report]) -> None:
+    report = compare_ranks(
+        {"a.output.0": values(6, 32)}, {"a.output.0": values(6, 10)}, {"a.output.0": values(6, 10)}
+    )
+    ((_, _, reason),) = report.incomparable()
+    assert reason == "the shards of ranks 0+1 join to no common shape: [6, 32] against [6, 10] and [6, 10]"
+
+
+def test_a_shard_that_is_missing_is_said_with_its_rank(compare_ranks: Callable[..., Report]) -> None:
+    first, _ = halves(whole := values())
+    report = compare_ranks(
+        {"a.output.0": whole, "a.output.1": whole},
+        {"a.output.0": first, "a.output.1": whole},
+        {"a.output.1": whole},
+    )
+    ((_, _, reason),) = report.incomparable()
+    assert reason == "nothing was recorded of it on rank 1, on rank 0 it was"
+
+
+def test_a_shard_that_is_damaged_spoils_its_tensor_alone(
+    compare_ranks: Callable[..., Report], tmp_path: Path
+) -> None:
+    first, second = halves(whole := values())
+    compare_ranks(
+        {"a.output.0": whole, "b.output.0": whole},
+        {"a.output.0": first, "b.output.0": whole},
+        {"a.output.0": second, "b.output.0": whole},
+    )
+    damaged = tmp_path / "target" / "rank1" / "a.output.0.npy"
+    damaged.write_bytes(damaged.read_bytes()[:-8])
+    report = compare(tmp_path / "golden", tmp_path / "target")
+    ((_, pair, reason),) = report.incomparable()
+    assert pair.target_node == "a"
+    assert reason.startswith("rank 1: ")
+    assert report.counts.passed == 1
+
+
+def test_two_ranks_of_an_atb_dump_are_the_run_of_one(compared: Compared) -> None:
+    report = compared("msit/atb12_bf16_3tok", "msit/atb12_bf16_tp2")
+    assert report.counts.passed == report.counts.pairs > 2000
+    assert report.counts.unmatched_golden_nodes == report.counts.unmatched_target_nodes == 0
+    assert report.findings.first_bad_node is report.findings.first_bad_token is None
+    joined = {pair.transform for result in report.slices for pair in result.plan.pairs}
+    assert "ranks 0+1 joined along dimension 1" in joined
+
+
+def test_the_rank_of_an_atb_dump_with_a_wrong_shard_is_named(
+    unpacked: Callable[[str], Path], tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    shutil.copytree(unpacked("msit/atb12_bf16_tp2"), target)
+    (run,) = target.glob("**/1_4243/2")
+    tensor = "2_MlpGateUpWeightPack/3_ElewiseOperation/after/outtensor0.bin"
+    shutil.copyfile(run / "20_Decoder_layer" / tensor, run / "23_Decoder_layer" / tensor)
+    findings = compare(unpacked("msit/atb12_bf16_3tok"), target).findings
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.target == "23_Decoder_layer/2_MlpGateUpWeightPack/3_ElewiseOperation"
+    assert findings.first_bad_node.coordinates.token == 2
+    assert findings.rank_finding == "It began on rank 1."
+
+
+def test_two_ranks_of_statistics_are_the_run_of_one_up_to_the_fault_of_rank_1(compared: Compared) -> None:
+    report = compared("msprobe/tp2_vs_tp1/golden", "msprobe/tp2_vs_tp1/target")
+    bad = report.findings.first_bad_node
+    assert bad is not None
+    assert bad.module == "0.module.module.decoder.layers.1.mlp.linear_fc2"
+    assert bad.node_class == "weights differ"
+    assert report.findings.rank_finding == "It began on rank 1."
+    assert report.counts.incomparable == 0
+
+
+def test_the_sum_of_ranks_is_taken_from_the_all_reduce_that_made_it(compared: Compared) -> None:
+    report = compared("msprobe/tp2_vs_tp1/golden", "msprobe/tp2_vs_tp1/target")
+    (result,) = report.slices
+    summed = [
+        (judged.verdict, measured.kind)
+        for pair, judged, measured in zip(
+            result.plan.pairs, result.judgement.pairs, result.measurements, strict=True
+        )
+        if pair.transform == "sum over ranks 0+1, as the all-reduce gave it"
+    ]
+    assert len(summed) > 3
+    assert set(summed[:3]) == {(Verdict.PASS, MeasurementKind.STATISTICS)}
+
+
+def test_one_rank_alone_can_be_chosen(unpacked: Callable[[str], Path]) -> None:
+    dumps = unpacked("msprobe/tp2_vs_tp1")
+    report = compare(dumps / "golden", dumps / "target", Options(matching=MatchingRules(rank=0)))
+    assert [result.judgement.coordinates.rank for result in report.slices] == [0]

@@ -1,0 +1,44 @@
+"""Slices merged from ranks go through the catalogue like any other."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from working import compare_with_worker
+
+from firstdrift.catalogue import tree
+from firstdrift.catalogue.comparisons import slice_pairs_of
+from firstdrift.catalogue.dumps import get_dump, load_dump, load_slice, slices_of_dump
+from firstdrift.catalogue.engine import open_engine, reading
+from firstdrift.comparison.compare import compare
+from firstdrift.tensors import Sharding
+
+
+def test_merged_ranks_are_stored_as_one_slice_beside_those_they_came_from(
+    unpacked: Callable[[str], Path], sqlite_url: str
+) -> None:
+    dumps = unpacked("msprobe/tp2_vs_tp1")
+    for _ in range(2):
+        compared = compare_with_worker(sqlite_url, dumps / "golden", dumps / "target")
+    engine = open_engine(sqlite_url)
+    assert compared.findings == compare(dumps / "golden", dumps / "target").findings
+    assert compared.target_dump_id is not None
+    with reading(engine) as session:
+        (pair,) = slice_pairs_of(session, compared.id)
+        slices = slices_of_dump(session, compared.target_dump_id)
+        assert [each.coordinates.describe() for each in slices] == [
+            "step 0, rank 0",
+            "step 0, rank 1",
+            "step 0, rank 0+1",
+        ]
+        assert get_dump(session, compared.target_dump_id).slices == 2
+        assert len(load_dump(session, compared.target_dump_id).slices) == 2
+        assert len(load_slice(session, slices[2].id).nodes) == len(load_slice(session, slices[0].id).nodes)
+        assert pair.target.describe() == "step 0, rank 0+1"
+        rows = tree.rows_at(session, pair.id, range(pair.rows))
+        row = next(row for row in rows if row.tree.target == ("Torch.matmul.0.forward",))
+        weight = tree.pairs_of_row(session, pair.id, row.tree.index)[1].plan.target
+    assert weight.shape == (64, 128)
+    assert weight.shards is not None
+    assert weight.shards.sharding is Sharding.CONCATENATED
+    assert [shard.shape for shard in weight.shards.records] == [(64, 64), (64, 64)]
+    engine.dispose()
