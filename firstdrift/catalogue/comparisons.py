@@ -98,7 +98,7 @@ class SlicePair(Struct, frozen=True):
         revision: counts up whenever its rows and pairs were made again.
         golden: coordinates of the golden slice; likewise target.
         golden_slice_id: the indexed golden slice; likewise target_slice_id.
-        verdict: the worst of its rows.
+        verdict: the worst of its matched rows; incomparable if no tensors of it could be compared.
         judgement: what is said of it (logits, worst, origins, counts, ...); `rows` and `pairs` are empty.
         unmatched_golden: tensors of matched nodes left over; likewise unmatched_target.
         notes: remarks on its match plan, such as which entries of a mapping file matched nothing.

@@ -33,7 +33,7 @@ from firstdrift.dumps.dump import Coordinates, Direction, Dump, NodeKind, Slice
 from firstdrift.errors import JobLostError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, SliceJudgement, Verdict
+from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow
 
 MEASUREMENTS_VERSION = 1
@@ -234,14 +234,15 @@ def _digest(content: bytes) -> bytes:
 
 
 def _slice_pair_entry(place: SlicePlace, result: SliceResult, seconds: Mapping[str, float]) -> SlicePairEntry:
-    verdicts = (row.verdict for row in result.judgement.rows)
+    matched = (row for row in result.judgement.rows if row.node_class is not NodeClass.UNMATCHED)
+    worst = max((row.verdict for row in matched), key=_severity, default=Verdict.PASS)
     return SlicePairEntry(
         comparison_id=place.comparison_id,
         position=place.position,
         golden_id=place.golden,
         target_id=place.target,
         revision=place.revision,
-        verdict=max(verdicts, key=_severity, default=Verdict.PASS),
+        verdict=worst if result.plan.pairs else Verdict.INCOMPARABLE,
         judgement=without_details(result.judgement),
         unmatched_golden=result.plan.unmatched_golden_tensors,
         unmatched_target=result.plan.unmatched_target_tensors,

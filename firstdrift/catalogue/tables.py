@@ -214,7 +214,7 @@ class SlicePairEntry(Entry):
         complete: all its rows and pairs are there; until then nobody is shown it.
         position: place in the order of execution.
         revision: of the comparison, for which it was made.
-        verdict: the worst of its rows.
+        verdict: the worst of its matched rows; incomparable if no tensors of it could be compared.
         judgement: what is said of it, without its rows and pairs, which have their own tables.
         unmatched_golden: tensors of matched nodes left over; likewise unmatched_target.
         notes: remarks on its match plan.

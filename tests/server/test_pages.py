@@ -407,6 +407,18 @@ def test_what_cannot_be_compared_counts_nothing_and_leads_back_to_the_form(
     client.delete(f"/api/v1/comparisons/{comparison}")
 
 
+def test_a_slice_in_which_nothing_is_matched_says_that_nothing_was_compared(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    comparison = made(client, dumps["tokens"][0], dumps["perturbed"][0], structure=False, token=1)
+    (found,) = client.get(f"/api/v1/comparisons/{comparison}").json()["slices"]
+    assert (found["verdict"], found["counts"]["pairs"]) == ("incomparable", 0)
+    text = page(client, f"/c/{comparison}")
+    assert "Nothing was compared here" in text
+    assert "No error begins here" not in text
+    client.delete(f"/api/v1/comparisons/{comparison}")
+
+
 def test_a_dump_that_changed_since_it_was_compared_says_so(
     client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
 ) -> None:
