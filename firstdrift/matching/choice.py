@@ -1,7 +1,7 @@
 """Refuse a choice of step, rank or token that the dumps cannot fulfil, before anything is read.
 
---token 99  ─▶  token 99 is in neither dump; there are tokens 0 to 5
---rank 2    ─▶  rank 2 is not in the target dump; it has ranks 0 and 1
+--token 99  ─▶  Token 99 is in neither dump; there are tokens 0 to 5
+--rank 2    ─▶  Rank 2 is not in the target dump; it has ranks 0 and 1
 """
 
 from collections.abc import Iterable
@@ -53,10 +53,11 @@ def spelled(numbers: Iterable[int]) -> str:
 
 
 def _require(name: str, wanted: int, shift: int, golden: frozenset[int], target: frozenset[int]) -> None:
+    named = name.capitalize()
     if not golden and not target and wanted == 0:
         return
     if not golden and not target:
-        raise SettingsError(f"{name} {wanted} is in neither dump; neither tells {name}s apart")
+        raise SettingsError(f"{named} {wanted} is in neither dump; neither tells {name}s apart")
     in_golden = not golden or wanted in golden
     in_target = not target or wanted + shift in target
     if in_golden and in_target:
@@ -64,16 +65,16 @@ def _require(name: str, wanted: int, shift: int, golden: frozenset[int], target:
     if in_golden:
         moved = f" ({name} {wanted} and an offset of {shift})" if shift else ""
         raise SettingsError(
-            f"{name} {wanted + shift}{moved} is not in the target dump; it has {_listed(name, target)}"
+            f"{named} {wanted + shift}{moved} is not in the target dump; it has {_listed(name, target)}"
         )
     if in_target:
-        raise SettingsError(f"{name} {wanted} is not in the golden dump; it has {_listed(name, golden)}")
+        raise SettingsError(f"{named} {wanted} is not in the golden dump; it has {_listed(name, golden)}")
     known = [numbers for numbers in (golden, target) if numbers]
     if len(set(known)) == 1:
         there = plural(len(known[0]), "is", "are")
-        raise SettingsError(f"{name} {wanted} is in neither dump; there {there} {_listed(name, known[0])}")
+        raise SettingsError(f"{named} {wanted} is in neither dump; there {there} {_listed(name, known[0])}")
     raise SettingsError(
-        f"{name} {wanted} is in neither dump; golden has {_listed(name, golden)}, "
+        f"{named} {wanted} is in neither dump; golden has {_listed(name, golden)}, "
         f"target {_listed(name, target)}"
     )
 
