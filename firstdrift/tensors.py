@@ -32,7 +32,7 @@ class DataLocation(Struct, frozen=True):
 
     Attributes:
         file: the file that holds them.
-        container: how the file is laid out: "pt", "npy", "safetensors" or "bin".
+        container: how the file is laid out: "pt", "npy", "safetensors", "bin" or "ge".
         entry: the tensor's name inside a file that holds several; empty for a file of one tensor.
     """
 

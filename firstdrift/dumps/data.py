@@ -32,7 +32,13 @@ class _Container(Protocol):
     def load(self, file: Path, contents: Contents, entry: str, /) -> "npt.NDArray[Any]": ...
 
 
-_CONTAINERS = {"pt": "pt", "npy": "npy", "safetensors": "safetensors_file", "bin": "atb_bin"}
+_CONTAINERS = {
+    "pt": "pt",
+    "npy": "npy",
+    "safetensors": "safetensors_file",
+    "bin": "atb_bin",
+    "ge": "ge_dump",
+}
 """The module that reads each; imported with the first such file, for it imports numpy."""
 
 _BEGINNINGS = {"pt": (b"PK\x03\x04", b"\x80"), "npy": (b"\x93NUMPY",)}

@@ -16,7 +16,8 @@ from typing import cast
 
 from firstdrift.dumps.bounds import HINT, Bounds
 from firstdrift.dumps.dump import Dump, DumpReader, Slice, SliceListing
-from firstdrift.dumps.folders import folder_entries, printable, refused_links, search_folders, sub_folders
+from firstdrift.dumps.folders import printable, refused_links, search_folders, sub_folders
+from firstdrift.dumps.torchair_layout import is_root
 from firstdrift.errors import DumpError, DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
 
 _DEEPEST_SEARCH = 3
@@ -28,10 +29,15 @@ _MARKS = {
     "debug.json": "a debug dump of msprobe",
     "atb_dump_data": "an ATB dump of msprobe",
 }
-_READABLE = {"an msprobe dump", "a msit torch dump", "an ATB dump of msprobe", "an ATB dump of msit"}
+_READABLE = {
+    "an msprobe dump",
+    "a msit torch dump",
+    "an ATB dump of msprobe",
+    "an ATB dump of msit",
+    "a TorchAir dump",
+}
 _MOST_NAMES = 200
 _ATB_DEVICE = re.compile(r"[0-9]+_[0-9]+", re.ASCII)
-_TORCHAIR = re.compile(r"dynamo_original_graph_.*\.txt|worldsize[0-9]+_global_rank[0-9]+", re.ASCII)
 _PART_OF_ATB = "a part of an ATB dump"
 _INSIDE = {
     _PART_OF_ATB: re.compile(r"/(?:tensors/[0-9]+_[0-9]+|atb_dump_data)(?:/|$)"),
@@ -99,6 +105,8 @@ _READERS = {
     "msit-torch": "msit_torch:MsitTorchReader",
     "msit-atb": "msit_atb:MsitAtbReader",
     "msprobe-atb": "msprobe_atb:MsprobeAtbReader",
+    "torchair-fx": "torchair:TorchairFxReader",
+    "torchair-ge": "torchair:TorchairGeReader",
     "plain": "plain:PlainReader",
 }
 """The reader of each format, in the order in which they are asked, imported when first asked."""
@@ -171,5 +179,4 @@ def _mark(folder: Path) -> str:
             return what
     if any(_ATB_DEVICE.fullmatch(device.name) for device in sub_folders(folder / "tensors", _MOST_NAMES)):
         return "an ATB dump of msit"
-    entries = folder_entries(folder, _MOST_NAMES)
-    return "a TorchAir dump" if any(_TORCHAIR.fullmatch(entry.name) for entry, _ in entries) else ""
+    return "a TorchAir dump" if is_root(folder) else ""

@@ -62,6 +62,19 @@ class Coordinates(Struct, frozen=True):
         return ", ".join(said) or "the only slice"
 
 
+class Source(Struct, frozen=True):
+    """A node of an earlier form of the graph that a node was made from, as the dump tells.
+
+    Attributes:
+        node: its name in that form.
+        tensors: which of its tensors they are that both have: label here, label there
+            ("output.0", "output.1").
+    """
+
+    node: str
+    tensors: tuple[tuple[str, str], ...] = ()
+
+
 class Node(Struct, frozen=True):
     """A module or an operator call of one slice.
 
@@ -78,6 +91,7 @@ class Node(Struct, frozen=True):
         parent: name of the module around it; None at the top.
         tensors: its inputs, parameters, outputs and gradients, in the dump's order.
         micro_step: which micro batch of the step it belongs to, where the dump tells.
+        sources: what a compiler made it from, where the dump tells; in the order in which they ran.
     """
 
     name: str
@@ -90,6 +104,7 @@ class Node(Struct, frozen=True):
     parent: str | None
     tensors: tuple[TensorRecord, ...]
     micro_step: int | None = None
+    sources: tuple[Source, ...] = ()
 
 
 class Problem(Struct, frozen=True):
@@ -134,7 +149,8 @@ class Dump(Struct, frozen=True):
 
     Attributes:
         path: as given.
-        format: "msprobe", "msit-torch", "msit-atb", "msprobe-atb" or "plain".
+        format: "msprobe", "msit-torch", "msit-atb", "msprobe-atb", "torchair-fx", "torchair-ge" or
+            "plain".
         evidence: why it is held to be of that format, one clause each.
         slices: what it holds, in the order of execution.
         problems: what could not be used.

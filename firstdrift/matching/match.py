@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Slice
 from firstdrift.matching.alignment import Pair
+from firstdrift.matching.compiled import match_compiled, pair_compiled
 from firstdrift.matching.edits import Edit
 from firstdrift.matching.fusion import join_operators
 from firstdrift.matching.joined_tensors import pair_joined
@@ -62,6 +63,8 @@ def lay_edits_over(
 
 def _match_trees(work: Pairing) -> None:
     """Match what is not matched yet, from the roots down."""
+    if match_compiled(work):
+        return
     roots = work.golden.root, work.target.root
     pair_siblings(work, work.golden.forward[roots[0]], work.target.forward[roots[1]], exact=True)
     _match_below(work)
@@ -240,7 +243,7 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
             if join is None:
                 continue
             parts = [golden.nodes[at] for at in join.golden], [target.nodes[at] for at in join.target]
-            pair_joined(tensors, len(matches), *parts)
+            (pair_compiled if join.compiled else pair_joined)(tensors, len(matches), *parts)
             names = tuple(node.name for node in parts[0]), tuple(node.name for node in parts[1])
         elif found.doubtful:
             tensors.leave(len(matches), first, second)

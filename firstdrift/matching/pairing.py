@@ -44,6 +44,8 @@ class Join(Struct, frozen=True):
         origin: the rule that found it.
         score: how sure it is, 0 to 1.
         reasons: what spoke for it.
+        compiled: whether one side was compiled from the other, so that the sources of its nodes say which
+            tensors are the same.
     """
 
     golden: tuple[int, ...]
@@ -51,6 +53,7 @@ class Join(Struct, frozen=True):
     origin: Origin
     score: float
     reasons: tuple[str, ...]
+    compiled: bool = False
 
 
 class Pairing(Struct):

@@ -337,8 +337,13 @@ def _worst(case: _Case, judged: Sequence[RowJudgement]) -> Finding | None:
 
 
 def _find_logits(case: _Case) -> int | None:
-    """Return the pair of the last logits; failing these, of the last floating output that was compared."""
-    last: tuple[bool, int, int] | None = None
+    """Return the pair of the last logits; failing these, of the last floating output that was compared.
+
+    An output of a module goes before one of an operator: only of a token that was dumped without modules,
+    as the graph that a compiler made of it, does the last operator give what the model gives.
+    """
+    last: tuple[bool, bool, int, int] | None = None
+    has_token = case.plan.target.coordinates.token is not None
     for row in case.rows:
         if row.direction is Direction.BACKWARD or row.match is None:
             continue
@@ -346,11 +351,12 @@ def _find_logits(case: _Case) -> int | None:
             pair, error = case.plan.pairs[index], case.pair_errors[index]
             if pair.target.role is not Role.OUTPUT or error.value is None or error.discrete:
                 continue
-            if not pair.target.is_tensor or (row.kind is NodeKind.API and not is_logits(pair)):
+            is_operator = row.kind is NodeKind.API
+            if not pair.target.is_tensor or (is_operator and not has_token and not is_logits(pair)):
                 continue
-            candidate = (is_logits(pair), row.order, -index)
+            candidate = (is_logits(pair), not is_operator, row.order, -index)
             last = candidate if last is None else max(last, candidate)
-    return -last[2] if last is not None else None
+    return -last[3] if last is not None else None
 
 
 def _pair_finding(case: _Case, index: int, judged: PairJudgement) -> Finding:

@@ -25,6 +25,8 @@ Unpacked = Callable[[str], Path]
         ("msit/nested", "", "msit-torch"),
         ("msit/atb4_bf16", "", "msit-atb"),
         ("msit/msprobe_atb_bf16_alias", "", "msprobe-atb"),
+        ("msit/torchair", "msit_fx_dump", "torchair-fx"),
+        ("msit/torchair", "msit_ge_dump", "torchair-ge"),
         ("msprobe/llama_stat_L0_perturb", "golden", "msprobe"),
         ("msprobe/llama_tensor_L0_2steps", "golden", "msprobe"),
     ],
@@ -65,8 +67,6 @@ def touch(root: Path, *names: str) -> Path:
     ("files", "what"),
     [
         (["step0/rank0/debug.json", "step0/rank0/dump_tensor_data/a.npy"], "a debug dump of msprobe"),
-        (["msit_ge_dump/dynamo_original_graph_1_rank_0_pid_7_ts_2025.txt", "a.npy"], "a TorchAir dump"),
-        (["msit_fx_dump/worldsize1_global_rank0/graph_1/0/mm.npy"], "a TorchAir dump"),
     ],
 )  # fmt: skip
 def test_a_format_that_cannot_be_read_yet_is_named_and_not_taken_for_plain_files(

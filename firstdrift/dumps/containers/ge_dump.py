@@ -1,0 +1,302 @@
+"""Read the files that Ascend's graph engine (GE) dumps: one file for the inputs and outputs of an operator.
+
+    length of the header, 8 bytes │ header: a protobuf message `DumpData` │ values: inputs, outputs, the rest
+
+    DumpData   version=1 dump_time=2 output=3 input=4 buffer=5 op_name=6 attr=7 space=8
+    OpOutput   data_type=1 format=2 shape=3 original_op=4 data=5 size=6 original_shape=7 ...
+    OpInput    data_type=1 format=2 shape=3 data=4 size=5 original_shape=6 ...
+    Shape      dim=1 (repeated)
+
+A tensor's entry is "input.0", "output.1". Values may lie in the header itself (`data`), and in blocks
+(`blocked`); `shape` says how they lie, `original_shape` what they mean.
+"""
+
+import struct
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from firstdrift.dumps.containers.blocked import can_unblock, unblock
+from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, whole_numbers
+from firstdrift.dumps.containers.dtypes import DTYPES
+from firstdrift.dumps.containers.protobuf import Field, fields, numbers, signed
+from firstdrift.tensors import Role
+
+_LENGTH = struct.Struct("<Q")
+_LONGEST_NAME = 4096
+_MOST_TENSORS = 4096
+_MOST_FIELDS = 256
+"""Fields of a tensor or of a shape; writers give a dozen."""
+
+DTYPE_BY_CODE = {
+    1: "float32",
+    2: "float16",
+    3: "int8",
+    4: "uint8",
+    5: "int16",
+    6: "uint16",
+    7: "int32",
+    8: "int64",
+    9: "uint32",
+    10: "uint64",
+    11: "bool",
+    12: "float64",
+    13: "string",
+    14: "dual_sub_int8",
+    15: "dual_sub_uint8",
+    16: "complex64",
+    17: "complex128",
+    18: "int8",
+    19: "int16",
+    20: "int32",
+    21: "uint8",
+    22: "uint16",
+    23: "resource",
+    24: "string_ref",
+    25: "dual",
+    26: "variant",
+    27: "bfloat16",
+    28: "int4",
+    29: "uint1",
+    30: "int2",
+    31: "uint2",
+    32: "complex32",
+    33: "hifloat8",
+    34: "float8_e5m2",
+    35: "float8_e4m3fn",
+    36: "float8_e8m0fnu",
+    37: "float6_e3m2",
+    38: "float6_e2m3",
+    39: "float4_e2m1",
+    40: "float4_e1m2",
+}
+"""The codes of `OutputDataType`, by the names of numpy and ml_dtypes where these have the type.
+
+They are not those of `aclDataType`. Quantised integers (18 to 22) are read as the integers they are.
+"""
+
+_INT4 = "int4"
+_PLAIN_FORMATS = frozenset({0, 1, 2, 14, 16, 26, 27, 30, 31, 34, 35, 36, 40, 41, 42, 255})
+"""The codes of `OutputFormat` under which values lie in the order of the dims (ND, NCHW, NHWC, ...)."""
+
+_PERMUTED_FORMATS = frozenset({1, 14, 16, 27, 31, 34, 36})
+"""Those of them whose dims stand in another order than torch's (NHWC, CHWN, HWCN, ...)."""
+
+_BLOCKED_FORMATS = {
+    3: "NC1HWC0",
+    4: "FRACTAL_Z",
+    5: "NC1C0HWPAD",
+    6: "NHWC1C0",
+    7: "FSR_NCHW",
+    8: "FRACTAL_DECONV",
+    9: "C1HWNC0",
+    12: "NC1HWC0_C04",
+    13: "FRACTAL_Z_C04",
+    17: "NC1KHKWHWC0",
+    25: "C1HWNCoC0",
+    28: "FRACTAL_ZZ",
+    29: "FRACTAL_NZ",
+    32: "NDC1HWC0",
+    33: "FRACTAL_Z_3D",
+    37: "FRACTAL_Z_3D_TRANSPOSE",
+    38: "FRACTAL_ZN_LSTM",
+    39: "FRACTAL_Z_G",
+    43: "ND_RNN_BIAS",
+    44: "FRACTAL_ZN_RNN",
+}
+_FORMAT_BITS = 0xFF
+"""Above these bits, a format says of which kind and how large its blocks are."""
+
+
+class GeTensor(Struct, frozen=True):
+    """What the header says of a tensor.
+
+    Attributes:
+        role: input or output.
+        index: which one, from 0.
+        dtype: numpy or ml_dtypes name; the schema's own where these have none.
+        stored: the shape in which the values lie.
+        shape: the shape that is meant.
+        blocks: name of the format if the values lie in blocks; empty if they do not.
+        begin: where the values begin in the file.
+        problem: why they cannot be read; empty if they can.
+    """
+
+    role: Role
+    index: int
+    dtype: str
+    stored: tuple[int, ...]
+    shape: tuple[int, ...]
+    blocks: str
+    begin: int
+    problem: str
+
+    @property
+    def entry(self) -> str:
+        """Its name in the file: "output.0"."""
+        return f"{self.role}.{self.index}"
+
+
+class GeFile(Struct, frozen=True):
+    """What a file holds.
+
+    Attributes:
+        name: of the operator; empty if the header gives none.
+        tensors: inputs, then outputs.
+    """
+
+    name: str
+    tensors: tuple[GeTensor, ...]
+
+
+def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
+    """List the tensors of a file: inputs, then outputs."""
+    return [
+        TensorHeader(tensor.entry, tensor.dtype, tensor.shape, problem=tensor.problem or None)
+        for tensor in describe(contents).tensors
+    ]
+
+
+def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
+    """Load the values of a tensor in the order of its dims."""
+    tensor = next((tensor for tensor in describe(contents).tensors if tensor.entry == entry), None)
+    if tensor is None:
+        raise DamagedError(f"it holds no tensor {quoted(entry)}")
+    if tensor.problem:
+        raise DamagedError(tensor.problem)
+    values = _values(contents, tensor)
+    ordered = unblock(tensor.blocks, values, tensor.shape) if tensor.blocks else values.reshape(tensor.shape)
+    ordered.flags.writeable = False
+    return ordered
+
+
+def describe(contents: Contents) -> GeFile:
+    """Say what a file holds, by its header and its length.
+
+    Raises:
+        DamagedError: it is not such a file, or its header is damaged.
+    """
+    if len(contents) < _LENGTH.size:
+        raise DamagedError("the file is cut short: it has no header")
+    (length,) = _LENGTH.unpack_from(contents, 0)
+    end = _LENGTH.size + length
+    if end > len(contents):
+        raise DamagedError("this is not a dump of the graph engine, or its header is cut short")
+    name, found = "", {Role.OUTPUT: list[Field](), Role.INPUT: list[Field]()}
+    for field in fields(contents, _LENGTH.size, end):
+        if field.number == _NAME and field.is_bytes:
+            name = bytes(contents[field.start : min(field.end, field.start + _LONGEST_NAME)]).decode(
+                "utf-8", "backslashreplace"
+            )
+        elif field.number in _ROLE_BY_FIELD and field.is_bytes:
+            found[_ROLE_BY_FIELD[field.number]].append(field)
+    if sum(map(len, found.values())) > _MOST_TENSORS:
+        raise DamagedError(f"its header lists more than {_MOST_TENSORS} tensors")
+    return GeFile(name, tuple(_describe_all(contents, found, end)))
+
+
+_NAME = 6
+_ROLE_BY_FIELD = {3: Role.OUTPUT, 4: Role.INPUT}
+
+
+class _Fields(Struct):
+    """The fields of a tensor, as its message gives them."""
+
+    code: int = 0
+    layout: int = 0
+    stored: list[int] = []
+    meant: list[int] | None = None
+    size: int = 0
+    inline: Field | None = None
+
+
+def _describe_all(contents: Contents, found: dict[Role, list[Field]], begin: int) -> Iterator[GeTensor]:
+    """Describe the tensors in the order in which their values lie: inputs first."""
+    for role in (Role.INPUT, Role.OUTPUT):
+        for index, message in enumerate(found[role]):
+            said = _read_fields(contents, message, role)
+            inside = said.inline is not None and said.inline.end > said.inline.start
+            if inside and said.inline is not None:
+                said.size = said.inline.end - said.inline.start
+                yield _describe(said, role, index, said.inline.start, said.inline.end)
+            else:
+                yield _describe(said, role, index, begin, len(contents))
+                begin += said.size
+
+
+def _read_fields(contents: Contents, message: Field, role: Role) -> _Fields:
+    said = _Fields()
+    # OpOutput has one field more (original_op) in front of these.
+    data, size, original = (5, 6, 7) if role is Role.OUTPUT else (4, 5, 6)
+    for field in fields(contents, message.start, message.end, _MOST_FIELDS):
+        if field.number == 1:
+            said.code = field.value
+        elif field.number == 2:  # noqa: PLR2004 (see the schema above)
+            said.layout = field.value
+        elif field.number == 3 and field.is_bytes:  # noqa: PLR2004
+            said.stored = [*said.stored, *_dims(contents, field)]
+        elif field.number == data and field.is_bytes:
+            said.inline = field
+        elif field.number == size:
+            said.size = field.value
+        elif field.number == original and field.is_bytes:
+            said.meant = [*(said.meant or []), *_dims(contents, field)]
+    return said
+
+
+def _dims(contents: Contents, shape: Field) -> Iterator[int]:
+    for field in fields(contents, shape.start, shape.end, _MOST_FIELDS):
+        if field.number == 1:
+            yield from map(signed, numbers(contents, field))
+
+
+def _describe(said: _Fields, role: Role, index: int, begin: int, end: int) -> GeTensor:
+    dtype = DTYPE_BY_CODE.get(said.code, f"code {said.code}" if said.code else "undefined")
+    try:
+        stored, shape = whole_numbers(said.stored), whole_numbers(said.meant or said.stored)
+    except DamagedError as exc:
+        return GeTensor(role, index, dtype, (), (), "", begin, str(exc))
+    code = said.layout & _FORMAT_BITS
+    blocks = "" if code in _PLAIN_FORMATS else _BLOCKED_FORMATS.get(code, f"code {code}")
+    problem = _why_unreadable(dtype, stored, said.size, end - begin)
+    if not blocks and (prod(stored) != prod(shape) or code in _PERMUTED_FORMATS):
+        shape = stored
+    elif blocks and not problem and not can_unblock(blocks, stored, shape):
+        problem = f"its values are in blocks ({blocks}), not in the order of its dims"
+    return GeTensor(role, index, dtype, stored, shape, blocks, begin, problem)
+
+
+def _why_unreadable(dtype: str, stored: tuple[int, ...], size: int, available: int) -> str:
+    bits = 4 if dtype == _INT4 else 8 * DTYPES[dtype].itemsize if dtype in DTYPES else None
+    if bits is None:
+        return f"values of dtype {dtype} cannot be read"
+    needed = -(-prod(stored) * bits // 8)
+    if size == 0 and needed:
+        return "its values were not dumped"
+    if size < needed:
+        return f"its header gives {size} bytes of values, its dims and dtype {needed}"
+    if needed > available:
+        return f"the file is cut short: its values take {needed} bytes, {max(available, 0)} are there"
+    return ""
+
+
+def _values(contents: Contents, tensor: GeTensor) -> npt.NDArray[Any]:
+    shape = tensor.stored
+    if 0 in shape:
+        return np.empty(shape, ml_dtypes.int4 if tensor.dtype == _INT4 else DTYPES[tensor.dtype])
+    if tensor.dtype == _INT4:
+        return _unpacked(np.frombuffer(contents, np.uint8, -(-prod(shape) // 2), tensor.begin), shape)
+    array: npt.NDArray[Any] = np.ndarray(shape, DTYPES[tensor.dtype], contents, tensor.begin)
+    return array if array.flags.aligned else array.copy()
+
+
+def _unpacked(packed: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Unpack two numbers of four bits, in two's complement, from each byte: the low half comes first."""
+    halves = np.stack([packed & 0xF, packed >> 4], axis=-1).reshape(-1)[: prod(shape)]
+    return ((halves.astype(np.int8) ^ 8) - 8).astype(ml_dtypes.int4).reshape(shape)

@@ -1,0 +1,132 @@
+"""Read one execution of a compiled graph: a file for each operator, with all its inputs and outputs.
+
+    MatMulV2.MatMul.2.7.1734070081497001
+    └ type   └ name │ └ stream └ time in microseconds
+                    └ task
+
+A name too long for the file system is replaced by a number; `mapping.csv` beside it says by which.
+"""
+
+import csv
+import io
+from collections import defaultdict
+from pathlib import Path
+
+from msgspec import Struct
+
+from firstdrift.dumps.bounds import Bounds
+from firstdrift.dumps.containers.contents import DamagedError, file_contents
+from firstdrift.dumps.containers.ge_dump import GeFile, describe
+from firstdrift.dumps.folders import printable
+from firstdrift.dumps.listed_files import Listed, list_files, not_part_of_a_dump
+from firstdrift.dumps.torchair_layout import GE_FILE
+from firstdrift.dumps.torchair_operators import Operator, Operators, split_number
+from firstdrift.tensors import DataLocation, Role, TensorRecord
+
+_MAPPING = "mapping.csv"
+_LARGEST_MAPPING = 64 * 1024 * 1024
+
+
+class _NamedFile(Struct, frozen=True):
+    """A file and what its name says."""
+
+    file: Listed
+    name: str
+    type_name: str
+    task: int
+    time: int
+
+
+def read_ge(folder: Path, bounds: Bounds) -> Operators:
+    """Read the headers of all files of a folder.
+
+    Of several files of one operator, the largest is the operator; the others are listed beside it.
+
+    Raises:
+        DumpUnreadableError: the folder cannot be read.
+    """
+    entries = list_files(folder, bounds)
+    notes: list[tuple[str, str]] = []
+    long_names = _long_names(entries, notes)
+    files: defaultdict[str, list[_NamedFile]] = defaultdict(list)
+    unknown: list[str] = []
+    for entry in entries:
+        name = entry.path.name
+        match = GE_FILE.fullmatch(long_names.get(name, name)) if not entry.is_folder else None
+        if match is not None:
+            named = _NamedFile(
+                entry,
+                printable(match["name"]),
+                printable(match["type"]),
+                int(match["task"]),
+                int(match["time"]),
+            )
+            files[named.name].append(named)
+        elif name != _MAPPING:
+            unknown.append(printable(name))
+    if unknown:
+        notes.append(("", not_part_of_a_dump(unknown)))
+    found = [operator for name, group in files.items() for operator in _operators(name, group, notes)]
+    return Operators([operator for *_, operator in sorted(found, key=lambda one: one[:3])], notes)
+
+
+def _operators(
+    name: str, files: list[_NamedFile], notes: list[tuple[str, str]]
+) -> list[tuple[int, int, str, Operator]]:
+    files = sorted(files, key=lambda one: (-one.file.size, one.time, one.task, one.file.path))
+    found = []
+    for number, one in enumerate(files):
+        if number:
+            notes.append((printable(one.file.path.name), f"another file, larger or older, is {name} too"))
+        path, call = split_number(name)
+        operator = Operator(
+            name=f"{name}#{number}" if number else name,
+            path=path,
+            call=call,
+            type_name=one.type_name,
+            time=one.time,
+            tensors=_records(one.file, notes),
+            is_whole=number == 0,
+        )
+        found.append((one.time, one.task, operator.name, operator))
+    return found
+
+
+def _records(file: Listed, notes: list[tuple[str, str]]) -> tuple[TensorRecord, ...]:
+    name = printable(file.path.name)
+    if file.refusal:
+        return (TensorRecord(Role.OUTPUT, "0", "", None, problem=f"{name}: {file.refusal}"),)
+    try:
+        said: GeFile = describe(file_contents(file.path))
+    except DamagedError as exc:
+        location = DataLocation(file.path, "ge", "output.0")
+        return (TensorRecord(Role.OUTPUT, "0", "", None, location=location, problem=f"{name}: {exc}"),)
+    if not said.tensors:
+        notes.append((name, "it holds no tensor"))
+    return tuple(
+        TensorRecord(
+            tensor.role,
+            str(tensor.index),
+            tensor.dtype,
+            tensor.shape,
+            location=DataLocation(file.path, "ge", tensor.entry),
+            problem=f"{name}: {tensor.role}.{tensor.index}: {tensor.problem}" if tensor.problem else None,
+        )
+        for tensor in said.tensors
+    )
+
+
+def _long_names(entries: list[Listed], notes: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the names that were too long for files, by what stands for them."""
+    file = next((entry for entry in entries if entry.path.name == _MAPPING and not entry.refusal), None)
+    if file is None:
+        return {}
+    try:
+        contents = file_contents(file.path)
+        if len(contents) > _LARGEST_MAPPING:
+            raise DamagedError("it is too large to be a table of names")  # noqa: TRY301
+        rows = csv.reader(io.StringIO(bytes(contents).decode("utf-8", "backslashreplace"), newline=""))
+        return {row[0].strip(): row[1].strip() for row in rows if len(row) > 1}
+    except (DamagedError, csv.Error) as exc:
+        notes.append((_MAPPING, f"{exc}; files that it names are not known"))
+        return {}
