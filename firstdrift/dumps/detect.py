@@ -105,6 +105,7 @@ _READERS = {
     "msit-torch": "msit_torch:MsitTorchReader",
     "msit-atb": "msit_atb:MsitAtbReader",
     "msprobe-atb": "msprobe_atb:MsprobeAtbReader",
+    "msprobe-aclgraph": "aclgraph:AclgraphReader",
     "torchair-fx": "torchair:TorchairFxReader",
     "torchair-ge": "torchair:TorchairGeReader",
     "plain": "plain:PlainReader",

@@ -10,7 +10,7 @@ Any of the levels may be missing, and the search may begin at any of them.
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,23 @@ _MODES: Final = frozenset({"pynative", "graph"})
 
 _HEADER_BYTES: Final = 65_536
 _DATA: Final = re.compile(r',?\s*"data"\s*:')
+
+
+class Mark(Struct, frozen=True):
+    """What tells the directory of a slice from others.
+
+    Attributes:
+        name: what lies in it.
+        is_slice: tells it by the entries of a directory.
+    """
+
+    name: str
+    is_slice: Callable[[list[os.DirEntry[str]]], bool]
+
+
+DUMP_MARK: Final = Mark(
+    DUMP_FILE, lambda entries: any(entry.name == DUMP_FILE and not is_folder(entry) for entry in entries)
+)
 
 
 class Layout(Struct, frozen=True):
@@ -74,11 +91,14 @@ class _Place(Struct, frozen=True):
         return replace(known, directory=directory, levels=self.levels | {level})
 
 
-def find_slices(path: Path) -> Layout:
-    """Find the slices at and below a path: a dump, one of its directories, or its dump.json."""
+def find_slices(path: Path, mark: Mark = DUMP_MARK) -> Layout:
+    """Find the slices at and below a path: a dump, one of its directories, or its dump.json.
+
+    A slice is told by a mark: by dump.json, unless a layout has another.
+    """
     directory = path.parent if path.name == DUMP_FILE else path
     problems: list[Problem] = []
-    places = list(_descend(_surroundings(directory), Bounds.around(path), problems, is_top=True))
+    places = list(_descend(_surroundings(directory), Bounds.around(path), mark, problems, is_top=True))
     names = _ranks_of_unranked(places)
     slices: dict[Coordinates, SliceListing] = {}
     for place in places:
@@ -131,7 +151,7 @@ def _surroundings(directory: Path) -> _Place:
 
 
 def _descend(
-    place: _Place, bounds: Bounds, problems: list[Problem], *, is_top: bool = False
+    place: _Place, bounds: Bounds, mark: Mark, problems: list[Problem], *, is_top: bool = False
 ) -> Iterator[_Place]:
     try:
         with os.scandir(place.directory) as listed:
@@ -139,7 +159,7 @@ def _descend(
     except OSError as error:
         problems.append(Problem(str(place.directory), f"the directory cannot be listed ({error.strerror})"))
         return
-    if any(entry.name == DUMP_FILE and not is_folder(entry) for entry in entries):
+    if mark.is_slice(entries):
         yield place
         return
     below: list[_Place] = []
@@ -152,9 +172,9 @@ def _descend(
         elif is_folder(entry):
             below.append(found)
     for found in below:
-        yield from _descend(found, bounds, problems)
+        yield from _descend(found, bounds, mark, problems)
     if not below and not is_top:
-        problems.append(Problem(str(place.directory), f"it holds no {DUMP_FILE}"))
+        problems.append(Problem(str(place.directory), f"it holds no {mark.name}"))
 
 
 def _ranks_of_unranked(places: list[_Place]) -> dict[str, int]:

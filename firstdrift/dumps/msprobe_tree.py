@@ -10,6 +10,7 @@ What is wrong or missing in it, and what is done about it:
 | of a backward node: another one than its forward node has | the backward of the forward node's parent   |
 | of a module run again by activation checkpointing: null   | the backward of the parent of its first run |
 | nothing of a module (there may be no construct.json)      | the nearest module by path, same pass       |
+| nothing of anything, and the model is called `__root__`   | failing that, the model                     |
 | nothing of the gradients of a module (it never does)      | the backward of the module                  |
 | nothing of an operator (cut short by checkpointing)       | the module that finished next, same pass    |
 | a circle                                                  | the circle is cut                           |
@@ -28,6 +29,9 @@ from msgspec import Struct, field
 from firstdrift.names import NameParts, enclosing_paths, with_direction
 
 Stacks = Mapping[str, tuple[str, ...]]
+
+WHOLE_MODEL: Final = "__root__"
+"""What the model itself is called where an ACL graph was dumped; all else ran in it."""
 
 _MICRO_STEP_COUNT: Final = "megatron_micro_step_number"
 _MEGATRON_ENTRY: Final = ("parent", "micro step")
@@ -173,7 +177,9 @@ def _module_around(parts: NameParts, calls: Mapping[tuple[str, str], list[str]])
             around = calls.get((path, parts.direction))
             if around:
                 return around[min(parts.call, len(around) - 1)]
-    return None
+    whole = calls.get((WHOLE_MODEL, parts.direction), ())
+    # Operators are counted over all calls of the model: which call one belongs to is known of a single one.
+    return whole[0] if len(whole) == 1 and parts.path != WHOLE_MODEL else None
 
 
 def _cut_circles(parents: dict[str, str | None]) -> tuple[str, ...]:
