@@ -10,6 +10,7 @@ FirstdriftError                  its text is fit to show to a user
 ├── PathOutsideRootsError        a path leads out of the directories that may be read
 └── CatalogueError
     ├── NotInCatalogueError      no such dump, comparison, node, job
+    ├── ConflictError            somebody else has changed it meanwhile
     ├── JobLostError             another worker has taken the job over
     └── JobCancelledError        a person asked for the job to stop
 """
@@ -69,6 +70,10 @@ class CatalogueError(FirstdriftError):
 
 class NotInCatalogueError(CatalogueError):
     """No such dump, comparison, node or job."""
+
+
+class ConflictError(CatalogueError):
+    """Somebody else has changed it since it was looked at."""
 
 
 class JobLostError(CatalogueError):

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,8 @@ from firstdrift.catalogue.tables import (
     DumpEntry,
     JobEntry,
     JobState,
+    MatchSetEntry,
+    MatchSetVersionEntry,
     SliceEntry,
     SlicePairEntry,
 )
@@ -127,9 +129,11 @@ class SlicePair(Struct, frozen=True):
 
 
 def create_comparison(
-    session: Session, golden: Path, target: Path, options: Options, *, note: str = ""
+    session: Session, golden: Path, target: Path, options: Options, *, note: str = "", priority: int = 0
 ) -> int:
     """Ask for two dumps to be compared; return the id of the comparison.
+
+    Those of higher priority are compared first.
 
     Raises:
         SettingsError: there is no such rule set.
@@ -144,7 +148,7 @@ def create_comparison(
     )
     session.add(entry)
     session.flush()
-    enqueue(session, COMPARE, entry.id)
+    enqueue(session, COMPARE, entry.id, priority=priority)
     return entry.id
 
 
@@ -170,7 +174,7 @@ def find_comparison(session: Session, golden: Path, target: Path, options: Optio
 def list_comparisons(
     session: Session, *, limit: int = 50, before: int | None = None, text: str = "", deleted: bool = False
 ) -> tuple[Comparison, ...]:
-    """List comparisons, the newest first.
+    """List comparisons, the newest first; those that hold the results of match sets are no entries.
 
     Args:
         session: a reading session.
@@ -182,6 +186,7 @@ def list_comparisons(
     which: list[ColumnElement[bool]] = [
         ComparisonEntry.deleted_at.is_not(None) if deleted else ComparisonEntry.deleted_at.is_(None)
     ]
+    which.append(ComparisonEntry.id.not_in(_results_of_match_sets()))
     if before is not None:
         which.append(ComparisonEntry.id < before)
     if text:
@@ -271,6 +276,7 @@ def compare_again(session: Session, comparison_id: int, rules: str | None = None
 def purge_deleted(session: Session, *, older_than: timedelta) -> int:
     """Remove for good what has been in the bin for so long, and dumps no comparison uses; say how many."""
     old = ComparisonEntry.deleted_at < Now(-older_than.total_seconds())
+    session.execute(delete(ComparisonEntry).where(ComparisonEntry.id.in_(_results_of_match_sets(old))))
     purged = session.execute(delete(ComparisonEntry).where(old).returning(ComparisonEntry.id)).all()
     if purged:
         in_use = union(
@@ -279,6 +285,16 @@ def purge_deleted(session: Session, *, older_than: timedelta) -> int:
         )
         session.execute(delete(DumpEntry).where(DumpEntry.id.not_in(in_use)))
     return len(purged)
+
+
+def _results_of_match_sets(*of_comparisons: ColumnElement[bool]) -> Select[tuple[int]]:
+    """Select the comparisons that hold the results of match sets, of some comparisons or of all."""
+    results = select(MatchSetVersionEntry.results_id).where(MatchSetVersionEntry.results_id.is_not(None))
+    if of_comparisons:
+        over = select(ComparisonEntry.id).where(*of_comparisons)
+        sets = select(MatchSetEntry.id).where(MatchSetEntry.comparison_id.in_(over))
+        results = results.where(MatchSetVersionEntry.match_set_id.in_(sets))
+    return cast("Select[tuple[int]]", results)
 
 
 def slice_pairs_of(session: Session, comparison_id: int) -> tuple[SlicePair, ...]:

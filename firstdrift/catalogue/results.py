@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import delete, or_, select, true, update
+from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.bulk import insert_in_batches, insert_many
@@ -181,13 +181,51 @@ def save_slice(
     insert_in_batches(writing, PairEntry, pairs, slice_pair_id=entry.id)
     with writing() as session:
         _require_revision(session, place.comparison_id, place.revision)
-        old = (
-            SlicePairEntry.comparison_id == place.comparison_id,
-            SlicePairEntry.position == place.position,
-            SlicePairEntry.id != entry.id,
-        )
-        session.execute(delete(SlicePairEntry).where(*old))
+        session.execute(delete(SlicePairEntry).where(*_others(place), SlicePairEntry.id != entry.id))
         session.execute(update(SlicePairEntry).where(SlicePairEntry.id == entry.id).values(complete=True))
+
+
+def copy_slice(
+    writing: Callable[[], AbstractContextManager[Session]],
+    place: SlicePlace,
+    source: int,
+    notes: tuple[str, ...],
+) -> SavedSlice:
+    """Keep for one comparison what was found of a slice pair in another, with further remarks.
+
+    Raises:
+        JobLostError: the comparison is being made again, so this is of no use any more.
+    """
+    with writing() as session:
+        _require_revision(session, place.comparison_id, place.revision)
+        known = session.get_one(SlicePairEntry, source)
+        own = {
+            "comparison_id": place.comparison_id,
+            "position": place.position,
+            "revision": place.revision,
+            "notes": known.notes + notes,
+            "seconds": {},
+            "complete": True,
+        }
+        session.execute(delete(SlicePairEntry).where(*_others(place)))
+        columns = [column.key for column in SlicePairEntry.__table__.columns if column.key != "id"]
+        entry = SlicePairEntry(**{name: own.get(name, getattr(known, name)) for name in columns})
+        session.add(entry)
+        session.flush()
+        for table in (RowEntry, PairEntry):
+            names = [column for column in table.__table__.columns if column.key != "slice_pair_id"]
+            found = select(literal(entry.id), *names).where(table.slice_pair_id == source)
+            session.execute(
+                insert(table).from_select(["slice_pair_id", *(column.key for column in names)], found)
+            )
+        return SavedSlice(known.judgement, known.unreadable, {})
+
+
+def _others(place: SlicePlace) -> tuple[ColumnElement[bool], ...]:
+    return (
+        SlicePairEntry.comparison_id == place.comparison_id,
+        SlicePairEntry.position == place.position,
+    )
 
 
 def without_details(judgement: SliceJudgement) -> SliceJudgement:

@@ -4,7 +4,8 @@
                 │
     comparisons ──< slice_pairs ──< rows                results, replaced whole when judged again
                 │        └───────< pairs ──> measurements
-                └──< jobs          workers              measured once per pair of indexed slices
+                ├──< jobs          workers              measured once per pair of indexed slices
+                └──< match_sets ──< match_set_versions ──> comparisons      with edits laid over
 
 Measurements belong to two indexed slices, not to a comparison: whatever is compared again (under other
 rules, with other matches) takes from there what has been measured before.
@@ -21,6 +22,8 @@ from sqlalchemy.types import TypeEngine
 from firstdrift.catalogue.columns import Exact, Instant, Listed, Name, Now, Record, Word
 from firstdrift.comparison.report import DumpSummary, Options
 from firstdrift.dumps.dump import Coordinates, Direction, NodeKind, Problem, SliceListing
+from firstdrift.matching.edits import Edit
+from firstdrift.matching.mapping import MappingFile
 from firstdrift.matching.plan import Origin, TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role
@@ -367,6 +370,50 @@ class PairEntry(Entry):
     verdict: Mapped[Verdict]
     error: Mapped[float | None]
     reasons: Mapped[Names] = mapped_column(Listed(Names))
+
+
+class MatchSetEntry(Entry):
+    """What people decided of the matches of a comparison, under a name.
+
+    Attributes:
+        comparison_id: over which comparison it is laid.
+        version: the version in force; 0 where nothing is decided.
+    """
+
+    __tablename__ = "match_sets"
+    __table_args__ = (UniqueConstraint("comparison_id", "name"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    comparison_id: Mapped[int] = mapped_column(ForeignKey("comparisons.id", ondelete="CASCADE"))
+    name: Mapped[str]
+    version: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[datetime] = mapped_column(default=Now())
+
+
+class MatchSetVersionEntry(Entry):
+    """A version of a match set: what was decided on top of another version; it never changes.
+
+    Attributes:
+        version: counts up with every change of the set, also after one was undone.
+        parent: the version it was made from; 0 for the comparison as it was found.
+        edits: what was decided of nodes.
+        mappings: mapping files that were read in.
+        results_id: the comparison that holds its results; they are made again if it is gone.
+    """
+
+    __tablename__ = "match_set_versions"
+
+    match_set_id: Mapped[int] = mapped_column(
+        ForeignKey("match_sets.id", ondelete="CASCADE"), primary_key=True
+    )
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    parent: Mapped[int]
+    edits: Mapped[tuple[Edit, ...]] = mapped_column(Record(tuple[Edit, ...]))
+    mappings: Mapped[tuple[MappingFile, ...]] = mapped_column(Record(tuple[MappingFile, ...]))
+    results_id: Mapped[int | None] = mapped_column(
+        ForeignKey("comparisons.id", ondelete="SET NULL"), index=True
+    )
+    made_at: Mapped[datetime] = mapped_column(default=Now())
 
 
 class JobEntry(Entry):

@@ -6,7 +6,7 @@ whatever the size of the tree.
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -99,6 +99,18 @@ def pairs_of_row(session: Session, slice_pair: int, row: int) -> tuple[Pair, ...
     """List the pairs of tensors of a row, in the order of the plan."""
     query = _select_pairs(slice_pair).where(PairEntry.row == row).order_by(PairEntry.index)
     return tuple(map(_pair, session.execute(query)))
+
+
+def all_rows(session: Session, slice_pair: int) -> Iterator[Row]:
+    """Go through all rows in the order of the tree, as they come."""
+    query = _select_rows(slice_pair).order_by(RowEntry.index).execution_options(yield_per=1000)
+    return map(_row, session.execute(query))
+
+
+def all_pairs(session: Session, slice_pair: int) -> Iterator[Pair]:
+    """Go through all pairs in the order of the plan, as they come."""
+    query = _select_pairs(slice_pair).order_by(PairEntry.index).execution_options(yield_per=1000)
+    return map(_pair, session.execute(query))
 
 
 def incomparable_pairs(session: Session, slice_pair: int, *, limit: int) -> tuple[Pair, ...]:

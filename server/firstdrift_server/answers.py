@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
-from firstdrift.errors import FirstdriftError, NotInCatalogueError, PathOutsideRootsError
+from firstdrift.errors import ConflictError, FirstdriftError, NotInCatalogueError, PathOutsideRootsError
 from firstdrift_frontend.rendering import render
 from firstdrift_server.strict_json import StrictJSONResponse
 
@@ -76,6 +76,8 @@ def status_of(error: FirstdriftError) -> HTTPStatus:
     """Say which HTTP status stands for one of our errors."""
     if isinstance(error, NotInCatalogueError | PathOutsideRootsError):
         return HTTPStatus.NOT_FOUND
+    if isinstance(error, ConflictError):
+        return HTTPStatus.CONFLICT
     return HTTPStatus.UNPROCESSABLE_ENTITY
 
 

@@ -12,8 +12,10 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons import SlicePair
+from firstdrift.catalogue.editing import Bench
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.outline import Outline, load_outline
+from firstdrift.comparison.report import Options
 from firstdrift_server.settings import Settings
 
 Key = TypeVar("Key", bound=Hashable)
@@ -50,12 +52,14 @@ class Context:
     Attributes:
         outlines: of trees, by id and revision of their slice pair.
         stacks: call stacks of the nodes of a slice, by the id of the indexed slice.
+        benches: pairs of indexed slices, matched but for edits, by their ids and what was asked for.
     """
 
     settings: Settings
     engine: Engine
     outlines: Recent[tuple[int, int], Outline] = field(default_factory=lambda: Recent(16))
     stacks: Recent[int, Mapping[str, tuple[str, ...]]] = field(default_factory=lambda: Recent(4))
+    benches: Recent[tuple[int, int, Options], Bench] = field(default_factory=lambda: Recent(4))
 
     def reading(self) -> AbstractContextManager[Session]:
         """Give a session with one consistent view of the database."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -19,9 +20,11 @@ from working import ask_to_compare, wait_for_comparison, wait_until
 from firstdrift.catalogue.comparisons import get_comparison, list_comparisons, slice_pairs_of
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.jobs import list_jobs
+from firstdrift.catalogue.match_sets import add_edits, create_match_set
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.compare import compare
+from firstdrift.matching.edits import Edit, match
 
 ROUNDS = int(os.environ.get("FIRSTDRIFT_KILL_ROUNDS", "1"))
 KILLS = 3
@@ -117,6 +120,44 @@ def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
     assert killed >= ROUNDS
 
 
+@pytest.mark.timeout(120 + 60 * ROUNDS)
+def test_an_edit_whose_worker_is_killed_leaves_the_version_before_it_as_it_was(
+    tmp_path: Path, unpacked: Callable[[str], Path]
+) -> None:
+    golden, target = unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_bf16_bad_L7_T2")
+    edits = (match("root.model.layers.3.mlp", "root.model.layers.4.mlp"),)
+    with catalogue(tmp_path / "undisturbed") as engine, process(WORK, url_of(engine), "1"):
+        comparison_id = compare_in(engine, golden, target)
+        begin = time.monotonic()
+        known = edit_in(engine, comparison_id, *edits)
+        wait_for_comparison(engine, known)
+        length = time.monotonic() - begin
+        before, expected = everything(engine, comparison_id), everything(engine, known)
+    assert before != expected
+    with catalogue(tmp_path / "killed") as engine:
+        with process(WORK, url_of(engine), "1"):
+            comparison_id = compare_in(engine, golden, target)
+        chance = random.Random(3)  # noqa: S311
+        killed = 0
+        for _ in range(ROUNDS):
+            results = edit_in(engine, comparison_id, *edits)
+            allow_many_attempts(engine)
+            for _ in range(KILLS):
+                with process(WORK, url_of(engine), "1") as worker:
+                    wait_until_at_work(engine, worker.pid)
+                    time.sleep(chance.uniform(0, length / 2))
+                    killed += not is_over(engine, results)
+                    kill(worker)
+                assert everything(engine, comparison_id) == before
+            with process(WORK, url_of(engine), "1"):
+                assert wait_for_comparison(engine, results).state is JobState.DONE
+            assert everything(engine, results) == expected
+            assert everything(engine, comparison_id) == before
+        with reading(engine) as session:
+            assert session.execute(text("PRAGMA foreign_key_check")).all() == []
+        assert killed >= ROUNDS
+
+
 @contextmanager
 def catalogue(folder: Path) -> Iterator[Engine]:
     engine = open_engine(database_url(folder))
@@ -129,6 +170,19 @@ def url_of(engine: Engine) -> str:
     return engine.url.render_as_string()
 
 
+def compare_in(engine: Engine, golden: Path, target: Path) -> int:
+    comparison_id = ask_to_compare(engine, golden, target)
+    assert wait_for_comparison(engine, comparison_id).state is JobState.DONE
+    return comparison_id
+
+
+def edit_in(engine: Engine, comparison_id: int, *edits: Edit) -> int:
+    """Lay edits over a comparison; give the id of the comparison that holds the results."""
+    with writing(engine, durable=True) as session:
+        match_set = create_match_set(session, comparison_id, f"set {uuid4()}")
+        return add_edits(session, match_set, 0, edits).results() or 0
+
+
 def is_over(engine: Engine, comparison_id: int) -> bool:
     with reading(engine) as session:
         return get_comparison(session, comparison_id).job.is_over
@@ -139,7 +193,7 @@ def wait_until_at_work(engine: Engine, pid: int) -> None:
 
     def at_work() -> bool:
         with reading(engine) as session:
-            (job,) = list_jobs(session)
+            job = list_jobs(session)[0]
         return job.is_over or (job.worker or "").endswith(f":{pid}")
 
     wait_until(at_work)

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue import dumps, results
 from firstdrift.catalogue.comparisons import Comparison, get_comparison
 from firstdrift.catalogue.dumps import IndexedSlice
+from firstdrift.catalogue.editing import unchanged_slice
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.jobs import Lease, confirm, finish_job
 from firstdrift.catalogue.results import Answer, SavedSlice, SlicePlace
@@ -130,7 +131,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     for position, ids in enumerate(slice_ids):
         place = SlicePlace(comparison_id, comparison.revision, position, *ids)
         slice_work = _SliceWork(work, comparison.options, place, len(slice_ids), measurer)
-        saved = slice_work.saved() or slice_work.do(golden, target)
+        saved = slice_work.saved() or slice_work.copied() or slice_work.do(golden, target)
         if saved is not None:
             done[position] = saved
     if slice_ids and not done:
@@ -152,6 +153,14 @@ class _SliceWork:
         """Give what was kept of it for this revision, if it was."""
         with reading(self.work.engine) as session:
             return results.saved_slice(session, self.place)
+
+    def copied(self) -> SavedSlice | None:
+        """Take over what was found of it before edits were made, if they change nothing of it."""
+        if not self.options.matching.edits:
+            return None
+        with reading(self.work.engine) as session:
+            found = unchanged_slice(session, self.place, self.options)
+        return None if found is None else results.copy_slice(self.work.writing, self.place, *found)
 
     def do(self, golden_dump: Indexed, target_dump: Indexed) -> SavedSlice | None:
         """Match, measure, judge and keep it; None if one of the slices is damaged, which spoils no other."""

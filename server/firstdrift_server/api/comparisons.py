@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from firstdrift.catalogue import match_sets
 from firstdrift.catalogue.comparisons import (
     cancel_comparison,
-    compare_again,
     delete_comparison,
     restore_comparison,
 )
@@ -63,7 +63,7 @@ def judge_again(comparison: int, again: Again, context: Shared) -> StrictJSONRes
     """Make the results again, under other rules if given; nothing is measured twice."""
     rules = None if again.rules is None else Choice(rules=again.rules).options().rules
     with context.writing() as session:
-        compare_again(session, comparison, rules)
+        match_sets.judge_again(session, comparison, rules)
     return show(comparison, context)
 
 

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
+from firstdrift.catalogue import match_sets
 from firstdrift.catalogue.comparisons import (
     cancel_comparison,
-    compare_again,
     delete_comparison,
     restore_comparison,
     set_note,
@@ -50,7 +50,7 @@ def show(
 def again(fields: Fields, comparison: int, context: Shared) -> Response:
     """Judge by the rule set that was chosen in the form, or compare again what has changed."""
     rules = Choice.from_fields({"rules": fields["rules"]}).options().rules if fields.get("rules") else None
-    return _change(context, f"/c/{comparison}", compare_again, comparison, rules)
+    return _change(context, f"/c/{comparison}", match_sets.judge_again, comparison, rules)
 
 
 @router.post("/c/{comparison}/note")

@@ -2,16 +2,23 @@ import subprocess
 import sys
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
+from firstdrift.catalogue.comparisons import get_comparison
+from firstdrift.catalogue.dumps import slices_of_dump
 from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.match_sets import add_edits, create_match_set
 from firstdrift.catalogue.migrate import HEAD, upgrade
 from firstdrift.catalogue.tables import Entry
+from firstdrift.comparison.report import Options
+from firstdrift.dumps.dump import Coordinates
 from firstdrift.errors import CatalogueError
+from firstdrift.matching.edits import match
 
 
 def test_the_steps_lead_to_the_tables_of_this_version(engine: Engine) -> None:
@@ -68,3 +75,45 @@ def test_a_database_that_is_up_to_date_is_opened_without_loading_alembic(sqlite_
         "sys.exit('alembic' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", start, sqlite_url], check=False).returncode == 0
+
+
+FIRST = """
+INSERT INTO dumps (path, format, fingerprint, evidence, attributes, problems, indexed_at)
+    VALUES ('/golden', 'msprobe', 'f', '[]', '{}', '[]', 1.5);
+INSERT INTO slices (dump_id, position, step, rank, token, micro_step, directory, order_origin, problems,
+    nodes, tensors) VALUES (1, 0, 3, NULL, 7, NULL, '/golden/step3', 'recorded', '[]', 1, 0);
+INSERT INTO comparisons (golden_path, target_path, golden_id, target_id, options, rules, revision, note,
+    created_at, unmatched_golden, unmatched_target, notes)
+    VALUES ('/golden', '/target', 1, NULL, '{"rules":"msit","level":"layer"}', 'msit', 4, 'mine', 2.5,
+    '[]', '[]', '[]');
+INSERT INTO jobs (kind, comparison_id, priority, state, attempts, max_attempts, created_at, ready_at, done,
+    total, stage, cancel_requested) VALUES ('compare', 1, 0, 'done', 1, 3, 2.5, 2.5, 0, 0, '', {false});
+"""
+
+
+def test_a_database_of_the_first_form_is_brought_up_to_date_with_all_that_is_in_it(database: str) -> None:
+    engine = open_engine(database)
+    config = Config()
+    config.set_main_option("script_location", "firstdrift.catalogue:migrations")
+    with writing(engine) as session:
+        config.attributes["connection"] = session.connection()
+        command.upgrade(config, "0001")
+        false = "false" if engine.dialect.name == "postgresql" else "0"
+        for statement in FIRST.replace("{false}", false).strip().split(";\n"):
+            session.connection().exec_driver_sql(statement.rstrip(";"))
+    upgrade(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Entry.metadata) == []
+    with writing(engine) as session:
+        comparison = get_comparison(session, 1)
+        assert (comparison.note, comparison.revision, comparison.options) == (
+            "mine",
+            4,
+            Options(rules="msit", level="layer"),
+        )
+        (indexed,) = slices_of_dump(session, 1)
+        assert indexed.coordinates == Coordinates(step=3, token=7)
+        match_set = create_match_set(session, 1, "made by the new version")
+        assert add_edits(session, match_set, 0, (match("a", "b"),)).version == 1
+    engine.dispose()

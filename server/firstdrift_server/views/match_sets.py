@@ -1,0 +1,257 @@
+"""Match sets as data: what is decided, what it would change, and mapping files in and out."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons import SlicePair, get_comparison
+from firstdrift.catalogue.editing import (
+    Bench,
+    Benches,
+    State,
+    check_edits,
+    effect,
+    load_bench,
+    plans_of,
+    state_of,
+    suggest_for,
+)
+from firstdrift.catalogue.match_sets import MatchSet, Version, get_match_set, no_match_set, options_of
+from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping
+from firstdrift.exports.match_set_json import edit_object, match_set_text
+from firstdrift.exports.report_json import counts_object, finding_object
+from firstdrift.matching.edits import Edit, MatchSetFile
+from firstdrift.matching.mapping import MappingFile
+from firstdrift.matching.match_set_file import parse_matches
+from firstdrift.matching.plan import NodeMatch
+from firstdrift.verdict.judgement import Counts, Findings
+from firstdrift_server.context import Context
+from firstdrift_server.views.addresses import comparison_address
+from firstdrift_server.views.comparisons import comparison_summary
+
+MOST_MATCHES = 200
+"""More added or removed matches than this are counted, but not listed."""
+
+Asked = tuple[int, int | None, int]
+"""Comparison, match set (None: the comparison as it was found), and position of the slice."""
+
+
+class Format(StrEnum):
+    """As what a match set is written."""
+
+    JSON = "json"
+    LAYER_MAPPING = "layer_mapping"
+    DATA_MAPPING = "data_mapping"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file to be sent."""
+
+    name: str
+    text: str
+    media_type: str
+
+
+def match_set_view(session: Session, known: MatchSet) -> dict[str, Any]:
+    """Describe a match set: the version in force, its edits, its results, and all its versions."""
+    return {
+        "id": known.id,
+        "comparison": known.comparison_id,
+        "name": known.name,
+        "version": known.version,
+        "created_at": known.created_at,
+        "undo_to": known.undone,
+        "redo_to": known.redone,
+        "edits": [edit_object(edit) for edit in known.edits()],
+        "mappings": [mapping.name for mapping in known.mappings()],
+        "results": _results_view(session, known),
+        "versions": [_version_view(one, known) for one in known.versions],
+    }
+
+
+def _results_view(session: Session, known: MatchSet) -> dict[str, Any] | None:
+    results = known.results()
+    if results is None:
+        return None
+    comparison = get_comparison(session, results)
+    bad_node = comparison.findings.first_bad_node if comparison.findings else None
+    summary = comparison_summary(session, comparison)
+    shown = ("state", "rules", "summary", "tone", "counts", "job", "finished_at")
+    return {
+        "comparison": results,
+        "address": comparison_address(results),
+        "first_bad_node": finding_object(bad_node),
+    } | {name: summary[name] for name in shown}
+
+
+def _version_view(one: Version, known: MatchSet) -> dict[str, Any]:
+    return {
+        "version": one.version,
+        "parent": one.parent,
+        "in_force": one in known.chain(),
+        "says": one.describe(),
+        "edits": [edit_object(edit) for edit in one.edits],
+        "mappings": [mapping.name for mapping in one.mappings],
+        "results": one.results_id,
+        "made_at": one.made_at,
+    }
+
+
+def check(
+    session: Session,
+    context: Context,
+    match_set: int,
+    seen: int,
+    edits: tuple[Edit, ...],
+    mappings: tuple[MappingFile, ...] = (),
+) -> None:
+    """Make sure that edits can be applied to the version in force.
+
+    Raises:
+        NotInCatalogueError: there is no such set.
+        SettingsError: they cannot, and why.
+    """
+    known = get_match_set(session, match_set)
+    if known.version != seen:
+        return  # the conflict is told when the change is made, where nobody can be faster any more
+    state = state_of(session, known)
+    if edits:
+        check_edits(session, state, edits, _benches(session, context, known, mappings))
+
+
+def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[Edit, ...]) -> dict[str, Any]:
+    """Say what edits would change.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison, set or slice.
+        SettingsError: an edit can be applied to no slice.
+    """
+    known, state, pair = _asked(session, asked)
+    found = effect(session, state, edits, _benches(session, context, known), first=pair.position)
+    return {
+        "match_set": asked[1],
+        "version": known.version,
+        "before": _side_view(found.before, found.findings_before),
+        "after": _side_view(found.after, found.findings_after),
+        "added": [_match_view(match) for match in found.added[:MOST_MATCHES]],
+        "added_total": len(found.added),
+        "removed": [_match_view(match) for match in found.removed[:MOST_MATCHES]],
+        "removed_total": len(found.removed),
+        "new_pairs": found.new_pairs,
+        "unmeasured": found.unmeasured,
+        "notes": list(found.notes),
+        "slices": found.slices,
+        "of_slices": found.of_slices,
+    }
+
+
+def _side_view(counts: Counts, findings: Findings) -> dict[str, Any]:
+    return {
+        "summary": findings.summary,
+        "counts": counts_object(counts),
+        "first_bad_token": finding_object(findings.first_bad_token),
+        "first_bad_node": finding_object(findings.first_bad_node),
+    }
+
+
+def _match_view(match: NodeMatch) -> dict[str, Any]:
+    return {
+        "golden": list(match.golden),
+        "target": list(match.target),
+        "origin": match.origin.value,
+        "score": match.score,
+        "doubtful": match.doubtful,
+        "reasons": list(match.reasons),
+    }
+
+
+def suggestions_view(
+    session: Session, context: Context, asked: Asked, names: dict[str, str | None]
+) -> dict[str, Any]:
+    """Rank the partners that a node may have.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison, set or slice.
+        SettingsError: not exactly one node is named, or there is no such node.
+    """
+    known, state, pair = _asked(session, asked)
+    found = suggest_for(_benches(session, context, known)(pair), state, names)
+    return {
+        "slice": pair.position,
+        "suggestions": [
+            {
+                "golden": list(one.golden),
+                "target": list(one.target),
+                "score": one.score,
+                "reasons": list(one.reasons),
+                "doubtful": one.doubtful,
+            }
+            for one in found
+        ],
+    }
+
+
+def read_text(name: str, text: str) -> MatchSetFile:
+    """Read a mapping file or a match set.
+
+    Raises:
+        SettingsError: it makes no sense, and where.
+    """
+    try:
+        return parse_matches(Path(name or "imported"), text)
+    except ValueError as error:
+        raise SettingsError("is no name of a file", path=repr(name)) from error
+
+
+def as_file(session: Session, known: MatchSet, written: Format, version: int | None) -> Written:
+    """Write a version of a match set.
+
+    Raises:
+        NotInCatalogueError: there is no such version.
+        SettingsError: its results are not finished.
+    """
+    at = known.version if version is None else version
+    name = f"match-set-{known.id}-version-{at}"
+    if written is Format.JSON:
+        said = MatchSetFile(known.name, known.edits(at), known.mappings(at))
+        return Written(f"{name}.json", match_set_text(said), "application/json")
+    results = known.results(at)
+    if results is None:
+        raise SettingsError("the results of that version are gone", hint="Put it in force again")
+    plans = plans_of(session, results)
+    text = layer_mapping(plans) if written is Format.LAYER_MAPPING else data_mapping(plans)
+    return Written(f"{name}-{written.value.replace('_', '-')}.yaml", text, "application/yaml")
+
+
+def _asked(session: Session, asked: Asked) -> tuple[MatchSet, State, SlicePair]:
+    comparison, match_set, position = asked
+    known = no_match_set(session, comparison) if match_set is None else get_match_set(session, match_set)
+    if known.comparison_id != comparison:
+        raise NotInCatalogueError(f"match set {match_set} is not one of comparison {comparison}")
+    state = state_of(session, known)
+    for pair in state.pairs:
+        if pair.position == position:
+            return known, state, pair
+    raise NotInCatalogueError(f"comparison {comparison} has no slice {position}")
+
+
+def _benches(
+    session: Session, context: Context, known: MatchSet, mappings: tuple[MappingFile, ...] = ()
+) -> Benches:
+    """Give benches of the slices of a match set; those used a moment ago are kept."""
+    base = get_comparison(session, known.comparison_id)
+    matching = options_of(base.options, known).matching
+    matching = replace(matching, edits=(), mappings=matching.mappings + mappings)
+    options = replace(base.options, matching=matching)
+
+    def bench_of(pair: SlicePair) -> Bench:
+        key = pair.golden_slice_id, pair.target_slice_id, options
+        return context.benches.get(key, lambda: load_bench(session, pair, options))
+
+    return bench_of

@@ -1,0 +1,265 @@
+"""What is promised of match sets over HTTP: previews that come true, undo, conflicts, files in and out."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fastapi.testclient import TestClient
+from working import wait_until
+
+MLP, FEED_FORWARD = (
+    f"Module.model.layers.{{}}.{name}.LlamaMLP.forward.0" for name in ("mlp", "feed_forward")
+)
+MAPPINGS = Path(__file__).parents[1] / "mappings"
+Compare = Callable[..., int]
+
+
+def edit(at: int, kind: str = "match") -> dict[str, Any]:
+    return {"kind": kind, "golden": [MLP.format(at)], "target": [FEED_FORWARD.format(at)]}
+
+
+def settle(client: TestClient) -> None:
+    wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
+
+
+@pytest.fixture
+def fresh(client: TestClient, dumps: Mapping[str, tuple[Path, Path]]) -> Compare:
+    """Return a function that compares the renamed dumps once more, by name alone; gives the id."""
+
+    def compare(pair: str = "renamed", **options: object) -> int:
+        golden, target = dumps[pair]
+        choice = {"golden": str(golden), "target": str(target), "structure": False} | options
+        made = client.post("/api/v1/comparisons", json=choice)
+        assert made.status_code == 201, made.text
+        settle(client)
+        return int(made.json()["id"])
+
+    return compare
+
+
+@pytest.fixture
+def comparison(fresh: Compare) -> int:
+    return fresh()
+
+
+def begin(client: TestClient, comparison: int, name: str = "mine") -> str:
+    made = client.post(f"/api/v1/comparisons/{comparison}/match-sets", json={"name": name})
+    assert made.status_code == 201, made.text
+    assert made.headers["location"] == f"/api/v1/match-sets/{made.json()['id']}"
+    return str(made.headers["location"])
+
+
+def change(client: TestClient, address: str, version: int, *edits: dict[str, Any]) -> dict[str, Any]:
+    answer = client.post(f"{address}/edits", json={"version": version, "edits": edits})
+    assert answer.status_code == 201, answer.text
+    settle(client)
+    found: dict[str, Any] = client.get(address).json()
+    return found
+
+
+def plan_of(client: TestClient, comparison: int) -> list[object]:
+    """Give which nodes correspond, row by row, and why."""
+    answer = client.get(
+        f"/api/v1/comparisons/{comparison}/slices/0/rows", params={"open": "0-9999", "count": 1000}
+    )
+    rows = answer.json()["rows"]
+    assert len(rows) > 10
+    return [{name: row.get(name) for name in ("golden", "target", "verdict", "class")} for row in rows]
+
+
+def test_an_edit_changes_counts_as_previewed_and_undo_and_redo_go_back_and_forth(
+    client: TestClient, comparison: int
+) -> None:
+    address = begin(client, comparison)
+    number = int(address.rpartition("/")[2])
+    asked = {"edits": [edit(1), edit(3)], "match_set": number}
+    preview = client.post(f"/api/v1/comparisons/{comparison}/preview", json=asked).json()
+    found = change(client, address, 0, edit(1), edit(3))
+    counts = found["results"]["counts"]
+    assert preview["after"]["counts"] == counts
+    assert preview["before"]["counts"]["unmatched_golden_nodes"] == 46
+    assert counts["unmatched_golden_nodes"] == 0
+    assert counts["unmatched_target_nodes"] == 4
+    assert preview["added_total"] == len(preview["added"]) == 46
+    assert preview["after"]["first_bad_node"] == found["results"]["first_bad_node"]
+    assert (found["version"], found["undo_to"], found["redo_to"]) == (1, 0, None)
+    results = client.get(f"/api/v1/comparisons/{found['results']['comparison']}").json()
+    assert results["counts"] == counts
+    base = client.get(f"/api/v1/comparisons/{comparison}").json()
+    undone = client.post(f"{address}/undo", json={"version": 1}).json()
+    assert undone["results"]["comparison"] == comparison
+    assert (undone["version"], undone["redo_to"], undone["edits"]) == (0, 1, [])
+    assert client.get(f"/api/v1/comparisons/{comparison}").json() == base
+    redone = client.post(f"{address}/redo", json={"version": 0}).json()
+    assert redone == found
+    listed = client.get(f"/api/v1/comparisons/{comparison}/match-sets").json()["match_sets"]
+    assert listed == [found]
+
+
+def test_a_preview_writes_nothing_and_needs_no_match_set(client: TestClient, comparison: int) -> None:
+    asked = {"edits": [edit(1)]}
+    first = client.post(f"/api/v1/comparisons/{comparison}/preview", json=asked)
+    assert first.status_code == 200
+    assert first.json()["new_pairs"] == 51
+    assert client.post(f"/api/v1/comparisons/{comparison}/preview", json=asked).json() == first.json()
+    assert client.get(f"/api/v1/comparisons/{comparison}/match-sets").json() == {"match_sets": []}
+
+
+def test_of_two_viewers_the_slower_is_told_what_changed_and_both_see_the_new_version(
+    client: TestClient, comparison: int
+) -> None:
+    address = begin(client, comparison)
+    change(client, address, 0, edit(1))
+    for path, body in (
+        ("edits", {"version": 0, "edits": [edit(3)]}),
+        ("undo", {"version": 0}),
+        ("redo", {"version": 0}),
+        ("import", {"version": 0, "text": "a.B: c.D"}),
+    ):
+        refused = client.post(f"{address}/{path}", json=body)
+        assert refused.status_code == 409
+        said = refused.json()
+        assert (said["ok"], said["status"]) == (False, 409)
+        assert f"match golden {MLP.format(1)} with target" in said["error"]
+    found = change(client, address, 1, edit(3))
+    assert [one["golden"] for one in found["edits"]] == [[MLP.format(1)], [MLP.format(3)]]
+
+
+def test_an_exported_match_set_gives_the_same_plan_in_a_fresh_comparison(
+    client: TestClient, fresh: Compare
+) -> None:
+    first, second = fresh(), fresh()
+    address = begin(client, first)
+    made = change(client, address, 0, edit(1), edit(3))
+    file = client.get(f"{address}/export")
+    assert file.headers["content-type"] == "application/json"
+    assert "attachment" in file.headers["content-disposition"]
+    again = begin(client, second)
+    imported = client.post(f"{again}/import", json={"version": 0, "name": "set.json", "text": file.text})
+    assert imported.status_code == 201, imported.text
+    settle(client)
+    other = client.get(again).json()
+    assert other["edits"] == made["edits"]
+    assert other["results"]["counts"] == made["results"]["counts"]
+    plans = [plan_of(client, found["results"]["comparison"]) for found in (made, other)]
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize("written", ["layer_mapping", "data_mapping"])
+def test_an_exported_mapping_file_gives_the_same_matches_when_it_is_read_in(
+    client: TestClient, fresh: Compare, written: str
+) -> None:
+    first, second = fresh(), fresh()
+    address = begin(client, first)
+    made = change(client, address, 0, edit(1), edit(3))
+    file = client.get(f"{address}/export", params={"format": written})
+    assert file.headers["content-type"].startswith("application/yaml")
+    entries = yaml.safe_load(file.text)
+    inner = entries["TopLayer"] if written == "layer_mapping" else entries
+    assert any("feed_forward" in target and "mlp" in golden for target, golden in inner.items())
+    again = begin(client, second)
+    body = {"version": 0, "name": f"{written}.yaml", "text": file.text}
+    assert client.post(f"{again}/import", json=body).status_code == 201
+    settle(client)
+    other = client.get(again).json()
+    assert other["mappings"] == [f"{written}.yaml"]
+    assert other["results"]["counts"] == made["results"]["counts"]
+    assert plan_of(client, other["results"]["comparison"]) == plan_of(client, made["results"]["comparison"])
+    empty = client.get(f"{again}/export", params={"format": written, "version": 0})
+    assert "feed_forward" not in empty.text
+
+
+def test_suggestions_are_ranked_with_score_and_reasons(client: TestClient, comparison: int) -> None:
+    address = f"/api/v1/comparisons/{comparison}/suggestions"
+    found = client.get(address, params={"target": FEED_FORWARD.format(3)}).json()["suggestions"]
+    assert found[0]["golden"] == [MLP.format(3)]
+    assert found[0]["target"] == [FEED_FORWARD.format(3)]
+    assert 1 >= found[0]["score"] > found[1]["score"] > 0
+    assert "the modules around them correspond" in found[0]["reasons"]
+    number = int(begin(client, comparison).rpartition("/")[2])
+    change(client, f"/api/v1/match-sets/{number}", 0, edit(3))
+    later = client.get(address, params={"target": FEED_FORWARD.format(1), "match_set": number}).json()
+    assert later["suggestions"][0]["golden"] == [MLP.format(1)]
+    assert all(one["golden"] != [MLP.format(3)] for one in later["suggestions"])
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"version": 0, "edits": []}, "edits"),
+        ({"version": 0}, "edits"),
+        ({"edits": [edit(1)]}, "version"),
+        ({"version": 0, "edits": [edit(1) | {"kind": "delete"}]}, "kind"),
+        ({"version": 0, "edits": [edit(1) | {"more": 1}]}, "more"),
+        ({"version": 0, "edits": [edit(1) | {"golden": []}]}, "a node on either side"),
+        ({"version": 0, "edits": [edit(1) | {"golden": ["nothing"]}]}, "there is no golden node nothing"),
+        ({"version": 0, "edits": [edit(1, "unmatch")]}, "they are not matched"),
+        ({"version": 0, "edits": [edit(1), edit(7)]}, "no slice has nodes|there is no"),
+    ],
+)
+def test_an_edit_that_makes_no_sense_is_refused_and_leaves_nothing(
+    client: TestClient, comparison: int, body: dict[str, Any], why: str
+) -> None:
+    address = begin(client, comparison)
+    refused = client.post(f"{address}/edits", json=body)
+    assert refused.status_code == 422
+    assert re.search(why, refused.json()["error"])
+    assert client.get(address).json()["versions"] == []
+
+
+def test_a_file_that_makes_no_sense_is_refused_with_its_line(client: TestClient, comparison: int) -> None:
+    address = begin(client, comparison)
+    for text, why in (
+        ("TopLayer:\n  a: [1]\n", "bad.yaml: line 2"),
+        ('{"firstdrift_match_set": 9}', "format 9"),
+        ("", "empty"),
+        ("a: &x b\nc: *x\n", "aliases"),
+    ):
+        body = {"version": 0, "name": "bad.yaml", "text": text}
+        refused = client.post(f"{address}/import", json=body)
+        assert refused.status_code == 422, text
+        assert why in refused.json()["error"]
+    assert client.get(address).json()["versions"] == []
+
+
+def test_a_mapping_of_msprobe_is_read_in(client: TestClient, fresh: Compare) -> None:
+    comparison = fresh(structure=True)
+    address = begin(client, comparison)
+    text = (MAPPINGS / "data_mapping_llama.yaml").read_text()
+    body = {"version": 0, "name": "data_mapping_llama.yaml", "text": text}
+    assert client.post(f"{address}/import", json=body).status_code == 201
+    settle(client)
+    found = client.get(address).json()
+    assert found["versions"][0]["says"] == "read data_mapping_llama.yaml"
+    assert found["results"]["state"] == "done"
+
+
+def test_what_is_not_there_is_not_found(client: TestClient, comparison: int) -> None:
+    address = begin(client, comparison)
+    number = address.rpartition("/")[2]
+    for method, path, body in (
+        ("GET", "/api/v1/match-sets/999", None),
+        ("GET", f"{address}/export?version=7", None),
+        ("GET", "/api/v1/comparisons/999/match-sets", None),
+        ("GET", f"/api/v1/comparisons/{comparison}/suggestions?target=a&slice=9", None),
+        ("GET", f"/api/v1/comparisons/1/suggestions?target=a&match_set={number}", None),
+        ("POST", "/api/v1/comparisons/999/match-sets", {"name": "x"}),
+        ("POST", "/api/v1/match-sets/999/undo", {"version": 0}),
+        ("POST", "/api/v1/match-sets/999/edits", {"version": 0, "edits": [edit(1)]}),
+    ):
+        answer = client.request(method, path, json=body)
+        assert answer.status_code == 404, (method, path, answer.text)
+        assert answer.json()["ok"] is False
+    assert client.post(f"{address}/undo", json={"version": 0}).status_code == 422
+
+
+def test_results_of_match_sets_are_not_listed_among_comparisons(client: TestClient, comparison: int) -> None:
+    address = begin(client, comparison)
+    found = change(client, address, 0, edit(1))
+    listed = client.get("/api/v1/comparisons?limit=500").json()["comparisons"]
+    ids = {one["id"] for one in listed}
+    assert comparison in ids
+    assert found["results"]["comparison"] not in ids
