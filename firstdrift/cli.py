@@ -92,6 +92,20 @@ def main() -> None:
     metavar="FILE",
     help="Write which modules were matched as a layer mapping of msprobe.",
 )
+@click.option(
+    "--algorithm",
+    "algorithms",
+    multiple=True,
+    metavar="FILE.py:FUNCTION",
+    help="Run this function on each pair of arrays; what it returns is a further column. Repeatable.",
+)
+@click.option(
+    "--postprocess",
+    "postprocess_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Multiply tensors by matrices before, as this tensor postprocess file of msprobe says.",
+)
 @click.option("--no-structure", is_flag=True, help="Match by name alone, never by alignment.")
 @click.option("--step", type=int, help="Compare only this step.")
 @click.option("--rank", type=int, help="Compare only this rank.")
@@ -141,8 +155,9 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
         target_layout=layouts[1],
     )
     options = Options(matching=matching, rules=chosen["rules"], level=chosen["level"])
+    additions = _additions(chosen["algorithms"], chosen["postprocess_file"])
     with _progress_bar() as progress:
-        report = run(golden, target, options, progress)
+        report = run(golden, target, options, progress, **additions)
     if chosen["as_json"]:
         from firstdrift.exports.report_json import report_object
         from firstdrift.exports.strict_json import to_json
@@ -294,6 +309,20 @@ def _said(files: tuple[Path, ...]) -> "MatchSetFile":
     from firstdrift.matching.match_set_file import read_matches
 
     return read_matches(files)
+
+
+def _additions(algorithms: tuple[str, ...], postprocess: Path | None) -> dict[str, Any]:
+    """Read what is done beside what the options say; nothing is imported for nothing."""
+    found: dict[str, Any] = {}
+    if algorithms:
+        from firstdrift.comparison.algorithms import load_algorithms
+
+        found["algorithms"] = load_algorithms(algorithms)
+    if postprocess is not None:
+        from firstdrift.comparison.postprocess import read_postprocess
+
+        found["postprocess"] = read_postprocess(postprocess)
+    return found
 
 
 def _layouts(*sizes: str | None) -> "tuple[Layout | None, Layout | None]":

@@ -34,6 +34,7 @@ class DataLocation(Struct, frozen=True):
         file: the file that holds them.
         container: how the file is laid out: "pt", "npy", "safetensors", "bin" or "ge".
         entry: the tensor's name inside a file that holds several; empty for a file of one tensor.
+        left: where a matrix lies by which the tensor is multiplied from the left; likewise right.
     """
 
     file: Path
@@ -41,6 +42,8 @@ class DataLocation(Struct, frozen=True):
     entry: str = ""
     shards: "tuple[DataLocation, ...]" = ()
     axis: int | None = None
+    left: "DataLocation | None" = None
+    right: "DataLocation | None" = None
 
 
 class Sharding(StrEnum):

@@ -6,13 +6,15 @@ Each stage is a function of what the one before it gave, so that the worker can 
 test can look in between.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.comparison.additions import Additions
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.report import DumpSummary, Options, Report, SliceResult
@@ -31,6 +33,10 @@ from firstdrift.verdict.judge import judge_slice
 from firstdrift.verdict.judgement import Counts
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.tree import TreeRow, build_rows
+
+if TYPE_CHECKING:
+    from firstdrift.comparison.algorithms import Algorithm
+    from firstdrift.comparison.postprocess import Postprocess
 
 
 class Progress(Struct, frozen=True):
@@ -52,8 +58,19 @@ def compare(
     target: Path | str,
     options: Options | None = None,
     progress: Callable[[Progress], None] = _silent,
+    *,
+    algorithms: "Sequence[Algorithm]" = (),
+    postprocess: "Postprocess | None" = None,
 ) -> Report:
     """Compare two dumps.
+
+    Args:
+        golden: the dump that is trusted.
+        target: the dump under suspicion.
+        options: what is compared, and how.
+        progress: is told how far it has come.
+        algorithms: functions that give a number for each pair (`firstdrift.comparison.algorithms`).
+        postprocess: what is done to tensors before (`firstdrift.comparison.postprocess`).
 
     Raises:
         DumpError: one of the two cannot be used at all. What can be used is compared; the rest is
@@ -61,6 +78,9 @@ def compare(
         SettingsError: the options make no sense.
     """
     options = options or Options()
+    additions = Additions(tuple(algorithms), postprocess)
+    if algorithms:
+        _require_names(algorithms)
     clock = Clock("index", "match", "measure")
     with clock.measure("index"):
         golden_dump, target_dump = open_dump(Path(golden)), open_dump(Path(target))
@@ -76,9 +96,11 @@ def compare(
             continue
         with clock.measure("match"):
             plan, rows = plan_slice(golden_slice, target_slice, options)
+            plan = additions.prepare(plan)
         with clock.measure("measure"):
             _prepare(plan, slices_to_go=len(pairing.pairs) - done)
             measurements = _measure_all(plan, Progress("measuring", done, len(pairing.pairs)), progress)
+            measurements = additions.measure(plan, measurements)
             judgement = judge_slice(plan, rows, measurements, options.rules)
         results.append(SliceResult(plan, rows, tuple(measurements), judgement))
     if unread and not results:
@@ -94,9 +116,17 @@ def compare(
         slices=tuple(results),
         findings=findings,
         counts=sum((result.judgement.counts for result in results), Counts()),
+        additions=additions,
         seconds=clock.seconds | {"total": clock.elapsed()},
         unreadable=len(unread) + sum(map(count_unreadable, results)),
     )
+
+
+def _require_names(algorithms: "Sequence[Algorithm]") -> None:
+    from firstdrift.comparison.algorithms import require_names
+    from firstdrift.comparison.table import COLUMNS
+
+    require_names(algorithms, COLUMNS)
 
 
 def left_over(pairing: SlicePairing, unread: list[tuple[SliceListing, SliceListing]]) -> SlicePairing:

@@ -84,7 +84,7 @@ def rematch(report: Report, edits: Sequence[Edit]) -> Report:
     matching = report.options.matching
     options = replace(report.options, matching=replace(matching, edits=(*matching.edits, *edits)))
     dumps = _Dumps(report)
-    slices = tuple(_rematch(result, options, edits, dumps) for result in report.slices)
+    slices = tuple(_rematch(result, report, options, dumps) for result in report.slices)
     if slices:
         require_applied(edits, [result.plan.notes for result in slices])
     return replace(
@@ -184,7 +184,8 @@ def require_applied(edits: Sequence[Edit], notes: Sequence[Sequence[str]]) -> No
             raise SettingsError(refused[0])
 
 
-def _rematch(result: SliceResult, options: Options, edits: Sequence[Edit], dumps: "_Dumps") -> SliceResult:
+def _rematch(result: SliceResult, report: Report, options: Options, dumps: "_Dumps") -> SliceResult:
+    edits = options.matching.edits[len(report.options.matching.edits) :]
     plan = result.plan
     golden = {name for match in plan.matches for name in match.golden} | set(plan.unmatched_golden)
     target = {name for match in plan.matches for name in match.target} | set(plan.unmatched_target)
@@ -193,7 +194,8 @@ def _rematch(result: SliceResult, options: Options, edits: Sequence[Edit], dumps
         return replace(result, plan=replace(plan, notes=(*plan.notes, *notes)))
     known = dict(zip(map(identity, plan.pairs), result.measurements, strict=True))
     plan, rows = plan_slice(*dumps.read(plan), options)
-    measurements = measure_missing(plan, known)
+    plan = report.additions.prepare(plan)
+    measurements = report.additions.measure(plan, measure_missing(plan, known))
     judgement = judge_slice(plan, rows, measurements, options.rules)
     return SliceResult(plan, rows, tuple(measurements), judgement)
 

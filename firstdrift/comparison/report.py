@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from firstdrift.comparison.additions import Additions
 from firstdrift.dumps.dump import Coordinates, Problem
 from firstdrift.matching.edits import Edit
 from firstdrift.matching.plan import MatchingRules, SlicePairing, SlicePlan, TensorPair
@@ -67,6 +68,7 @@ class Report(Struct, frozen=True):
         seconds: time spent by stage: "index", "match", "measure", "total".
         unreadable: number of slices and pairs that could not be compared because a file is missing,
             damaged or not what the dump says it is.
+        additions: what was done beside what the options say.
     """
 
     golden: DumpSummary
@@ -78,6 +80,7 @@ class Report(Struct, frozen=True):
     counts: Counts
     seconds: Mapping[str, float]
     unreadable: int = 0
+    additions: Additions = field(default_factory=Additions)
 
     def incomparable(self) -> Iterator[tuple[Coordinates, TensorPair, str]]:
         """Yield the pairs that could not be compared, each with its slice and the reason."""
@@ -154,9 +157,9 @@ class Report(Struct, frozen=True):
         """Return one row for each pair, unmatched node and unmatched tensor as a pandas frame."""
         import pandas as pd
 
-        from firstdrift.comparison.table import COLUMNS, pair_rows
+        from firstdrift.comparison.table import columns_of, pair_rows
 
-        return pd.DataFrame(pair_rows(self), columns=list(COLUMNS))
+        return pd.DataFrame(pair_rows(self), columns=list(columns_of(self)))
 
 
 def all_notes(

@@ -48,11 +48,22 @@ COLUMNS = (
 _PLACES = {column: place for place, column in enumerate(COLUMNS)}
 
 
+def columns_of(report: Report) -> tuple[str, ...]:
+    """Return the columns of a report: `COLUMNS`, and two for each algorithm of the user's."""
+    if not report.additions.algorithms:
+        return COLUMNS
+    from firstdrift.comparison.algorithms import REMARK, name_of
+
+    names = [name_of(algorithm) for algorithm in report.additions.algorithms]
+    return (*COLUMNS, *(column for name in names for column in (name, name + REMARK)))
+
+
 def pair_rows(report: Report) -> Iterator[tuple[Cell, ...]]:
-    """Give one row of `COLUMNS` for each pair, unmatched node and unmatched tensor.
+    """Give one row of `columns_of` for each pair, unmatched node and unmatched tensor.
 
     Unmatched ones have the verdict "unmatched" and only the columns of their own side.
     """
+    empty = (None,) * (len(columns_of(report)) - len(COLUMNS))
     for result in report.slices:
         row_of_match = {row.match: row for row in result.rows if row.match is not None}
         at = _coordinates(result)
@@ -74,8 +85,9 @@ def pair_rows(report: Report) -> Iterator[tuple[Cell, ...]]:
                 *_side_cells(measured.golden),
                 *_side_cells(measured.target),
                 "; ".join(judged.reasons),
+                *(cell for own in measured.custom or () for cell in (own.value, own.remark or None)),
             )
-        yield from _unmatched(result, at)
+        yield from ((*row, *empty) for row in _unmatched(result, at))
 
 
 def _coordinates(result: SliceResult) -> tuple[int | None, ...]:

@@ -53,6 +53,10 @@ def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
         TensorUnreadableError: the file is missing, cut short, damaged, holds no such tensor, or
             one of a dtype that cannot be represented.
     """
+    if location.left or location.right:
+        from firstdrift.dumps.products import load_product
+
+        return load_product(location, load_tensor)
     if location.shards:
         return _load_shards(location)
     container = _container(location.file, location.container)

@@ -25,6 +25,29 @@ def report_object(report: Report) -> dict[str, Any]:
         "incomparable": [
             incomparable_object(*found) for found in islice(report.incomparable(), INCOMPARABLE_SHOWN)
         ],
+        **_algorithms_object(report),
+    }
+
+
+def _algorithms_object(report: Report) -> dict[str, Any]:
+    """Say of each algorithm of the user's of how many pairs it gave a number, and where it failed."""
+    if not report.additions.algorithms:
+        return {}
+    from firstdrift.comparison.algorithms import summaries
+
+    return {
+        "algorithms": [
+            {
+                "name": own.name,
+                "values": own.values,
+                "failed": own.failed,
+                "failures": [
+                    {"target": node, "tensor": tensor, "reason": remark}
+                    for node, tensor, remark in own.failures
+                ],
+            }
+            for own in summaries(report.slices, report.additions.algorithms)
+        ]
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from firstdrift.comparison.report import Report
-from firstdrift.comparison.table import COLUMNS, Cell, pair_rows
+from firstdrift.comparison.table import Cell, columns_of, pair_rows
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _XLSX_ROWS = 1_048_000
@@ -17,7 +17,7 @@ def write_csv(report: Report, file: Path) -> None:
     """Write one line for each pair. Text that a spreadsheet would run gets an apostrophe in front."""
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
-        writer.writerow(COLUMNS)
+        writer.writerow(columns_of(report))
         writer.writerows([_csv_cell(value) for value in row] for row in pair_rows(report))
 
 
@@ -49,12 +49,12 @@ def write_xlsx(report: Report, file: Path) -> None:
             if sheet is None or line > _XLSX_ROWS:
                 sheet, line = book.add_worksheet(), 1
                 sheet.freeze_panes(1, 0)
-                sheet.write_row(0, 0, COLUMNS, bold)
+                sheet.write_row(0, 0, columns_of(report), bold)
             for place, value in enumerate(row):
                 _write_cell(sheet, line, place, value)
             line += 1
         if sheet is None:
-            book.add_worksheet().write_row(0, 0, COLUMNS, bold)
+            book.add_worksheet().write_row(0, 0, columns_of(report), bold)
 
 
 def _write_cell(sheet: Any, line: int, place: int, value: Cell) -> None:  # noqa: ANN401

@@ -50,6 +50,7 @@ def report_text(report: Report) -> str:
     for side, dump in (("golden", report.golden), ("target", report.target)):
         lines += _problem_lines(dump.problems, side)
     lines += _incomparable_lines(report)
+    lines += _algorithm_lines(report)
     lines.append(f"time          {report.seconds['total']:.2f} s")
     return _as_lines(lines)
 
@@ -61,6 +62,22 @@ def _incomparable_lines(report: Report) -> list[str]:
         for coordinates, pair, reason in found[:_SHOWN]
     ]
     return lines + _more(found)
+
+
+def _algorithm_lines(report: Report) -> list[str]:
+    """Say of each algorithm of the user's of how many pairs it gave a number, and where it failed."""
+    if not report.additions.algorithms:
+        return []
+    from firstdrift.comparison.algorithms import summaries
+
+    lines = []
+    for own in summaries(report.slices, report.additions.algorithms):
+        lines.append(f"algorithm     {own.name}: {counted(own.values, 'number')}, {own.failed} failed")
+        lines += [
+            f"  failed      {node} {tensor}: {remark}" for node, tensor, remark in own.failures[:_SHOWN]
+        ]
+        lines += _more(range(own.failed))
+    return lines
 
 
 def _finding_lines(title: str, finding: Finding | None) -> list[str]:

@@ -216,6 +216,22 @@ class RankError(Struct, frozen=True):
     error: float | None = None
 
 
+class CustomResult(Struct, frozen=True):
+    """What an algorithm of the user's said of a pair.
+
+    Attributes:
+        name: of the algorithm.
+        value: its number; None if there is none.
+        remark: what it said beside it, or why there is none.
+        failed: whether it raised an error, or returned no number.
+    """
+
+    name: str
+    value: float | None = None
+    remark: str = ""
+    failed: bool = False
+
+
 class Measurement(Struct, frozen=True):
     """The numbers of one pair, or why there are none.
 
@@ -231,6 +247,7 @@ class Measurement(Struct, frozen=True):
         equal: whether the two are equal: every element as a value with data (NaN equals NaN, dtypes
             may differ), bitwise with digests, as values for scalars; for statistics, whether all that
             is known of both sides is equal, digests included; None for incomparables.
+        custom: what the user's own algorithms said; None if none were run.
     """
 
     kind: MeasurementKind
@@ -243,6 +260,7 @@ class Measurement(Struct, frozen=True):
     differences: StatisticDifferences | None = None
     equal: bool | None = None
     by_rank: tuple[RankError, ...] | None = None
+    custom: tuple[CustomResult, ...] | None = None
 
     def values(self) -> dict[str, float | int | None]:
         """Return the numbers by name, as pages, exports and JSON show them."""
@@ -259,6 +277,7 @@ class Measurement(Struct, frozen=True):
             found.update({name: getattr(self.differences, name) for name in DIFFERENCE_METRICS})
         if self.equal is not None:
             found["equal"] = int(self.equal)
+        found.update({result.name: result.value for result in self.custom or ()})
         return found
 
 

@@ -1,0 +1,183 @@
+"""Algorithms of one's own: a number for each pair of tensors, from a Python function.
+
+    def mse(golden, target):                     --algorithm my.py:mse   ─▶   a column "mse"
+        return ((golden - target) ** 2).mean()
+
+They run code, so they are given in a notebook or on the command line, and never through the web. A function
+gets two read-only arrays of one shape, and returns a number, or a number and a remark. What it raises is the
+remark of that pair, and harms no other.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.comparison.report import SliceResult
+from firstdrift.dumps.data import load_tensor
+from firstdrift.errors import SettingsError, TensorUnreadableError
+from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.metrics.comparability import common_shape
+from firstdrift.metrics.measurement import CustomResult, Measurement, MeasurementKind
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Algorithm = Callable[..., Any]
+"""A function of a golden and a target array that returns a number, or a number and a remark."""
+
+_SHOWN = 100
+
+REMARK = "_remark"
+"""Ends the name of the column with what an algorithm said beside its number."""
+
+
+def load_algorithms(wanted: Iterable[str]) -> tuple[Algorithm, ...]:
+    """Run the files named in `FILE.py:FUNCTION` and return the functions.
+
+    Raises:
+        SettingsError: there is no such file or function, or the file raises an error.
+    """
+    modules: dict[Path, dict[str, Any]] = {}
+    found: list[Algorithm] = []
+    for said in wanted:
+        name, _, function = said.rpartition(":")
+        file = Path(name)
+        if not name or not function.isidentifier():
+            raise SettingsError(f"{said!r} names no function", hint="Write FILE.py:FUNCTION")
+        if file not in modules:
+            modules[file] = _run(file)
+        if not callable(modules[file].get(function)):
+            raise SettingsError(f"there is no function {function!r} in it", path=file)
+        found.append(modules[file][function])
+    return tuple(found)
+
+
+def require_names(algorithms: Sequence[Algorithm], taken: Iterable[str]) -> None:
+    """Make sure that each algorithm has a name of its own, under which its numbers are shown.
+
+    Raises:
+        SettingsError: two have the same, or one has that of a metric.
+    """
+    names = set(taken)
+    for algorithm in algorithms:
+        name = name_of(algorithm)
+        if name in names:
+            raise SettingsError(
+                f"{name!r} is already the name of a column", hint="Give the function another name"
+            )
+        names |= {name, name + REMARK}
+
+
+def name_of(algorithm: Algorithm) -> str:
+    """Return the name under which the numbers of an algorithm are shown."""
+    return str(getattr(algorithm, "__name__", type(algorithm).__name__))
+
+
+def with_results(
+    algorithms: Sequence[Algorithm], plan: SlicePlan, measurements: Sequence[Measurement]
+) -> list[Measurement]:
+    """Run the algorithms on all pairs of a plan that were measured element by element.
+
+    A pair that has their results already is left as it is.
+    """
+    return [
+        measured
+        if measured.custom is not None
+        else replace(measured, custom=_results(algorithms, pair, measured))
+        for pair, measured in zip(plan.pairs, measurements, strict=True)
+    ]
+
+
+class Summary(Struct, frozen=True):
+    """What became of one algorithm.
+
+    Attributes:
+        name: of the algorithm.
+        values: of how many pairs it gave a number.
+        failed: on how many pairs it raised an error, or returned no number.
+        failures: the first hundred of these: target node, tensor, what it raised.
+    """
+
+    name: str
+    values: int
+    failed: int
+    failures: tuple[tuple[str, str, str], ...]
+
+
+def summaries(slices: Iterable[SliceResult], algorithms: Sequence[Algorithm]) -> tuple[Summary, ...]:
+    """Say of each algorithm of how many pairs it gave a number, and where it failed."""
+    values = [0] * len(algorithms)
+    failures: list[list[tuple[str, str, str]]] = [[] for _ in algorithms]
+    for result in slices:
+        for pair, measured in zip(result.plan.pairs, result.measurements, strict=True):
+            for place, own in enumerate(measured.custom or ()):
+                values[place] += own.value is not None
+                if own.failed:
+                    failures[place].append((pair.target_node, pair.target.label, own.remark))
+    return tuple(
+        Summary(name_of(algorithm), count, len(failed), tuple(failed[:_SHOWN]))
+        for algorithm, failed, count in zip(algorithms, failures, values, strict=True)
+    )
+
+
+def _results(
+    algorithms: Sequence[Algorithm], pair: TensorPair, measured: Measurement
+) -> tuple[CustomResult, ...]:
+    names = [name_of(algorithm) for algorithm in algorithms]
+    if measured.kind is not MeasurementKind.DATA:
+        return tuple(
+            CustomResult(name, remark="the values of both tensors were not compared") for name in names
+        )
+    if pair.is_joined or pair.golden.location is None or pair.target.location is None:
+        return tuple(CustomResult(name, remark="not run on tensors joined from several") for name in names)
+    try:
+        golden, target = (load_tensor(at) for at in (pair.golden.location, pair.target.location))
+    except TensorUnreadableError as error:
+        return tuple(CustomResult(name, remark=str(error)) for name in names)
+    shape = common_shape(golden.shape, target.shape, pair.transform)
+    arrays = (_read_only(golden, shape), _read_only(target, shape))
+    return tuple(_result(algorithm, *arrays) for algorithm in algorithms)
+
+
+def _read_only(array: "npt.NDArray[Any]", shape: tuple[int, ...] | None) -> "npt.NDArray[Any]":
+    """Return a view of the common shape; of a dtype that numpy lacks, the same values as float32 or int8."""
+    if array.dtype.type.__module__ == "ml_dtypes":
+        whole = array.dtype.name.startswith(("int", "uint"))
+        array = array.astype("int8" if whole else "float32")
+    array = array.view() if shape is None else array.reshape(shape).view()
+    array.flags.writeable = False
+    return array
+
+
+def _result(algorithm: Algorithm, golden: "npt.NDArray[Any]", target: "npt.NDArray[Any]") -> CustomResult:
+    name = name_of(algorithm)
+    try:
+        said = algorithm(golden, target)
+        value, remark = said if isinstance(said, tuple) else (said, "")
+        return CustomResult(name, float(value), str(remark))
+    except Exception as error:  # noqa: BLE001 (somebody else's code: whatever it raises is its result)
+        return CustomResult(name, remark=_said(error), failed=True)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _run(file: Path) -> dict[str, Any]:
+    """Run a Python file as a module of its own and return what it defines."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(f"firstdrift_algorithms_of_{file.stem}", file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise SettingsError("there is no such Python file", path=file, hint="Write FILE.py:FUNCTION")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # somebody else's code: it may raise anything
+        raise SettingsError(f"it cannot be run: {_said(error)}", path=file) from error
+    return vars(module)

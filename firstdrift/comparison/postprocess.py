@@ -1,0 +1,219 @@
+"""Multiply tensors by matrices before they are compared, as msprobe's tensor postprocess file says.
+
+    right_matmul:
+      target_tensor_map:
+        rotation.pt:                                 target tensor @ rotation
+          - Functional.linear.0.forward.output.0.pt
+      golden_tensor_map: {}
+    left_matmul: ...                                 likewise from the left
+    left_right_matmul:
+      left_target_tensor_map: ...                    both
+
+A tensor is named by its file, as msprobe does, or by node and tensor (`root.lm_head.output.0`), which every
+format has. Paths are those of msprobe: absolute, or from the working directory; failing that, from the file.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.dumps.data import CONTAINER_BY_SUFFIX, read_headers
+from firstdrift.errors import SettingsError, TensorUnreadableError
+from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.metrics.comparability import Shape, common_shape
+from firstdrift.tensors import DataLocation, TensorRecord
+
+_LARGEST_FILE: Final = 16 * 2**20
+_LONGEST_SHOWN: Final = 5
+_MATRIX: Final = 2
+_MAPS: Final = {
+    "right_matmul": {"target_tensor_map": ("target", "right"), "golden_tensor_map": ("golden", "right")},
+    "left_matmul": {"target_tensor_map": ("target", "left"), "golden_tensor_map": ("golden", "left")},
+    "left_right_matmul": {
+        "left_target_tensor_map": ("target", "left"),
+        "right_target_tensor_map": ("target", "right"),
+        "left_golden_tensor_map": ("golden", "left"),
+        "right_golden_tensor_map": ("golden", "right"),
+    },
+}
+"""Of each key of the file, which dump it is about, and from which side a matrix multiplies."""
+
+
+class Matrix(Struct, frozen=True):
+    """A matrix that multiplies a tensor: where it lies, and its shape."""
+
+    location: DataLocation
+    shape: Shape
+
+
+class Postprocess(Struct, frozen=True):
+    """What a postprocess file says.
+
+    Attributes:
+        golden: the matrices on the left and on the right of golden tensors, by the tensor's name in the
+            file; likewise target.
+    """
+
+    golden: Mapping[str, tuple[Matrix | None, Matrix | None]]
+    target: Mapping[str, tuple[Matrix | None, Matrix | None]]
+
+
+def read_postprocess(path: Path) -> Postprocess:
+    """Read a tensor postprocess file of msprobe.
+
+    Raises:
+        SettingsError: it cannot be read, says something that makes no sense, or names no matrix.
+    """
+    sides: dict[str, dict[str, tuple[Matrix | None, Matrix | None]]] = {"golden": {}, "target": {}}
+    for section, key, matrix_file, names in _entries(path, _read(path)):
+        side, place = _MAPS[section][key]
+        matrix = _matrix(path, matrix_file)
+        for name in names:
+            left, right = sides[side].get(name, (None, None))
+            if (left if place == "left" else right) is not None:
+                raise SettingsError(f"{name} of {side} has two matrices on its {place}", path=path)
+            sides[side][name] = (matrix, right) if place == "left" else (left, matrix)
+    return Postprocess(**sides)
+
+
+def apply(postprocess: Postprocess, plan: SlicePlan) -> SlicePlan:
+    """Declare in a plan by what its tensors are multiplied; names that no pair has become a note."""
+    unused = {"golden": set(postprocess.golden), "target": set(postprocess.target)}
+    pairs = tuple(_apply(pair, postprocess, unused) for pair in plan.pairs)
+    notes = tuple(
+        f"postprocess: no pair has a {side} tensor {_first_few(names)}"
+        for side, names in unused.items()
+        if names
+    )
+    return replace(plan, pairs=pairs, notes=(*plan.notes, *notes))
+
+
+def _first_few(names: set[str]) -> str:
+    ordered = sorted(names)
+    return ", ".join(ordered[:_LONGEST_SHOWN]) + (", …" if len(ordered) > _LONGEST_SHOWN else "")
+
+
+def _apply(pair: TensorPair, postprocess: Postprocess, unused: dict[str, set[str]]) -> TensorPair:
+    records, said = {}, [pair.transform] if pair.transform else []
+    for side, maps in (("golden", postprocess.golden), ("target", postprocess.target)):
+        record, node = getattr(pair, side), getattr(pair, f"{side}_node")
+        name = next((name for name in _names(node, record) if name in maps), None)
+        if name is None:
+            continue
+        unused[side].discard(name)
+        if pair.incomparable is not None and record.location is None:
+            continue
+        if pair.is_joined or record.location is None:
+            what = "is joined from several" if pair.is_joined else "was not saved"
+            return replace(pair, incomparable=f"the {side} tensor should be multiplied, but {what}")
+        left, right = maps[name]
+        shape = _shape_of_product(record.shape, left, right)
+        if shape is None:
+            shapes = " x ".join(
+                str(list(each.shape or ())) for each in (left, record, right) if each is not None
+            )
+            return replace(pair, incomparable=f"the {side} tensor cannot be multiplied: {shapes}")
+        location = replace(
+            record.location,
+            left=left.location if left else None,
+            right=right.location if right else None,
+        )
+        records[side] = replace(record, location=location, shape=shape, statistics=None, digest=None)
+        said += [
+            f"{side} multiplied from the {place} by {matrix.location.file.name}"
+            for place, matrix in (("left", left), ("right", right))
+            if matrix is not None
+        ]
+    if not records:
+        return pair
+    changed = replace(pair, **records, transform="; ".join(said), incomparable=None)
+    golden, target = changed.golden.shape, changed.target.shape
+    if golden is not None and target is not None and common_shape(golden, target, pair.transform) is None:
+        return replace(changed, incomparable=f"shapes differ: {list(golden)} and {list(target)}")
+    return changed
+
+
+def _names(node: str, record: TensorRecord) -> Iterator[str]:
+    if record.location is not None:
+        yield record.location.file.name
+    yield f"{node}.{record.label}"
+
+
+def _shape_of_product(shape: Shape | None, left: Matrix | None, right: Matrix | None) -> Shape | None:
+    """Return the shape of left @ tensor @ right; None if they do not fit, or the tensor's is not known."""
+    if shape is None:
+        return None
+    if left is not None:
+        if len(shape) < _MATRIX or left.shape[1] != shape[-2]:
+            return None
+        shape = (*shape[:-2], left.shape[0], shape[-1])
+    if right is not None:
+        if not shape or shape[-1] != right.shape[0]:
+            return None
+        shape = (*shape[:-1], right.shape[1])
+    return shape
+
+
+def _entries(path: Path, said: Any) -> Iterator[tuple[str, str, str, list[str]]]:  # noqa: ANN401 (any YAML)
+    for section, maps in _mapping(path, "the file", said).items():
+        if section not in _MAPS:
+            raise SettingsError(
+                f"there is no postprocess {section!r}", path=path, hint=f"Choose of {', '.join(_MAPS)}"
+            )
+        for key, entries in _mapping(path, section, maps).items():
+            if key not in _MAPS[section]:
+                known = ", ".join(_MAPS[section])
+                raise SettingsError(f"{section} has no key {key!r}", path=path, hint=f"Choose of {known}")
+            for matrix_file, names in _mapping(path, key, entries).items():
+                if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                    raise SettingsError(
+                        f"{section}, {key}, {matrix_file!r}: holds no list of names", path=path
+                    )
+                yield section, key, matrix_file, names
+
+
+def _mapping(path: Path, what: str, said: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    if said is None:
+        return {}
+    if not isinstance(said, dict) or not all(isinstance(key, str) for key in said):
+        raise SettingsError(f"{what} holds no mapping from names", path=path)
+    return said
+
+
+def _read(path: Path) -> Any:  # noqa: ANN401
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise SettingsError("is no postprocess file: it is too large", path=path)
+        text = path.read_text("utf-8-sig")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
+            raise SettingsError("aliases are not allowed in it", path=path)
+        return yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader, in C where there is one)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingsError(f"is no YAML ({' '.join(str(error).split())})", path=path) from error
+    except OSError as error:
+        raise SettingsError(f"cannot be read ({error.strerror})", path=path) from error
+
+
+def _matrix(path: Path, named: str) -> Matrix:
+    file = Path(named)
+    if not file.is_absolute() and not file.exists():
+        file = path.parent / file
+    container = CONTAINER_BY_SUFFIX.get(file.suffix)
+    if container is None:
+        raise SettingsError(f"it is no file of a tensor ({', '.join(CONTAINER_BY_SUFFIX)})", path=file)
+    try:
+        headers = read_headers(file, container)
+    except TensorUnreadableError as error:
+        raise SettingsError(f"the matrix cannot be read: {error.reason}", path=file) from error
+    if len(headers) != 1 or headers[0].shape is None or headers[0].problem is not None:
+        raise SettingsError("it does not hold one tensor that can be read", path=file)
+    shape = headers[0].shape
+    if len(shape) != _MATRIX:
+        raise SettingsError(f"it holds no matrix: its shape is {list(shape)}", path=file)
+    return Matrix(DataLocation(file, container, headers[0].entry), shape)
