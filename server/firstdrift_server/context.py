@@ -5,18 +5,20 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Annotated, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons import SlicePair
-from firstdrift.catalogue.editing import Bench
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.outline import Outline, load_outline
 from firstdrift.comparison.report import Options
 from firstdrift_server.settings import Settings
+
+if TYPE_CHECKING:
+    from firstdrift.catalogue.editing import Bench
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -59,7 +61,7 @@ class Context:
     engine: Engine
     outlines: Recent[tuple[int, int], Outline] = field(default_factory=lambda: Recent(16))
     stacks: Recent[int, Mapping[str, tuple[str, ...]]] = field(default_factory=lambda: Recent(4))
-    benches: Recent[tuple[int, int, Options], Bench] = field(default_factory=lambda: Recent(4))
+    benches: Recent[tuple[int, int, Options], "Bench"] = field(default_factory=lambda: Recent(4))
 
     def reading(self) -> AbstractContextManager[Session]:
         """Give a session with one consistent view of the database."""

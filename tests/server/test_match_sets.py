@@ -88,7 +88,12 @@ def test_an_edit_changes_counts_as_previewed_and_undo_and_redo_go_back_and_forth
     assert (found["version"], found["undo_to"], found["redo_to"]) == (1, 0, None)
     results = client.get(f"/api/v1/comparisons/{found['results']['comparison']}").json()
     assert results["counts"] == counts
+    assert results["match_set"] == {"id": number, "name": "mine", "version": 1, "comparison": comparison}
+    page = client.get(f"/c/{found['results']['comparison']}")
+    assert page.status_code == 200
+    assert "--mapping MATCH_SET.json" in page.text
     base = client.get(f"/api/v1/comparisons/{comparison}").json()
+    assert base["match_set"] is None
     undone = client.post(f"{address}/undo", json={"version": 1}).json()
     assert undone["results"]["comparison"] == comparison
     assert (undone["version"], undone["redo_to"], undone["edits"]) == (0, 1, [])

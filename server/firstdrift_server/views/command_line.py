@@ -6,7 +6,10 @@ from firstdrift.comparison.report import Options
 
 
 def compare_command(golden: str, target: str, options: Options) -> str:
-    """Write the `firstdrift compare` line of a comparison; options left at their defaults are left out."""
+    """Write the `firstdrift compare` line of a comparison; options left at their defaults are left out.
+
+    What people matched by hand is in the file that their match set is exported to.
+    """
     matching = options.matching
     words = ["firstdrift", "compare", golden or "GOLDEN", target or "TARGET"]
     words += ["--rules", options.rules] if options.rules != Options().rules else []
@@ -17,4 +20,5 @@ def compare_command(golden: str, target: str, options: Options) -> str:
         value = getattr(matching, name)
         words += [f"--{name}", str(value)] if value is not None else []
     words += ["--token-offset", str(matching.token_offset)] if matching.token_offset else []
+    words += ["--mapping", "MATCH_SET.json"] if matching.edits or matching.mappings else []
     return shlex.join(words)

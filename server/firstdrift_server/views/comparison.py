@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons import Comparison, SlicePair, get_comparison, slice_pairs_of
 from firstdrift.catalogue.dumps import changed_since_indexed, get_dump
+from firstdrift.catalogue.match_sets import laid_over
 from firstdrift.catalogue.tree import incomparable_pairs, layer_errors
 from firstdrift.comparison.report import DumpSummary, all_notes
 from firstdrift.errors import PathOutsideRootsError
@@ -68,8 +69,18 @@ def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
             "unreadable": comparison.unreadable,
             "incomparable": _incomparable(session, slices),
             "slices": [slice_object(pair) for pair in slices],
+            "match_set": _match_set(session, comparison_id),
         }
     )
+
+
+def _match_set(session: Session, comparison_id: int) -> dict[str, Any] | None:
+    """Say of which version of which match set a comparison holds the results; None if of none."""
+    known = laid_over(session, comparison_id)
+    if known is None:
+        return None
+    version = next(one.version for one in known.versions if one.results_id == comparison_id)
+    return {"id": known.id, "name": known.name, "version": version, "comparison": known.comparison_id}
 
 
 def slice_object(pair: SlicePair) -> dict[str, Any]:

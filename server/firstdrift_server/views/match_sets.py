@@ -1,25 +1,17 @@
-"""Match sets as data: what is decided, what it would change, and mapping files in and out."""
+"""Match sets as data: what is decided, what it would change, and mapping files in and out.
+
+What matches and measures is loaded by whoever asks first: the server starts without it.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons import SlicePair, get_comparison
-from firstdrift.catalogue.editing import (
-    Bench,
-    Benches,
-    State,
-    check_edits,
-    effect,
-    load_bench,
-    plans_of,
-    state_of,
-    suggest_for,
-)
 from firstdrift.catalogue.match_sets import MatchSet, Version, get_match_set, no_match_set, options_of
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping
@@ -33,6 +25,9 @@ from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift_server.context import Context
 from firstdrift_server.views.addresses import comparison_address
 from firstdrift_server.views.comparisons import comparison_summary
+
+if TYPE_CHECKING:
+    from firstdrift.catalogue.editing import Bench, Benches, State
 
 MOST_MATCHES = 200
 """More added or removed matches than this are counted, but not listed."""
@@ -117,6 +112,8 @@ def check(
         NotInCatalogueError: there is no such set.
         SettingsError: they cannot, and why.
     """
+    from firstdrift.catalogue.editing import check_edits, state_of
+
     known = get_match_set(session, match_set)
     if known.version != seen:
         return  # the conflict is told when the change is made, where nobody can be faster any more
@@ -132,6 +129,8 @@ def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[E
         NotInCatalogueError: there is no such comparison, set or slice.
         SettingsError: an edit can be applied to no slice.
     """
+    from firstdrift.catalogue.editing import effect
+
     known, state, pair = _asked(session, asked)
     found = effect(session, state, edits, _benches(session, context, known), first=pair.position)
     return {
@@ -180,6 +179,8 @@ def suggestions_view(
         NotInCatalogueError: there is no such comparison, set or slice.
         SettingsError: not exactly one node is named, or there is no such node.
     """
+    from firstdrift.catalogue.editing import suggest_for
+
     known, state, pair = _asked(session, asked)
     found = suggest_for(_benches(session, context, known)(pair), state, names)
     return {
@@ -216,6 +217,8 @@ def as_file(session: Session, known: MatchSet, written: Format, version: int | N
         NotInCatalogueError: there is no such version.
         SettingsError: its results are not finished.
     """
+    from firstdrift.catalogue.editing import plans_of
+
     at = known.version if version is None else version
     name = f"match-set-{known.id}-version-{at}"
     if written is Format.JSON:
@@ -229,7 +232,9 @@ def as_file(session: Session, known: MatchSet, written: Format, version: int | N
     return Written(f"{name}-{written.value.replace('_', '-')}.yaml", text, "application/yaml")
 
 
-def _asked(session: Session, asked: Asked) -> tuple[MatchSet, State, SlicePair]:
+def _asked(session: Session, asked: Asked) -> "tuple[MatchSet, State, SlicePair]":
+    from firstdrift.catalogue.editing import state_of
+
     comparison, match_set, position = asked
     known = no_match_set(session, comparison) if match_set is None else get_match_set(session, match_set)
     if known.comparison_id != comparison:
@@ -243,14 +248,16 @@ def _asked(session: Session, asked: Asked) -> tuple[MatchSet, State, SlicePair]:
 
 def _benches(
     session: Session, context: Context, known: MatchSet, mappings: tuple[MappingFile, ...] = ()
-) -> Benches:
+) -> "Benches":
     """Give benches of the slices of a match set; those used a moment ago are kept."""
+    from firstdrift.catalogue.editing import load_bench
+
     base = get_comparison(session, known.comparison_id)
     matching = options_of(base.options, known).matching
     matching = replace(matching, edits=(), mappings=matching.mappings + mappings)
     options = replace(base.options, matching=matching)
 
-    def bench_of(pair: SlicePair) -> Bench:
+    def bench_of(pair: SlicePair) -> "Bench":
         key = pair.golden_slice_id, pair.target_slice_id, options
         return context.benches.get(key, lambda: load_bench(session, pair, options))
 
