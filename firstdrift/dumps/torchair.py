@@ -8,7 +8,7 @@ text of a graph says from which FX nodes a compiled operator was made: they are 
 """
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -16,21 +16,17 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.bounds import Bounds
-from firstdrift.dumps.containers.contents import DamagedError, file_contents
 from firstdrift.dumps.dump import Direction, Dump, Node, NodeKind, Problem, Slice, SliceListing, Source
-from firstdrift.dumps.execution_order import OPERATOR, finish_order
 from firstdrift.dumps.folders import folder_entries, printable, refused_links
-from firstdrift.dumps.torchair_graph import Graph, parse_graph
 from firstdrift.dumps.torchair_layout import GRAPH_TEXT, Run, Side, find_runs, find_side, graph_texts
 from firstdrift.dumps.torchair_operators import Operator
+from firstdrift.dumps.torchair_origins import with_origins
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.plurals import counted
 
-_LARGEST_TEXT = 256 * 1024 * 1024
 _CALLED = {Side.FX: "the FX graph, as torch ran it", Side.GE: "the compiled graph (GE)"}
 _NO_TEXT = "no dynamo_original_graph_*.txt: from which FX nodes the operators were made is not known"
 _MANY_GRAPHS = 2
-_FUSED = "FusionOp"
 
 
 class TorchairReader:
@@ -88,7 +84,7 @@ class TorchairReader:
         Raises:
             DumpUnreadableError: the folders of the token are gone.
         """
-        runs = find_runs(dump.path, self.side)
+        runs = _known_runs(dump, self.side)
         mine = [group for group in _by_slice(runs) if group[0].coordinates == listing.coordinates]
         if not mine:
             raise DumpUnreadableError("the operators of this token are gone", path=listing.directory)
@@ -117,16 +113,14 @@ class TorchairReader:
         from firstdrift.dumps.torchair_ge import read_ge
 
         read = read_ge(run.folder, bounds)
-        names = [operator.name for operator in read.operators]
-        graph, notes = _graph_of(run, read.operators)
-        order, moved = _in_order(read.operators, graph)
+        made = with_origins(run, read.operators)
+        times = [operator.name for operator in read.operators]
+        moved = sum(one != other for one, other in zip(times, made.order, strict=True))
         origin = (
-            "recorded"
-            if order == names
-            else f"recorded, but {counted(moved, 'operator')} moved behind what they take"
+            f"recorded, but {counted(moved, 'operator')} moved behind what they take" if moved else "recorded"
         )
-        sources = {} if graph is None else _sources(read.operators, graph)
-        return _GraphRun(run, read.operators, order, origin, _placed([*read.notes, *notes], where), sources)
+        problems = _placed([*read.notes, *made.notes], where)
+        return _GraphRun(run, made.operators, made.order, origin, problems, made.sources)
 
 
 class TorchairFxReader(TorchairReader):
@@ -185,6 +179,17 @@ class _GraphRun(Struct, frozen=True):
             )
 
 
+def _known_runs(dump: Dump, side: Side) -> tuple[Run, ...]:
+    """Return the runs of a dump, found anew if folders came or went."""
+    around = sorted({dump.path, *(listing.directory.parent for listing in dump.slices)})
+    return _runs(dump.path, side, tuple(_stamp(folder) for folder in around))
+
+
+@lru_cache(maxsize=4)
+def _runs(path: Path, side: Side, _stamps: tuple[int, ...]) -> tuple[Run, ...]:
+    return find_runs(path, side)
+
+
 def _began(graph: _GraphRun) -> tuple[int, str]:
     return min((operator.time for operator in graph.operators), default=0), graph.run.graph
 
@@ -231,82 +236,8 @@ def _placed(notes: Iterable[tuple[str, str]], where: str) -> list[Problem]:
     return [Problem(f"{where}/{file}" if file else where, note) for file, note in notes]
 
 
-def _in_order(operators: Sequence[Operator], graph: Graph | None) -> tuple[list[str], int]:
-    """Order operators by the times in their names, none before what it takes; say how many had to move."""
-    names = [operator.name for operator in operators]
-    if graph is None:
-        return names, 0
-    giver = {
-        part: operator.name
-        for operator in operators
-        if operator.is_whole
-        for part in graph.parts(operator.name)
-    }
-    flows = {
-        (giver[name], operator.name)
-        for operator in operators
-        if operator.is_whole
-        for part in graph.parts(operator.name)
-        for name, _ in graph.operators[part].inputs
-        if name in giver and giver[name] != operator.name
-    }
-    order, _ = finish_order({None: names}, dict.fromkeys(names, OPERATOR), sorted(flows))
-    return order, sum(one != other for one, other in zip(names, order, strict=True))
-
-
-def _sources(operators: Iterable[Operator], graph: Graph) -> dict[str, tuple[Source, ...]]:
-    """Say of each operator what it was made from; of one that was dumped twice the larger file counts."""
-    found: dict[str, tuple[Source, ...]] = {}
-    for operator in operators:
-        parts = graph.parts(operator.name) if operator.is_whole else ()
-        if parts:
-            roles = Counter(record.role.value for record in operator.tensors)
-            found[operator.name] = graph.sources(parts, roles["input"], roles["output"])
-    return found
-
-
-def _graph_of(run: Run, operators: Sequence[Operator]) -> tuple[Graph | None, list[tuple[str, str]]]:
-    """Choose the text that describes a run: of its rank and number; of several, the one that knows most."""
-    candidates: list[tuple[bool, int, str, Graph]] = []
-    notes: list[tuple[str, str]] = []
-    names = {operator.name for operator in operators}
-    for text in graph_texts(run):
-        said = GRAPH_TEXT.fullmatch(text.name)
-        if said is None or (said["rank"] and run.rank is not None and int(said["rank"]) != run.rank):
-            continue
-        try:
-            graph = _read_graph(text, *_stamp(text))
-        except DamagedError as exc:
-            notes.append((f"../{printable(text.name)}", str(exc)))
-            continue
-        is_same = run.graph == f"graph_{int(said['number'])}"
-        known = sum(name in graph.operators for name in names)
-        candidates.append((is_same, known, text.name, graph))
-    known_at_all = [one for one in candidates if one[1]] or candidates
-    if not known_at_all:
-        return None, notes
-    best = max(known_at_all, key=lambda one: one[:3])
-    if best[3].problem:
-        notes.append((f"../{printable(best[2])}", f"the text of the graph: {best[3].problem}"))
-    notes += [
-        (operator.name, "the text of the graph does not say of what it was fused")
-        for operator in operators
-        if _FUSED in operator.type_name and operator.is_whole and not best[3].parts(operator.name)
-    ]
-    return best[3], notes
-
-
-def _stamp(file: Path) -> tuple[int, int]:
+def _stamp(folder: Path) -> int:
     try:
-        status = file.stat()
+        return folder.stat().st_mtime_ns
     except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size
-
-
-@lru_cache(maxsize=8)
-def _read_graph(file: Path, _time: int, _size: int) -> Graph:
-    contents = file_contents(file)
-    if len(contents) > _LARGEST_TEXT:
-        raise DamagedError(f"the text of the graph is larger than {_LARGEST_TEXT >> 20} MiB and is not read")
-    return parse_graph(bytes(contents).decode("utf-8", "replace"))
+        return 0

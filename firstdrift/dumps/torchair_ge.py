@@ -9,6 +9,7 @@ A name too long for the file system is replaced by a number; `mapping.csv` besid
 
 import csv
 import io
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from firstdrift.dumps.torchair_layout import GE_FILE
 from firstdrift.dumps.torchair_operators import Operator, Operators, split_number
 from firstdrift.tensors import DataLocation, Role, TensorRecord
 
+_NOT_IN_FILE_NAMES = re.compile(r"[./\\\s]")
 _MAPPING = "mapping.csv"
 _LARGEST_MAPPING = 64 * 1024 * 1024
 
@@ -78,32 +80,40 @@ def _operators(
     for number, one in enumerate(files):
         if number:
             notes.append((printable(one.file.path.name), f"another file, larger or older, is {name} too"))
-        path, call = split_number(name)
+        said, tensors = _read(one.file, notes)
+        own = said if _in_file_names(said) == _in_file_names(name) else name
+        path, call = split_number(own)
         operator = Operator(
-            name=f"{name}#{number}" if number else name,
+            name=f"{own}#{number}" if number else own,
             path=path,
             call=call,
             type_name=one.type_name,
             time=one.time,
-            tensors=_records(one.file, notes),
+            tensors=tensors,
             is_whole=number == 0,
         )
         found.append((one.time, one.task, operator.name, operator))
     return found
 
 
-def _records(file: Listed, notes: list[tuple[str, str]]) -> tuple[TensorRecord, ...]:
+def _in_file_names(name: str) -> str:
+    """Return a name as files have it, which cannot hold all that it may be made of."""
+    return _NOT_IN_FILE_NAMES.sub("_", name)
+
+
+def _read(file: Listed, notes: list[tuple[str, str]]) -> tuple[str, tuple[TensorRecord, ...]]:
+    """Return the name that the header of a file gives, and its tensors."""
     name = printable(file.path.name)
     if file.refusal:
-        return (TensorRecord(Role.OUTPUT, "0", "", None, problem=f"{name}: {file.refusal}"),)
+        return "", (TensorRecord(Role.OUTPUT, "0", "", None, problem=f"{name}: {file.refusal}"),)
     try:
         said: GeFile = describe(file_contents(file.path))
     except DamagedError as exc:
         location = DataLocation(file.path, "ge", "output.0")
-        return (TensorRecord(Role.OUTPUT, "0", "", None, location=location, problem=f"{name}: {exc}"),)
+        return "", (TensorRecord(Role.OUTPUT, "0", "", None, location=location, problem=f"{name}: {exc}"),)
     if not said.tensors:
         notes.append((name, "it holds no tensor"))
-    return tuple(
+    return said.name, tuple(
         TensorRecord(
             tensor.role,
             str(tensor.index),

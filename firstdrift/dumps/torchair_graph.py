@@ -9,7 +9,7 @@ the result by all of them ("Add_1Sigmoid_1Mul_1"): the text is what takes such a
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -28,12 +28,24 @@ _INPUT = re.compile(r"(?P<name>.+):(?P<index>[0-9]{1,9})", re.DOTALL | re.ASCII)
 _BEGINS, _ENDS = ("{", "<"), ("}", ">")
 _FX_ATTRIBUTE = "_fx_tensor_name"
 _DEEPEST = 100
-_LONGEST_NAME = 4096
+_LONGEST_NAME = 2048
+_LONGEST_PART = 512
+"""Lengths of names that are taken apart, and of the names that they may be made of."""
 _PASSING_ON = frozenset(
-    {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "ExpandDims", "Flatten", "FlattenV2", "TransData"}
+    {
+        *("Cast", "Identity", "TensorMove", "TransData", "BroadcastTo", "Expand"),
+        *("Reshape", "Squeeze", "Unsqueeze", "ExpandDims", "Flatten", "FlattenV2"),
+    }
 )
 """Types of operators that give the values that they take, in another dtype, shape or layout."""
 
+_FX_PASSING_ON = re.compile(
+    r"-aten\.(?:alias|clone|contiguous|detach|dropout|expand|lift_fresh(?:_copy)?|reshape|squeeze|to|_to_copy"
+    r"|unsqueeze|view|_unsafe_view)(?:\.|$)"
+)
+"""Operators of an FX graph for which the compiled graph needs none: they give what they take."""
+
+_TRANSPOSING = "Transpose"
 _GIVEN = frozenset({"Data", "RefData", "Const", "Constant", "ConstPlaceHolder", "Variable", "Placeholder"})
 """Types of what stands for an input or a constant of the graph."""
 
@@ -66,12 +78,14 @@ class Graph(Struct, frozen=True):
     Attributes:
         operators: by name.
         takers: for each operator, which others take which of its outputs.
+        lengths: of the names that others may be made of, longest first.
         problem: what is wrong with its text; empty if nothing is.
     """
 
     operators: Mapping[str, GraphOperator]
     takers: Mapping[str, Mapping[int, frozenset[str]]]
-    problem: str = ""
+    lengths: tuple[int, ...]
+    problem: str
 
     def parts(self, name: str) -> tuple[str, ...]:
         """Return the operators that an operator of this name consists of; () if that is not known.
@@ -81,15 +95,18 @@ class Graph(Struct, frozen=True):
         """
         if name in self.operators:
             return (name,)
-        return _split(name, self.operators) if len(name) <= _LONGEST_NAME else ()
+        return _split(name, self.operators, self.lengths) if len(name) <= _LONGEST_NAME else ()
 
-    def sources(self, parts: tuple[str, ...], inputs: int, outputs: int) -> tuple[Source, ...]:
+    def sources(
+        self, parts: tuple[str, ...], inputs: int, outputs: int, dumped: Container[str]
+    ) -> tuple[Source, ...]:
         """Return what a dumped operator was made from: nodes of the FX graph, and the parts it was fused of.
 
         Args:
             parts: the operators that it consists of, in order.
             inputs: how many inputs of it were dumped.
             outputs: how many outputs were.
+            dumped: the operators that ran, by name; others were folded into these.
         """
         operators = [self.operators[part] for part in parts]
         taken, given = self._taken(operators, inputs), self._given(operators, outputs)
@@ -101,7 +118,7 @@ class Graph(Struct, frozen=True):
         for at, (name, place) in enumerate(taken):
             if name in made:
                 made[name][f"input.{at}"] = f"input.{place}"
-            if (node := self._fx_taker(self.operators[name], place)) is not None:
+            if (node := self._fx_taker(self.operators[name], place, dumped)) is not None:
                 made[node][f"input.{at}"] = f"input.{place}"
         for at, (name, place) in enumerate(given):
             if name in made:
@@ -142,20 +159,26 @@ class Graph(Struct, frozen=True):
             return outer
         return [(operators[-1].name, at) for at in range(dumped)]
 
-    def _fx_taker(self, operator: GraphOperator, place: int) -> str | None:
+    def _fx_taker(self, operator: GraphOperator, place: int, dumped: Container[str]) -> str | None:
         """Return the node of the FX graph that has an input of an operator as its own; None if none has.
 
-        A node that became several operators hands values from one to the next that it never took.
+        A node that became several operators hands values from one to the next that it never took. One that
+        became none, because it only hands its value on, has given its name to the operator before it. And
+        an operator that a transposition was folded into takes what was to be transposed.
         """
         nodes = {node for node, _ in operator.fx_outputs.values()}
         if len(nodes) != 1:
             return None
         (node,) = nodes
+        if operator.type_name not in _PASSING_ON and _FX_PASSING_ON.search(node):
+            return None
         tensor = operator.inputs[place]
         for _ in range(_DEEPEST):
             giver = self.operators.get(tensor[0])
             if giver is None or giver.type_name in _GIVEN:
                 return node
+            if _TRANSPOSING in giver.type_name and giver.name not in dumped:
+                return None
             if giver.fx_outputs:
                 return None if any(name == node for name, _ in giver.fx_outputs.values()) else node
             if giver.type_name not in _PASSING_ON or not giver.inputs:
@@ -182,6 +205,7 @@ def parse_graph(text: str) -> Graph:
     return Graph(
         operators,
         {name: {at: frozenset(by) for at, by in outputs.items()} for name, outputs in takers.items()},
+        tuple(sorted({len(name) for name in operators if len(name) <= _LONGEST_PART}, reverse=True)),
         problem or ("" if operators else "it describes no operator"),
     )
 
@@ -283,9 +307,8 @@ def _text(block: object, key: str) -> str:
     return next((value for value in _all(block, key) if isinstance(value, str)), "")
 
 
-def _split(name: str, known: Mapping[str, GraphOperator]) -> tuple[str, ...]:
-    """Take a name apart into known names; () if that cannot be done."""
-    lengths = sorted({len(one) for one in known if len(one) <= len(name)}, reverse=True)
+def _split(name: str, known: Mapping[str, GraphOperator], lengths: tuple[int, ...]) -> tuple[str, ...]:
+    """Take a name apart into known names, of these lengths; () if that cannot be done."""
     parts: list[str] = []
     at = 0
     # What was tried at each place so far: lengths are tried from the longest on, dead ends only once.

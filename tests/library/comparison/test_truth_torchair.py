@@ -4,6 +4,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 from library.dumps.torchair_samples import floats, operator, write, write_fx, write_ge
 
@@ -59,11 +61,44 @@ def test_the_token_before_the_fault_alone_is_healthy(unpacked: Unpacked) -> None
     assert report.findings.first_bad_node is None
 
 
+def test_a_fused_softmax_may_magnify_what_it_is_given(tmp_path: Path) -> None:
+    """It turns absolute errors into relative ones, whatever it was fused with."""
+    text = operator("Add", "Add", ["x:0", "y:0"], "add-aten.add.Tensor.OUTPUT.0") + operator(
+        "Softmax", "SoftmaxV2", ["Add:0"], "softmax-aten.softmax.int.OUTPUT.0"
+    )
+    text += operator("Neg", "Neg", ["Softmax:0"], "neg-aten.neg.default.OUTPUT.0")
+    write(tmp_path / "ge/dynamo_original_graph_1_rank_0_pid_7_ts_1.txt", text.encode())
+    fx = tmp_path / "fx/worldsize1_global_rank0/graph_1/0"
+    ge = tmp_path / "ge/worldsize1_global_rank0/20250101000000/0/graph_1_0/1/0"
+    x, y = 10 * floats(8, 64, dtype="float32"), floats(8, 64, seed=1, dtype="float32")
+    off = x * (1 + np.sign(floats(8, 64, seed=2, dtype="float32")) * np.float32(2**-6))
+    results = []
+    for given in (x, off):
+        total = given + y
+        powers = np.exp(total - total.max(-1, keepdims=True))
+        results.append((total, powers / powers.sum(-1, keepdims=True)))
+    (total, golden), (_, target) = results
+    write_fx(fx, "add-aten.add.Tensor", 1, [x, y], [total])
+    write_fx(fx, "softmax-aten.softmax.int", 2, [total], [golden])
+    write_fx(fx, "neg-aten.neg.default", 3, [golden], [-golden])
+    kind = ml_dtypes.bfloat16
+    write_ge(
+        ge,
+        "AutomaticBufferFusionOp",
+        "AddSoftmax",
+        1,
+        [off.astype(kind), y.astype(kind)],
+        [target.astype(kind)],
+    )
+    write_ge(ge, "Neg", "Neg", 3, [target.astype(kind)], [-target.astype(kind)])
+    report = compare(tmp_path / "fx", tmp_path / "ge")
+    errors = [row.output_error for one in report.slices for row in one.judgement.rows if row.output_error]
+    assert max(errors) > 0.07
+    assert report.findings.first_bad_node is None
+
+
 def test_a_healthy_chain_in_bfloat16_against_float32_has_no_finding(tmp_path: Path) -> None:
     """Several layers, several tokens: rounding of the compiled graph is no fault."""
-    import ml_dtypes
-    import numpy as np
-
     weights = [floats(32, 32, seed=at, dtype="float32") / 6 for at in range(6)]
     text = ""
     for layer in range(6):

@@ -72,7 +72,7 @@ def test_operators_have_names_types_calls_and_the_order_of_their_times(unpacked:
     _, (ge, *_) = read_all(archive / "msit_ge_dump")
     assert [(node.name, node.path, node.call, node.type_name) for node in ge.nodes] == [
         ("MatMul", "MatMul", 0, "MatMulV2"),
-        ("Add_1Sigmoid_1Mul_1", "Add_1Sigmoid_1Mul", 1, "AutomaticBufferFusionOp"),
+        ("Add_1Sigmoid_1Mul_1", "Add_1Sigmoid_1Mul", 1, "Add+Sigmoid+Mul"),
         ("ReduceSum", "ReduceSum", 0, "ReduceSumD"),
         ("trans_Cast_9", "trans_Cast", 9, "Cast"),
     ]
@@ -275,6 +275,14 @@ def test_a_second_file_of_an_operator_is_listed_beside_it(ge_copy: Path) -> None
     assert nodes["MatMul"].tensors[0].location is not None
     assert nodes["MatMul"].tensors[0].location.file == large
     assert any("is MatMul too" in problem.reason for problem in read.problems)
+
+
+def test_the_header_gives_a_name_that_a_file_cannot_have(ge_copy: Path) -> None:
+    contents = ge_file([], [floats(2)], name="model/layers.0/Add_3")
+    write(ge_copy / "Add.model_layers.0_Add_3.9.7.1734070081499999", contents)
+    write(ge_copy / "Add.Other.9.8.1734070081499999", contents)
+    _, (read, *_) = read_all(ge_copy.parents[5])
+    assert names(read)[-2:] == ["Other", "model/layers.0/Add_3"]
 
 
 def test_names_too_long_for_files_are_found_in_the_table_beside_them(ge_copy: Path) -> None:
