@@ -183,8 +183,8 @@ def _measure(pair: TensorPair) -> Measurement:
     if records:
         from firstdrift.metrics.joined import Parts, measure_joined
 
-        summed = pair.joining is Joining.SUMMED
-        parts = Parts(records, are_golden=bool(pair.golden_parts), summed=summed)
+        how = {"summed": pair.joining is Joining.SUMMED, "rotated": pair.joining is Joining.ROTATED}
+        parts = Parts(records, are_golden=bool(pair.golden_parts), **how)
         return measure_joined(pair.golden, pair.target, parts, load_tensor, pair.transform)
     measure = partial(measure_pair, transform=pair.transform, logits=is_logits(pair))
     if pair.golden.shards is not None or pair.target.shards is not None:

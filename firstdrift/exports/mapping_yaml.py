@@ -35,7 +35,8 @@ def data_mapping(plans: Iterable[SlicePlan]) -> str:
     plans = tuple(plans)
     entries: dict[str, str] = {}
     for plan in plans:
-        matched = {(match.golden[0], match.target[0]) for match in plan.matches if not match.doubtful}
+        known = [match for match in plan.matches if match.golden and match.target and not match.doubtful]
+        matched = {(match.golden[0], match.target[0]) for match in known}
         for pair in plan.pairs:
             is_one = pair.joining is None and pair.target.is_tensor and pair.golden.is_tensor
             if is_one and not _follows(pair, matched):
@@ -98,7 +99,7 @@ def _follows(pair: TensorPair, matched: set[tuple[str, str]]) -> bool:
 
 def _paths(match: NodeMatch) -> Iterator[tuple[str, str]]:
     """Yield target and golden path of a match of forward modules; of what was fused, one golden path."""
-    if match.doubtful:
+    if match.doubtful or not match.golden or not match.target:
         return
     golden = parse_name(match.golden[0])
     for name in match.target:
@@ -126,7 +127,7 @@ def _document(entries: dict[str, str] | dict[str, dict[str, str]], plans: tuple[
 
 def _is_fused(match: NodeMatch) -> bool:
     several = len(match.golden) > 1 or len(match.target) > 1
-    return several and parse_name(match.target[0]).direction != "backward"
+    return several and bool(match.target) and parse_name(match.target[0]).direction != "backward"
 
 
 def _fused(match: NodeMatch) -> str:

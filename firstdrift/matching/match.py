@@ -20,8 +20,10 @@ from firstdrift.dumps.dump import Direction, Slice
 from firstdrift.matching.alignment import Pair
 from firstdrift.matching.compiled import match_compiled, pair_compiled
 from firstdrift.matching.edits import Edit
+from firstdrift.matching.foreign import lend_all, match_foreign
 from firstdrift.matching.fusion import join_operators
 from firstdrift.matching.joined_tensors import pair_joined
+from firstdrift.matching.known_values import pair_values
 from firstdrift.matching.manual import apply_edits
 from firstdrift.matching.mapped import apply_mappings
 from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
@@ -63,7 +65,7 @@ def lay_edits_over(
 
 def _match_trees(work: Pairing) -> None:
     """Match what is not matched yet, from the roots down."""
-    if match_compiled(work):
+    if match_compiled(work) or match_foreign(work, late=False):
         return
     roots = work.golden.root, work.target.root
     pair_siblings(work, work.golden.forward[roots[0]], work.target.forward[roots[1]], exact=True)
@@ -77,6 +79,7 @@ def _match_trees(work: Pairing) -> None:
         grown |= work.rules.structure and _match_around(work)
         _match_below(work)
     _match_gradients(work)
+    match_foreign(work, late=True)
 
 
 def _match_below(work: Pairing) -> None:
@@ -247,21 +250,28 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
             names = tuple(node.name for node in parts[0]), tuple(node.name for node in parts[1])
         elif found.doubtful:
             tensors.leave(len(matches), first, second)
+        elif work.foreign and found.origin is Origin.STRUCTURE:
+            pair_values(tensors, len(matches), work, found.golden, index)
         else:
             tensors.pair(len(matches), first, second, work.said_tensors.get((found.golden, index)))
         matches.append(
             NodeMatch(names[0], names[1], found.origin, found.score, found.doubtful, found.reasons)
         )
+    lent = lend_all(work, matches, tensors)
     return SlicePlan(
         golden=golden.listing,
         target=target.listing,
         matches=tuple(matches),
         pairs=tuple(settle_shards(tensors.pairs)),
         unmatched_golden=tuple(
-            node.name for index, node in enumerate(golden.nodes) if index not in work.partners
+            node.name
+            for index, node in enumerate(golden.nodes)
+            if index not in work.partners and index not in lent[0]
         ),
         unmatched_target=tuple(
-            node.name for index, node in enumerate(target.nodes) if index not in work.found
+            node.name
+            for index, node in enumerate(target.nodes)
+            if index not in work.found and index not in lent[1]
         ),
         unmatched_golden_tensors=tuple(tensors.unmatched_golden),
         unmatched_target_tensors=tuple(tensors.unmatched_target),

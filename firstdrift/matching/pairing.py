@@ -1,6 +1,7 @@
 """What is matched so far of two slices, while they are being matched."""
 
 from collections import deque
+from collections.abc import Collection
 from typing import Final
 
 from msgspec import Struct, field
@@ -10,6 +11,7 @@ from firstdrift.dumps.dump import Slice
 from firstdrift.matching.alignment import Pair
 from firstdrift.matching.evidence import CONFIDENT, Evidence
 from firstdrift.matching.plan import MatchingRules, Origin
+from firstdrift.matching.steps import Line
 from firstdrift.matching.tree import SliceTree, build_tree
 
 SAME_PLACE: Final = ("same name and same place",)
@@ -70,6 +72,7 @@ class Pairing(Struct):
         joins: matches of several nodes; their nodes are in `found` and `partners` as well.
         joins_entered: how many of them whose children have been looked at.
         said_tensors: for a match, which golden tensor each target tensor was said to be, by label.
+        foreign: the two as lines of steps, if they are of different frameworks.
     """
 
     golden: SliceTree
@@ -82,6 +85,7 @@ class Pairing(Struct):
     joins: list[Join] = field(default_factory=list)
     joins_entered: int = 0
     said_tensors: dict[Pair, dict[str, str]] = field(default_factory=dict)
+    foreign: tuple[Line, Line] | None = None
 
     def add(self, pair: Pair, found: Found) -> None:
         """Record a match."""
@@ -128,6 +132,14 @@ class Pairing(Struct):
         single = [(found.golden, target) for target, found in self.found.items() if not found.joined]
         joined = [(one, other) for join in self.joins for one in join.golden for other in join.target]
         return single + joined
+
+    def pairs_of(self, golden: Collection[int], target: Collection[int]) -> list[Pair]:
+        """Return the matches that hold any of these nodes, each golden node with each target node."""
+        held = {self.partners[index] for index in golden if index in self.partners}
+        held.update(index for index in target if index in self.found)
+        single = [(self.found[index].golden, index) for index in held if not self.found[index].joined]
+        joins = (join for join in self.joins if not held.isdisjoint(join.target))
+        return single + [(one, other) for join in joins for one in join.golden for other in join.target]
 
     def release(self, target: int | None) -> None:
         """Take the match of a target node apart, as a whole; None, or a node without match, has none."""

@@ -28,18 +28,21 @@ class Joining(StrEnum):
 
     CONCATENATED = "concatenated"
     SUMMED = "summed"
+    ROTATED = "rotated"
 
 
 class NodeMatch(Struct, frozen=True):
     """Golden node(s) and target node(s) held to be the same.
 
     Attributes:
-        golden: names of the golden nodes; more than one where they were fused in the target.
-        target: names of the target nodes; more than one where they were fused in the golden dump.
+        golden: names of the golden nodes; more than one where they were fused in the target, none where
+            the golden dump has no such node and its values are known from other nodes all the same.
+        target: names of the target nodes; likewise. One of the two has one name.
         origin: the rule that found it.
         score: how sure it is, 0 to 1; 1 for exact and manual.
         doubtful: shown, but not compared, until a person confirms it.
         reasons: what spoke for it, one clause each.
+        operands: of a sum whose inputs were not recorded, the nodes that made them as far as order tells.
     """
 
     golden: tuple[str, ...]
@@ -48,6 +51,7 @@ class NodeMatch(Struct, frozen=True):
     score: float = 1.0
     doubtful: bool = False
     reasons: tuple[str, ...] = ()
+    operands: tuple[str, ...] = ()
 
 
 class TensorPair(Struct, frozen=True):
@@ -155,6 +159,6 @@ class MatchingRules(Struct, frozen=True):
     token: int | None = None
     token_offset: int = 0
     mappings: tuple[MappingFile, ...] = ()
-    edits: tuple[Edit, ...] = ()
     golden_layout: Layout | None = None
     target_layout: Layout | None = None
+    edits: tuple[Edit, ...] = ()

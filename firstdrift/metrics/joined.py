@@ -24,6 +24,7 @@ from firstdrift.metrics.arrays import Load
 from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
 from firstdrift.tensors import DataLocation, TensorRecord
 
 _JOINED: Final = DataLocation(Path(), "joined")
@@ -41,11 +42,13 @@ class Parts(Struct, frozen=True):
         records: the parts, in order.
         are_golden: whether they are on the golden side.
         summed: whether the tensor is their sum; if not, they are laid side by side.
+        rotated: whether the tensor is the first, rotated by the angles whose cosine and sine follow.
     """
 
     records: tuple[TensorRecord, ...]
     are_golden: bool
     summed: bool = False
+    rotated: bool = False
 
 
 def measure_joined(
@@ -66,7 +69,9 @@ def measure_joined(
     try:
         arrays = [load(part.location) for part in parts.records if part.location is not None]
         loaded = load(whole.location) if whole.location is not None else None
-        joined, said = _sum(arrays) if parts.summed else _concatenate(arrays, loaded)
+        joined, said = _join(parts, arrays, loaded)
+    except DoesNotRotateError as error:
+        return Measurement(MeasurementKind.INCOMPARABLE, f"it could not be rotated: {error}")
     except (TensorUnreadableError, _DoNotJoinError) as error:
         return Measurement(MeasurementKind.INCOMPARABLE, f"the parts could not be joined: {error}")
 
@@ -85,6 +90,13 @@ def measure_joined(
 
 class _DoNotJoinError(Exception):
     """The parts cannot be joined; the text says why."""
+
+
+def _join(parts: Parts, arrays: Sequence[Array], whole: Array | None) -> tuple[Array, str]:
+    """Join the parts, and say how, where it was seen from the values."""
+    if parts.rotated and whole is not None:
+        return rotated_as(arrays[0], arrays[1], arrays[2], whole)
+    return _sum(arrays) if parts.summed else _concatenate(arrays, whole)
 
 
 def _sum(arrays: Sequence[Array]) -> tuple[Array, str]:

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 
 from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.names import with_direction
 from firstdrift.tensors import UNIT_ROUNDOFF, Role, is_floating
 from firstdrift.verdict.compute_format import compute_roundoff
-from firstdrift.verdict.conditioning import honest_error
+from firstdrift.verdict.conditioning import honest_error, is_sum
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
 from firstdrift.verdict.logits import count_outputs
 from firstdrift.verdict.peers import outstanding
@@ -148,6 +148,8 @@ class _Walk:
     result: Classification = field(init=False)
     seen: float | None = None  # worst output error so far; None before the first
     inside: list[float] = field(init=False)  # worst error recorded below each row
+    known_inside: list[bool] = field(init=False)  # whether anything below was compared
+    rows_by_name: Mapping[str, TreeRow] = field(init=False)
     origins_inside: list[int] = field(init=False)
     partners: Mapping[str, int] = field(init=False)
     measured_outputs: int = 0
@@ -158,11 +160,13 @@ class _Walk:
         self.result = Classification([Classified() for _ in self.rows])
         self.roundoff = self.compute
         self.inside = [0.0] * len(self.rows)
+        self.known_inside = [False] * len(self.rows)
+        self.rows_by_name = {name: row for row in self.rows for name in (*row.golden, *row.target)}
         self.origins_inside = [0] * len(self.rows)
         self.partners = {
             row.golden[0]: row.index
             for row in self.rows
-            if row.direction is Direction.FORWARD and row.match is not None
+            if row.direction is Direction.FORWARD and row.golden and row.match is not None
         }
         self.measured_outputs = count_outputs(self.errors, self.plan)
         self.gradient_norm = max(
@@ -197,6 +201,7 @@ class _Walk:
             self.result.level = self._level_of_fault()
         if row.parent is not None:
             self.inside[row.parent] = max(self.inside[row.parent], self.inside[row.index], error.worst)
+            self.known_inside[row.parent] |= self.known_inside[row.index] or bool(error.pairs)
             self.origins_inside[row.parent] += self.origins_inside[row.index] + is_origin
 
     def _level_of_fault(self) -> float:
@@ -299,12 +304,44 @@ class _Walk:
             known.append(self._explained_by_parameters(error))
         if error.input is not None:
             known.append(honest_error(row, error, self.plan, self.measurements))
-        elif row.last == row.index:
-            known.append(self.seen or 0.0)
+        elif row.last == row.index or not self.known_inside[row.index]:
+            known.append(self._explained_by_what_came_before(row))
         if row.direction is Direction.BACKWARD:
             partner = self._forward_partner(row)
             known += [self.seen or 0.0, partner.worst if partner else 0.0]
         return max(known)
+
+    def _explained_by_what_came_before(self, row: TreeRow) -> float:
+        """Return the error that earlier outputs explain, where a row's own inputs were not recorded.
+
+        Of a sum whose operands are known it is |d operands| / |sum|.
+        """
+        total = self._output_of(row)
+        if total is None or not total[1].norm or not self._is_known_sum(row):
+            return self.seen or 0.0
+        operands = [self._output_of(other) for other in self._operands(row)]
+        return sum(known[0] * (known[1].norm or 0.0) for known in operands if known) / total[1].norm
+
+    def _is_known_sum(self, row: TreeRow) -> bool:
+        """Tell whether a row is the sum of outputs that were compared: order says so, and the means do."""
+        pair = self.errors[row.index].output_pair
+        known = [self._output_of(other) for other in (row, *self._operands(row))]
+        sides = [side for _, side in filter(None, known)]
+        if pair is None or len(sides) < len(known) or len(sides) == 1:
+            return False
+        dtype = self.plan.pairs[pair].golden.dtype
+        return is_sum(sides[0], sides[1:], UNIT_ROUNDOFF.get(dtype, self.roundoff))
+
+    def _operands(self, row: TreeRow) -> list[TreeRow]:
+        names = self.plan.matches[row.match].operands if row.match is not None else ()
+        return [self.rows_by_name[name] for name in names if name in self.rows_by_name]
+
+    def _output_of(self, row: TreeRow) -> tuple[float, SideSummary] | None:
+        error = self.errors[row.index]
+        if error.output is None or error.output_pair is None:
+            return None
+        side = self.measurements[error.output_pair].golden
+        return None if side is None or not math.isfinite(error.output) else (error.output, side)
 
     def _explained_by_parameters(self, error: RowErrors) -> float:
         """Return the error that training noise in the parameters explains.
@@ -334,6 +371,8 @@ class _Walk:
         return (self.seen or 0.0) * max(1.0, GRADIENT_SCALE * cancelled)
 
     def _forward_partner(self, row: TreeRow) -> RowErrors | None:
+        if not row.golden:
+            return None
         index = self.partners.get(with_direction(row.golden[0], "forward"))
         return self.errors[index] if index is not None else None
 
@@ -425,6 +464,12 @@ class _Walk:
         if error.input is None and row.last > row.index:
             inside = self.inside[row.index]
             return f"what is recorded inside it agrees ({_short(inside)}), its output does not ({output})"
+        if error.input is None and self._is_known_sum(row):
+            known = [(other, self._output_of(other)) for other in self._operands(row)]
+            operands = [
+                f"{(other.target or other.golden)[0]} ({_short(side[0])})" for other, side in known if side
+            ]
+            return f"its inputs, from {' and '.join(operands)}, agree; their sum does not ({output})"
         if error.input is None:
             return f"nothing before it differs as much, its output does ({output})"
         if error.exact_inputs:

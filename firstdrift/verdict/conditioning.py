@@ -32,6 +32,8 @@ _CANCELLING = (
     "add_",
     "sub_",
 )
+_ROUNDINGS = 8.0
+_MEAN_ROUNDING = 1e-6
 _CENTRING = ("layer_norm", "layernorm", "batch_norm", "batchnorm", "group_norm", "groupnorm", "instance_norm")
 
 
@@ -60,6 +62,22 @@ def honest_error(
     if any(name in operator for name in _CENTRING):
         return plain * max(1.0, *(_rms_to_deviation(measured.golden) for measured in inputs))
     return plain
+
+
+def is_sum(total: SideSummary, operands: Sequence[SideSummary], roundoff: float) -> bool:
+    """Tell whether a tensor may be the sum of others: means add up, but for rounding.
+
+    Rounding of independent elements moves a mean by roundoff x rms / sqrt(size); rounding of the means
+    themselves by a little more.
+    """
+    means = [side.mean for side in (total, *operands)]
+    norms = [side.norm for side in (total, *operands)]
+    if not total.size or None in means or None in norms or {side.size for side in operands} != {total.size}:
+        return False
+    rms = max(norm for norm in norms if norm is not None) / math.sqrt(total.size)
+    allowed = (_ROUNDINGS * roundoff / math.sqrt(total.size) + _MEAN_ROUNDING) * rms
+    known = [mean for mean in means if mean is not None]
+    return abs(known[0] - math.fsum(known[1:])) <= allowed
 
 
 def _absolute(measured: Measurement) -> float:

@@ -255,8 +255,8 @@ def _finding(case: _Case, row: TreeRow, judged: RowJudgement) -> Finding:
     pair = case.plan.pairs[judged.worst_pair] if judged.worst_pair is not None else None
     return Finding(
         coordinates=_coordinates(case, row),
-        golden=row.golden[0] if row.golden else "",
-        target=row.target[0] if row.target else "",
+        golden=row.golden[0] if row.golden else pair.golden_node if pair is not None else "",
+        target=row.target[0] if row.target else pair.target_node if pair is not None else "",
         module=row.path or _owner(case, pair),
         tensor=pair.target.label if pair is not None else None,
         node_class=judged.node_class,

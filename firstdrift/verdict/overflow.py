@@ -26,7 +26,8 @@ def find_overflow(
     """List the first hundred nodes with non-finite values on one side only, in execution order."""
     found = sorted((row for row in rows if errors[row.index].non_finite), key=lambda row: row.order)
     return tuple(
-        Overflow(coordinates, row.target[0], *_level(errors[row.index].non_finite)) for row in found[:_SHOWN]
+        Overflow(coordinates, (row.target or row.golden)[0], *_level(errors[row.index].non_finite))
+        for row in found[:_SHOWN]
     )
 
 

@@ -110,7 +110,7 @@ def _complete(row: RowErrors, plan: SlicePlan, errors: Sequence[PairError]) -> N
 
 def role_of(pair: TensorPair, row: TreeRow, parameters: frozenset[tuple[object, ...]]) -> Role:
     """Return the role of a pair, an operator's weights being parameters."""
-    role = pair.target.role
+    role = pair.target.role if row.target else pair.golden.role
     if role is not Role.INPUT or row.kind != "api" or row.direction == "backward":
         return role
     operator = row.type_name.rpartition(".")[2]

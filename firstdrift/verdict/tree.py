@@ -26,8 +26,8 @@ class TreeRow(Struct, frozen=True):
         kind: model, module or api.
         type_name: class or operator (target's, if there is a target).
         direction: forward, backward or none.
-        golden: names of the golden nodes; empty if unmatched.
-        target: names of the target nodes; empty if unmatched.
+        golden: names of the golden nodes; empty if there is none.
+        target: names of the target nodes; empty if there is none.
         match: index of the match in the plan, which says how it was found; None if unmatched.
         path: dotted module path of the innermost module around it (its own for a module).
         micro_step: which micro batch, where the dump tells.
@@ -79,11 +79,14 @@ class _Draft(Struct):
 
 
 def _drafts(golden: Slice, target: Slice, plan: SlicePlan) -> list[_Draft]:
-    golden_nodes = {node.name: node for node in golden.nodes}
     target_nodes = {node.name: node for node in target.nodes}
     drafts = []
     order_of_partner: dict[str, int] = {}
+    golden_alone: dict[str, int | None] = dict.fromkeys(plan.unmatched_golden)
     for index, match in enumerate(plan.matches):
+        if not match.target:
+            golden_alone[match.golden[0]] = index
+            continue
         node = target_nodes[match.target[0]]
         position = max(target_nodes[name].order for name in match.target)
         order_of_partner.update(dict.fromkeys(match.golden, position))
@@ -91,12 +94,12 @@ def _drafts(golden: Slice, target: Slice, plan: SlicePlan) -> list[_Draft]:
     for name in plan.unmatched_target:
         node = target_nodes[name]
         drafts.append(_Draft(node, (), (name,), None, (node.order, 0, 0)))
-    unmatched = set(plan.unmatched_golden)
     anchor = -1
     for node in golden.nodes:
         anchor = order_of_partner.get(node.name, anchor)
-        if node.name in unmatched:
-            drafts.append(_Draft(golden_nodes[node.name], (node.name,), (), None, (anchor, 1, node.order)))
+        if node.name in golden_alone:
+            place = (anchor, 1, node.order)
+            drafts.append(_Draft(node, (node.name,), (), golden_alone[node.name], place))
     return drafts
 
 

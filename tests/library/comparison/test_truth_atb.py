@@ -1,5 +1,6 @@
 """What was planted in ATB dumps is found, token by token, and nothing is found in healthy ones."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +16,18 @@ HEALTHY = [
     ("msprobe_atb_golden", "msprobe_atb_bf16"),
     ("msprobe_atb_golden", "msprobe_atb_bf16_alias"),
     ("msprobe_atb_golden", "atb12_bf16_nowarm"),
+]
+ACROSS_FRAMEWORKS = [
+    ("llama12_golden_fp32", "atb12_bf16", 6, 12),
+    ("llama12_bf16", "atb12_bf16", 6, 12),
+    ("atb12_bf16", "llama12_golden_fp32", 6, 12),
+    ("llama12_golden_fp32", "atb12_fp32_golden", 3, 12),
+    ("llama12_golden_fp32", "atb12_bf16_nowarm", 4, 12),
+    ("llama12_perturb_L7_T2", "atb12_fp32_perturb_io", 3, 12),
+    ("llama12_bf16", "atb12_bf16_stats", 3, 12),
+    ("llama12_stats_golden", "atb12_bf16_stats", 3, 12),
+    ("llama12_golden_fp32", "msprobe_atb_golden", 3, 12),
+    ("llama4_golden_fp32", "atb4_bf16", 4, 4),
 ]
 FAULTS = [
     ("atb12_fp32_golden", "atb12_fp32_perturb_io"),
@@ -44,6 +57,59 @@ def test_a_fault_is_found_in_its_token_and_layer(compared: Compared, golden: str
     # The dumps hold the noise of the feed-forward block from the residual add on.
     assert findings.first_bad_node.target == "25_Decoder_layer/3_ElewiseOperation"
     assert findings.first_bad_node.module == "Decoder_layer.7"
+
+
+@pytest.mark.parametrize(("golden", "target", "tokens", "layers"), ACROSS_FRAMEWORKS)
+def test_across_frameworks_a_healthy_run_has_no_finding_and_every_layer_is_compared(
+    compared: Compared, golden: str, target: str, tokens: int, layers: int
+) -> None:
+    report = compared(f"msit/{golden}", f"msit/{target}")
+    assert report.findings.first_bad_token is None
+    assert report.findings.first_bad_node is None
+    assert report.findings.suspects == ()
+    assert report.counts.passed == report.counts.pairs
+    assert len(report.slices) == tokens
+    for result in report.slices:
+        both = [pair.golden_node + pair.target_node for pair in result.plan.pairs]
+        of_layers = {name for name in both if re.search(r"root\.model\.layers\.\d+(?!\.)", name)}
+        assert sum("_layer" in name and "/" not in name for name in of_layers) == layers
+
+
+@pytest.mark.parametrize("golden", ["llama12_golden_fp32", "llama12_bf16"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_across_frameworks_the_sum_that_differs_beyond_what_it_adds_is_named(
+    compared: Compared, golden: str, reverse: bool
+) -> None:
+    dumps = (f"msit/{golden}", "msit/atb12_bf16_bad")
+    findings = compared(*(dumps[::-1] if reverse else dumps)).findings
+    assert findings.first_bad_token is not None
+    assert findings.first_bad_token.coordinates.token == 2
+    found = findings.first_bad_node
+    assert found is not None
+    assert found.coordinates.token == 2
+    names = ("root.model.layers.7", "25_Decoder_layer/3_ElewiseOperation")
+    assert (found.golden, found.target) == (names[::-1] if reverse else names)
+    assert "from 25_Decoder_layer/1_ElewiseOperation (" in found.reasons[0]
+    assert "agree; their sum does not" in found.reasons[0]
+    assert found.module is not None
+    assert found.module.endswith("ayers.7" if reverse else "layer.7")
+
+
+def test_across_frameworks_of_a_damaged_dump_one_tensor_is_incomparable(compared: Compared) -> None:
+    report = compared("msit/llama12_golden_fp32", "msit/corrupt")
+    assert report.counts.incomparable == 1
+    assert report.counts.passed == report.counts.pairs - 1 > 1000
+    assert report.findings.first_bad_node is None
+
+
+@pytest.mark.parametrize(("target", "token"), [("atb12_bf16_logits", None), ("atb12_bad_logits", 2)])
+def test_across_frameworks_logits_alone_show_the_token(
+    compared: Compared, target: str, token: int | None
+) -> None:
+    report = compared("msit/llama12_logits_golden", f"msit/{target}")
+    bad = report.findings.first_bad_token
+    assert report.counts.pairs == 6
+    assert (bad.coordinates.token if bad else None) == token
 
 
 def test_logits_alone_show_the_token(compared: Compared) -> None:

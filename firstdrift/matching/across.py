@@ -1,0 +1,269 @@
+"""Align two runs of different frameworks, step by step.
+
+    golden   norm  q_proj k_proj v_proj                 o_proj       norm  ...
+               ║      ╚══════╬══════╝                      ║          ║
+    target   Norm        Linear  Split  Rope  Attention  Linear  Add  Norm  ...
+
+Order is kept: first that of layers and what stands between them, then that of the steps of each layer.
+What a step does, in which part of the layer, and how wide its output is decide; values, where they are
+recorded, decide between what is equal in all that.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import product
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from firstdrift.dumps.dump import Node
+from firstdrift.matching.alignment import Pair, best_alignment, gaps_between
+from firstdrift.matching.evidence import name_similarity
+from firstdrift.matching.fusion import parts_of_one
+from firstdrift.matching.operators import CHARACTERISTIC, Work
+from firstdrift.matching.steps import Layer, Line, Step, first_input, value_key
+from firstdrift.matching.tree import SliceTree
+from firstdrift.matching.values import agreement
+from firstdrift.tensors import Role
+
+Trees: TypeAlias = tuple[SliceTree, SliceTree]
+
+_WORTH: Final = {
+    Work.LOOKUP: 1.0,
+    Work.POSITIONS: 1.0,
+    Work.NORM: 1.0,
+    Work.LINEAR: 1.0,
+    Work.ROTATE: 1.0,
+    Work.ATTEND: 1.0,
+    Work.CONVOLVE: 1.0,
+    Work.ACTIVATE: 0.8,
+    Work.ADD: 0.6,
+    Work.MULTIPLY: 0.6,
+    Work.ROUTE: 0.6,
+}
+"""What it is worth to pair two steps that do the same."""
+
+_SAME_BLOCK: Final = 0.3
+_OTHER_BLOCK: Final = 0.2
+_SAME_WIDTH: Final = 0.3
+_SAME_NAME: Final = 0.1
+_SAME_VALUES: Final = 1.0
+_JOINED: Final = 0.6
+"""What each part of a fused step counts beyond the first."""
+
+_FOLLOWING: Final = 1e-3
+_LOCAL: Final = frozenset({Work.ADD, Work.MULTIPLY})
+"""What there is so much of that it is paired only inside the same part of a layer."""
+
+_ANY_SPLIT: Final = frozenset({Work.NORM, Work.ATTEND, Work.ROTATE})
+"""What may give its heads as a dimension of their own."""
+
+_RUN: Final = (2, 3)
+_MOST_VARIANTS: Final = 64
+
+
+class Aligned(Struct, frozen=True):
+    """Two steps, or layers, that correspond.
+
+    Attributes:
+        golden: the golden one; of several nodes where they were fused in the target. Likewise target.
+        doubtful: whether others could stand in its place, and no values tell.
+    """
+
+    golden: Step | Layer
+    target: Step | Layer
+    doubtful: bool = False
+
+
+def align_lines(trees: Trees, golden: Line, target: Line) -> list[Aligned]:
+    """Align layers and what stands between them, then the steps of each pair of layers; in order."""
+    pairs = best_alignment(
+        len(golden.units),
+        len(target.units),
+        lambda left, right: _unit_gain(trees, golden.units[left], target.units[right]),
+        _FOLLOWING,
+    )
+    unsure = _unsure(trees, golden, target, pairs)
+    aligned: list[Aligned] = []
+    for left, right in pairs:
+        one, other = golden.units[left], target.units[right]
+        doubtful = (left, right) in unsure
+        if isinstance(one, Layer) and isinstance(other, Layer):
+            inside = align_steps(trees, one.steps, other.steps)
+            aligned += [Aligned(*pair, doubtful) for pair in inside]
+        aligned.append(Aligned(one, other, doubtful))
+    return aligned
+
+
+def align_steps(trees: Trees, golden: Sequence[Step], target: Sequence[Step]) -> list[tuple[Step, Step]]:
+    """Align the steps of two layers, those that were fused on one side as one; in order."""
+    best: list[tuple[Step, Step]] = []
+    most = -1.0
+    variants = product(_variants(trees[0], golden, target), _variants(trees[1], target, golden))
+    for tried, (first, second) in enumerate(variants):
+        if tried == _MOST_VARIANTS:
+            break
+        gains = [[step_gain(trees, one, other) for other in second] for one in first]
+        pairs = _best(gains)
+        total = sum(gains[left][right] for left, right in pairs)
+        if total > most:
+            most, best = total, [(first[left], second[right]) for left, right in pairs]
+    return best
+
+
+def _best(gains: list[list[float]]) -> list[Pair]:
+    width = len(gains[0]) if gains else 0
+    return best_alignment(len(gains), width, lambda left, right: gains[left][right], _FOLLOWING)
+
+
+def step_gain(trees: Trees, golden: Step, target: Step) -> float:
+    """Return what it is worth to pair two steps; 0 if they cannot be the same."""
+    worth = _WORTH.get(golden.work, 0.0)
+    if golden.work is not target.work or (golden.parts and target.parts) or not worth:
+        return 0.0
+    worth += _JOINED * (len(golden.nodes) + len(target.nodes) - 2)
+    if golden.width is not None and target.width is not None:
+        if not _fit(golden, target):
+            return 0.0
+        worth += _SAME_WIDTH
+    elif golden.parts or target.parts:
+        return 0.0
+    if golden.block and golden.block == target.block:
+        worth += _SAME_BLOCK
+    elif golden.work in _LOCAL and golden.block != target.block:
+        return 0.0
+    elif golden.block and target.block:
+        worth *= _OTHER_BLOCK
+    nodes = _node(trees[0], golden), _node(trees[1], target)
+    names = trees[0].relative_name(golden.node), trees[1].relative_name(target.node)
+    worth += _SAME_NAME * _likeness(*names)
+    return worth + _SAME_VALUES * (agreement(*nodes, Role.OUTPUT) or 0.0)
+
+
+_likeness = lru_cache(maxsize=4096)(name_similarity)
+
+
+def _fit(golden: Step, target: Step) -> bool:
+    if golden.width == target.width:
+        return True
+    return golden.work in _ANY_SPLIT and _size(golden) == _size(target)
+
+
+def _size(step: Step) -> int:
+    size = 1
+    for length in step.shape or ():
+        size *= length
+    return size
+
+
+def _node(tree: SliceTree, step: Step) -> Node:
+    return tree.nodes[step.node]
+
+
+def _unit_gain(trees: Trees, golden: Step | Layer, target: Step | Layer) -> float:
+    if isinstance(golden, Step) and isinstance(target, Step):
+        return step_gain(trees, golden, target)
+    if not isinstance(golden, Layer) or not isinstance(target, Layer):
+        return 0.0
+    worth = 2.0
+    if golden.shape and target.shape:
+        if golden.shape[-1] != target.shape[-1]:
+            return 0.0
+        worth += _SAME_WIDTH
+    if golden.steps and target.steps:
+        norms = [sum(step.work is Work.NORM for step in layer.steps) for layer in (golden, target)]
+        worth += _SAME_BLOCK * (norms[0] == norms[1])
+    nodes = trees[0].nodes[golden.node], trees[1].nodes[target.node]
+    return worth + _SAME_VALUES * (agreement(*nodes, Role.OUTPUT) or 0.0)
+
+
+def _unsure(trees: Trees, golden: Line, target: Line, pairs: list[Pair]) -> set[Pair]:
+    """Return the pairs of layers in whose stretch one side has more of them, unless their values agree."""
+    steps = [pair for pair in pairs if isinstance(golden.units[pair[0]], Step)]
+    unsure: set[Pair] = set()
+    for left, right in gaps_between(steps, len(golden.units), len(target.units)):
+        counts = (
+            sum(isinstance(golden.units[at], Layer) for at in left),
+            sum(isinstance(target.units[at], Layer) for at in right),
+        )
+        if counts[0] == counts[1]:
+            continue
+        for pair in pairs:
+            if pair[0] in left and isinstance(golden.units[pair[0]], Layer):
+                nodes = (
+                    trees[0].nodes[golden.units[pair[0]].node],
+                    trees[1].nodes[target.units[pair[1]].node],
+                )
+                if (agreement(*nodes, Role.OUTPUT) or 0.0) < _SAME_VALUES / 2:
+                    unsure.add(pair)
+    return unsure
+
+
+def _variants(tree: SliceTree, steps: Sequence[Step], others: Sequence[Step]) -> list[list[Step]]:
+    """Return the ways to see a layer: with each group of steps apart, or some of them as one step.
+
+    Only what is as wide as a step of the other side is seen as one. Steps of one group do not depend on one
+    another: they stand together, whatever ran between them.
+    """
+    widths = {step.width for step in others if step.work is Work.LINEAR}
+    groups = list(_groups(tree, steps))
+    choices: list[list[tuple[Step, ...]]] = []
+    for group in groups:
+        ways = [group] + ([group[1:]] if len(group) > 2 else [])  # noqa: PLR2004 (q apart from k and v)
+        choices.append([(), *(way for way in ways if sum(step.width or 0 for step in way) in widths)])
+    together = _together(steps, groups)
+    return [_seen(together, chosen) for chosen in product(*choices)]
+
+
+def _together(steps: Sequence[Step], groups: Sequence[tuple[Step, ...]]) -> list[Step]:
+    """Return steps with those of each group one after another, at the place of the first."""
+    group_of = {step.node: group for group in groups for step in group}
+    ordered: dict[int, Step] = {}
+    for step in steps:
+        members = group_of.get(step.node, (step,))
+        ordered.update({member.node: member for member in members if member.node not in ordered})
+    return list(ordered.values())
+
+
+def _seen(steps: Sequence[Step], chosen: Sequence[tuple[Step, ...]]) -> list[Step]:
+    """Return a layer with each of the chosen groups as one step, at the place of its first."""
+    joined = {group[0].node: _as_one(group) for group in chosen if group}
+    gone = {step.node for group in chosen for step in group[1:]}
+    return [joined.get(step.node, step) for step in steps if step.node not in gone]
+
+
+def _as_one(group: tuple[Step, ...]) -> Step:
+    first = group[0]
+    shape = (*(first.shape or ())[:-1], sum(step.width or 0 for step in group))
+    return Step(first.node, Work.LINEAR, first.block, shape, tuple(step.node for step in group))
+
+
+def _groups(tree: SliceTree, steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+    """Yield linear steps that may have been fused: of one input, or of names that belong together."""
+    linear = [step for step in steps if step.work is Work.LINEAR and step.width is not None]
+    by_node = {step.node: step for step in linear}
+    seen: set[int] = set()
+    for nodes in parts_of_one(tree, list(by_node)):
+        if not seen.intersection(nodes):
+            seen.update(nodes)
+            yield tuple(by_node[node] for node in nodes)
+    by_input: dict[object, list[Step]] = {}
+    for step in linear:
+        key = value_key(first_input(tree, step.node))
+        if key is not None and step.node not in seen:
+            by_input.setdefault((key, tree.parents[step.node]), []).append(step)
+    seen.update(step.node for group in by_input.values() for step in group)
+    yield from (tuple(group) for group in by_input.values() if len(group) > 1)
+    yield from _runs([step for step in steps if step.node not in seen])
+
+
+def _runs(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+    """Yield two or three linear steps of one part of a layer with nothing characteristic between them."""
+    run: list[Step] = []
+    for step in (*steps, None):
+        if step is not None and step.work is Work.LINEAR and (not run or run[-1].block == step.block):
+            run.append(step)
+        elif step is None or step.work in CHARACTERISTIC:
+            if len(run) in _RUN and all(step.width is not None for step in run):
+                yield tuple(run)
+            run = [step] if step is not None and step.work is Work.LINEAR else []

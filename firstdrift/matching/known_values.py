@@ -1,0 +1,478 @@
+"""Find the values of nodes that one dump has and the other has not, at the neighbours of the missing node.
+
+    torch    o_proj input.0                     ═══  PagedAttentionOperation output.0   (o_proj is given it)
+             post_attention_layernorm input.0   ═══  ElewiseOperation (add) output.0    (the norm is given it)
+             layers.7 output.0                  ═══  ElewiseOperation (add) output.0    (it ends the layer)
+             q_proj, k_proj, v_proj output.0    ═══  SplitOperation output.0, 1, 2
+
+What a step is given was made by the missing node only if nothing recorded before it holds the same values.
+"""
+
+from collections.abc import Hashable
+from itertools import accumulate
+from math import prod
+from operator import mul
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.dumps.dump import Node
+from firstdrift.matching.joined_tensors import joined_axis
+from firstdrift.matching.operators import Work, snake_case, work_of
+from firstdrift.matching.pairing import Pairing
+from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
+from firstdrift.matching.steps import (
+    Line,
+    Step,
+    first_input,
+    first_output,
+    is_step,
+    steps_below,
+    value_key,
+)
+from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tree import SliceTree
+from firstdrift.tensors import Role, TensorRecord, is_floating
+
+_MAKERS: Final = frozenset({Work.ADD, Work.MULTIPLY, Work.ATTEND, Work.LOOKUP, Work.ACTIVATE})
+"""What makes a value of its own that the next step is given."""
+
+_NEAR: Final = 4
+"""Steps before a rotation among which what it rotates is looked for."""
+
+_ROTATION: Final = 3
+"""A rotation takes what it rotates, cosine and sine."""
+
+_ENDS: Final = "it ends the module around it"
+_WITH_SUM: Final = "and_add"
+"""Part of the name of what adds the residual as well."""
+
+
+class Known(Struct, frozen=True):
+    """Where a value is known from.
+
+    Attributes:
+        nodes: indices of the nodes that hold it; more than one if it is joined from their tensors.
+        record: its record there; that of all parts joined, if it is.
+        why: how it is known, in words.
+        parts: the tensors it is joined from; empty if it is one.
+        transform: how they are joined, in words.
+        joining: how they are joined; None if there are none.
+    """
+
+    nodes: tuple[int, ...]
+    record: TensorRecord
+    why: str
+    parts: tuple[TensorRecord, ...] = ()
+    transform: str = ""
+    joining: Joining | None = None
+
+
+class Lent(Struct, frozen=True):
+    """A node without partner, and where its outputs are known from, one by one or several as one tensor."""
+
+    node: int
+    values: tuple[tuple[tuple[TensorRecord, ...], Known], ...]
+
+
+def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, target: int) -> None:
+    """Pair the tensors of a match across frameworks; those that do not hold one value are left over.
+
+    A module may hold a norm or a sum that its partner has outside. Its input is paired only if the first
+    steps inside correspond, its output only if the last ones do or both end with what the other lacks.
+    """
+    nodes = work.golden.nodes[golden], work.target.nodes[target]
+    pairs: list[tuple[TensorRecord, TensorRecord]] = []
+    if _begin_alike(work, golden, target):
+        pairs += [*zip(*(_tensors(node, Role.INPUT)[:1] for node in nodes), strict=False)]
+    if _end_alike(work, golden, target):
+        is_module = not is_step(work.golden, golden) or not is_step(work.target, target)
+        last = 1 if is_module else None
+        pairs += [*zip(*(_tensors(node, Role.OUTPUT)[:last] for node in nodes), strict=False)]
+    pairs = [pair for pair in pairs if fit(*pair)]
+    names = nodes[0].name, nodes[1].name
+    tensors.pairs += [TensorPair(match, *names, *pair, reshape(*pair)) for pair in pairs]
+    taken = {id(record) for pair in pairs for record in pair}
+    for left, node in ((tensors.unmatched_golden, nodes[0]), (tensors.unmatched_target, nodes[1])):
+        left += [
+            UnmatchedTensor(match, node.name, record) for record in node.tensors if id(record) not in taken
+        ]
+
+
+def lend_values(
+    work: Pairing, lines: tuple[Line, Line], pairs: list[TensorPair], *, to_target: bool
+) -> list[Lent]:
+    """Return the nodes without partner of one dump whose outputs the other dump holds, in execution order.
+
+    Args:
+        work: what is matched.
+        lines: the two dumps as lines of steps.
+        pairs: the tensors of what is matched.
+        to_target: whether the nodes are the target's.
+    """
+    return _Lender(work, lines, pairs, to_target=to_target).lend()
+
+
+def fit(golden: TensorRecord, target: TensorRecord) -> bool:
+    """Tell whether two tensors have the same elements, but for dimensions of size 1 and merged ones."""
+    if is_floating(golden.dtype) is not is_floating(target.dtype):
+        return False
+    if golden.shape is None or target.shape is None or golden.shape == target.shape:
+        return True
+    if prod(golden.shape) != prod(target.shape):
+        return False
+    ends = [set(accumulate(shape, mul)) for shape in (golden.shape, target.shape)]
+    return ends[0] - {1} <= ends[1] or ends[1] - {1} <= ends[0]
+
+
+def reshape(golden: TensorRecord, target: TensorRecord) -> str:
+    """Say in words how two tensors that fit are brought to one shape."""
+    if golden.shape == target.shape or golden.shape is None or target.shape is None:
+        return ""
+    return f"reshape {list(golden.shape)} -> {list(target.shape)}"
+
+
+class _Lender:
+    """Knows the values of one dump's tensors by those of the other."""
+
+    def __init__(
+        self, work: Pairing, lines: tuple[Line, Line], pairs: list[TensorPair], *, to_target: bool
+    ) -> None:
+        self._tree, self._other = (work.target, work.golden) if to_target else (work.golden, work.target)
+        self._matched = set(work.found if to_target else work.partners)
+        joins = ((join.golden, join.target) for join in work.joins)
+        self._joined = {(of_golden if to_target else of_target) for of_golden, of_target in joins}
+        self._partners = {
+            (other if to_target else one): (one if to_target else other)
+            for one, other in work.pairs()
+            if not work.found[other].doubtful
+        }
+        self._line = [step for step in lines[to_target].steps if step.work is not Work.STORE]
+        self._other_line = list(lines[not to_target].steps)
+        self._steps = [step.node for step in self._line]
+        self._forward = {child for children in self._tree.forward for child in children}
+        self._places = {node: place for place, node in enumerate(self._steps)}
+        self._first_seen = _first_seen(self._other)
+        self._known = self._known_from(pairs, to_target=to_target)
+
+    def lend(self) -> list[Lent]:
+        """Return what is lent: modules share values with what is inside them, so this goes in rounds."""
+        lent: dict[int, Lent] = {}
+        waiting = [
+            index
+            for index in range(len(self._tree.nodes))
+            if index not in self._matched and index in self._forward and _outputs(self._tree, index)
+        ]
+        grown = True
+        while grown:
+            grown = False
+            for index in waiting:
+                values = self._lent(index) if index not in lent else ()
+                if values:
+                    lent[index] = Lent(index, values)
+                    grown = True
+        return [lent[index] for index in sorted(lent)]
+
+    def _lent(self, index: int) -> tuple[tuple[tuple[TensorRecord, ...], Known], ...]:
+        outputs = _outputs(self._tree, index)
+        whole = self._as_parts(index, outputs)
+        if whole is not None:
+            return ((tuple(outputs), whole),)
+        found = self._values(index, outputs)
+        self._known |= {(index, label): known for label, known in found.items()}
+        return tuple(((record,), found[record.label]) for record in outputs if record.label in found)
+
+    def _as_parts(self, index: int, outputs: list[TensorRecord]) -> Known | None:
+        """Find the fused tensor of the other dump that a node of this one splits."""
+        before = self._before(index)
+        partner = self._partners.get(before) if before is not None else None
+        if before is None or partner is None or len(outputs) == 1 or (before, "output.0") in self._known:
+            return None
+        record = first_output(self._other, partner)
+        if (
+            not is_split(self._tree, before, index)
+            or record is None
+            or joined_axis(_shapes(outputs), record.shape) != -1
+        ):
+            return None
+        return Known((partner,), record, f"{self._name(partner)} gives its parts as one")
+
+    def _known_from(self, pairs: list[TensorPair], *, to_target: bool) -> dict[tuple[int, str], Known]:
+        numbers = {node.name: index for index, node in enumerate(self._tree.nodes)}
+        others = {node.name: index for index, node in enumerate(self._other.nodes)}
+        groups = {group[0]: group for group in self._joined}
+        known: dict[tuple[int, str], Known] = {}
+        for pair in pairs:
+            own, name = (pair.target, pair.target_node) if to_target else (pair.golden, pair.golden_node)
+            record, node = (pair.golden, pair.golden_node) if to_target else (pair.target, pair.target_node)
+            own_parts, parts = (
+                (pair.target_parts, pair.golden_parts)
+                if to_target
+                else (pair.golden_parts, pair.target_parts)
+            )
+            if own.role is not Role.OUTPUT or own_parts or pair.incomparable is not None:
+                continue
+            nodes = groups[others[node]] if parts else (others[node],)
+            transform = pair.transform if parts else ""
+            known[numbers[name], own.label] = Known(
+                nodes, record, f"as {name}", parts, transform, pair.joining
+            )
+        return known
+
+    def _values(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
+        rules = (
+            self._as_around,
+            self._as_inside,
+            self._as_split,
+            self._as_reduced,
+            self._as_given_on,
+            self._as_rotated,
+        )
+        for rule in rules:
+            found = rule(index, outputs)
+            fitting = {
+                record.label: found[record.label]
+                for record in outputs
+                if record.label in found
+                and (found[record.label].parts or fit(found[record.label].record, record))
+            }
+            if fitting:
+                return fitting
+        return {}
+
+    def _as_around(self, index: int, _: list[TensorRecord]) -> dict[str, Known]:
+        """Find the values of a node that ends a module, or of nodes that make its outputs one by one."""
+        parent = self._tree.parents[index]
+        if parent == self._tree.root:
+            return {}
+        whole = _outputs(self._tree, parent)
+        shared = [
+            (record, of_whole)
+            for (child, record), of_whole in zip(self._last_given(parent), whole, strict=False)
+            if child == index and record.shape == of_whole.shape
+        ]
+        return self._shared({record.label: (parent, other.label) for record, other in shared}, _ENDS)
+
+    def _as_inside(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
+        """Find the values of a module from what ends it."""
+        shared = {
+            record.label: (child, given.label)
+            for record, (child, given) in zip(outputs, self._last_given(index), strict=False)
+            if record.shape == given.shape
+        }
+        return self._shared(shared, "what ends it gives them")
+
+    def _last_given(self, module: int) -> list[tuple[int, TensorRecord]]:
+        """Return what a module gives by what makes it: as many tensors of the last nodes inside it."""
+        count = len(_outputs(self._tree, module))
+        each = [
+            (child, record) for child in self._tree.forward[module] for record in _outputs(self._tree, child)
+        ]
+        return each[-count:] if 0 < count <= len(each) else []
+
+    def _shared(self, shared: dict[str, tuple[int, str]], why: str) -> dict[str, Known]:
+        return {
+            label: replace(known, why=why)
+            for label, other in shared.items()
+            if (known := self._known.get(other)) is not None
+        }
+
+    def _as_split(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
+        """Find the values of what splits a fused tensor: those of its parts."""
+        before = self._before(index)
+        if work_of(self._tree.nodes[index]) is not Work.SPLIT or before is None:
+            return {}
+        known = self._known.get((before, "output.0"))
+        if known is None or known.joining is not Joining.CONCATENATED or len(known.parts) != len(outputs):
+            return {}
+        return {
+            record.label: Known((node,), part, f"it is what {self._name(node)} gives")
+            for record, node, part in zip(outputs, known.nodes, known.parts, strict=True)
+            if fit(part, record)
+        }
+
+    def _as_reduced(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
+        """Find the value of a sum over ranks: that of the whole operator, which the other dump has as one."""
+        before = self._before(index)
+        partner = self._partners.get(before) if before is not None else None
+        if work_of(self._tree.nodes[index]) is not Work.REDUCE or partner is None:
+            return {}
+        record = first_output(self._other, partner)
+        if record is None:
+            return {}
+        return {outputs[0].label: Known((partner,), record, f"it completes {self._name(partner)}")}
+
+    def _as_given_on(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
+        """Find the value of a node by what the step after it is given."""
+        place = self._places.get(index)
+        if place is None or place + 1 == len(self._steps) or len(outputs) > 1:
+            return {}
+        partner = self._partners.get(self._steps[place + 1])
+        record = first_input(self._other, partner) if partner is not None else None
+        if record is None or partner is None or work_of(self._tree.nodes[index]) not in _MAKERS:
+            return {}
+        key = value_key(record)
+        if key is None or self._first_seen[key] != partner:
+            return {}
+        return {outputs[0].label: Known((partner,), record, f"{self._name(partner)} is given it")}
+
+    def _as_rotated(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
+        """Find the values of a rotation by position: the other dump has what is rotated, and the angles."""
+        place = self._places.get(index)
+        if place is None or self._line[place].work is not Work.ROTATE:
+            return {}
+        states = self._given_to_rotation(place)
+        angles = self._angles()
+        rotated: dict[str, Known] = {}
+        for record, known in zip(outputs, states, strict=False):
+            parts = (known.record, *angles)
+            if len(parts) == _ROTATION and all(part.location is not None for part in (*parts, record)):
+                name = self._name(known.nodes[0])
+                joined = replace(known.record, statistics=None, digest=None, location=None)
+                why = f"it rotates what {name} gives"
+                transform = f"{name} rotated by position"
+                if reshaped := reshape(known.record, record):
+                    transform += f"; {reshaped}"
+                rotated[record.label] = Known(known.nodes, joined, why, parts, transform, Joining.ROTATED)
+        return rotated
+
+    def _given_to_rotation(self, place: int) -> list[Known]:
+        """Return queries and keys as they were before: from norms of their own, a split or linear steps."""
+        found: list[Known] = []
+        works: list[Work] = []
+        for step in reversed(self._line[max(0, place - _NEAR) : place]):
+            outputs = _outputs(self._tree, step.node)
+            known = [self._known.get((step.node, record.label)) for record in outputs]
+            if step.work not in (Work.NORM, Work.SPLIT, Work.LINEAR) or None in known:
+                break
+            if works and step.work is not works[-1]:
+                break
+            if any(one is None or one.parts for one in known):
+                break
+            works.append(step.work)
+            found[:0] = [one for one in known if one is not None]
+            if step.work is Work.SPLIT:
+                break
+        return found[:2] if len(found) > 1 else []
+
+    def _angles(self) -> tuple[TensorRecord, ...]:
+        """Return cosine and sine, if the other dump has only one table of them."""
+        tables = [step.node for step in self._other_line if step.work is Work.POSITIONS]
+        if len(tables) != 1:
+            return ()
+        given = _outputs(self._other, tables[0])
+        return tuple(given) if len(given) == _ROTATION - 1 and given[0].shape == given[1].shape else ()
+
+    def _before(self, index: int) -> int | None:
+        place = self._places.get(index, 0)
+        return self._steps[place - 1] if place else None
+
+    def _name(self, node: int) -> str:
+        return self._other.relative_name(node)
+
+
+def _first_seen(tree: SliceTree) -> dict[Hashable, int]:
+    """Return the node that first took or gave each value, in the order in which nodes finished."""
+    seen: dict[Hashable, int] = {}
+    for index, node in enumerate(tree.nodes):
+        for record in node.tensors:
+            key = value_key(record) if record.is_tensor else None
+            if key is not None:
+                seen.setdefault(key, index)
+    return seen
+
+
+def _tensors(node: Node, role: Role) -> list[TensorRecord]:
+    return [record for record in node.tensors if record.role is role and record.is_tensor]
+
+
+def is_split(tree: SliceTree, step: int, following: int) -> bool:
+    """Tell whether what a step gives is split into parts by the one that follows it."""
+    whole, parts = first_output(tree, step), _outputs(tree, following)
+    if whole is None or len(parts) == 1 or work_of(tree.nodes[following]) is not Work.SPLIT:
+        return False
+    return joined_axis(_shapes(parts), whole.shape) == -1
+
+
+def _outputs(tree: SliceTree, index: int) -> list[TensorRecord]:
+    return _tensors(tree.nodes[index], Role.OUTPUT)
+
+
+def _shapes(records: list[TensorRecord]) -> list[tuple[int, ...] | None]:
+    return [record.shape for record in records]
+
+
+def _begin_alike(work: Pairing, golden: int, target: int) -> bool:
+    first, second = steps_below(work.golden, golden), steps_below(work.target, target)
+    if not first or not second:
+        return True
+    return second[0].node in work.found and _are_matched(work, first[0], second[0])
+
+
+def _end_alike(work: Pairing, golden: int, target: int) -> bool:
+    """Tell whether what ends two steps or modules gives the same value."""
+    first, second = (
+        [step for step in steps_below(tree, node) if step.work is not Work.STORE]
+        for tree, node in ((work.golden, golden), (work.target, target))
+    )
+    adds = [
+        _WITH_SUM in snake_case(tree.nodes[node].type_name)
+        for tree, node in ((work.golden, golden), (work.target, target))
+    ]
+    if not first or not second:
+        splits = (
+            _is_split_up(work, golden, of_target=False),
+            _is_split_up(work, target, of_target=True),
+        )
+        return not any(adds) and not any(splits)
+    one, other = first[-1], second[-1]
+    if _are_matched(work, one, other):
+        return _hands_on(work.golden, golden, one) is not False and (
+            _hands_on(work.target, target, other) is not False
+        )
+    is_one, is_other = one.node in work.partners, other.node in work.found
+    if not is_one and not is_other:
+        return True
+    if is_one and is_other:
+        return False
+    return _ends_with_more(work, (golden, target), (one, other), missing_in_golden=is_one)
+
+
+def _is_split_up(work: Pairing, node: int, *, of_target: bool) -> bool:
+    """Tell whether what a linear step gives is split next: its arrangement is known by the parts alone."""
+    tree = work.target if of_target else work.golden
+    if work.foreign is None or work_of(tree.nodes[node]) is not Work.LINEAR:
+        return False
+    steps = [step.node for step in work.foreign[of_target].steps]
+    following = steps[steps.index(node) + 1 :][:1] if node in steps else []
+    return any(is_split(tree, node, one) for one in following)
+
+
+def _ends_with_more(
+    work: Pairing, nodes: tuple[int, int], last: tuple[Step, Step], *, missing_in_golden: bool
+) -> bool:
+    """Tell whether a module ends with something more than the other, which is there but not recorded."""
+    short, more = (0, 1) if missing_in_golden else (1, 0)
+    tree = (work.golden, work.target)[short]
+    hands_on = _hands_on(tree, nodes[short], last[short])
+    if last[more].work is Work.REDUCE:
+        return hands_on is not False
+    return hands_on is False or (hands_on is None and last[more].work is Work.ADD)
+
+
+def _hands_on(tree: SliceTree, module: int, last: Step) -> bool | None:
+    """Tell whether a module gives what its last step gives; None if not known."""
+    keys = value_key(first_output(tree, module)), value_key(first_output(tree, last.node))
+    return None if None in keys else keys[0] == keys[1]
+
+
+def _are_matched(work: Pairing, golden: Step, target: Step) -> bool:
+    return (
+        golden.node in work.partners
+        and target.node in work.found
+        and (
+            work.partners[golden.node] == target.node
+            or work.partners[golden.node] == work.partners.get(work.found[target.node].golden, -1)
+        )
+    )

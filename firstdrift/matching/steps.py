@@ -1,0 +1,226 @@
+"""A run as one line of steps, with the layers it repeats, for comparing dumps of different frameworks.
+
+torch    embed_tokens   layers.0: [input_layernorm q_proj k_proj v_proj o_proj ...]   ...   norm   lm_head
+ATB      WordEmbedding  Prefill_layer.0: [RmsNorm Linear Split Rope Attention Linear Add ...]   ...
+
+A step is an operator, or the outermost module that does one thing. Layers are the outermost modules that
+are repeated, or that are numbered elements of a list; experts and the like inside them are steps of theirs.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from math import prod
+from typing import Final
+
+from msgspec import Struct
+
+from firstdrift.matching.operators import CHARACTERISTIC, Work, snake_case, work_of
+from firstdrift.matching.tree import SliceTree
+from firstdrift.matching.values import bare_shape
+from firstdrift.tensors import Role, TensorRecord, is_floating
+
+_LAYER: Final = re.compile(r"layer|block")
+_ATTENTION: Final = re.compile(r"att(entio)?n")
+_CROSS: Final = re.compile(r"cross|enc(oder)?_?dec|encoder_?att")
+_FEED_FORWARD: Final = re.compile(r"mlp|ffn|ff$|feed_?forward|moe|expert")
+
+
+class Step(Struct, frozen=True):
+    """An operator, or a module that does one thing.
+
+    Attributes:
+        node: index of the node.
+        work: what it does.
+        block: which part of a layer it lies in: "attention", "cross attention", "mlp"; "" if not known.
+        shape: shape of its first output without dimensions of size 1; None where unknown.
+        parts: indices of the nodes it consists of, where several are looked at as one; else `node` alone.
+    """
+
+    node: int
+    work: Work
+    block: str
+    shape: tuple[int, ...] | None
+    parts: tuple[int, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes it stands for."""
+        return self.parts or (self.node,)
+
+    @property
+    def width(self) -> int | None:
+        """Size of the last dimension of its first output; None where unknown."""
+        if self.shape is None:
+            return None
+        return self.shape[-1] if self.shape else 1
+
+
+class Layer(Struct, frozen=True):
+    """A layer and its steps in execution order."""
+
+    node: int
+    steps: tuple[Step, ...]
+    shape: tuple[int, ...] | None
+
+
+class Line(Struct, frozen=True):
+    """A run as a line of layers, and of steps outside of them, in execution order."""
+
+    units: tuple[Step | Layer, ...]
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        """All steps, those of layers included."""
+        for unit in self.units:
+            yield from unit.steps if isinstance(unit, Layer) else (unit,)
+
+
+def lay_out(tree: SliceTree) -> Line:
+    """Lay out the forward pass of a slice."""
+    return Line(tuple(_units(tree)))
+
+
+def first_output(tree: SliceTree, node: int) -> TensorRecord | None:
+    """Return the first tensor that a node gives; None if none was recorded."""
+    of_node = (record for record in tree.nodes[node].tensors if record.role is Role.OUTPUT)
+    return next((record for record in of_node if record.is_tensor), None)
+
+
+def first_input(tree: SliceTree, node: int) -> TensorRecord | None:
+    """Return the first tensor that a node takes; None if none was recorded."""
+    of_node = (record for record in tree.nodes[node].tensors if record.role is Role.INPUT)
+    return next((record for record in of_node if record.is_tensor), None)
+
+
+def value_key(record: TensorRecord | None) -> Hashable | None:
+    """Return what tells the values of a tensor from others of the same dump; None if nothing does."""
+    if record is None or record.shape is None:
+        return None
+    if record.digest is not None:
+        return prod(record.shape), record.digest
+    known = record.statistics
+    if known is None or known.norm is None or known.maximum == known.minimum:
+        return None
+    return prod(record.shape), known.maximum, known.minimum, known.mean, known.norm
+
+
+def _units(tree: SliceTree) -> Iterator[Step | Layer]:
+    waiting = [(child, "") for child in reversed(tree.forward[tree.root])]
+    layers = _layers(tree)
+    while waiting:
+        node, block = waiting.pop()
+        if node in layers:
+            yield Layer(node, tuple(_steps(tree, node)), _shape(first_output(tree, node)))
+        elif is_step(tree, node):
+            yield _step(tree, node, block)
+        else:
+            waiting += [(child, block) for child in reversed(tree.forward[node])]
+
+
+def steps_below(tree: SliceTree, module: int) -> list[Step]:
+    """Return the steps in a module in execution order; none if it is a step itself."""
+    return [] if is_step(tree, module) else list(_steps(tree, module))
+
+
+def _steps(tree: SliceTree, layer: int) -> Iterator[Step]:
+    waiting = [(child, "") for child in reversed(tree.forward[layer])]
+    while waiting:
+        node, block = waiting.pop()
+        if is_step(tree, node):
+            yield _step(tree, node, block)
+        else:
+            inside = block or block_of(tree, node)
+            waiting += [(child, inside) for child in reversed(tree.forward[node])]
+
+
+def _step(tree: SliceTree, node: int, block: str) -> Step:
+    return Step(node, _work(tree, node), block, _shape(first_output(tree, node)))
+
+
+def _work(tree: SliceTree, node: int) -> Work:
+    """Return what a step does; what is named after a table of positions may be what applies one."""
+    work = work_of(tree.nodes[node])
+    if work is not Work.POSITIONS:
+        return work
+    inside = Work.ROTATE in _characteristic(tree, node)
+    tensors = [
+        record for record in tree.nodes[node].tensors if record.is_tensor and is_floating(record.dtype)
+    ]
+    given = [record.shape for record in tensors if record.role is Role.OUTPUT]
+    taken = {record.shape for record in tensors if record.role is Role.INPUT}
+    return Work.ROTATE if inside or (len(given) > 1 and taken.issuperset(given)) else work
+
+
+def _shape(record: TensorRecord | None) -> tuple[int, ...] | None:
+    return None if record is None or record.shape is None else bare_shape(record.shape)
+
+
+def block_of(tree: SliceTree, node: int) -> str:
+    """Say which part of a layer a module is called: "attention", "cross attention", "mlp" or ""."""
+    for name in (tree.relative_name(node), tree.nodes[node].type_name):
+        said = snake_case(name)
+        if _CROSS.search(said):
+            return "cross attention"
+        if _ATTENTION.search(said):
+            return "attention"
+        if _FEED_FORWARD.search(said):
+            return "mlp"
+    return ""
+
+
+def is_step(tree: SliceTree, node: int) -> bool:
+    """Tell an operator, or a module that does one thing, from a module that holds several of these."""
+    children = tree.forward[node]
+    if not children:
+        return True
+    work = work_of(tree.nodes[node])
+    if work is Work.POSITIONS:
+        return True
+    return work in CHARACTERISTIC and len(_characteristic(tree, node)) <= 1
+
+
+def _characteristic(tree: SliceTree, node: int) -> list[Work]:
+    """Return what the innermost nodes below a module do, of what is characteristic."""
+    found: list[Work] = []
+    waiting = list(tree.forward[node])
+    while waiting:
+        child = waiting.pop()
+        if tree.forward[child]:
+            waiting += tree.forward[child]
+        elif (work := work_of(tree.nodes[child])) in CHARACTERISTIC:
+            found.append(work)
+    return found
+
+
+def _layers(tree: SliceTree) -> set[int]:
+    """Return the modules that are layers where they are the outermost such.
+
+    They are repeated elements of a list, or called so; what is called so and holds repeated ones is a stack.
+    """
+    repeated: set[int] = set()
+    called: set[int] = set()
+    for children in tree.forward:
+        counts = Counter(tree.nodes[child].type_name for child in children)
+        for child in children:
+            numbered = tree.relative_name(child).rpartition(".")[2].isdigit()
+            named = _LAYER.search(snake_case(tree.nodes[child].type_name)) is not None
+            if not _may_be_layer(tree, child, named=named):
+                continue
+            if numbered and (named or counts[tree.nodes[child].type_name] > 1):
+                repeated.add(child)
+            elif named:
+                called.add(child)
+    stacks = {above for child in repeated for above in _around(tree, child)}
+    return repeated | (called - stacks)
+
+
+def _around(tree: SliceTree, node: int) -> Iterator[int]:
+    while (node := tree.parents[node]) != tree.root:
+        yield node
+
+
+def _may_be_layer(tree: SliceTree, node: int, *, named: bool) -> bool:
+    if not tree.forward[node]:
+        return named and work_of(tree.nodes[node]) is Work.OTHER
+    return not is_step(tree, node) and len(_characteristic(tree, node)) > 1

@@ -1,0 +1,82 @@
+"""Apply a rotary position embedding: what a dump has only before it is held against what another has after.
+
+Heads are rotated by x cos + r(x) sin (Su et al., "RoFormer", 2021), where r turns pairs of elements. Models
+pair element i with element i + d/2 (Llama, GPT-NeoX), or with its neighbour (GPT-J, GLM): the values tell.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from firstdrift.metrics.dtypes import Array
+
+_CLEARLY_BETTER: Final = 0.5
+_FARTHEST: Final = 0.3
+"""Relative difference above which it is not known how the model rotates."""
+
+
+class DoesNotRotateError(Exception):
+    """A tensor cannot be rotated, or not to what it is compared with; the text says why."""
+
+
+def rotated_as(states: Array, cosine: Array, sine: Array, whole: Array) -> tuple[Array, str]:
+    """Rotate a tensor in the way that comes nearest to another; return it, and the way in words.
+
+    Args:
+        states: [.., tokens, heads x d] or [.., tokens, heads, d].
+        cosine: [.., tokens, d], each angle twice.
+        sine: likewise.
+        whole: the rotated tensor, of as many elements.
+
+    Raises:
+        DoesNotRotateError: the shapes do not fit, or no known way comes near.
+    """
+    size = int(cosine.shape[-1]) if cosine.ndim else 0
+    tokens = cosine.size // size if size and not size % 2 else 0
+    fits = bool(tokens and states.size) and states.size % cosine.size == 0
+    if not fits or sine.shape != cosine.shape or whole.size != states.size:
+        shapes = ", ".join(str(list(array.shape)) for array in (states, cosine, sine, whole))
+        raise DoesNotRotateError(f"the shapes {shapes} do not fit")
+    heads = states.size // _rows(states, tokens) // size
+    wide: Array = states.astype(np.float64).reshape(-1, tokens, heads, size)
+    angles = [array.astype(np.float64).reshape(tokens, 1, size) for array in (cosine, sine)]
+    wanted = whole.astype(np.float64).reshape(wide.shape)
+    ways = (
+        (_in_halves(wide, *angles), "each element with the one half a head away"),
+        (_in_neighbours(wide, *angles), "each element with its neighbour"),
+    )
+    differences = [_distance(way, wanted) for way, _ in ways]
+    chosen = 1 if differences[1] < _CLEARLY_BETTER * differences[0] else 0
+    if not differences[chosen] <= _FARTHEST:
+        raise DoesNotRotateError(f"no known rotation comes near (relative L2 {min(differences):.2g})")
+    return ways[chosen][0].reshape(states.shape), f"rotated {ways[chosen][1]}, which fits the values best"
+
+
+def _rows(states: Array, tokens: int) -> int:
+    """Return how many rows of heads there are: all tokens of all sequences."""
+    rows = 1
+    for length in states.shape[:-1]:
+        rows *= int(length)
+        if rows % tokens == 0:
+            return rows
+    return tokens
+
+
+def _in_halves(states: Array, cosine: Array, sine: Array) -> Array:
+    first, second = np.split(states, 2, axis=-1)
+    turned: Array = states * cosine + np.concatenate([-second, first], axis=-1) * sine
+    return turned
+
+
+def _in_neighbours(states: Array, cosine: Array, sine: Array) -> Array:
+    half = cosine.shape[-1] // 2
+    cosine, sine = (np.repeat(array[..., :half], 2, axis=-1) for array in (cosine, sine))
+    neighbours = np.stack([-states[..., 1::2], states[..., ::2]], axis=-1).reshape(states.shape)
+    turned: Array = states * cosine + neighbours * sine
+    return turned
+
+
+def _distance(states: Array, wanted: Array) -> float:
+    norm = float(np.linalg.norm(wanted))
+    distance = float(np.linalg.norm(states - wanted))
+    return distance / norm if norm else distance
