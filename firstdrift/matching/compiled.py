@@ -241,7 +241,7 @@ def _match_by_name(work: Pairing) -> None:
 
 def _match_around(work: Pairing) -> None:
     """Match the modules around what corresponds."""
-    for golden, target in work.pairs():
+    for golden, target in list(work.partners.items()):
         around = work.golden.parents[golden], work.target.parents[target]
         free = around[0] not in work.partners and around[1] not in work.found
         if free and around[0] != work.golden.root and around[1] != work.target.root:
