@@ -7,8 +7,9 @@
 
 Ranks of one stage have the same modules and send each other nothing; stages are in the order in which they
 pass on what they computed. Where a layout was said, the tensor-parallel ranks are numbered first, and the
-stages last. A stage that holds several chunks of layers (`Module.0...`, `Module.1...`: virtual pipeline) is
-taken apart: all first chunks come before all second ones.
+stages last. What stages send each other is what their modules give and take, and is not kept again. A stage
+that holds several chunks of layers (`Module.0...`, `Module.1...`: virtual pipeline) is taken apart: all
+first chunks come before all second ones.
 
 What the shards of a tensor are to the whole, side by side, added up or the same, is not asked here: that
 shows when they are held against the other dump.
@@ -17,15 +18,16 @@ shows when they are held against the other dump.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from math import prod
+from math import isfinite, prod
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Layout, Node, NodeKind, Slice, SliceListing
+from firstdrift.errors import TensorUnreadableError
 from firstdrift.names import enclosing_paths
-from firstdrift.tensors import Role, Shards, TensorRecord
+from firstdrift.tensors import Role, Shards, Statistics, TensorRecord, is_floating
 
 _SENDS: Final = frozenset({"send", "isend"})
 _RECEIVES: Final = frozenset({"recv", "irecv"})
@@ -36,6 +38,12 @@ _OUTSIDE: Final = frozenset({"optimizer", "clip_grad"})
 """What msprobe calls the operators that run after the last pass."""
 
 _AFTERWARDS: Final = 2**31
+
+_SAME: Final = 1e-3
+"""Difference of statistics, relative to the norm, up to which ranks hold the same tensor."""
+
+_SAMPLE: Final = 1024
+_LOOKS_SAME: Final = 1e-2
 
 
 def merge_ranks(listing: SliceListing, slices: Sequence[Slice]) -> Slice:
@@ -255,11 +263,15 @@ def _chunks(stage: list[_Merged], layout: Layout | None) -> list[list[_Merged]]:
         return [stage]
     numbers: list[int] = []
     present: list[int] = []
-    for top in _tops(stage):
+    loose: dict[Hashable, int] = {}  # an operator outside of modules belongs where it first ran
+    current = 0
+    for each, top in zip(stage, _tops(stage), strict=True):
         match = _CHUNK.fullmatch(stage[top].path) if top is not None else None
-        if match and int(match[1]) not in present:
-            present.append(int(match[1]))
-        numbers.append(int(match[1]) if match else numbers[-1] if numbers else 0)
+        if match:
+            current = int(match[1])
+            present += [current] if current not in present else []
+        kind = each.path, each.node.direction
+        numbers.append(current if top is not None else loose.setdefault(kind, current))
     if len(present) < 2:  # noqa: PLR2004
         return [stage]
     found = []
@@ -332,6 +344,8 @@ def _chain(pieces: list[list[_Merged]]) -> list[_Merged]:
         parent = None if first.parent is None else index[identities[number][first.parent]]
         around = _is_container(pieces, members)
         held = _held([pieces[number][at] for number, at in members], around)
+        if any(True for node in held.values() for _ in _talks(node)):
+            held = {rank: replace(node, tensors=()) for rank, node in held.items()}
         micro_step = runs[key].micro_step
         micro = micro_step if several and micro_step != _AFTERWARDS else first.micro_step
         merged.append(replace(first, held=held, parent=parent, micro_step=micro, alike=not around))
@@ -430,22 +444,33 @@ def _held(members: list[_Merged], is_container: bool) -> dict[int, Node]:
             roles |= {Role.INPUT} if merged is first else set()
             roles |= {Role.OUTPUT} if merged is last else set()
             kept = tuple(record for record in node.tensors if record.role in roles)
-            found[rank] = replace(node, tensors=kept)
+            before = found[rank].tensors if rank in found else ()
+            found[rank] = replace(node, tensors=before + kept)
     return found
 
 
 def _places(number: int, piece: list[_Merged], pieces: int) -> list[_Place]:
-    """Say when the nodes of a stage run: micro step, forward or backward, then stage by stage."""
+    """Say when the nodes of a stage run: micro step, forward or backward, then stage by stage.
+
+    Modules tell the micro step by their calls, as operators outside of modules do that run equally often in
+    each: a stage may begin the next micro step before it has finished with the one before.
+    """
     tops = _tops(piece)
+    steps = 1 + max((piece[top].call for top in tops if top is not None), default=0)
+    loose = Counter((each.path, each.node.direction) for at, each in enumerate(piece) if tops[at] is None)
+    seen: Counter[tuple[str, Direction]] = Counter()
     places = []
     micro_step, phase = 0, 0
     for at, merged in enumerate(piece):
-        top = tops[at]
+        top, kind = tops[at], (merged.path, merged.node.direction)
         if top is not None:
             node = piece[top].node
             micro_step, phase = piece[top].call, int(node.direction is Direction.BACKWARD)
         elif merged.node.kind is not NodeKind.API:
             micro_step, phase = _AFTERWARDS, 0
+        elif loose[kind] % steps == 0 and not merged.path.startswith("Distributed."):
+            micro_step, phase = seen[kind] * steps // loose[kind], int(kind[1] is Direction.BACKWARD)
+            seen[kind] += 1
         places.append(_Place(micro_step, phase, pieces - 1 - number if phase else number, at))
     return places
 
@@ -504,8 +529,71 @@ def _sharded(merged: _Merged, totals: Mapping[Hashable, TensorRecord]) -> Iterat
         held = tuple(records.values())
         missing = tuple(rank for rank in merged.held if rank not in records) if merged.alike else ()
         total = totals.get(_values(held))
-        shown = held[0] if total is None else _as(total, held[0])
+        shown = _guessed(held) if total is None else _as(total, held[0])
         yield replace(shown, shards=Shards(tuple(records), held, total, missing=missing))
+
+
+def _guessed(held: tuple[TensorRecord, ...]) -> TensorRecord:
+    """Return what shards look like as a whole, as far as can be told before they are matched.
+
+    Where ranks hold other values each, they are taken to be side by side along the last dimension.
+    """
+    first = held[0]
+    alike = len({record.shape for record in held}) == 1 and bool(first.shape)
+    if len(held) == 1 or not alike or not first.shape or not is_floating(first.dtype):
+        return first
+    same = agree(held)
+    if same is None:
+        same = _look_alike(held)
+    return first if same else replace(first, shape=(*first.shape[:-1], len(held) * first.shape[-1]))
+
+
+def _look_alike(held: Sequence[TensorRecord]) -> bool:
+    """Look at the first values of tensors: are they the same on all ranks? True where they cannot be read."""
+    import numpy as np
+
+    from firstdrift.dumps.data import load_tensor
+
+    samples = []
+    for record in held:
+        if record.location is None or record.problem is not None:
+            return True
+        try:
+            values = load_tensor(record.location).reshape(-1)[:_SAMPLE]
+        except TensorUnreadableError:
+            return True
+        samples.append(values.astype(np.complex128 if values.dtype.kind == "c" else np.float64))
+    if len({sample.shape for sample in samples}) > 1:
+        return False
+    with np.errstate(all="ignore"):
+        apart = [np.linalg.norm(sample - samples[0]) for sample in samples[1:]]
+        return not any(apart > _LOOKS_SAME * np.linalg.norm(samples[0]))
+
+
+def agree(parts: Sequence[TensorRecord]) -> bool | None:
+    """Tell whether ranks hold the same tensor, by what was recorded of it; None if nothing was."""
+    if all(part.digest is not None for part in parts):
+        return len({part.digest for part in parts}) == 1
+    known = [part.statistics for part in parts if part.statistics is not None]
+    return all(_near(known[0], other) for other in known[1:]) if len(known) == len(parts) else None
+
+
+def _near(one: Statistics, other: Statistics) -> bool:
+    scale = max((abs(value) for value in (one.maximum, one.minimum) if value is not None), default=0.0)
+    for first, second, unit in (
+        (one.maximum, other.maximum, scale),
+        (one.minimum, other.minimum, scale),
+        (one.mean, other.mean, scale),
+        (one.norm, other.norm, abs(one.norm or 0.0)),
+    ):
+        if first == second or first is None or second is None:
+            continue
+        if not (isfinite(first) and isfinite(second)):
+            if isfinite(first) or isfinite(second):
+                return False
+        elif abs(first - second) > _SAME * unit:
+            return False
+    return True
 
 
 def _as(total: TensorRecord, part: TensorRecord) -> TensorRecord:

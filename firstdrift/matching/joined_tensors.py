@@ -187,10 +187,10 @@ def _with_whole_shards(
     """Lay the shards of ranks side by side where only then the parts make up the whole."""
     sides = (
         [parts, *([concatenated(part, axis) for part in parts] for axis in whole_axes(parts[0]))],
-        [whole, *(concatenated(whole, axis) for axis in whole_axes(whole))],
+        [*(concatenated(whole, axis) for axis in whole_axes(whole)), whole],
     )
     for some in sides[0] if whole.is_tensor and whole.role is not Role.INPUT else ():
-        for one in reversed(sides[1]):
+        for one in sides[1]:
             if joined_axis([part.shape for part in some], one.shape) is not None:
                 return some, one
     return parts, whole

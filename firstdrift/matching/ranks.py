@@ -10,11 +10,10 @@ Nothing is read: shapes and statistics tell, and where there are none, the value
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from math import isfinite
-from typing import Final
 
 from msgspec.structs import replace
 
+from firstdrift.dumps.ranks import agree
 from firstdrift.matching.joined_tensors import concatenated, shared_location, whole_axes
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.tensors import relate_shapes
@@ -22,13 +21,9 @@ from firstdrift.tensors import (
     Role,
     Sharding,
     Shards,
-    Statistics,
     TensorRecord,
     is_floating,
 )
-
-_SAME: Final = 1e-3
-"""Difference of statistics, relative to the norm, up to which ranks hold the same tensor."""
 
 
 def settle_shards(pairs: Sequence[TensorPair]) -> list[TensorPair]:
@@ -86,18 +81,23 @@ def _settle(pair: TensorPair, *, reduces: bool) -> TensorPair:
 
 def _arrangements(golden: TensorRecord, target: TensorRecord) -> Iterator[tuple[TensorRecord, TensorRecord]]:
     """Yield in what ways shards can be laid together: as they are, one side joined, both sides joined."""
-    if _alike(golden) and _alike(target):
-        yield golden, target
-    if _alike(golden):
-        yield from ((golden, concatenated(target, axis)) for axis in whole_axes(target))
-    if _alike(target):
-        yield from ((concatenated(golden, axis), target) for axis in whole_axes(golden))
+    one, other = _single(golden), _single(target)
+    if one is not None and other is not None:
+        yield one, other
+    if one is not None:
+        yield from ((one, concatenated(target, axis)) for axis in whole_axes(target))
+    if other is not None:
+        yield from ((concatenated(golden, axis), other) for axis in whole_axes(golden))
     for axis in set(whole_axes(golden)) & set(whole_axes(target)):
         yield concatenated(golden, axis), concatenated(target, axis)
 
 
-def _alike(record: TensorRecord) -> bool:
-    return record.shards is None or len({shard.shape for shard in record.shards.records}) == 1
+def _single(record: TensorRecord) -> TensorRecord | None:
+    """Return a record of the shape that each rank holds; None if they hold other shapes each."""
+    if record.shards is None:
+        return record
+    shapes = {shard.shape for shard in record.shards.records}
+    return replace(record, shape=shapes.pop()) if len(shapes) == 1 else None
 
 
 def _complete(record: TensorRecord, reduces: bool) -> TensorRecord:
@@ -121,7 +121,7 @@ def _complete(record: TensorRecord, reduces: bool) -> TensorRecord:
 
 def _sharding(record: TensorRecord, shards: Shards, reduces: bool) -> Sharding:
     parts = shards.records
-    if len(parts) == 1 or not is_floating(record.dtype) or _are_equal(parts):
+    if len(parts) == 1 or not is_floating(record.dtype) or agree(parts):
         return Sharding.REPLICATED
     if shards.total is not None or (reduces and any(part.statistics for part in parts)):
         return Sharding.SUMMED
@@ -129,31 +129,6 @@ def _sharding(record: TensorRecord, shards: Shards, reduces: bool) -> Sharding:
         part.statistics for part in parts
     )
     return Sharding.BY_VALUES if undecided else Sharding.REPLICATED
-
-
-def _are_equal(parts: Sequence[TensorRecord]) -> bool:
-    if all(part.digest is not None for part in parts):
-        return len({part.digest for part in parts}) == 1
-    known = [part.statistics for part in parts if part.statistics is not None]
-    return len(known) == len(parts) and all(_near(known[0], other) for other in known[1:])
-
-
-def _near(one: Statistics, other: Statistics) -> bool:
-    scale = max((abs(value) for value in (one.maximum, one.minimum) if value is not None), default=0.0)
-    for first, second, unit in (
-        (one.maximum, other.maximum, scale),
-        (one.minimum, other.minimum, scale),
-        (one.mean, other.mean, scale),
-        (one.norm, other.norm, abs(one.norm or 0.0)),
-    ):
-        if first == second or first is None or second is None:
-            continue
-        if not (isfinite(first) and isfinite(second)):
-            if isfinite(first) or isfinite(second):
-                return False
-        elif abs(first - second) > _SAME * unit:
-            return False
-    return True
 
 
 def _settled(
@@ -210,7 +185,9 @@ def _settle_scalars(pair: TensorPair) -> TensorPair:
             settled = replace(shards, sharding=Sharding.SUMMED)
             sides.append(replace(side, scalar=other.scalar, shards=settled))
         else:
-            sides.append(replace(side, shards=replace(shards, sharding=Sharding.REPLICATED)))
+            settled = replace(shards, sharding=Sharding.REPLICATED)
+            other_one = (part for part in shards.records if part.scalar != other.scalar)
+            sides.append(replace(next(other_one, side), shards=settled))
     return _settled(pair, sides[0], sides[1], None)
 
 

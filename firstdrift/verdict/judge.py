@@ -300,8 +300,9 @@ def _communications(case: _Case, judged: Sequence[RowJudgement]) -> Iterator[Com
 
 
 def _rank_of(case: _Case, row: TreeRow, worst: int | None) -> int | None:
-    """Return the one rank that is off in a row of merged ranks: by its worst pair, or by what went in."""
-    pairs = case.errors[row.index].pairs
+    """Return the one rank that is off in a row of merged ranks: by its worst pair, by others, or inside."""
+    inside = range(row.index, row.last + 1)
+    pairs = [index for at in inside for index in case.errors[at].pairs]
     ranks = (
         rank_alone(case.measurements[index].by_rank or ()) for index in (worst, *pairs) if index is not None
     )

@@ -10,6 +10,7 @@ import pytest
 from firstdrift import Report
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options
+from firstdrift.dumps.dump import Layout
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.tensors import Sharding
@@ -224,3 +225,78 @@ def test_one_rank_alone_can_be_chosen(unpacked: Callable[[str], Path]) -> None:
     dumps = unpacked("msprobe/tp2_vs_tp1")
     report = compare(dumps / "golden", dumps / "target", Options(matching=MatchingRules(rank=0)))
     assert [result.judgement.coordinates.rank for result in report.slices] == [0]
+
+
+SPREAD = ["tensor", "stages", "chunks"]
+
+
+@pytest.mark.parametrize("target", SPREAD)
+def test_a_healthy_model_is_the_same_however_it_is_spread(compared: Compared, target: str) -> None:
+    report = compared("msprobe/ranks/whole", f"msprobe/ranks/{target}")
+    assert report.findings.first_bad_node is None
+    assert report.counts.passed == report.counts.pairs > 500
+    assert report.counts.unmatched_golden_nodes == report.counts.unmatched_golden_tensors == 0
+    only_spread = (
+        "Distributed.",
+        "Tensor.view_as.",
+    )  # what ranks tell each other, and what autograd adds to it
+    assert all(name.startswith(only_spread) for name in report.slices[0].plan.unmatched_target)
+
+
+def test_stages_are_one_tree_of_all_layers_and_micro_steps(compared: Compared) -> None:
+    for target in ("stages", "chunks"):
+        (result,) = compared("msprobe/ranks/whole", f"msprobe/ranks/{target}").slices
+        layers = [
+            (row.path, row.golden[0].rpartition(".")[2], row.target != ())
+            for row in result.rows
+            if row.type_name == "Layer" and row.direction == "forward"
+        ]
+        assert sorted(layers) == [
+            (f"{'0.' if target == 'chunks' else ''}model.layers.{layer}", str(step), True)
+            for layer in range(4)
+            for step in range(2)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("target", "module", "rank"),
+    [("fault_in_shard", "model.layers.2.mlp.up", 1), ("fault_in_stage", "model.layers.3.mlp.down", 1)],
+)
+def test_a_wrong_weight_is_found_and_its_rank_named(
+    compared: Compared, target: str, module: str, rank: int
+) -> None:
+    findings = compared("msprobe/ranks/whole", f"msprobe/ranks/{target}").findings
+    assert findings.first_bad_node is not None
+    assert (findings.first_bad_node.module, findings.first_bad_node.on_rank) == (module, rank)
+    assert findings.rank_finding == f"It began on rank {rank}."
+
+
+def test_shards_with_values_are_joined_and_added_up(compared: Compared) -> None:
+    report = compared("msprobe/ranks/whole_data", "msprobe/ranks/tensor_data")
+    assert report.counts.passed == report.counts.pairs > 200
+    kinds = {measured.kind for measured in report.slices[0].measurements}
+    assert kinds == {MeasurementKind.DATA, MeasurementKind.SCALAR}
+
+
+def test_the_wrong_shard_is_named_by_its_values(compared: Compared) -> None:
+    findings = compared("msprobe/ranks/whole_data", "msprobe/ranks/fault_in_shard_data").findings
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.module == "model.layers.1.mlp.up"
+    assert findings.rank_finding == "It began on rank 0."
+
+
+def test_as_many_ranks_that_share_a_model_otherwise_are_merged_where_that_is_said(
+    unpacked: Callable[[str], Path],
+) -> None:
+    dumps = unpacked("msprobe/ranks")
+    rules = MatchingRules(golden_layout=Layout(pipeline=2), target_layout=Layout(pipeline=2, virtual=2))
+    report = compare(dumps / "stages", dumps / "chunks", Options(matching=rules))
+    assert report.findings.first_bad_node is None
+    assert report.counts.passed == report.counts.pairs > 500
+
+
+def test_one_wrong_rank_of_two_is_named_rank_against_rank(compared: Compared) -> None:
+    findings = compared("msprobe/ranks/tensor", "msprobe/ranks/fault_in_shard").findings
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.module == "model.layers.2.mlp.up"
+    assert findings.rank_finding == "It began on rank 1."

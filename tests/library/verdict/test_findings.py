@@ -307,6 +307,29 @@ def test_what_is_received_from_a_rank_with_another_input_is_no_fault() -> None:
     assert [found.coordinates.rank for found in findings.input_differs] == [0]
 
 
+def drifting(number: int, *, given: float, received: float) -> SliceJudgement:
+    """A rank whose dump begins with what it gives to others, so that nothing on it is a source."""
+    calls = [
+        Call(ALL_REDUCE, inputs=[given], outputs=[received]),
+        Call(LINEAR, inputs=[received], outputs=[received]),
+    ]
+    return judge(*calls, coordinates=Coordinates(step=0, rank=number)).said
+
+
+def test_an_all_reduce_that_is_bad_everywhere_began_on_the_rank_whose_input_was() -> None:
+    ranks = [drifting(0, given=0.0, received=0.3), drifting(1, given=0.5, received=0.3)]
+    findings = conclude([*ranks, drifting(2, given=0.0, received=0.3)])
+    assert findings.rank_finding is not None
+    assert findings.rank_finding.startswith("It began on rank 1")
+
+
+def test_an_all_reduce_whose_inputs_agree_on_all_ranks_is_the_source() -> None:
+    findings = conclude([drifting(rank, given=0.0, received=0.3) for rank in range(2)])
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.target == ALL_REDUCE
+    assert findings.rank_finding == "It began on ranks 0, 1 alike."
+
+
 def test_an_earlier_step_comes_first_whatever_the_rank() -> None:
     findings = conclude([rank(0, step=1, fault=0.5), rank(1, step=0, fault=0.1), rank(0), rank(1, step=1)])
     assert findings.first_bad_node is not None

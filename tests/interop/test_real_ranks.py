@@ -1,0 +1,48 @@
+"""A model that the real msprobe dumps now on several ranks, against the same model on one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PEER = ROOT / ".venv-interop" / "bin" / "python"
+
+
+def write_dump(dump: Path, *options: str) -> Path:
+    subprocess.run([PEER, Path(__file__).with_name("dump_ranks.py"), dump, *options], check=True)
+    return dump
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dump(tmp_path_factory.mktemp("whole") / "dump", "--micro-steps", "2")
+
+
+def compared(golden: Path, target: Path) -> dict[str, Any]:
+    command = [Path(sys.executable).with_name("firstdrift"), "compare", golden, target, "--json"]
+    answer: dict[str, Any] = json.loads(subprocess.run(command, check=False, capture_output=True).stdout)
+    return answer
+
+
+@pytest.mark.parametrize(
+    "spread",
+    [["--tensor", "2"], ["--pipeline", "2"], ["--pipeline", "2", "--virtual", "2"]],
+    ids=["tensor", "pipeline", "virtual"],
+)
+def test_a_healthy_model_is_the_same_however_it_is_spread(
+    whole: Path, tmp_path: Path, spread: list[str]
+) -> None:
+    answer = compared(whole, write_dump(tmp_path / "dump", "--micro-steps", "2", *spread))
+    assert answer["first_bad_node"] is None
+    assert answer["counts"]["pass"] == answer["counts"]["pairs"] > 400
+
+
+def test_the_rank_with_a_wrong_weight_is_named(whole: Path, tmp_path: Path) -> None:
+    options = ["--micro-steps", "2", "--tensor", "2", "--scale", "1:2:up=1.5"]
+    answer = compared(whole, write_dump(tmp_path / "dump", *options))
+    assert answer["first_bad_node"]["module"] == "model.layers.2.mlp.up"
+    assert answer["rank_finding"] == "It began on rank 1."

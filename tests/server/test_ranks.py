@@ -1,0 +1,56 @@
+"""What pages say of ranks that were merged."""
+
+from collections.abc import Callable, Iterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from working import wait_until, worker
+
+from firstdrift_server.app import create_app
+from firstdrift_server.settings import settings_from
+
+HTML = {"accept": "text/html"}
+CASES = [("whole_data", "fault_in_shard_data"), ("whole", "stages")]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Path]) -> Iterator[TestClient]:
+    dumps = unpacked("msprobe/ranks")
+    settings = settings_from(roots=[dumps], data_dir=tmp_path_factory.mktemp("data"))
+    with (
+        worker(settings.database),
+        TestClient(create_app(settings), base_url="http://localhost", follow_redirects=False) as client,
+    ):
+        for golden, target in CASES:
+            asked = {"golden": str(dumps / golden), "target": str(dumps / target)}
+            assert client.post("/api/v1/comparisons", json=asked).status_code == 201
+        wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
+        yield client
+
+
+def page(client: TestClient, address: str) -> str:
+    answer = client.get(address, headers=HTML)
+    assert answer.status_code == 200, answer.text
+    return unescape(answer.text)
+
+
+def test_the_comparison_says_which_ranks_were_merged_and_on_which_it_began(client: TestClient) -> None:
+    said = page(client, "/c/1")
+    assert "rank 0+1" in said
+    assert "It began on rank 0." in said
+
+
+def test_the_tree_and_the_nodes_of_merged_ranks_are_pages_like_others(client: TestClient) -> None:
+    for comparison in (1, 2):
+        assert "rank 0+1" in page(client, f"/c/{comparison}/s/0/tree?unfold=all")
+    bad = client.get("/api/v1/comparisons/1").json()["first_bad_node"]
+    assert (bad["rank"], bad["ranks"], bad["module"]) == (0, [0, 1], "model.layers.1.mlp.up")
+    rows = range(12)
+    nodes = [page(client, f"/c/1/s/0/n/{row}") for row in rows]
+    assert any("ranks 0+1 joined along dimension" in node for node in nodes)
+
+
+def test_a_node_of_another_stage_says_its_rank_where_its_name_was_taken(client: TestClient) -> None:
+    assert "(rank 1)" in page(client, "/c/2/s/0/tree?unfold=all")
