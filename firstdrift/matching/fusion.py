@@ -88,20 +88,25 @@ def join_siblings(work: Pairing, golden: list[int], target: list[int]) -> None:
                 break
 
 
-def possible_joins(work: Pairing) -> Iterator[Join]:
-    """Yield what may have been fused among all nodes that have no partner, whatever the modules around."""
+def possible_joins(work: Pairing, node: int, *, of_golden: bool) -> Iterator[Join]:
+    """Yield what a node may have been fused with, or from, among the nodes that have no partner.
+
+    The modules around them need not correspond.
+    """
     golden = work.free_golden(list(range(work.golden.root)))
     target = work.free_target(list(range(work.target.root)))
-    for parts in parts_of_one(work.golden, golden):
-        for whole in target:
-            said = _says_fused(work.golden, parts, work.target, whole)
-            if said is not None:
-                yield Join(parts, (whole,), Origin.STRUCTURE, said[0], said[1])
-    for parts in parts_of_one(work.target, target):
-        for whole in golden:
-            said = _says_fused(work.target, parts, work.golden, whole)
-            if said is not None:
-                yield Join((whole,), parts, Origin.STRUCTURE, said[0], said[1])
+    tree, other = (work.golden, work.target) if of_golden else (work.target, work.golden)
+    free, others = (golden, target) if of_golden else (target, golden)
+    siblings = [index for index in free if tree.parents[index] == tree.parents[node]]
+    cases = [
+        (tree, parts, other, whole) for parts in _groups(tree, siblings) if node in parts for whole in others
+    ]
+    cases += [(other, parts, tree, node) for parts in parts_of_one(other, others)]
+    for of_parts, parts, of_whole, whole in cases:
+        said = _says_fused(of_parts, parts, of_whole, whole)
+        if said is not None:
+            nodes = (parts, (whole,)) if of_parts is work.golden else ((whole,), parts)
+            yield Join(nodes[0], nodes[1], Origin.STRUCTURE, said[0], said[1])
 
 
 def complete_join(work: Pairing, pair: Pair, origin: Origin, reason: str) -> Join | None:

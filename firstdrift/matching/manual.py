@@ -141,7 +141,7 @@ class _Overlay:
 
     def _match(self, golden: list[int], target: list[int], *, descendants: bool) -> None:
         work, sides = self.work, (self.golden, self.target)
-        pairs = [pair for pair in work.pairs() if pair[0] in golden or pair[1] in target]
+        pairs = work.pairs_of(golden, target)
         self.golden.free_by_hand({*golden, *(pair[0] for pair in pairs)})
         self.target.free_by_hand({*target, *(pair[1] for pair in pairs)})
         reach = [
@@ -150,7 +150,7 @@ class _Overlay:
         ]
         for pair in pairs:
             work.release(pair[1])
-        for pair in work.pairs():
+        for pair in work.pairs_of(*reach):
             if (pair[0] in reach[0]) is not (pair[1] in reach[1]):
                 work.release(pair[1])
         _match_part(work, reach[0], reach[1], (golden, target), self.match_trees)
@@ -161,7 +161,7 @@ class _Overlay:
         work = self.work
         pairs = [
             pair
-            for pair in work.pairs()
+            for pair in work.pairs_of(golden, target)
             if (not golden or pair[0] in golden) and (not target or pair[1] in target)
         ]
         if not pairs:
@@ -172,7 +172,8 @@ class _Overlay:
             self.golden.reach({pair[0] for pair in pairs}, descendants=descendants) - self.golden.said,
             self.target.reach({pair[1] for pair in pairs}, descendants=descendants) - self.target.said,
         )
-        apart = [pair for pair in work.pairs() if pair[0] in reach[0] and pair[1] in reach[1]]
+        pairs = work.pairs_of(*reach)
+        apart = [pair for pair in pairs if pair[0] in reach[0] and pair[1] in reach[1]]
         for pair in apart:
             work.release(pair[1])
         self.golden.apart.append({pair[0] for pair in apart})
@@ -212,8 +213,9 @@ def _match_part(
         part.add(pair, Found(pair[0], Origin.MANUAL, 1.0, doubtful=False, reasons=BY_HAND))
     else:
         part.add_join(join)
-    for known, found in work.found.items():
-        if known in target and not found.joined:
+    for known in sorted(target & work.found.keys()):
+        found = work.found[known]
+        if not found.joined:
             part.found[here[1][known]] = replace(found, golden=here[0][found.golden])
             part.partners[here[0][found.golden]] = here[1][known]
     for known_join in work.joins:

@@ -88,11 +88,7 @@ def suggest(
     around = _Neighbours(work)
     pairs = _candidates(work, index, of_golden=golden is not None)
     found = [_weigh(work, around, pair) for pair in pairs]
-    found += [
-        _fused(work, join)
-        for join in possible_joins(work)
-        if index in (join.golden if golden is not None else join.target)
-    ]
+    found += [_fused(work, join) for join in possible_joins(work, index, of_golden=golden is not None)]
     found.sort(key=lambda suggestion: -suggestion.score)
     return tuple(one for one in found[:most] if one.score >= _LOWEST and one.reasons)
 

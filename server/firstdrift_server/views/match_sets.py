@@ -55,6 +55,7 @@ class Written:
 
 def match_set_view(session: Session, known: MatchSet) -> dict[str, Any]:
     """Describe a match set: the version in force, its edits, its results, and all its versions."""
+    chain = {one.version for one in known.chain()}
     return {
         "id": known.id,
         "comparison": known.comparison_id,
@@ -66,7 +67,7 @@ def match_set_view(session: Session, known: MatchSet) -> dict[str, Any]:
         "edits": [edit_object(edit) for edit in known.edits()],
         "mappings": [mapping.name for mapping in known.mappings()],
         "results": _results_view(session, known),
-        "versions": [_version_view(one, known) for one in known.versions],
+        "versions": [_version_view(one, in_force=one.version in chain) for one in known.versions],
     }
 
 
@@ -85,11 +86,11 @@ def _results_view(session: Session, known: MatchSet) -> dict[str, Any] | None:
     } | {name: summary[name] for name in shown}
 
 
-def _version_view(one: Version, known: MatchSet) -> dict[str, Any]:
+def _version_view(one: Version, *, in_force: bool) -> dict[str, Any]:
     return {
         "version": one.version,
         "parent": one.parent,
-        "in_force": one in known.chain(),
+        "in_force": in_force,
         "says": one.describe(),
         "edits": [edit_object(edit) for edit in one.edits],
         "mappings": [mapping.name for mapping in one.mappings],
