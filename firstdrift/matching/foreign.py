@@ -9,14 +9,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from firstdrift.matching.across import Aligned, align_lines
-from firstdrift.matching.joined_tensors import join_records
-from firstdrift.matching.known_values import Lent, lend_values, reshape
+from firstdrift.matching.joined_tensors import concatenated, join_records, whole_axes
+from firstdrift.matching.known_values import Lent, fit, lend_values, reshape
 from firstdrift.matching.operators import CHARACTERISTIC, Work
 from firstdrift.matching.pairing import Found, Join, Pairing
 from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.steps import Layer, Line, Step, block_of, first_input, first_output, is_step, lay_out
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree, is_operator
+from firstdrift.tensors import TensorRecord
 
 _SHARED_TYPES: Final = 0.2
 """Dumps of one framework share a larger part of their types."""
@@ -113,7 +114,8 @@ def _lend(
         if record.label not in taken
     ]
     for records, known in lent.values:
-        joined = join_records(records, -1) if len(records) > 1 else records[0]
+        one = _whole(records[0], known.record) if known.joining is not None else records[0]
+        joined = join_records(records, -1) if len(records) > 1 else one
         own_parts = records if len(records) > 1 else ()
         sides = [
             (node.name, joined, own_parts),
@@ -146,6 +148,14 @@ def _lend(
             reasons=tuple(dict.fromkeys(known.why for _, known in lent.values)),
         )
     )
+
+
+def _whole(record: TensorRecord, other: TensorRecord) -> TensorRecord:
+    """Return a tensor as a whole, if ranks have shards of it and the other tensor is as large as these."""
+    if record.shards is None or other.shards is not None:
+        return record
+    wholes = (concatenated(record, axis) for axis in whole_axes(record))
+    return next((whole for whole in wholes if fit(whole, other)), record)
 
 
 def _operands(tree: SliceTree, line: Line) -> dict[str, tuple[str, ...]]:

@@ -27,6 +27,7 @@ ACROSS_FRAMEWORKS = [
     ("llama12_bf16", "atb12_bf16_stats", 3, 12),
     ("llama12_stats_golden", "atb12_bf16_stats", 3, 12),
     ("llama12_golden_fp32", "msprobe_atb_golden", 3, 12),
+    ("llama12_golden_fp32", "atb12_bf16_tp2", 3, 12),
     ("llama4_golden_fp32", "atb4_bf16", 4, 4),
 ]
 FAULTS = [
