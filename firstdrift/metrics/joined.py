@@ -4,6 +4,7 @@
 
     qqqqkkvv    one after another
     qqkvqqkv    one after another in each of 2 groups (of key/value heads)
+    qqqqkvkv    the first apart, the others so
 
 How it lies there is seen from the values: the arrangement under which the two differ least. Statistics
 do not depend on it.
@@ -177,7 +178,10 @@ def _finite(rows: Array) -> Array:
 
 
 def _arrangements(sizes: list[int]) -> Iterator[tuple[Array, str]]:
-    """Yield the ways in which parts are known to be laid out: in turn in each group, and in reverse order."""
+    """Yield the ways in which parts are known to be laid out: in turn in each group, and in reverse order.
+
+    Keys and values may take turns behind all queries.
+    """
     starts = np.cumsum([0, *sizes[:-1]])
     columns = [np.arange(start, start + size) for start, size in zip(starts, sizes, strict=True)]
     common = gcd(*sizes)
@@ -190,6 +194,11 @@ def _arrangements(sizes: list[int]) -> Iterator[tuple[Array, str]]:
             np.concatenate(grouped[::-1], axis=1).ravel(),
             f"{each}, in reverse" if groups > 1 else "the last part first",
         )
+    shared = gcd(*sizes[1:])
+    for groups in (count for count in range(2, shared + 1) if shared % count == 0 and len(sizes) > 2):  # noqa: PLR2004
+        others = np.concatenate([part.reshape(groups, -1) for part in columns[1:]], axis=1).ravel()
+        said = f"the first part, then the others one after another in each of {groups} groups"
+        yield np.concatenate([columns[0], others]), said
 
 
 def _shapes(arrays: Sequence[Array]) -> str:

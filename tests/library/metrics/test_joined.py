@@ -59,6 +59,10 @@ def measure(
         (SEPARATE, "one part after another, "),
         (grouped([QUERY, KEY, VALUE], 2), "one part after another in each of 2 groups"),
         (grouped([QUERY, KEY, VALUE], 4), "one part after another in each of 4 groups"),
+        (
+            np.concatenate([QUERY, grouped([KEY, VALUE], 4)], axis=-1),
+            "then the others one after another in each",
+        ),
         (SEPARATE.reshape(32, 128), "one part after another, "),
     ],
 )
