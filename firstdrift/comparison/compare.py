@@ -186,7 +186,9 @@ def _measure(pair: TensorPair) -> Measurement:
         how = {"summed": pair.joining is Joining.SUMMED, "rotated": pair.joining is Joining.ROTATED}
         parts = Parts(records, are_golden=bool(pair.golden_parts), **how)
         return measure_joined(pair.golden, pair.target, parts, load_tensor, pair.transform)
-    measure = partial(measure_pair, transform=pair.transform, logits=is_logits(pair))
+    measure = partial(
+        measure_pair, transform=pair.transform, logits=pair.golden.location is not None and is_logits(pair)
+    )
     if pair.golden.shards is not None or pair.target.shards is not None:
         from firstdrift.metrics.ranks import measure_shards
 

@@ -144,6 +144,8 @@ class _Left(Struct):
 
 def _links(made: SliceTree, sources: SliceTree) -> Iterator[tuple[int, int, bool]]:
     """Yield each node of a slice with each node of the other that it was made from."""
+    if not any(node.sources for node in made.nodes):
+        return
     by_place: dict[Place, int] = {}
     by_name: defaultdict[str, list[int]] = defaultdict(list)
     for index in range(len(sources.nodes)):

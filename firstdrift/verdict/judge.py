@@ -1,6 +1,7 @@
 """From the measurements of one pair of slices to verdicts, classes and candidate findings."""
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
@@ -53,7 +54,8 @@ def judge_slice(
         raise SettingsError(f"there is no rule set {rules!r}", hint=f"Choose one of {', '.join(RULES)}")
     errors, pair_errors = row_errors(rows, plan, measurements)
     classification = classify(rows, errors, plan, measurements)
-    case = _Case(plan, rows, measurements, errors, pair_errors, classification)
+    communications = sorted(row.order for row in rows if is_communication(row.type_name))
+    case = _Case(plan, rows, measurements, errors, pair_errors, classification, communications)
     pairs = _judge_pairs(case) if rules == OWN_RULES else _PEERS[rules](plan, measurements, pair_errors)
     judged = _judge_rows(case, pairs, own_rules=rules == OWN_RULES)
     origins = [row for row in rows if _is_origin(judged[row.index], own_rules=rules == OWN_RULES)]
@@ -90,6 +92,7 @@ class _Case(Struct, frozen=True):
     errors: Sequence[RowErrors]
     pair_errors: Sequence[PairError]
     classification: Classification
+    communications: Sequence[int]  # when operators ran that let ranks talk to each other, ascending
 
 
 def _order(row: TreeRow) -> int:
@@ -216,24 +219,17 @@ def _with_roll_ups(rows: Sequence[TreeRow], judged: Sequence[RowJudgement]) -> l
         above[4] += below[4] + (said.node_class in ORIGINS and said.verdict is Verdict.ERROR)
         above[5] = max(above[5], below[5], said.verdict.severity)
     return [
-        RowJudgement(
-            verdict=said.verdict,
-            node_class=said.node_class,
-            reasons=said.reasons,
-            input_error=said.input_error,
-            parameter_error=said.parameter_error,
-            output_error=said.output_error,
-            amplification=said.amplification,
-            worst_pair=said.worst_pair,
-            below=_roll_up(below),
-        )
-        for said, below in zip(judged, sums, strict=True)
+        replace(said, below=_roll_up(below)) if row.last > row.index else said
+        for row, said, below in zip(rows, judged, sums, strict=True)
     ]
+
+
+_BY_SEVERITY = sorted(Verdict, key=lambda verdict: verdict.severity)
 
 
 def _roll_up(sums: Sequence[int]) -> RollUp:
     error, warning, incomparable, unmatched, origins, severity = sums
-    return RollUp(error, warning, incomparable, unmatched, origins, list(Verdict)[severity])
+    return RollUp(error, warning, incomparable, unmatched, origins, _BY_SEVERITY[severity])
 
 
 def _count(plan: SlicePlan, pairs: Sequence[PairJudgement]) -> Counts:
@@ -266,7 +262,7 @@ def _finding(case: _Case, row: TreeRow, judged: RowJudgement) -> Finding:
         row=row.index,
         amplification=judged.amplification,
         on_rank=_rank_of(case, row, judged.worst_pair),
-        epoch=sum(other.order < row.order for other in case.rows if is_communication(other.type_name)),
+        epoch=bisect_left(case.communications, row.order),
     )
 
 

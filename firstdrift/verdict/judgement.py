@@ -9,7 +9,7 @@ rules without reading a tensor.
 from collections.abc import Mapping
 from enum import StrEnum
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from firstdrift.dumps.dump import Coordinates
 
@@ -103,7 +103,7 @@ class RowJudgement(Struct, frozen=True):
     output_error: float | None = None
     amplification: float | None = None
     worst_pair: int | None = None
-    below: RollUp = field(default_factory=RollUp)
+    below: RollUp = RollUp()
 
 
 class Finding(Struct, frozen=True):

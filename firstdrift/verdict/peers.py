@@ -8,6 +8,7 @@ of its peers (`docs/verdict.md`).
 import math
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.verdict.tree import TreeRow
@@ -36,4 +37,9 @@ def outstanding(rows: Sequence[TreeRow], jumps: Sequence[float | None], factor: 
 def _peer_group(row: TreeRow) -> tuple[object, ...]:
     """Rows of one group differ in layer numbers only; operators also stand at the same place."""
     place = row.index - row.parent if row.parent is not None and row.kind is NodeKind.API else 0
-    return (row.kind, row.type_name, row.direction, _NUMBERS.sub("*", row.path or ""), place)
+    return (row.kind, row.type_name, row.direction, _without_numbers(row.path or ""), place)
+
+
+@lru_cache(maxsize=1 << 14)  # a module's operators share its path, and each row is asked about three times
+def _without_numbers(path: str) -> str:
+    return _NUMBERS.sub("*", path)
