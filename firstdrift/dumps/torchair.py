@@ -59,7 +59,7 @@ class TorchairReader:
         runs = find_runs(path, self.side)
         slices = _by_slice(runs)
         texts = sorted({text for run in runs for text in graph_texts(run)}) if self.side is Side.GE else []
-        problems = [*_doubles(runs, path), *_links(path, runs)]
+        problems = [*_doubles(runs, path), *_links(path, runs), *_of_the_other_side(path, self.side)]
         if self.side is Side.GE and not texts:
             problems.append(Problem(printable(found[1].name), _NO_TEXT))
         attributes = {
@@ -210,6 +210,13 @@ def _doubles(runs: Iterable[Run], path: Path) -> Iterator[Problem]:
             said = f"{run.coordinates.describe()} of {printable(run.graph)}"
             reason = f"left out: it is {said}, like {_shown(first.folder, path)}; open it on its own"
             yield Problem(_shown(run.folder, path), reason)
+
+
+def _of_the_other_side(path: Path, side: Side) -> Iterator[Problem]:
+    other = Side.GE if side is Side.FX else Side.FX
+    for run in find_runs(path, other)[:1]:
+        reason = f"operators of {_CALLED[other]} are left out: name a folder that holds no others"
+        yield Problem(_shown(run.folder, path), reason)
 
 
 def _links(path: Path, runs: Iterable[Run]) -> Iterator[Problem]:

@@ -25,6 +25,7 @@ _PARAMETER_POSITIONS: dict[str, frozenset[str]] = {
     "conv_transpose3d": frozenset({"1", "2"}),
     "bilinear": frozenset({"2", "3"}),
     "embedding": frozenset({"1"}),
+    "aten.embedding": frozenset({"0"}),  # the weight comes first
     "embedding_bag": frozenset({"1"}),
     "layer_norm": frozenset({"2", "3"}),
     "rms_norm": frozenset({"2"}),
@@ -113,7 +114,8 @@ def role_of(pair: TensorPair, row: TreeRow, parameters: frozenset[tuple[object, 
     role = pair.target.role if row.target else pair.golden.role
     if role is not Role.INPUT or row.kind != "api" or row.direction == "backward":
         return role
-    operator = row.type_name.rpartition(".")[2]
+    operator = row.type_name.lower()
+    operator = operator if operator in _PARAMETER_POSITIONS else row.type_name.rpartition(".")[2]
     key = pair.target.key
     if key in _PARAMETER_KEYS or key in _PARAMETER_POSITIONS.get(operator, ()):
         return Role.PARAMETER

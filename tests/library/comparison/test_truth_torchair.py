@@ -145,3 +145,16 @@ def test_a_healthy_chain_in_bfloat16_against_float32_has_no_finding(tmp_path: Pa
     assert report.findings.first_bad_token is None
     assert report.findings.first_bad_node is None
     assert report.counts.passed == report.counts.pairs == 3 * 6 * 6
+
+
+def test_other_token_ids_are_another_input_though_aten_takes_the_weight_first(tmp_path: Path) -> None:
+    weight = floats(50, 8, dtype="float32")
+    for side, ids in (("golden", [3, 1, 4]), ("target", [3, 1, 5])):
+        fx = tmp_path / f"{side}/worldsize1_global_rank0/graph_1/0"
+        rows = weight[ids]
+        write_fx(fx, "embedding-aten.embedding.default", 1, [weight, np.array(ids)], [rows])
+        write_fx(fx, "neg-aten.neg.default", 2, [rows], [-rows])
+    findings = compare(tmp_path / "golden", tmp_path / "target").findings
+    assert findings.first_bad_node is None
+    (difference,) = findings.input_differs
+    assert "4, 5 at index 2" in difference.reason

@@ -110,6 +110,22 @@ def test_a_folder_of_both_forms_names_them(unpacked: Unpacked) -> None:
         open_dump(unpacked("msit/torchair"))
 
 
+def test_a_folder_that_both_forms_were_written_into_says_which_is_read(
+    unpacked: Unpacked, tmp_path: Path
+) -> None:
+    for side in ("fx", "ge"):
+        shutil.copytree(
+            unpacked("msit/torchair") / f"msit_{side}_dump", tmp_path / "both", dirs_exist_ok=True
+        )
+    dump = open_dump(tmp_path / "both")
+    assert dump.format == "torchair-fx"
+    assert len(dump.slices) == 3
+    (problem,) = dump.problems
+    assert problem.reason.startswith("operators of the compiled graph (GE) are left out")
+    below = tmp_path / "both/worldsize1_global_rank0/20250101000000"
+    assert open_dump(below).format == "torchair-ge"
+
+
 def test_the_layout_of_older_releases_counts_tokens_from_one_and_has_no_ranks(tmp_path: Path) -> None:
     for token in (1, 2):
         for graph in ("20250101000000", "20250101000009"):
