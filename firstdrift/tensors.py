@@ -32,8 +32,11 @@ class DataLocation(Struct, frozen=True):
 
     Attributes:
         file: the file that holds them.
-        container: how the file is laid out: "pt", "npy", "safetensors", "bin" or "ge".
+        container: how the file is laid out: "pt", "npy", "npz", "safetensors", "bin", "ge",
+            or "quantised", if it is made from several.
         entry: the tensor's name inside a file that holds several; empty for a file of one tensor.
+        shards: where the parts lie, in order, of a tensor that several ranks hold ("shards").
+        axis: along which dimension the shards lie side by side; None if they are added up.
         left: where a matrix lies by which the tensor is multiplied from the left; likewise right.
     """
 
@@ -62,7 +65,8 @@ class TensorRecord(Struct, frozen=True):
         role: input, output, parameter or gradient.
         key: which one: "0", "0.1", "hidden_states", "weight".
         dtype: numpy or ml_dtypes name ("float32", "bfloat16", "float8_e4m3fn", "int64", "bool",
-            "complex64"); for a scalar the name of its Python type ("int", "float", "bool", "str");
+            "complex64"), "quantised int8" for what was made from int8 and a scale; for a scalar the name
+            of its Python type ("int", "float", "bool", "str");
             "" where unknown.
         shape: dimensions; () for a scalar, None where unknown.
         statistics: as recorded by the dumping tool, if it recorded any.
@@ -117,6 +121,9 @@ class Shards(Struct, frozen=True):
     missing: tuple[int, ...] = ()
 
 
+QUANTISED = "quantised "
+"""Begins the dtype of fractions that were made from whole numbers and their scale: "quantised int8"."""
+
 UNIT_ROUNDOFF: dict[str, float] = {
     "float64": 2.0**-53,
     "float32": 2.0**-24,
@@ -124,10 +131,20 @@ UNIT_ROUNDOFF: dict[str, float] = {
     "bfloat16": 2.0**-9,
     "float8_e4m3fn": 2.0**-4,
     "float8_e5m2": 2.0**-3,
+    "float4_e2m1fn": 2.0**-2,
     "complex64": 2.0**-24,
     "complex128": 2.0**-53,
+    f"{QUANTISED}int8": 2.0**-7,
+    f"{QUANTISED}uint8": 2.0**-7,
+    f"{QUANTISED}int4": 2.0**-3,
+    f"{QUANTISED}float8_e4m3fn": 2.0**-4,
+    f"{QUANTISED}float8_e5m2": 2.0**-3,
 }
-"""Largest relative error of rounding to nearest, by dtype (half the spacing at 1)."""
+"""Largest relative error of rounding to nearest, by dtype (half the spacing at 1).
+
+Whole numbers with a scale have no such limit: theirs is one step, relative to the largest of them, near
+which the root mean square of their errors lies for weights with some outliers.
+"""
 
 
 def is_floating(dtype: str) -> bool:

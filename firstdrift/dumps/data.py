@@ -21,9 +21,10 @@ CONTAINER_BY_SUFFIX = {
     ".pth": "pt",
     ".bin": "pt",
     ".npy": "npy",
+    ".npz": "npz",
     ".safetensors": "safetensors",
 }
-"""How files that stand for themselves are laid out; a `.bin` among them is a torch checkpoint."""
+"""How files that stand for themselves are laid out; a `.bin` may also be one of ATB (`container_of`)."""
 
 
 class _Container(Protocol):
@@ -35,13 +36,20 @@ class _Container(Protocol):
 _CONTAINERS = {
     "pt": "pt",
     "npy": "npy",
+    "npz": "npz",
+    "quantised": "quantised",
     "safetensors": "safetensors_file",
     "bin": "atb_bin",
     "ge": "ge_dump",
 }
 """The module that reads each; imported with the first such file, for it imports numpy."""
 
-_BEGINNINGS = {"pt": (b"PK\x03\x04", b"\x80"), "npy": (b"\x93NUMPY",)}
+_BEGINNINGS = {
+    "pt": (b"PK\x03\x04", b"\x80"),
+    "npy": (b"\x93NUMPY",),
+    "npz": (b"PK\x03\x04",),
+    "bin": (b"$Version=",),
+}
 
 
 def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
@@ -98,6 +106,12 @@ def read_headers(file: Path, container: str) -> list[TensorHeader]:
         return layout.headers(file, file_contents(file))
     except (ValueError, OverflowError, MemoryError, struct.error) as exc:
         raise TensorUnreadableError(str(exc) or "the file is damaged", path=file) from exc
+
+
+def container_of(file: Path) -> str:
+    """Return how a file that stands for itself is laid out: by its suffix, a `.bin` by its beginning."""
+    is_atb = file.suffix == ".bin" and looks_like(file, "bin")
+    return "bin" if is_atb else CONTAINER_BY_SUFFIX[file.suffix]
 
 
 def looks_like(file: Path, container: str) -> bool:

@@ -31,10 +31,13 @@ _MARKS = {
 }
 _READABLE = {
     "an msprobe dump",
+    "a debug dump of msprobe",
     "a msit torch dump",
     "an ATB dump of msprobe",
     "an ATB dump of msit",
     "a TorchAir dump",
+    "a call tree of transformers",
+    "a dump of SGLang",
 }
 _MOST_NAMES = 200
 _ATB_DEVICE = re.compile(r"[0-9]+_[0-9]+", re.ASCII)
@@ -67,7 +70,7 @@ def recognise(path: Path) -> tuple[str, tuple[str, ...]] | None:
     """
     for name in _READERS:
         is_last_resort = name == "plain"
-        if is_last_resort and _marked_folders(path):
+        if is_last_resort and not path.is_file() and _marked_folders(path):
             return None
         if evidence := _reader(name).recognise(path):
             return name, evidence
@@ -102,12 +105,15 @@ def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ..
 
 _READERS = {
     "msprobe": "msprobe:MsprobeReader",
+    "msprobe-debug": "msprobe_debug:MsprobeDebugReader",
     "msit-torch": "msit_torch:MsitTorchReader",
     "msit-atb": "msit_atb:MsitAtbReader",
     "msprobe-atb": "msprobe_atb:MsprobeAtbReader",
     "msprobe-aclgraph": "aclgraph:AclgraphReader",
     "torchair-fx": "torchair:TorchairFxReader",
     "torchair-ge": "torchair:TorchairGeReader",
+    "hf-debug-tree": "hf_debug_tree:HfDebugTreeReader",
+    "sglang": "sglang:SglangReader",
     "plain": "plain:PlainReader",
 }
 """The reader of each format, in the order in which they are asked, imported when first asked."""
@@ -180,4 +186,7 @@ def _mark(folder: Path) -> str:
             return what
     if any(_ATB_DEVICE.fullmatch(device.name) for device in sub_folders(folder / "tensors", _MOST_NAMES)):
         return "an ATB dump of msit"
-    return "a TorchAir dump" if is_root(folder) else ""
+    if is_root(folder):
+        return "a TorchAir dump"
+    others = {"hf-debug-tree": "a call tree of transformers", "sglang": "a dump of SGLang"}
+    return next((what for name, what in others.items() if _reader(name).recognise(folder)), "")

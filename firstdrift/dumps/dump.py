@@ -149,8 +149,8 @@ class Dump(Struct, frozen=True):
 
     Attributes:
         path: as given.
-        format: "msprobe", "msit-torch", "msit-atb", "msprobe-atb", "msprobe-aclgraph",
-            "torchair-fx", "torchair-ge" or "plain".
+        format: "msprobe", "msprobe-debug", "msit-torch", "msit-atb", "msprobe-atb",
+            "msprobe-aclgraph", "torchair-fx", "torchair-ge", "hf-debug-tree", "sglang" or "plain".
         evidence: why it is held to be of that format, one clause each.
         slices: what it holds, in the order of execution.
         problems: what could not be used.

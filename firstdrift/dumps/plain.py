@@ -10,7 +10,7 @@ alone), role and key from the end of a name, and the order of execution from all
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.bounds import Bounds
+from firstdrift.dumps.checkpoint import Index, dequantised, is_shard, missing_shards, read_indexes
 from firstdrift.dumps.containers.contents import TensorHeader
-from firstdrift.dumps.data import CONTAINER_BY_SUFFIX, looks_like, read_headers
+from firstdrift.dumps.data import CONTAINER_BY_SUFFIX, container_of, looks_like, read_headers
 from firstdrift.dumps.dump import (
     Coordinates,
     Direction,
@@ -43,10 +44,10 @@ _ROLE = re.compile(
     r"(?:(?P<node>.+)[._])?(?P<role>input|output)s?(?:[._](?P<key>[0-9]+(?:[._][0-9]+)*))?", re.ASCII
 )
 _PARAMETER = re.compile(
-    r"(?P<node>.+)\.(?P<key>weight|bias|[a-z_]*weight|[a-z_]*scales?|running_mean|running_var)(?P<grad>\.grad)?"
+    r"(?P<node>.+)\.(?P<key>weight|bias|[a-z_]*weight|[a-z_]*scales?|weight_[a-z_]+|running_mean|running_var)(?P<grad>\.grad)?"
 )
 _NAMELESS = "tensor"
-_UNREAD_SUFFIXES = {".npz", ".pkl", ".ckpt", ".h5", ".onnx"}
+_UNREAD_SUFFIXES = {".pkl", ".ckpt", ".h5", ".onnx"}
 _DEEPEST_SEARCH = 4
 _NAMES_SHOWN = 5
 
@@ -134,9 +135,12 @@ class PlainReader:
         ]
         if not files:
             raise DumpUnreadableError("the files of this slice are gone", path=listing.directory)
-        tensors = [tensor for file in files for tensor in _read_file(file, is_alone=len(files) == 1)]
+        indexes, damaged = read_indexes((file.file for file in files), Bounds.around(dump.path))
+        tensors = _with_names(_read_files(files, indexes), is_checkpoint=bool(indexes))
         by_node, problems = _by_node(tensors)
-        return _build_slice(listing, by_node, problems)
+        problems += (*damaged, *missing_shards([file.file for file in files], indexes))
+        whole = {node: dequantised(records) for node, records in by_node.items()}
+        return _build_slice(listing, whole, problems)
 
     def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
         """Return nothing: plain files hold no call stacks."""
@@ -146,7 +150,7 @@ class PlainReader:
 def _first_tensor_file(folder: Path, bounds: Bounds) -> Path | None:
     entries = folder_entries(folder, MOST_ENTRIES, bounds=bounds)
     files = (entry for entry, is_folder in entries if not is_folder and entry.suffix in CONTAINER_BY_SUFFIX)
-    return next((file for file in files if looks_like(file, CONTAINER_BY_SUFFIX[file.suffix])), None)
+    return next((file for file in files if looks_like(file, container_of(file))), None)
 
 
 def _tensor_files(root: Path, start: Path, problems: list[Problem]) -> Iterator[_TensorFile]:
@@ -218,27 +222,48 @@ def _first_few(names: list[str]) -> str:
     return ", ".join(map(printable, names[:_NAMES_SHOWN])) + (", …" if len(names) > _NAMES_SHOWN else "")
 
 
-def _read_file(file: _TensorFile, *, is_alone: bool) -> list[_Tensor]:
-    """Describe the tensors of a file and find their nodes."""
-    container = CONTAINER_BY_SUFFIX[file.file.suffix]
-    headers, reason = _headers(file, container)
-    if reason:
-        headers = [TensorHeader("", "", None, problem=reason)]
-    return [
-        _named(
-            _full_name(file, header.entry, is_alone=is_alone),
-            TensorRecord(
-                role=Role.OUTPUT,
-                key="0",
-                dtype=header.dtype,
-                shape=header.shape,
-                digest=header.digest,
-                location=None if file.refusal else DataLocation(file.file, container, header.entry),
-                problem=header.problem and f"{printable(file.file.name)}: {header.problem}",
-            ),
-        )
-        for header in headers
-    ]
+def _read_files(files: list[_TensorFile], indexes: tuple[Index, ...]) -> list[tuple[str, TensorRecord]]:
+    """Describe the tensors of files by name; those that an index promises are there, be it as a problem."""
+    found: list[tuple[str, TensorRecord]] = []
+    damage: dict[Path, str] = {}
+    for file in files:
+        container = container_of(file.file)
+        headers, reason = _headers(file, container)
+        is_indexed = any(index.names_file(file.file) for index in indexes)
+        is_alone = len(files) == 1 or is_indexed or is_shard(file.file.name)
+        if reason and is_indexed:
+            damage[file.file] = reason
+            continue
+        if reason:
+            headers = [TensorHeader("", "", None, problem=reason)]
+        is_only = len(files) == len(headers) == 1 and not file.name and "." not in headers[0].entry
+        found += [
+            (
+                "" if is_only else _full_name(file, header.entry, is_alone=is_alone),
+                _record(file, container, header),
+            )
+            for header in headers
+        ]
+    known = {record.location.entry for _, record in found if record.location}
+    there = {file.file for file in files}
+    for index in indexes:
+        for name, shard in index.shards.items():
+            if name not in known:
+                problem = index.why_not(shard, there, damage)
+                found.append((name, TensorRecord(Role.OUTPUT, "0", "", None, problem=problem)))
+    return found
+
+
+def _record(file: _TensorFile, container: str, header: TensorHeader) -> TensorRecord:
+    return TensorRecord(
+        role=Role.OUTPUT,
+        key="0",
+        dtype=header.dtype,
+        shape=header.shape,
+        digest=header.digest,
+        location=None if file.refusal else DataLocation(file.file, container, header.entry),
+        problem=header.problem and f"{printable(file.file.name)}: {header.problem}",
+    )
 
 
 def _headers(file: _TensorFile, container: str) -> tuple[list[TensorHeader], str]:
@@ -260,7 +285,15 @@ def _full_name(file: _TensorFile, entry: str, *, is_alone: bool) -> str:
     return ".".join(part for part in (file.name, entry) if part)
 
 
-def _named(name: str, record: TensorRecord) -> _Tensor:
+def _with_names(found: list[tuple[str, TensorRecord]], *, is_checkpoint: bool) -> Iterator[_Tensor]:
+    """Find the nodes of tensors; if most are weights, all that lie together with them are parameters."""
+    weights = sum(_PARAMETER.fullmatch(name) is not None for name, _ in found)
+    is_checkpoint = is_checkpoint or 2 * weights > len(found)
+    for name, record in found:
+        yield _named(name, record, is_checkpoint=is_checkpoint)
+
+
+def _named(name: str, record: TensorRecord, *, is_checkpoint: bool) -> _Tensor:
     """Take node, role and key from a name; one that tells no role is the node whose output 0 this is."""
     if match := _ROLE.fullmatch(name):
         key = (match["key"] or "0").replace("_", ".")
@@ -268,6 +301,10 @@ def _named(name: str, record: TensorRecord) -> _Tensor:
     if match := _PARAMETER.fullmatch(name):
         role = Role.GRADIENT if match["grad"] else Role.PARAMETER
         return _Tensor(match["node"], replace(record, role=role, key=match["key"]))
+    node, _, key = name.rpartition(".")
+    lies_in_checkpoint = is_checkpoint and record.location is not None and bool(record.location.entry)
+    if node and (lies_in_checkpoint or (is_checkpoint and record.location is None)):
+        return _Tensor(node, replace(record, role=Role.PARAMETER, key=key))
     return _Tensor(name or _NAMELESS, record)
 
 
@@ -294,7 +331,7 @@ def _file_name(record: TensorRecord) -> str:
 
 
 def _build_slice(
-    listing: SliceListing, by_node: Mapping[str, list[TensorRecord]], problems: list[Problem]
+    listing: SliceListing, by_node: Mapping[str, Sequence[TensorRecord]], problems: list[Problem]
 ) -> Slice:
     names = sorted({*by_node, *(path for name in by_node for path in enclosing_paths(name))}, key=natural_key)
     parents = {name: name.rpartition(".")[0] or None for name in names}

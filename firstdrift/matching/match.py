@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Direction, Slice
+from firstdrift.dumps.dump import Direction, Node, Slice
 from firstdrift.matching.alignment import Pair
 from firstdrift.matching.compiled import match_compiled, pair_compiled
 from firstdrift.matching.edits import Edit
@@ -67,8 +67,8 @@ def _match_trees(work: Pairing) -> None:
     """Match what is not matched yet, from the roots down."""
     if match_compiled(work) or match_foreign(work, late=False):
         return
-    roots = work.golden.root, work.target.root
-    pair_siblings(work, work.golden.forward[roots[0]], work.target.forward[roots[1]], exact=True)
+    tops = _top(work.golden, work.target), _top(work.target, work.golden)
+    pair_siblings(work, work.golden.forward[tops[0]], work.target.forward[tops[1]], exact=True)
     _match_below(work)
     grown = True
     while grown:
@@ -80,6 +80,17 @@ def _match_trees(work: Pairing) -> None:
         _match_below(work)
     _match_gradients(work)
     match_foreign(work, late=True)
+
+
+def _top(tree: SliceTree, other: SliceTree) -> int:
+    """Return what holds the topmost modules that both dumps have; some record the model itself as well."""
+    top = [index for index in tree.forward[tree.root] if _is_whole_model(tree.nodes[index])]
+    others = (other.nodes[index] for index in other.forward[other.root])
+    return tree.root if len(top) != 1 or any(map(_is_whole_model, others)) else top[0]
+
+
+def _is_whole_model(node: Node) -> bool:
+    return not node.path and not is_operator(node)
 
 
 def _match_below(work: Pairing) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from firstdrift.dumps.checkpoint import how_dequantised
 from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.alignment import Pair
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
@@ -126,9 +127,22 @@ def _tensor_pair(
     transform, incomparable = relate_shapes(golden.shape, target.shape)
     if golden.is_tensor is not target.is_tensor:
         transform, incomparable = "", f"{_describe(golden)} against {_describe(target)}"
+    made = [how_dequantised(golden), how_dequantised(target)]
+    if any(made):
+        transform = "; ".join(filter(None, [*_sided(made), transform]))
+        if all(made):
+            # Both were rounded to whole numbers already: what is left has to agree like other floats.
+            golden, target = replace(golden, dtype="float32"), replace(target, dtype="float32")
     if remark:
         transform = f"{remark}; {transform}" if transform else remark
     return TensorPair(match, *names, golden, target, transform, incomparable)
+
+
+def _sided(made: list[str]) -> list[str]:
+    """Say on which side a tensor was made from others: "target dequantised with weight_scale"."""
+    if made[0] == made[1]:
+        return [f"both {made[0]}"]
+    return [f"{side} {how}" for side, how in zip(("golden", "target"), made, strict=True) if how]
 
 
 def _describe(record: TensorRecord) -> str:

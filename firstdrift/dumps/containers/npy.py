@@ -51,6 +51,11 @@ def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load the array of a file."""
     if entry:
         raise DamagedError(f"it holds no tensor {quoted(entry)}: a .npy file holds one array without a name")
+    return array_in(contents)
+
+
+def array_in(contents: Contents | memoryview) -> npt.NDArray[Any]:
+    """Return the array that the bytes of a `.npy` file hold, read-only."""
     layout, start = _read_layout(contents)
     if 0 in layout.shape:
         empty = np.empty(layout.shape, layout.dtype.newbyteorder("="))
@@ -64,7 +69,13 @@ def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     return native
 
 
-def _read_layout(contents: Contents) -> tuple[_Layout, int]:
+def header(beginning: bytes, size: int) -> TensorHeader:
+    """Describe the array of a file of a size in bytes, of which the first 64 KB and more are given."""
+    layout, _ = _read_layout(beginning, size)
+    return TensorHeader("", layout.dtype.newbyteorder("=").name, layout.shape)
+
+
+def _read_layout(contents: Contents | memoryview, file_size: int | None = None) -> tuple[_Layout, int]:
     length_form = _LENGTH_BY_VERSION.get(contents[6]) if len(contents) > len(_MAGIC) + 1 else None
     if contents[: len(_MAGIC)] != _MAGIC or length_form is None:
         raise DamagedError("this is not a .npy file")
@@ -77,10 +88,9 @@ def _read_layout(contents: Contents) -> tuple[_Layout, int]:
         raise DamagedError("the header of the .npy file is cut short or beyond any reason")
     layout = _parse_header(bytes(contents[begin:start]))
     size = prod(layout.shape) * layout.dtype.itemsize
-    if size > len(contents) - start:
-        raise DamagedError(
-            f"the file is cut short: its values take {size} bytes, {len(contents) - start} are there"
-        )
+    available = (len(contents) if file_size is None else file_size) - start
+    if size > available:
+        raise DamagedError(f"the file is cut short: its values take {size} bytes, {available} are there")
     return layout, start
 
 

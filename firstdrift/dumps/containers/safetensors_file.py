@@ -19,6 +19,10 @@ from firstdrift.dumps.containers.dtypes import DTYPES
 _LENGTH = struct.Struct("<Q")
 _LONGEST_NAME = 1000
 _LONGEST_HEADER = 100 * 1024 * 1024
+_FOUR_BITS = "float4_e2m1fn"
+"""Two in a byte, the lower half first; given as float32, which holds them exactly."""
+
+_FOUR_BIT_VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 _DTYPES = {
     "BOOL": "bool",
     "U8": "uint8",
@@ -39,6 +43,7 @@ _DTYPES = {
     "F8_E4M3FNUZ": "float8_e4m3fnuz",
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "F8_E8M0": "float8_e8m0fnu",
+    "F4": _FOUR_BITS,
 }
 
 
@@ -66,6 +71,8 @@ def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     place = places[entry]
     if problem := _problem(place, len(contents) - start):
         raise DamagedError(problem)
+    if place.dtype == _FOUR_BITS:
+        return _four_bits(place, contents, start)
     dtype = DTYPES[place.dtype]
     if 0 in place.shape:
         array: npt.NDArray[Any] = np.empty(place.shape, dtype)
@@ -76,10 +83,21 @@ def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     return array
 
 
+def _four_bits(place: _Place, contents: Contents, start: int) -> npt.NDArray[Any]:
+    packed = np.frombuffer(contents, np.uint8, place.end - place.begin, start + place.begin)
+    values = _FOUR_BIT_VALUES[np.stack([packed & 0xF, packed >> 4], axis=-1)].reshape(-1)
+    array: npt.NDArray[Any] = values[: prod(place.shape)].reshape(place.shape)
+    array.flags.writeable = False
+    return array
+
+
 def _problem(place: _Place, available: int) -> str | None:
-    if place.dtype not in DTYPES:
+    if place.dtype not in DTYPES and place.dtype != _FOUR_BITS:
         return f"its dtype {place.dtype} is not supported"
-    size = prod(place.shape) * DTYPES[place.dtype].itemsize
+    if place.dtype == _FOUR_BITS:
+        size = -(-prod(place.shape) // 2)
+    else:
+        size = prod(place.shape) * DTYPES[place.dtype].itemsize
     if place.end - place.begin != size:
         return f"its values take {size} bytes, but {place.end - place.begin} are set aside for them"
     if place.end > available:

@@ -29,6 +29,8 @@ Unpacked = Callable[[str], Path]
         ("msit/torchair", "msit_ge_dump", "torchair-ge"),
         ("msprobe/llama_stat_L0_perturb", "golden", "msprobe"),
         ("msprobe/llama_tensor_L0_2steps", "golden", "msprobe"),
+        ("msprobe/debug_tensor", "golden", "msprobe-debug"),
+        ("transformers/hf_debug_tree", "golden", "hf-debug-tree"),
     ],
 )
 def test_each_format_is_recognised_with_evidence(
@@ -63,18 +65,35 @@ def touch(root: Path, *names: str) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
-    ("files", "what"),
-    [
-        (["step0/rank0/debug.json", "step0/rank0/dump_tensor_data/a.npy"], "a debug dump of msprobe"),
-    ],
-)  # fmt: skip
-def test_a_format_that_cannot_be_read_yet_is_named_and_not_taken_for_plain_files(
-    tmp_path: Path, files: list[str], what: str
+def test_what_lies_beside_the_file_of_another_format_is_not_taken_for_plain_files(tmp_path: Path) -> None:
+    touch(tmp_path, "step0/rank0/debug.json", "step0/rank0/dump_tensor_data/a.npy")
+    dump = open_dump(tmp_path)
+    assert dump.format == "msprobe-debug"
+    with pytest.raises(DumpUnreadableError, match='no object "data"'):
+        read_slice(dump, dump.slices[0])
+
+
+def test_a_single_file_of_a_dump_is_read_on_its_own(unpacked: Unpacked) -> None:
+    file = next(unpacked("msit/atb4_bf16").rglob("after/outtensor0.bin"))
+    dump = open_dump(file)
+    assert dump.format == "plain"
+    ((record,),) = [node.tensors for node in read_slice(dump, dump.slices[0]).nodes]
+    assert record.dtype == "bfloat16"
+    assert record.problem is None
+
+
+@pytest.mark.parametrize("format_", ["trees", "files"])
+def test_formats_without_folders_of_their_own_are_told_apart_from_plain_files(
+    unpacked: Unpacked, tmp_path: Path, format_: str
 ) -> None:
-    touch(tmp_path, *files)
-    assert recognise(tmp_path) is None
-    with pytest.raises(DumpNotRecognisedError, match=f"{what}, which cannot be read yet"):
+    if format_ == "trees":
+        tree = unpacked("transformers/hf_debug_tree") / "golden"
+        shutil.copytree(tree, tmp_path / "a")
+        shutil.copytree(tree, tmp_path / "b")
+    else:
+        for run in "a", "b":
+            touch(tmp_path, f"{run}/step=0___rank=0___dump_index=1___name=x.pt")
+    with pytest.raises(DumpNotRecognisedError, match="several dumps: a, b"):
         open_dump(tmp_path)
 
 

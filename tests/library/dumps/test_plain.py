@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
+from safetensors.torch import save_file as save_torch
 
+from firstdrift.comparison.compare import compare
 from firstdrift.dumps.data import load_tensor
 from firstdrift.dumps.dump import Coordinates, Direction, Slice
 from firstdrift.dumps.plain import PlainReader
@@ -143,6 +145,68 @@ def test_a_single_file_is_a_dump(tmp_path: Path) -> None:
         assert read.coordinates == Coordinates()
 
 
+def test_any_two_files_of_one_tensor_can_be_compared(tmp_path: Path) -> None:
+    array = np.arange(6, dtype="f4").reshape(2, 3)
+    np.save(tmp_path / "a.npy", array)
+    np.savez(tmp_path / "b.npz", array)
+    torch.save({"value": torch.from_numpy(array)}, tmp_path / "c.pt")
+    save_file({"data": array}, tmp_path / "d.safetensors")
+    header = b"$Version=1.0\n$Object.Count=1\n$Object.Length=24\nformat=2\ndtype=0\ndims=2,3\n"
+    (tmp_path / "e.bin").write_bytes(header + b"$Object.data=0,24\n$End=1\n" + array.tobytes())
+    for name in "a.npy", "b.npz", "c.pt", "d.safetensors", "e.bin":
+        read = read_only(tmp_path / name)
+        assert tensors(read) == {"tensor": ["output.0"]}
+        ((record,),) = [node.tensors for node in read.nodes]
+        assert record.location is not None
+        np.testing.assert_array_equal(load_tensor(record.location), array)
+
+
+@pytest.mark.parametrize("container", ["pt", "safetensors", "npz"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "bool"),
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("complex64", "complex128"),
+    ],
+)
+def test_every_dtype_is_read_and_compared(tmp_path: Path, container: str, dtype: str) -> None:
+    if (container, dtype) == ("safetensors", "complex128"):
+        pytest.skip("safetensors has no such dtype")
+    if container == "npz" and dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        pytest.skip("numpy has no such dtype")
+    golden = torch.arange(1, 25, dtype=torch.float64).reshape(4, 6) % 7
+    target = golden.clone()
+    target[2, 3:] = 0
+    for side, values in (("golden", golden), ("target", target)):
+        (tmp_path / side).mkdir()
+        kind = getattr(torch, dtype)
+        saved = {"a.output": golden.to(kind), "b.output": values.clone().to(kind)}
+        if container == "pt":
+            torch.save(saved, tmp_path / side / "x.pt")
+        elif container == "npz":
+            np.savez(tmp_path / side / "x.npz", **{name: tensor.numpy() for name, tensor in saved.items()})
+        else:
+            save_torch(saved, tmp_path / side / "x.safetensors")
+    report = compare(tmp_path / "golden", tmp_path / "target")
+    assert (report.counts.pairs, report.counts.incomparable) == (2, 0)
+    errors = [measured.errors for result in report.slices for measured in result.measurements]
+    assert sorted(error.equal for error in errors if error) == [21, 24]
+    assert compare(tmp_path / "golden", tmp_path / "golden").counts.passed == 2
+
+
+def test_four_bits_in_safetensors_are_read(tmp_path: Path) -> None:
+    bits = torch.arange(16, dtype=torch.uint8)
+    packed = (bits[::2] | bits[1::2] << 4).reshape(2, 4).view(torch.float4_e2m1fn_x2)
+    save_torch({"a.weight": packed}, tmp_path / "x.safetensors")
+    (record,) = next(node.tensors for node in read_only(tmp_path).nodes if node.tensors)
+    assert (record.dtype, record.shape, record.problem) == ("float4_e2m1fn", (2, 8), None)
+    assert record.location is not None
+    positive = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+    values = load_tensor(record.location)
+    np.testing.assert_array_equal(values, [positive, [-value for value in positive]])
+
+
 def test_records_lead_to_the_data(tmp_path: Path) -> None:
     save_file({"a.b": np.arange(6, dtype="f4").reshape(2, 3)}, tmp_path / "x.safetensors")
     (node,) = [node for node in read_only(tmp_path).nodes if node.tensors]
@@ -191,12 +255,12 @@ def test_files_that_are_gone_are_said_to_be_gone(tmp_path: Path) -> None:
 
 def test_what_is_not_read_is_named(tmp_path: Path) -> None:
     write(tmp_path, "a.npy", ".cache/b.npy")
-    np.savez(tmp_path / "c.npz", np.ones(2))
+    (tmp_path / "c.onnx").write_text("")
     (tmp_path / "link").symlink_to(tmp_path)
     dump = READER.open_dump(tmp_path)
     assert {problem.reason for problem in dump.problems} == {
         "links to folders are not followed: link",
-        "files of these kinds are not read: c.npz",
+        "files of these kinds are not read: c.onnx",
     }
     assert tensors(READER.read_slice(dump, dump.slices[0])) == {"a": ["output.0"]}
 

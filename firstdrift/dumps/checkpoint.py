@@ -1,0 +1,260 @@
+"""What a checkpoint says beside its tensors: its index, its shards, and which weights are quantised.
+
+model.safetensors.index.json    {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
+weight, weight_scale, weight_offset    →   weight, as fractions that a float checkpoint can be held against
+"""
+
+import os
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.dumps.bounds import Bounds
+from firstdrift.dumps.dump import Problem
+from firstdrift.dumps.folders import MOST_ENTRIES, folder_entries, printable
+from firstdrift.dumps.json_file import read_json
+from firstdrift.errors import DumpUnreadableError
+from firstdrift.plurals import counted, plural
+from firstdrift.tensors import QUANTISED, DataLocation, Role, TensorRecord
+
+_INDEX_SUFFIX: Final = ".index.json"
+_SHARD_SUFFIXES: Final = frozenset({".safetensors", ".bin", ".pt", ".pth"})
+_MOST_FOLDERS: Final = 16
+_SHARD: Final = re.compile(
+    r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})(?P<suffix>\.[a-z]+)", re.ASCII | re.DOTALL
+)
+_MOST_SHARDS: Final = 10_000
+_SHOWN: Final = 5
+
+_SCALES: Final = ("weight_scale", "weight_scale_inv")
+_OFFSETS: Final = ("weight_offset", "weight_zero_point")
+_PACKED: Final = "weight_packed"
+_WEIGHT: Final = "weight"
+_STORED: Final = frozenset({"int8", "uint8", "float8_e4m3fn", "float8_e5m2"})
+_PER_WORD: Final = 8
+_USUAL_BLOCK: Final = 128
+_CONTAINER: Final = "quantised"
+
+
+class Index(Struct, frozen=True):
+    """Which tensor lies in which file, by the index of a checkpoint.
+
+    Attributes:
+        folder: where the index and the files lie.
+        shards: name of the file of each tensor.
+        files: names of the files.
+    """
+
+    folder: Path
+    shards: Mapping[str, str]
+    files: frozenset[str]
+
+    def names_file(self, file: Path) -> bool:
+        """Tell whether a file is one of those that the index names."""
+        return file.parent == self.folder and printable(file.name) in self.files
+
+    def why_not(self, shard: str, there: Container[Path], damage: Mapping[Path, str]) -> str:
+        """Say why a tensor that lies in a shard, as the index says, was not found."""
+        file = self.folder / shard
+        if file in damage:
+            return f"{shard}: {damage[file]}"
+        if file not in there:
+            return f"the shard {shard} is missing"
+        return f"{shard}: it holds no such tensor, though the index says so"
+
+
+class Part(Struct, frozen=True, array_like=True):
+    """Where a tensor lies: the file, seen from the folder of the weight, its layout, the entry in it."""
+
+    file: str
+    container: str
+    entry: str
+
+
+class Description(Struct, frozen=True, omit_defaults=True):
+    """What the fractions of a quantised weight are made from; stands in `DataLocation.entry` as JSON.
+
+    Attributes:
+        weight: the whole numbers.
+        scale: what they are multiplied with.
+        offset: what is taken from them before; None for nothing.
+        is_packed: whether the weight, and the offset, lie eight in a word.
+        by: the keys of scale and offset.
+    """
+
+    weight: Part
+    scale: Part
+    offset: Part | None = None
+    is_packed: bool = False
+    by: tuple[str, ...] = ()
+
+
+def description_of(entry: str) -> Description | None:
+    """Read a description back; None if it is none."""
+    try:
+        return msgspec.json.decode(entry, type=Description)
+    except msgspec.MsgspecError:
+        return None
+
+
+def how_dequantised(record: TensorRecord) -> str:
+    """Say how a tensor was made from whole numbers ("dequantised with weight_scale"); "" if it was not."""
+    location = record.location
+    said = description_of(location.entry) if location and location.container == _CONTAINER else None
+    return f"dequantised with {', '.join(said.by)}" if said else ""
+
+
+def fits(scale: tuple[int, ...], weight: tuple[int, ...]) -> bool:
+    """Tell whether a scale of a shape can be laid along a weight of a shape."""
+    if all(size == 1 for size in scale):
+        return True
+    if len(scale) == 1 and len(weight) > 1:
+        return scale[0] == weight[0]
+    return len(scale) == len(weight) and all(
+        block_of(length, count) is not None for count, length in zip(scale, weight, strict=True)
+    )
+
+
+def block_of(length: int, count: int) -> int | None:
+    """Return over how many indices of a dimension each of `count` scales reaches; None if they do not fit.
+
+    Blocks are of one size but for the last, which may be smaller where the size is a power of two: 128 where
+    that fits, as block-wise float8 has it.
+    """
+    if count in (1, length):
+        return length // max(count, 1)
+    if not 0 < count < length:
+        return None
+    if -(-length // _USUAL_BLOCK) == count:
+        return _USUAL_BLOCK
+    if length % count == 0:
+        return length // count
+    block = 1 << (-(-length // count) - 1).bit_length()
+    return block if -(-length // block) == count else None
+
+
+def read_indexes(files: Iterable[Path], bounds: Bounds) -> tuple[tuple[Index, ...], tuple[Problem, ...]]:
+    """Read the indexes beside the files of a checkpoint; one that cannot be read is a problem.
+
+    Args:
+        files: all files of the checkpoint.
+        bounds: what no link among them may lead out of.
+    """
+    folders = dict.fromkeys(file.parent for file in files if file.suffix in _SHARD_SUFFIXES)
+    indexes: list[Index] = []
+    problems: list[Problem] = []
+    for folder in list(folders)[:_MOST_FOLDERS]:
+        for entry, is_folder in folder_entries(folder, MOST_ENTRIES, bounds=bounds):
+            if is_folder or not entry.name.endswith(_INDEX_SUFFIX):
+                continue
+            shards, reason = _read_shards(entry)
+            if reason:
+                problems.append(Problem(printable(entry.name), reason))
+            else:
+                indexes.append(Index(folder, shards, frozenset(shards.values())))
+    return tuple(indexes), tuple(problems)
+
+
+def _read_shards(file: Path) -> tuple[dict[str, str], str]:
+    """Return the name of the file of each tensor, or why it is not known."""
+    try:
+        value = read_json(file).value
+    except DumpUnreadableError as exc:
+        return {}, exc.reason
+    shards = value.get("weight_map") if isinstance(value, dict) else None
+    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
+        return {}, 'it holds no "weight_map" of names'
+    return {printable(name): printable(shard) for name, shard in shards.items()}, ""
+
+
+def missing_shards(files: Iterable[Path], indexes: Iterable[Index]) -> list[Problem]:
+    """Say which shards are missing, by the index or by the numbers in the names of the others."""
+    there = set(files)
+    indexed = {index.folder for index in indexes}
+    missing = [
+        (index.folder, shard)
+        for index in indexes
+        for shard in sorted(index.files)
+        if index.folder / shard not in there
+    ]
+    sets: dict[tuple[Path, str, int, str], set[int]] = {}
+    for file in there:
+        match = _SHARD.fullmatch(file.name)
+        if match and file.parent not in indexed:
+            key = file.parent, match["stem"], int(match["count"]), match["suffix"]
+            sets.setdefault(key, set()).add(int(match["number"]))
+    for (folder, stem, count, suffix), numbers in sets.items():
+        missing += [
+            (folder, f"{stem}-{number:05}-of-{count:05}{suffix}")
+            for number in range(1, min(count, _MOST_SHARDS) + 1)
+            if number not in numbers
+        ]
+    if not missing:
+        return []
+    shown = ", ".join(name for _, name in missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
+    number = counted(len(missing), "shard")
+    reason = f"{number} of the checkpoint {plural(len(missing), 'is', 'are')} missing: {shown}"
+    return [Problem(printable(missing[0][0].name), reason)]
+
+
+def is_shard(name: str) -> bool:
+    """Tell the name of a part of a checkpoint."""
+    return _SHARD.fullmatch(name) is not None
+
+
+def dequantised(records: Sequence[TensorRecord]) -> tuple[TensorRecord, ...]:
+    """Make fractions of the quantised weight of a module, where its scale was saved as well.
+
+    Args:
+        records: the tensors of one module.
+    """
+    parameters = {record.key: record for record in records if record.role is Role.PARAMETER}
+    packed = parameters.get(_PACKED)
+    weight = packed or parameters.get(_WEIGHT)
+    scale = next((parameters[key] for key in _SCALES if key in parameters), None)
+    offset = next((parameters[key] for key in _OFFSETS if key in parameters), None)
+    if weight is None or scale is None:
+        return tuple(records)
+    whole = _whole(weight, scale, offset)
+    return tuple(whole if whole is not None and record is weight else record for record in records)
+
+
+def _whole(weight: TensorRecord, scale: TensorRecord, offset: TensorRecord | None) -> TensorRecord | None:
+    """Return the fractions that a weight stands for; None if that is not known."""
+    parts = [part for part in (weight, scale, offset) if part is not None]
+    where = weight.location
+    if where is None or any(part.problem or not part.location or part.shape is None for part in parts):
+        return None
+    is_packed = weight.key == _PACKED
+    if weight.dtype not in (("int32",) if is_packed else _STORED) or weight.shape is None:
+        return None
+    shape = weight.shape
+    if is_packed:
+        shape = (*shape[:-1], shape[-1] * _PER_WORD) if shape else shape
+    if scale.shape is None or not fits(scale.shape, shape):
+        return None
+    description = Description(
+        _part(where, weight),
+        _part(where, scale),
+        None if offset is None else _part(where, offset),
+        is_packed,
+        tuple(part.key for part in parts[1:]),
+    )
+    return replace(
+        weight,
+        key=_WEIGHT,
+        dtype=f"{QUANTISED}{'int4' if is_packed else weight.dtype}",
+        shape=shape,
+        digest=None,
+        location=DataLocation(where.file, _CONTAINER, msgspec.json.encode(description).decode()),
+    )
+
+
+def _part(where: DataLocation, record: TensorRecord) -> Part:
+    at = record.location or where
+    return Part(os.path.relpath(at.file, where.file.parent), at.container, at.entry)

@@ -1,0 +1,330 @@
+"""Read what the model debugger of Hugging Face transformers writes of one forward pass.
+
+    Llama_debug_tree_FULL_TENSORS.json    the calls of the modules, nested as they ran
+    Llama_debug_tree_SUMMARY.json         the same without the values
+    Llama.model.norm_outputs.safetensors  a tensor, where they were saved as files (`use_repr=False`)
+
+    {"module_path": "Llama.model.norm", "inputs": {"args": [tensor], "kwargs": {}}, "outputs": tensor}
+    tensor = {"shape": "torch.Size([2, 8])", "dtype": "torch.float32", "mean": "tensor(-1.2067e-02)", ...}
+
+Outputs are those of the innermost modules alone. Statistics have five digits. A module that ran twice has
+overwritten the file of its first call.
+"""
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from firstdrift.dumps.bounds import Bounds
+from firstdrift.dumps.dump import (
+    Coordinates,
+    Direction,
+    Dump,
+    Node,
+    NodeKind,
+    Problem,
+    Slice,
+    SliceListing,
+)
+from firstdrift.dumps.folders import printable
+from firstdrift.dumps.json_file import read_json
+from firstdrift.dumps.msprobe_records import canonical_dtype
+from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.plurals import counted
+from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
+
+_TREE: Final = re.compile(r"(?P<model>.+)_debug_tree_(?P<kind>FULL_TENSORS|SUMMARY)\.json", re.DOTALL)
+_MOST_ENTRIES: Final = 20_000
+_SHAPE: Final = re.compile(r"torch\.Size\(\[(?P<sizes>[0-9, ]*)\]\)", re.ASCII)
+_NUMBER: Final = re.compile(r"(?:DTensor \(rank0\) -> )?tensor\(\s*(?P<number>[^,()\s]+)", re.ASCII)
+_FILE: Final = re.compile(r"(?:\./)?(?P<name>[^/\0]+\.safetensors)")
+_ENTRY: Final = "data"
+_SCALARS: Final = (
+    ("bool", re.compile(r"True|False")),
+    ("int", re.compile(r"-?[0-9]{1,1000}", re.ASCII)),
+    ("float", re.compile(r"-?(?:inf|nan|[0-9.]+(?:e[+-]?[0-9]+)?)", re.ASCII)),
+    ("str", re.compile(r"'.*'|\".*\"", re.DOTALL)),
+)
+_DEEPEST: Final = 400
+_LARGEST_SIZE: Final = 2**63 - 1
+
+
+class HfDebugTreeReader:
+    """The `DumpReader` of call trees of transformers' model debugger."""
+
+    format = "hf-debug-tree"
+
+    def recognise(self, path: Path) -> tuple[str, ...]:
+        """Return the evidence that a path is such a tree, or holds one; empty if it does not."""
+        trees = _trees(path)
+        if not trees:
+            return ()
+        names = ", ".join(printable(tree.name) for tree in trees.values())
+        return (f"{names}: a call tree of transformers' model debugger",)
+
+    def open_dump(self, path: Path) -> Dump:
+        """List the one forward pass of a tree.
+
+        Raises:
+            DumpNotRecognisedError: there is no tree, or those of several models.
+        """
+        trees = _trees(path)
+        if not trees:
+            raise DumpNotRecognisedError("there is no *_debug_tree_*.json here", path=path)
+        if len(trees) > 1:
+            names = ", ".join(printable(tree.name) for tree in trees.values())
+            raise DumpNotRecognisedError(
+                f"it holds the trees of several models: {names}", path=path, hint="Name one of these files"
+            )
+        ((model, tree),) = trees.items()
+        return Dump(
+            path=path,
+            format=self.format,
+            evidence=self.recognise(path),
+            slices=(SliceListing(Coordinates(), tree),),
+            attributes={"framework": "pytorch", "model": printable(model)},
+        )
+
+    def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
+        """Read the calls of the tree, in the order in which they ended.
+
+        Raises:
+            DumpUnreadableError: the tree is damaged, or a link that leads out of the dump.
+        """
+        tree = listing.directory
+        bounds = Bounds.around(dump.path)
+        read = read_json(bounds.require(tree))
+        if not isinstance(read.value, dict) or not isinstance(read.value.get("module_path"), str):
+            raise DumpUnreadableError('it holds no call with a "module_path"', path=tree)
+        work = _Reading(tree.parent, bounds)
+        try:
+            nodes = tuple(work.read(read.value))
+        except RecursionError as exc:
+            raise DumpUnreadableError("nested too deeply to be read", path=tree) from exc
+        shown = printable(tree.name)
+        problems = [*work.problems, *_left_over(tree, work.files)]
+        return Slice(
+            listing,
+            _without_overwritten(nodes),
+            problems=tuple(Problem(shown, reason) for reason in problems),
+        )
+
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+        """Return nothing: no call stacks are recorded."""
+        return {}
+
+
+def _trees(path: Path) -> dict[str, Path]:
+    """Return the tree of each model at a path; that with values where there are both."""
+    if path.is_file():
+        match = _TREE.fullmatch(path.name)
+        return {match["model"]: path} if match else {}
+    found: dict[str, Path] = {}
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in islice(entries, _MOST_ENTRIES) if not entry.is_dir())
+    except OSError:
+        return {}
+    for name in names:
+        if match := _TREE.fullmatch(name):
+            found.setdefault(match["model"], path / name)
+    return found
+
+
+class _Reading(Struct):
+    """Turns the calls of a tree into nodes, gathering what could not be used.
+
+    Attributes:
+        folder: where the files lie.
+        bounds: what no link may lead out of.
+        problems: what could not be used.
+        files: names of the files that calls refer to.
+        calls: how many calls of each module there were so far.
+    """
+
+    folder: Path
+    bounds: Bounds
+    problems: list[str] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+    calls: Counter[str] = field(default_factory=Counter)
+    count: int = 0
+
+    def read(self, call: Mapping[str, Any]) -> Iterator[Node]:
+        """Yield the nodes of the whole tree; what a module called comes before it."""
+        name = self._name(str(call["module_path"]))
+        yield from self._read(call, name, str(call["module_path"]), None, 0)
+
+    def _name(self, path: str) -> str:
+        earlier = self.calls[path]
+        self.calls[path] += 1
+        return f"{path} (call {earlier})" if earlier else path
+
+    def _read(
+        self, call: Mapping[str, Any], name: str, model: str, parent: str | None, depth: int
+    ) -> Iterator[Node]:
+        if depth > _DEEPEST:
+            raise RecursionError
+        path = str(call["module_path"])
+        number = self.calls[path] - 1
+        children = call.get("children")
+        for child in children if isinstance(children, list) else ():
+            if isinstance(child, dict) and isinstance(child.get("module_path"), str):
+                inner = self._name(child["module_path"])
+                yield from self._read(child, inner, model, name, depth + 1)
+            else:
+                self.problems.append(f"{name} has a child that is no call")
+        tensors: list[TensorRecord] = []
+        inputs = call.get("inputs")
+        if isinstance(inputs, dict):
+            self._collect_all(Role.INPUT, inputs.get("args"), tensors)
+            self._collect_all(Role.INPUT, inputs.get("kwargs"), tensors)
+        outputs = call.get("outputs")
+        self._collect_all(Role.OUTPUT, [outputs] if _is_tensor(outputs) else outputs, tensors)
+        order, self.count = self.count, self.count + 1
+        bare = "" if path == model else path.removeprefix(f"{model}.")
+        yield Node(
+            name=printable(name),
+            path=printable(bare),
+            kind=NodeKind.MODULE if parent else NodeKind.MODEL,
+            type_name="" if parent else printable(model),
+            direction=Direction.FORWARD,
+            call=number,
+            order=order,
+            parent=None if parent is None else printable(parent),
+            tensors=tuple(tensors),
+        )
+
+    def _collect_all(self, role: Role, values: object, found: list[TensorRecord]) -> None:
+        if isinstance(values, list):
+            for index, value in enumerate(values):
+                self._collect(role, str(index), value, found)
+        elif isinstance(values, dict):
+            for key, value in values.items():
+                self._collect(role, printable(key), value, found)
+        elif values is not None:
+            self._collect(role, "0", values, found)
+
+    def _collect(self, role: Role, key: str, value: object, found: list[TensorRecord]) -> None:
+        if isinstance(value, list):
+            for index, inner in enumerate(value):
+                self._collect(role, f"{key}.{index}", inner, found)
+        elif isinstance(value, dict) and _is_tensor(value):
+            found.append(self._tensor(role, key, value))
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                self._collect(role, f"{key}.{printable(name)}", inner, found)
+        elif isinstance(value, str) and value != "None":
+            kind = next((name for name, form in _SCALARS if form.fullmatch(value)), None)
+            if kind is not None:
+                found.append(TensorRecord(role, key, kind, (), scalar=printable(value)))
+
+    def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
+        problems: list[str] = []
+        shape = _shape(leaf["shape"])
+        if shape is None:
+            problems.append(f"the recorded shape is {str(leaf['shape'])[:80]!r}")
+        return TensorRecord(
+            role=role,
+            key=key,
+            dtype=canonical_dtype(printable(str(leaf["dtype"]))),
+            shape=shape,
+            statistics=_statistics(leaf, shape),
+            location=self._location(leaf.get("value"), problems),
+            problem="; ".join(problems) or None,
+        )
+
+    def _location(self, value: object, problems: list[str]) -> DataLocation | None:
+        if not isinstance(value, str):
+            return None
+        match = _FILE.fullmatch(value)
+        if match is None:
+            problems.append(f"{value[:80]!r} is not the name of a file beside the tree")
+            return None
+        self.files.add(match["name"])
+        file = self.folder / match["name"]
+        shown = printable(match["name"])
+        if not os.path.lexists(file):
+            problems.append(f"the file {shown} is missing")
+        elif refusal := self.bounds.refusal(file):
+            problems.append(f"{shown}: {refusal}")
+            return None
+        return DataLocation(file, "safetensors", _ENTRY)
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("shape"), str) and "dtype" in value
+
+
+def _shape(recorded: str) -> tuple[int, ...] | None:
+    match = _SHAPE.fullmatch(recorded)
+    if match is None:
+        return None
+    try:
+        sizes = tuple(int(size) for size in match["sizes"].split(",") if size.strip())
+    except ValueError:
+        return None
+    return sizes if all(size <= _LARGEST_SIZE for size in sizes) else None
+
+
+def _statistics(leaf: Mapping[str, Any], shape: tuple[int, ...] | None) -> Statistics | None:
+    """Return what was recorded; the norm follows from mean, standard deviation and number of elements."""
+    maximum, minimum, mean, deviation = (_number(leaf.get(name)) for name in ("max", "min", "mean", "std"))
+    if maximum is None and minimum is None and mean is None:
+        return None
+    norm = None
+    if mean is not None and deviation is not None and shape is not None:
+        size = math.prod(shape)
+        norm = float(f"{math.hypot(mean * math.sqrt(size), deviation * math.sqrt(max(size - 1, 0))):.4e}")
+    return Statistics(maximum, minimum, mean, norm)
+
+
+def _number(recorded: object) -> float | None:
+    match = _NUMBER.match(recorded) if isinstance(recorded, str) else None
+    if match is None:
+        return None
+    try:
+        return float(match["number"])
+    except ValueError:
+        return None
+
+
+def _without_overwritten(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Take the data from all calls of a module but the last: its files hold the tensors of that one alone."""
+    last = {node.path: node.call for node in nodes}
+    for node in nodes:
+        last[node.path] = max(last[node.path], node.call)
+    return tuple(
+        node
+        if node.call == last[node.path]
+        else replace(node, tensors=tuple(replace(record, location=None) for record in node.tensors))
+        for node in nodes
+    )
+
+
+def _left_over(tree: Path, known: set[str]) -> list[str]:
+    """Say which files beside a tree no call of it refers to: those of layers that were left out of it."""
+    match = _TREE.fullmatch(tree.name)
+    if match is None or not known:
+        return []
+    model = match["model"]
+    beginnings = (f"{model}.", f"{model}_inputs", f"{model}_outputs")
+    try:
+        with os.scandir(tree.parent) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]
+    except OSError:
+        return []
+    files = {name for name in names if name.startswith(beginnings) and name.endswith(".safetensors")}
+    left = sorted(files - known)
+    # Outputs of modules around others are saved for the whole model alone, and then left out of the tree.
+    left = [name for name in left if not name.startswith(f"{model}_outputs")]
+    if not left:
+        return []
+    return [f"{counted(len(left), 'file')} of layers that the tree leaves out (`do_prune_layers`) not read"]

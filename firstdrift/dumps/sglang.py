@@ -1,0 +1,301 @@
+"""Read the tensors that SGLang's dumper saves: one file each, its name tells all.
+
+    step=0___rank=1___dump_index=7___name=non_intrusive__model.layers.2.mlp.output___layer_id=2.pt
+    step=0___rank=1___dump_index=9___name=attn_input___layer_id=2.pt         said in the program
+    step=0___rank=1___dump_index=3___name=grad__attn_input___layer_id=2.pt   its gradient
+    step=0___rank=1___dump_index=1___name=param__model.norm.weight.pt        a parameter
+    forward_pass_id=1___rank=0___name=logits___dump_index=2.pt               by earlier releases
+
+A file holds {"value": tensor, "meta": {...}}, or the tensor alone by earlier releases. Tensors were saved
+in the order of `dump_index`.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from firstdrift.dumps.bounds import Bounds
+from firstdrift.dumps.containers.contents import TensorHeader
+from firstdrift.dumps.data import read_headers
+from firstdrift.dumps.dump import (
+    Coordinates,
+    Direction,
+    Dump,
+    Node,
+    NodeKind,
+    Problem,
+    Slice,
+    SliceListing,
+)
+from firstdrift.dumps.folders import folder_entries, printable, search_folders
+from firstdrift.dumps.listed_files import Listed, list_files, not_part_of_a_dump
+from firstdrift.dumps.msprobe_tree import finish_order, last_positions
+from firstdrift.errors import DumpNotRecognisedError, TensorUnreadableError
+from firstdrift.names import enclosing_paths
+from firstdrift.tensors import DataLocation, Role, TensorRecord
+
+_SUFFIX: Final = ".pt"
+_SEPARATOR: Final = re.compile(r"___(?=[A-Za-z_][A-Za-z0-9_]*=)", re.ASCII)
+_NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_STEPS: Final = ("step", "forward_pass_id")
+_KNOWN: Final = frozenset({*_STEPS, "rank", "dump_index", "name", "layer_id", "recompute_status"})
+_LOOKED_AT: Final = 50
+_DEEPEST: Final = 2
+
+_HOOKED: Final = "non_intrusive__"
+_GRADIENT: Final = "grad__"
+_PARAMETER: Final = "param__"
+_WHOLE_MODEL: Final = "model itself"
+_ENTRIES: Final = frozenset({"", "value"})
+"""Where the tensors lie in a file, at the top; beside them lies what is said of them."""
+
+_HOOK: Final = re.compile(
+    r"(?:(?P<node>.+)\.)?(?P<role>inputs|output)(?:\.(?P<key>[^.]+(?:\.[^.]+)*))?", re.DOTALL
+)
+
+
+class _Saved(Struct, frozen=True):
+    """What the name of a file says.
+
+    Attributes:
+        file: the file.
+        coordinates: of its slice.
+        index: its place in the order of saving.
+        path: of the module or value.
+        role: of the tensor to it.
+        key: likewise.
+        direction: of the pass that it is of.
+    """
+
+    file: Listed
+    coordinates: Coordinates
+    index: int
+    path: str
+    role: Role
+    key: str
+    direction: Direction
+
+
+class SglangReader:
+    """The `DumpReader` of SGLang's dumper."""
+
+    format = "sglang"
+
+    def recognise(self, path: Path) -> tuple[str, ...]:
+        """Return the evidence that SGLang's dumper wrote the files of a path, or of the one folder below."""
+        folder = _folder(path)
+        name = None if folder is None else _first_name(folder)
+        return () if name is None else (f"{printable(name)} is a file of SGLang's dumper",)
+
+    def open_dump(self, path: Path) -> Dump:
+        """List the steps and ranks of a dump, from the names of its files.
+
+        Raises:
+            DumpNotRecognisedError: there are no such files, or those of several runs.
+            DumpUnreadableError: their folder cannot be read.
+        """
+        folder = _folder(path)
+        if folder is None:
+            raise DumpNotRecognisedError("there are no files of SGLang's dumper here", path=path)
+        found, unknown = _read_names(folder, Bounds.around(path))
+        listings = [SliceListing(at, folder) for at in dict.fromkeys(one.coordinates for one in found)]
+        return Dump(
+            path=path,
+            format=self.format,
+            evidence=self.recognise(path),
+            slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
+            problems=(Problem(printable(folder.name), not_part_of_a_dump(unknown)),) if unknown else (),
+            attributes={"framework": "pytorch"},
+        )
+
+    def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
+        """Read the headers of the files of a step and rank.
+
+        Raises:
+            DumpUnreadableError: their folder is gone or cannot be read.
+        """
+        found, _ = _read_names(listing.directory, Bounds.around(dump.path))
+        saved = sorted(
+            (one for one in found if one.coordinates == listing.coordinates), key=lambda one: one.index
+        )
+        return Slice(listing, _nodes(saved))
+
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+        """Return nothing: no call stacks are recorded."""
+        return {}
+
+
+def _folder(path: Path) -> Path | None:
+    """Return the folder of a run: the path itself, or the only one below it."""
+    if not path.is_dir():
+        return None
+    found = search_folders(
+        path, lambda folder: _first_name(folder) is not None, deepest=_DEEPEST, most=2
+    ).folders
+    return found[0] if len(found) == 1 else None
+
+
+def _first_name(folder: Path) -> str | None:
+    names = (entry.name for entry, is_folder in folder_entries(folder, _LOOKED_AT) if not is_folder)
+    return next((name for name in names if _tags(name) is not None), None)
+
+
+def _tags(file: str) -> dict[str, str] | None:
+    """Take the name of a file apart; None if the dumper never gives such a name."""
+    if not file.endswith(_SUFFIX):
+        return None
+    tags: dict[str, str] = {}
+    for part in _SEPARATOR.split(file.removesuffix(_SUFFIX)):
+        name, equals, value = part.partition("=")
+        if not equals or name in tags:
+            return None
+        tags[name] = value
+    is_complete = tags.get("name") and any(_NUMBER.fullmatch(tags.get(step, "")) for step in _STEPS)
+    are_numbers = all(_NUMBER.fullmatch(tags.get(key, "")) for key in ("rank", "dump_index"))
+    return tags if is_complete and are_numbers else None
+
+
+def _read_names(folder: Path, bounds: Bounds) -> tuple[list[_Saved], list[str]]:
+    found: list[_Saved] = []
+    unknown: list[str] = []
+    for file in list_files(folder, bounds):
+        tags = None if file.is_folder else _tags(file.path.name)
+        if tags is None:
+            unknown.append(file.path.name)
+        else:
+            found.append(_saved(file, {key: printable(value) for key, value in tags.items()}))
+    return found, unknown
+
+
+def _saved(file: Listed, tags: Mapping[str, str]) -> _Saved:
+    step = next(int(tags[name]) for name in _STEPS if name in tags and _NUMBER.fullmatch(tags[name]))
+    name = tags["name"]
+    is_gradient = name.startswith(_GRADIENT)
+    path, role, key = _place(name.removeprefix(_GRADIENT), tags.get("layer_id", ""))
+    others = [f"{tag}={value}" for tag, value in tags.items() if tag not in _KNOWN]
+    if others and role is Role.OUTPUT and not name.removeprefix(_GRADIENT).startswith(_HOOKED):
+        path = f"{path}[{','.join(others).replace('.', '_')}]"
+    return _Saved(
+        file=file,
+        coordinates=Coordinates(step=step, rank=int(tags["rank"])),
+        index=int(tags["dump_index"]),
+        path=path,
+        role=Role.GRADIENT if is_gradient else role,
+        key=key,
+        direction=Direction.BACKWARD if is_gradient and role is not Role.PARAMETER else Direction.FORWARD,
+    )
+
+
+def _place(name: str, layer: str) -> tuple[str, Role, str]:
+    """Return path, role and key of what was saved under a name, in a layer if one is said."""
+    if name.startswith(_PARAMETER):
+        path, _, key = name.removeprefix(_PARAMETER).rpartition(".")
+        return path, Role.PARAMETER, key
+    hooked = _HOOK.fullmatch(name.removeprefix(_HOOKED)) if name.startswith(_HOOKED) else None
+    if hooked:
+        role = Role.INPUT if hooked["role"] == "inputs" else Role.OUTPUT
+        return hooked["node"] or "", role, hooked["key"] or "0"
+    return (f"layers.{layer}.{name}" if layer.isdecimal() else name), Role.OUTPUT, "0"
+
+
+class _Call(NamedTuple):
+    """Which node a tensor belongs to: which call of which path, in which pass."""
+
+    path: str
+    direction: Direction
+    number: int
+
+    @property
+    def name(self) -> str:
+        suffix = ".backward" if self.direction is Direction.BACKWARD else ""
+        return f"{self.path or _WHOLE_MODEL}{suffix}" + (f" (call {self.number})" if self.number else "")
+
+
+def _nodes(saved: list[_Saved]) -> tuple[Node, ...]:
+    """Make nodes of what was saved, each as it was saved last, modules after what they contain."""
+    tensors: defaultdict[_Call, list[TensorRecord]] = defaultdict(list)
+    positions: dict[_Call, int] = {}
+    seen: Counter[tuple[str, Direction, Role, str]] = Counter()
+    for at, one in enumerate(saved):
+        place = one.path, one.direction, one.role, one.key
+        call = _Call(one.path, one.direction, seen[place])
+        seen[place] += 1
+        positions.pop(call, None)
+        positions[call] = at
+        tensors[call] += _records(one)
+    parents = _parents(tensors)
+    names = {call: call.name for call in parents}
+    by_name = {call.name: call for call in parents}
+    above = {names[call]: None if parent is None else names[parent] for call, parent in parents.items()}
+    order = finish_order(above, last_positions(above, {names[call]: at for call, at in positions.items()}))
+    return tuple(
+        Node(
+            name=name,
+            path=by_name[name].path,
+            kind=NodeKind.MODULE,
+            type_name="",
+            direction=by_name[name].direction,
+            call=by_name[name].number,
+            order=at,
+            parent=above[name],
+            tensors=tuple(tensors.get(by_name[name], ())),
+        )
+        for at, name in enumerate(order)
+    )
+
+
+def _parents(calls: Iterable[_Call]) -> dict[_Call, _Call | None]:
+    """Give every call the call of the module around it, made up where nothing of that was saved.
+
+    A list of layers is no module that is ever called: "layers.2" lies directly in what holds "layers".
+    """
+    known = list(calls)
+    counts: dict[tuple[str, Direction], int] = {}
+    for call in known:
+        counts[call.path, call.direction] = max(counts.get((call.path, call.direction), 0), call.number + 1)
+    for call in tuple(known):
+        inner = call.path
+        for path in enclosing_paths(call.path):
+            is_list = inner.rpartition(".")[2].isdecimal()
+            inner = path
+            if not is_list and (path, call.direction) not in counts:
+                counts[path, call.direction] = 1
+                known.append(_Call(path, call.direction, 0))
+    return {call: _around(call, counts) for call in known}
+
+
+def _around(call: _Call, counts: Mapping[tuple[str, Direction], int]) -> _Call | None:
+    for path in (*enclosing_paths(call.path), *([""] if call.path else [])):
+        if count := counts.get((path, call.direction)):
+            return _Call(path, call.direction, min(call.number, count - 1))
+    return None
+
+
+def _records(saved: _Saved) -> list[TensorRecord]:
+    """Describe the tensors of a file: one, unless what was saved held several."""
+    file = saved.file
+    shown = printable(file.path.name)
+    if file.refusal:
+        return [TensorRecord(saved.role, saved.key, "", None, problem=f"{shown}: {file.refusal}")]
+    try:
+        headers = [one for one in read_headers(file.path, "pt") if one.entry.partition(".")[0] in _ENTRIES]
+        reason = "" if headers else "it holds no tensor"
+    except TensorUnreadableError as exc:
+        headers, reason = [], exc.reason
+    headers = headers or [TensorHeader("", "", None, problem=reason)]
+    return [
+        TensorRecord(
+            role=saved.role,
+            key=".".join(filter(None, (saved.key, header.entry.partition(".")[2]))),
+            dtype=header.dtype,
+            shape=header.shape,
+            digest=header.digest,
+            location=DataLocation(file.path, "pt", header.entry),
+            problem=header.problem and f"{shown}: {header.problem}",
+        )
+        for header in headers
+    ]

@@ -1,0 +1,84 @@
+"""`.npz` files give the arrays that numpy wrote, stored or compressed, and refuse what is damaged."""
+
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from firstdrift.dumps.data import load_tensor, read_headers
+from firstdrift.errors import TensorUnreadableError
+from firstdrift.tensors import DataLocation
+
+ARRAYS: dict[str, npt.NDArray[Any]] = {
+    "layers.0.weight": np.arange(6.0).reshape(2, 3),
+    "long": np.arange(70_000, dtype=np.int16),
+    "turned": np.asfortranarray(np.arange(12, dtype=">f4").reshape(3, 4)),
+    "empty": np.empty((0, 3)),
+    "single": np.array(1.5 + 2j),
+    "yes": np.array([True, False]),
+}
+WRITERS = pytest.mark.parametrize("save", [np.savez, np.savez_compressed], ids=["stored", "compressed"])
+
+
+def load(file: Path, entry: str) -> npt.NDArray[Any]:
+    return load_tensor(DataLocation(file, "npz", entry))
+
+
+@WRITERS
+def test_arrays_come_back_as_they_were(tmp_path: Path, save: Any) -> None:  # noqa: ANN401
+    save(tmp_path / "x.npz", **ARRAYS)
+    headers = {header.entry: header for header in read_headers(tmp_path / "x.npz", "npz")}
+    assert headers.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        values = load(tmp_path / "x.npz", name)
+        np.testing.assert_array_equal(values, array)
+        assert (headers[name].dtype, headers[name].shape) == (values.dtype.name, values.shape)
+        assert not values.flags.writeable
+
+
+@WRITERS
+def test_objects_are_refused_and_spoil_nothing_else(tmp_path: Path, save: Any) -> None:  # noqa: ANN401
+    save(tmp_path / "x.npz", good=np.ones(2), bad=np.array([{}]))
+    problems = {header.entry: header.problem for header in read_headers(tmp_path / "x.npz", "npz")}
+    assert problems["good"] is None
+    assert "not one of a tensor" in str(problems["bad"])
+    with pytest.raises(TensorUnreadableError):
+        load(tmp_path / "x.npz", "bad")
+
+
+@WRITERS
+def test_an_array_that_is_not_there_is_said_to_be_missing(tmp_path: Path, save: Any) -> None:  # noqa: ANN401
+    save(tmp_path / "x.npz", a=np.ones(2))
+    with pytest.raises(TensorUnreadableError, match="no tensor 'b'"):
+        load(tmp_path / "x.npz", "b")
+
+
+def test_ways_of_compression_that_numpy_never_uses_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(2))
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.write(tmp_path / "a.npy", "a.npy")
+    (header,) = read_headers(tmp_path / "x.npz", "npz")
+    assert "numpy never does" in str(header.problem)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_any_damage_is_a_value_or_a_named_error(tmp_path: Path, data: st.DataObject) -> None:
+    file = tmp_path / "x.npz"
+    save: Any = data.draw(st.sampled_from([np.savez, np.savez_compressed]))
+    save(file, **{name: ARRAYS[name] for name in ("layers.0.weight", "turned", "yes")})
+    content = bytearray(file.read_bytes())
+    start = data.draw(st.integers(0, len(content)))
+    length = data.draw(st.integers(0, 40))
+    content[start : start + length] = data.draw(st.binary(max_size=40))
+    file.write_bytes(content)
+    with suppress(TensorUnreadableError):
+        for header in read_headers(file, "npz"):
+            with suppress(TensorUnreadableError):
+                load(file, header.entry)
