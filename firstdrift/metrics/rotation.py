@@ -14,6 +14,9 @@ _CLEARLY_BETTER: Final = 0.5
 _FARTHEST: Final = 0.3
 """Relative difference above which it is not known how the model rotates."""
 
+_SAME_LENGTH: Final = 0.1
+"""Relative difference up to which heads are as long as before."""
+
 
 class DoesNotRotateError(Exception):
     """A tensor cannot be rotated, or not to what it is compared with; the text says why."""
@@ -29,7 +32,8 @@ def rotated_as(states: Array, cosine: Array, sine: Array, whole: Array) -> tuple
         whole: the rotated tensor, of as many elements.
 
     Raises:
-        DoesNotRotateError: the shapes do not fit, or no known way comes near.
+        DoesNotRotateError: the shapes do not fit; or it is rotated, but in no known way. What is not even
+            that (its heads are longer or shorter) is no other way to rotate, but a fault to be measured.
     """
     size = int(cosine.shape[-1]) if cosine.ndim else 0
     tokens = cosine.size // size if size and not size % 2 else 0
@@ -47,8 +51,8 @@ def rotated_as(states: Array, cosine: Array, sine: Array, whole: Array) -> tuple
     )
     differences = [_distance(way, wanted) for way, _ in ways]
     chosen = 1 if differences[1] < _CLEARLY_BETTER * differences[0] else 0
-    if not differences[chosen] <= _FARTHEST:
-        raise DoesNotRotateError(f"no known rotation comes near (relative L2 {min(differences):.2g})")
+    if differences[chosen] > _FARTHEST and _is_turned(ways[0][0], wanted):
+        raise DoesNotRotateError(f"no known way to rotate comes near (relative L2 {min(differences):.2g})")
     return ways[chosen][0].reshape(states.shape), f"rotated {ways[chosen][1]}, which fits the values best"
 
 
@@ -74,6 +78,12 @@ def _in_neighbours(states: Array, cosine: Array, sine: Array) -> Array:
     neighbours = np.stack([-states[..., 1::2], states[..., ::2]], axis=-1).reshape(states.shape)
     turned: Array = states * cosine + neighbours * sine
     return turned
+
+
+def _is_turned(states: Array, wanted: Array) -> bool:
+    """Tell whether heads have been turned, and not changed otherwise: they are as long as before."""
+    lengths = [np.linalg.norm(array, axis=-1) for array in (states, wanted)]
+    return _distance(*lengths) <= _SAME_LENGTH
 
 
 def _distance(states: Array, wanted: Array) -> float:

@@ -1,5 +1,7 @@
 """What is promised of rotating by position: the usual formula, and nothing where it does not fit."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -54,9 +56,18 @@ def test_one_token_is_rotated_too() -> None:
     np.testing.assert_allclose(rotated.ravel(), wanted.ravel(), rtol=1e-12, atol=1e-12)
 
 
-def test_what_comes_near_no_rotation_is_refused() -> None:
-    with pytest.raises(DoesNotRotateError, match="no known rotation comes near"):
-        rotated_as(states(1, 5, 24), *angles(5), states(5, 24)[::-1])
+def test_what_is_rotated_in_another_way_is_refused() -> None:
+    given = states(1, 5, 24)
+    with pytest.raises(DoesNotRotateError, match="no known way to rotate comes near"):
+        rotated_as(given, *angles(5), -turned(given, 5, IN_HALVES).reshape(5, 24))
+
+
+@pytest.mark.parametrize("fault", [lambda right: 3 * right, lambda right: right + np.nan, np.zeros_like])
+def test_a_fault_is_not_taken_for_another_way_to_rotate(fault: Callable[[np.ndarray], np.ndarray]) -> None:
+    given = states(1, 5, 24)
+    right = turned(given, 5, IN_HALVES)
+    rotated, _ = rotated_as(given, *angles(5), fault(right).reshape(5, 24))
+    np.testing.assert_allclose(rotated.ravel(), right.ravel(), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(
