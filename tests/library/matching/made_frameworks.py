@@ -30,6 +30,8 @@ class Model:
         fused: whether the torch model has one module for query, key and value.
         gated: whether the feed-forward block has a gate.
         experts: how many experts it has; 0 for none.
+        listed: whether the torch model has a module for each expert, not one for all.
+        vision: how many layers of a vision tower run first, wider than those of the decoder.
         encoder: how many encoder layers run before.
         parallel: whether attention and feed-forward block are added up together.
         query_norm: whether queries and keys have norms of their own.
@@ -42,6 +44,8 @@ class Model:
     fused: bool = False
     gated: bool = True
     experts: int = 0
+    listed: bool = False
+    vision: int = 0
     encoder: int = 0
     parallel: bool = False
     query_norm: bool = False
@@ -155,6 +159,8 @@ def torch_of(model: Model, *, statistics: bool = False) -> Writer:
     """Write a model as torch runs it."""
     torch = Torch(statistics=statistics)
     hidden, width = model.hidden, model.key_value
+    if model.vision:
+        _torch_tower(torch, model)
     torch.module("model.embed_tokens", "Embedding", [("ids", 1)], [("embedded", hidden)])
     torch.module("model.rotary_emb", "RotaryEmbedding", [("embedded", hidden)], [("cos", 8), ("sin", 8)])
     stream = "embedded"
@@ -168,6 +174,22 @@ def torch_of(model: Model, *, statistics: bool = False) -> Writer:
     torch.module("lm_head", "Linear", [("normed", hidden)], [("logits", 4 * width)])
     torch.root()
     return torch.to
+
+
+def _tower(model: Model) -> Model:
+    return Model(layers=model.vision, hidden=48, key_value=48, inner=96, gated=False)
+
+
+def _torch_tower(torch: Torch, model: Model) -> None:
+    stream = "patches"
+    torch.module("visual.patch_embed", "Conv3d", [("pixels", 12)], [(stream, 48)])
+    for number in range(model.vision):
+        stream = _torch_layer(torch, _tower(model), f"visual.blocks.{number}", f"vision{number}", stream)
+    torch.module("visual.blocks", "ModuleList")
+    torch.module("visual.merger.norm", "LayerNorm", [(stream, 48)], [("vision normed", 48)])
+    torch.module("visual.merger.fc", "Linear", [("vision normed", 48)], [("merged", model.hidden)])
+    torch.module("visual.merger", "PatchMerger", [(stream, 48)], [("merged", model.hidden)])
+    torch.module("visual", "VisionTower", (), [("merged", model.hidden)])
 
 
 def _torch_layer(torch: Torch, model: Model, path: str, name: str, stream: str) -> str:
@@ -200,7 +222,10 @@ def _torch_feed_forward(torch: Torch, model: Model, path: str, name: str) -> Non
     given, out = [(f"{name} normed 2", hidden)], [(f"{name} down", hidden)]
     if model.experts:
         torch.module(f"{path}.gate", "Linear", given, [(f"{name} router", model.experts)])
-        torch.module(f"{path}.experts", "FusedExperts", given, out)
+        if model.listed:
+            _torch_experts(torch, model, f"{path}.experts", name)
+        else:
+            torch.module(f"{path}.experts", "FusedExperts", given, out)
     else:
         torch.module(f"{path}.gate_proj", "Linear", given, [(f"{name} gate", inner)])
         torch.module(f"{path}.act_fn", "SiLU", [(f"{name} gate", inner)], [(f"{name} act", inner)])
@@ -209,6 +234,17 @@ def _torch_feed_forward(torch: Torch, model: Model, path: str, name: str) -> Non
         middle = f"{name} product" if model.gated else f"{name} act"
         torch.module(f"{path}.down_proj", "Linear", [(middle, inner)], out)
     torch.module(path, "FeedForward", given, out)
+
+
+def _torch_experts(torch: Torch, model: Model, path: str, name: str) -> None:
+    for number in range(model.experts):
+        own, expert = f"{name} expert {number}", f"{path}.{number}"
+        given, made = [(f"{own} given", model.hidden)], [(f"{own} made", model.hidden)]
+        torch.module(f"{expert}.fc1", "Linear", given, [(f"{own} fc1", model.inner)])
+        torch.module(f"{expert}.act_fn", "SiLU", [(f"{own} fc1", model.inner)], [(f"{own} act", model.inner)])
+        torch.module(f"{expert}.fc2", "Linear", [(f"{own} act", model.inner)], made)
+        torch.module(expert, "Expert", given, made)
+    torch.module(path, "ModuleList")
 
 
 def atb_of(
@@ -230,6 +266,14 @@ def atb_of(
     """
     atb = Atb(statistics=statistics, rename=rename)
     hidden = model.hidden
+    if model.vision:
+        atb.operation(None, "Conv3dOperation", ("patches", 48))
+        for number in range(model.vision):
+            _atb_layer(atb, _tower(model), f"vision{number}", apart=apart)
+        merger = atb.begin(None, "PatchMerger")
+        atb.operation(merger, "LayerNormOperation", ("vision normed", 48))
+        atb.linear(merger, ("merged", hidden))
+        atb.end(merger, [("merged", hidden)])
     around = atb.begin(None, "WordEmbedding")
     atb.operation(around, "GatherOperation", ("embedded", hidden))
     atb.end(around, [("embedded", hidden)])
@@ -250,7 +294,8 @@ def atb_of(
 
 def _atb_layer(atb: Atb, model: Model, name: str, *, apart: bool) -> None:
     hidden, width = model.hidden, model.key_value
-    layer = atb.begin(None, "Encoder_layer" if name.startswith("encoder") else "Decoder_layer")
+    kinds = {"encoder": "Encoder_layer", "vision": "Vision_layer", "layers": "Decoder_layer"}
+    layer = atb.begin(None, kinds[name.rstrip("0123456789")])
     attention = atb.begin(layer, "Attention")
     parts = [(f"{name} q", hidden), (f"{name} k", width), (f"{name} v", width)]
     pack = atb.begin(attention, "QKVLinearSplitPack")

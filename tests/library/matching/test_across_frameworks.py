@@ -11,7 +11,7 @@ from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import Joining, MatchingRules, SlicePlan
 from firstdrift.verdict.tree import build_rows
 
-CONTAINERS = {"root", "root.model", "root.model.layers", "root.model.encoder"}
+CONTAINERS = {"root", "root.model", "root.model.layers", "root.model.encoder", "root.visual.blocks"}
 OTHER_NAMES = {
     "LinearOperation": "MyDense",
     "LinearNoQuant": "Dense",
@@ -49,6 +49,8 @@ def matched_with(plan: SlicePlan, target: str) -> tuple[str, ...]:
         Model(gated=False),
         Model(encoder=3, layers=2),
         Model(query_norm=True),
+        Model(vision=2, layers=3),
+        Model(vision=1, layers=1),
     ],
     ids=str,
 )
@@ -77,6 +79,16 @@ def test_what_only_one_framework_has_is_left_over(model: Model, apart: bool, lef
     assert wrong_pairs(plan, torch, atb) == []
     assert left_of_atb(plan) == left
     assert set(plan.unmatched_golden) <= CONTAINERS
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_experts_are_no_layers_and_their_block_is_matched_as_a_whole(layers: int) -> None:
+    model = Model(layers=layers, experts=4, listed=True)
+    torch, atb = torch_of(model), atb_of(model)
+    plan = plan_of(torch, atb)
+    assert wrong_pairs(plan, torch, atb) == []
+    assert matched_with(plan, "2_Decoder_layer/2_Moe") == ("root.model.layers.0.mlp",)
+    assert all("experts" in name for name in set(plan.unmatched_golden) - CONTAINERS)
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -150,6 +162,8 @@ MODELS = st.builds(
     fused=st.booleans(),
     gated=st.booleans(),
     experts=st.sampled_from([0, 0, 4]),
+    listed=st.booleans(),
+    vision=st.integers(0, 2),
     encoder=st.integers(0, 2),
     parallel=st.booleans(),
     query_norm=st.booleans(),
