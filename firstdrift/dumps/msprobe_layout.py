@@ -131,7 +131,9 @@ def read_header(file: Path) -> dict[str, str] | None:
         return {}
     said = {key: value for key, value in header.items() if isinstance(value, str) and value}
     said.setdefault("framework", _guess_framework(beginning))
-    return {key: said[key] for key in ("task", "level", "framework") if said.get(key)}
+    if header.get("is_merged") is True:
+        said["merged"] = "of several ranks, by msprobe"
+    return {key: said[key] for key in ("task", "level", "framework", "merged") if said.get(key)}
 
 
 def _guess_framework(beginning: str) -> str:

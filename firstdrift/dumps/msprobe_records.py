@@ -33,6 +33,12 @@ _LARGEST_SIZE: Final = 2**63 - 1
 _CONTAINERS: Final = {".pt": "pt", ".npy": "npy"}
 _TENSOR_TYPES: Final = frozenset({"torch.Tensor", "mindspore.Tensor"})
 _DTYPE_MODULES: Final = frozenset({"torch", "mindspore", "mstype"})
+_BESIDE_A_SCALAR: Final = frozenset({"type", "Max", "Min", "Mean", "Norm"})
+"""Where ranks were merged, a value that is no tensor has statistics too, which say no more than it does."""
+
+_MERGED_TRUTH: Final[dict[object, float]] = {"True": 1.0, "False": 0.0}
+"""Statistics of booleans as they are written where ranks were merged."""
+
 _OTHER_DTYPE_NAMES: Final = {
     "bool_": "bool",
     "half": "float16",
@@ -76,6 +82,8 @@ class RecordReader(Struct):
         """Return the gradients of a `parameters_grad` record: each lies in a list of its own."""
         found: list[TensorRecord] = []
         for name, values in _parts(record, problems):
+            if name in _NOTES:
+                continue
             only = values[0] if isinstance(values, list) and len(values) == 1 else values
             self._collect(Role.GRADIENT, name, only, found)
         return tuple(found)
@@ -168,7 +176,7 @@ def canonical_dtype(recorded: str) -> str:
 
 
 def _scalar(role: Role, key: str, type_name: str, leaf: Mapping[str, Any]) -> TensorRecord:
-    rest = {name: value for name, value in leaf.items() if name != "type"}
+    rest = {name: value for name, value in leaf.items() if name not in _BESIDE_A_SCALAR}
     value = next(iter(rest.values())) if len(rest) == 1 else rest
     return TensorRecord(role, key, type_name, (), scalar=str(value))
 
@@ -207,6 +215,8 @@ def _number(value: object) -> float | None:
         return None
     if isinstance(value, float | int):
         return float(value)
+    if value in _MERGED_TRUTH:
+        return _MERGED_TRUTH[value]
     raise TypeError
 
 

@@ -182,6 +182,14 @@ def _add_discrete(row: RowErrors, index: int, role: Role, value: float) -> None:
 _LOWEST_VALUES = 6e4  # the lowest finite number of float16 is -65504; of wider types, far below it
 
 
+def _number(record: TensorRecord) -> float:
+    """Return a Python argument as a number; NaN where the dump says something else."""
+    try:
+        return float(record.scalar or "nan")
+    except ValueError:
+        return math.nan
+
+
 def scalars_matter(pair: TensorPair) -> bool:
     """Tell whether two differing Python arguments can be the reason that outputs differ.
 
@@ -189,7 +197,7 @@ def scalars_matter(pair: TensorPair) -> bool:
     healthy runs.
     """
     if pair.target.dtype in {"float", "int"} and pair.golden.dtype in {"float", "int"}:
-        golden, target = float(pair.golden.scalar or "nan"), float(pair.target.scalar or "nan")
+        golden, target = _number(pair.golden), _number(pair.target)
         if min(abs(golden), abs(target)) >= _LOWEST_VALUES and (golden < 0) == (target < 0):
             return False
         return abs(golden - target) > 1e-6 * max(abs(golden), abs(target))
