@@ -358,14 +358,14 @@ def _additions(algorithms: tuple[str, ...], postprocess: Path | None) -> dict[st
 
 def _layouts(*sizes: str | None) -> "tuple[Layout | None, Layout | None]":
     """Read over how many ranks the models are spread: "2" for both, "1:2" for golden and target."""
-    if not any(sizes):
+    if sizes == (None, None, None):
         return None, None
     from firstdrift.dumps.dump import Layout
     from firstdrift.errors import SettingsError
 
     sides: list[list[int]] = [[], []]
     for option, given in zip(("--tp", "--pp", "--vpp"), sizes, strict=True):
-        parts = (given or "1").split(":")
+        parts = ("1" if given is None else given).split(":")
         if len(parts) > len(sides) or not all(part.isdecimal() and int(part) for part in parts):
             raise SettingsError(f"{option} {given} is neither a number nor two", hint="Say 2, or 1:2")
         sides[0].append(int(parts[0]))

@@ -313,6 +313,22 @@ def test_level_layer_names_the_layer(firstdrift: Run, main_case: tuple[Path, Pat
     assert answer["first_bad_node"]["token"] == answer["first_bad_token"]["token"] == 2
 
 
+def test_merged_ranks_and_the_rank_that_is_off_are_in_the_json(firstdrift: Run, unpacked: Unpacked) -> None:
+    dumps = unpacked("msprobe/tp2_vs_tp1")
+    done = firstdrift("compare", dumps / "golden", dumps / "target", "--tp", "1:2", "--json")
+    answer = json.loads(done.out)
+    bad = answer["first_bad_node"]
+    assert (bad["step"], bad["rank"], bad["ranks"]) == (0, 1, [0, 1])
+    assert answer["rank_finding"] == "It began on rank 1."
+
+
+@pytest.mark.parametrize("size", ["0", "two", "1:2:3", "1:", ""])
+def test_sizes_that_are_none_are_refused(firstdrift: Run, two_ranks: tuple[Path, Path], size: str) -> None:
+    done = firstdrift("compare", *two_ranks, "--pp", size)
+    assert done.status == 2
+    assert "--pp" in done.err
+
+
 def test_one_step_of_one_rank_can_be_compared(firstdrift: Run, two_ranks: tuple[Path, Path]) -> None:
     answer = json_of(firstdrift, *two_ranks, "--step", "0", "--rank", "1")
     everything = json_of(firstdrift, *two_ranks)

@@ -182,6 +182,12 @@ def test_two_ranks_of_an_atb_dump_are_the_run_of_one(compared: Compared) -> None
     assert "ranks 0+1 joined along dimension 1" in joined
 
 
+def test_two_ranks_of_an_atb_dump_are_the_torch_model_that_they_run(compared: Compared) -> None:
+    report = compared("msit/llama12_golden_fp32", "msit/atb12_bf16_tp2")
+    assert report.counts.passed == report.counts.pairs > 1000
+    assert report.findings.first_bad_node is report.findings.first_bad_token is None
+
+
 def test_the_rank_of_an_atb_dump_with_a_wrong_shard_is_named(
     unpacked: Callable[[str], Path], tmp_path: Path
 ) -> None:
