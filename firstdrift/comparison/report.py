@@ -10,6 +10,7 @@ from firstdrift.dumps.dump import Coordinates, Problem
 from firstdrift.matching.edits import Edit
 from firstdrift.matching.plan import MatchingRules, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
+from firstdrift.verdict.findings import prompt_starts
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow
 
@@ -92,7 +93,10 @@ class Report(Struct, frozen=True):
     def notes(self) -> tuple[str, ...]:
         """Return the remarks on how slices and nodes were matched; those on one slice say which."""
         plans = [result.plan for result in self.slices]
-        return all_notes(self.pairing.notes, [(plan.target.coordinates, plan.notes) for plan in plans])
+        starts = prompt_starts([result.judgement for result in self.slices])
+        new = [f"a further prompt begins at {at.describe()}: it is judged by itself" for at in starts]
+        pairing = (*self.pairing.notes, *new)
+        return all_notes(pairing, [(plan.target.coordinates, plan.notes) for plan in plans])
 
     def match(
         self, golden: str | Iterable[str], target: str | Iterable[str], *, descendants: bool = True

@@ -54,6 +54,8 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
         pairs += zip(listings, others, strict=False)
         if others and max(len(listings), len(others)) > 1:
             notes.append(f"several slices are {listings[0].coordinates.describe()}: they are paired in order")
+    if not pairs and not ambiguous:
+        ambiguous += _say_how_to_shift(golden, target)
     # What was assumed is of no interest where nothing came of it.
     notes += [*(assumed if pairs else ()), *ambiguous]
     return SlicePairing(
@@ -138,6 +140,14 @@ def _number_models(side: list[SliceListing], keys: list[Key]) -> list[Key]:
 def _say_if_same(golden: Dump, target: Dump) -> Iterable[str]:
     if golden.path.resolve() == target.path.resolve():
         yield "golden and target are the same dump"
+
+
+def _say_how_to_shift(golden: Dump, target: Dump) -> Iterable[str]:
+    """Say what pairs dumps of which the tokens have no number in common."""
+    held = [{listing.coordinates.token for listing in dump.slices} - {None} for dump in (golden, target)]
+    if all(held) and not held[0] & held[1]:
+        said = [spelled(token for token in tokens if token is not None) for tokens in held]
+        yield f"no token is in both dumps (golden {said[0]}, target {said[1]}): give an offset of tokens"
 
 
 def _unify(keys: list[list[Key]], rules: MatchingRules) -> tuple[list[str], list[str]]:

@@ -1,6 +1,7 @@
 """From the judgements of all slices to what is said first: token, node, rank, in one sentence."""
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from msgspec.structs import replace
@@ -16,7 +17,13 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     Verdict,
 )
-from firstdrift.verdict.tokens import differing_inputs, drift_limit, first_bad_token, how_far_off
+from firstdrift.verdict.tokens import (
+    differing_inputs,
+    drift_limit,
+    first_bad_token,
+    how_far_off,
+    prompts,
+)
 
 _SUSPECTS = 10
 _WHEN = tuple[int, ...]
@@ -25,9 +32,13 @@ _WHEN = tuple[int, ...]
 def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
     """Say what a comparison found. Rows and pairs of the judgements are not looked at."""
     ordered = sorted(judgements, key=lambda judged: judged.coordinates.sort_key())
-    inputs = [difference for series in _series(ordered) for difference in differing_inputs(series)]
+    by_prompt = _prompts(ordered)
+    inputs = [
+        difference for split in by_prompt for prompt in split for difference in differing_inputs(prompt)
+    ]
     inputs.sort(key=lambda difference: difference.coordinates.sort_key())
-    comparable = _comparable(ordered, inputs)
+    restarts = sorted({_when(prompt[0].coordinates) for split in by_prompt for prompt in split[1:]})
+    comparable = _comparable(ordered, inputs, restarts)
     comparable = _with_weak_origins(comparable)
     bad_token = _first(first_bad_token(series) for series in _series(comparable))
     origins = _origins(comparable, inputs)
@@ -43,6 +54,16 @@ def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
         suspects=tuple(suspects[:_SUSPECTS]),
         overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
     )
+
+
+def prompt_starts(judgements: Sequence[SliceJudgement]) -> tuple[Coordinates, ...]:
+    """Return the slices at which a further prompt begins, in order."""
+    starts = [prompt[0].coordinates for split in _prompts(judgements) for prompt in split[1:]]
+    return tuple(sorted(starts, key=Coordinates.sort_key))
+
+
+def _prompts(judgements: Iterable[SliceJudgement]) -> list[list[list[SliceJudgement]]]:
+    return [prompts(series) for series in _series(judgements)]
 
 
 def _series(judgements: Iterable[SliceJudgement]) -> list[list[SliceJudgement]]:
@@ -61,20 +82,31 @@ def _when(coordinates: Coordinates) -> _WHEN:
     return coordinates.sort_key()[:2]
 
 
-def _comparable(ordered: Sequence[SliceJudgement], inputs: Sequence[InputDifference]) -> list[SliceJudgement]:
-    """Leave out what ran after an input differed: it is bound to differ.
+def _comparable(
+    ordered: Sequence[SliceJudgement], inputs: Sequence[InputDifference], restarts: Sequence[_WHEN]
+) -> list[SliceJudgement]:
+    """Leave out what ran after an input differed: it is bound to differ, until a new prompt begins.
 
     A slice whose own input differs stays if an error begins in it before that input is read.
     """
-    first = min((_when(difference.coordinates) for difference in inputs), default=None)
-    if first is None:
-        return list(ordered)
-    return [
-        judged
-        for judged in ordered
-        if _when(judged.coordinates) < first
-        or (_when(judged.coordinates) == first and not _follows(judged, inputs))
-    ]
+    firsts: dict[int, _WHEN] = {}
+    for difference in inputs:
+        when = _when(difference.coordinates)
+        prompt = bisect_right(restarts, when)
+        firsts[prompt] = min(firsts.get(prompt, when), when)
+    kept = []
+    for judged in ordered:
+        when = _when(judged.coordinates)
+        first = _first_of_step_or_prompt(firsts, bisect_right(restarts, when), when)
+        if first is None or when < first or (when == first and not _follows(judged, inputs)):
+            kept.append(judged)
+    return kept
+
+
+def _first_of_step_or_prompt(firsts: Mapping[int, _WHEN], prompt: int, when: _WHEN) -> _WHEN | None:
+    """Return when an input first differed in a prompt, or before in another step: training remembers it."""
+    before = [first for number, first in firsts.items() if number < prompt and first[0] != when[0]]
+    return min([*before, *(first for number, first in firsts.items() if number == prompt)], default=None)
 
 
 def _follows(judged: SliceJudgement, inputs: Sequence[InputDifference]) -> bool:

@@ -32,7 +32,7 @@ from firstdrift.verdict.judgement import (
 from firstdrift.verdict.logits import count_outputs, is_logits
 from firstdrift.verdict.overflow import find_overflow
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds
-from firstdrift.verdict.row_errors import RowErrors, fingerprint, row_errors
+from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, fingerprint, row_errors
 from firstdrift.verdict.rules_of_peers import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.tree import TreeRow
 
@@ -75,6 +75,7 @@ def judge_slice(
         golden_token=_token(measurements, logits, of_target=False),
         target_token=_token(measurements, logits, of_target=True),
         inputs_agree=_inputs_agree(case),
+        positions=_positions(case),
         compared_outputs=count_outputs(errors, plan),
         input_difference=_input_difference(case),
         overflow=find_overflow(rows, errors, plan.target.coordinates),
@@ -393,12 +394,35 @@ def _inputs_agree(case: _Case) -> bool | None:
     return None
 
 
+def _positions(case: _Case) -> int | None:
+    """Count the tokens that the model was given; None if that does not show, or the two sides differ."""
+    for row in case.rows:
+        if not embeds_tokens(row):
+            continue
+        for index in case.errors[row.index].pairs:
+            pair = case.plan.pairs[index]
+            golden, target = pair.golden.shape, pair.target.shape
+            if pair.target.role is Role.OUTPUT and golden and target:
+                counts = {math.prod(golden[:-1]), math.prod(target[:-1])}
+                return counts.pop() if len(counts) == 1 else None
+    return None
+
+
 def _input_difference(case: _Case) -> InputDifference | None:
     found = case.classification
     if found.input_row is None or found.input_pair is None:
         return None
     row, pair = case.rows[found.input_row], case.plan.pairs[found.input_pair]
     integers = case.measurements[found.input_pair].integers
+    if pair.target.role is Role.OUTPUT:
+        return InputDifference(
+            coordinates=_coordinates(case, row),
+            reason=f"the input of the model has another length: {pair.target.label} of {row.label} is "
+            f"{list(pair.golden.shape or ())} and {list(pair.target.shape or ())}",
+            golden=pair.golden_node,
+            target=pair.target_node,
+            tensor=pair.target.label,
+        )
     detail = pair.incomparable or "it differs"
     if integers is not None and integers.first_mismatch is not None:
         detail = f"{integers.golden_at_first}, {integers.target_at_first} at index {integers.first_mismatch}"

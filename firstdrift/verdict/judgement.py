@@ -238,6 +238,8 @@ class SliceJudgement(Struct, frozen=True):
         logits_recorded: True if `logits` are logits, False if they are just the last output.
         golden_token: the token that the golden logits choose (greedy); likewise target_token.
         inputs_agree: whether the token ids are the same; None if none were compared.
+        positions: number of tokens that the model was given; None if that does not show, or is not the same
+            on both sides.
         compared_outputs: number of rows whose output was compared; 1 where logits alone were dumped.
         input_difference: set where the model's inputs differ.
         overflow: nodes with non-finite values that a healthy model does not have.
@@ -264,6 +266,7 @@ class SliceJudgement(Struct, frozen=True):
     overflow: tuple[Overflow, ...] = ()
     rules: str = OWN_RULES
     communications: tuple[Communication, ...] = ()
+    positions: int | None = None
 
 
 class Findings(Struct, frozen=True):

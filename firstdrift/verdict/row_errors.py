@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
+from firstdrift.dumps.dump import Direction
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role, TensorRecord
@@ -91,9 +92,30 @@ def row_errors(
         role = role_of(pair, row, parameters)
         collected[row.index].roles.add(role)
         _add(collected[row.index], index, pair, role, error, measurements[index])
-    for row_error in collected:
+    for row, row_error in zip(rows, collected, strict=True):
+        _look_at_the_number_of_ids(row, row_error, plan)
         _complete(row_error, plan, errors)
     return collected, errors
+
+
+def embeds_tokens(row: TreeRow) -> bool:
+    """Tell whether a row turns token ids into vectors, one for each."""
+    name = row.type_name.lower()
+    return (
+        "embedding" in name
+        and row.direction is not Direction.BACKWARD
+        and not any(word in name for word in ("rotary", "rope", "position"))
+    )
+
+
+def _look_at_the_number_of_ids(row: TreeRow, error: RowErrors, plan: SlicePlan) -> None:
+    """Take another number of vectors for another number of token ids, where these were not recorded."""
+    if error.shape_pair is None or error.input is not None or not embeds_tokens(row):
+        return
+    pair = plan.pairs[error.shape_pair]
+    golden, target = pair.golden.shape, pair.target.shape
+    if golden and target and golden[-1] == target[-1] and math.prod(golden) != math.prod(target):
+        error.integer_input_pair, error.shape_pair, error.input = error.shape_pair, None, 0.0
 
 
 def _complete(row: RowErrors, plan: SlicePlan, errors: Sequence[PairError]) -> None:

@@ -53,8 +53,24 @@ def how_far_off(judged: SliceJudgement) -> str:
     return "different (digests do not say by how much)" if by_digest else "not finite on one side only"
 
 
+def prompts(series: Sequence[SliceJudgement]) -> list[list[SliceJudgement]]:
+    """Split a series where a new prompt begins: the model is given more tokens than for the token before.
+
+    What was generated for one prompt is no input of the next.
+    """
+    split: list[list[SliceJudgement]] = []
+    before: int | None = None
+    for judged in series:
+        given = judged.positions if judged.coordinates.token is not None else None
+        if not split or (before is not None and given is not None and given > before):
+            split.append([])
+        split[-1].append(judged)
+        before = given
+    return split
+
+
 def differing_inputs(series: Sequence[SliceJudgement]) -> list[InputDifference]:
-    """List the tokens of a series that were not given the same input, in order."""
+    """List the tokens of a prompt that were not given the same input, in order."""
     found: list[InputDifference] = []
     before: SliceJudgement | None = None
     for judged in series:

@@ -7,7 +7,7 @@ import pytest
 from library.verdict.made_slices import SHAPE, Call, judge, make, values_of, with_error
 
 from firstdrift.dumps.dump import Coordinates
-from firstdrift.verdict.findings import conclude
+from firstdrift.verdict.findings import conclude, prompt_starts
 from firstdrift.verdict.judgement import Findings, NodeClass, SliceJudgement, Verdict
 
 U32 = 2.0**-24
@@ -218,6 +218,58 @@ def test_token_ids_that_agree_overrule_logits_that_do_not() -> None:
     teacher_forced = conclude([token(0, top=(3, 5)), token(1), token(2, fault=0.4)])
     assert teacher_forced.input_differs == ()
     assert bad_token(teacher_forced) == 2
+
+
+def prompted(
+    number: int, length: int, *, fault: float = 0.0, top: tuple[int, int] = (3, 3)
+) -> SliceJudgement:
+    """Judge a token for which the model was given so many others; their ids were not recorded."""
+    calls = [
+        Call(EMBEDDING, outputs=[(values_of("e", (length, 8)), values_of("e", (length, 8)))]),
+        Call(LINEAR, inputs=[0.0], outputs=[fault]),
+        Call(HEAD, inputs=[1e-7], outputs=[logits(max(1e-7, fault), top)]),
+    ]
+    return judge(*calls, coordinates=Coordinates(token=number)).said
+
+
+def test_what_was_generated_for_one_prompt_is_no_input_of_the_next() -> None:
+    first = [prompted(0, 6), prompted(1, 1, top=(3, 5)), prompted(2, 1, fault=0.5)]
+    second = [prompted(3, 4), prompted(4, 1, fault=0.4), prompted(5, 1)]
+    findings = conclude([*first, *second])
+    assert [found.coordinates.token for found in findings.input_differs] == [2]
+    assert bad_token(findings) == 4
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.coordinates.token == 4
+    assert prompt_starts([*first, *second]) == (Coordinates(token=3),)
+
+
+def test_a_prompt_read_in_chunks_is_one() -> None:
+    chunks = [prompted(0, 8), prompted(1, 8), prompted(2, 3), prompted(3, 1), prompted(4, 1)]
+    assert prompt_starts(chunks) == ()
+
+
+def test_a_prompt_where_the_other_run_still_generates_is_another_input() -> None:
+    apart = [
+        Call(EMBEDDING, outputs=[(values_of("e", (1, 8)), values_of("e", (6, 8)))]),
+        Call(HEAD, inputs=[1e-7], outputs=[logits(0.9)]),
+    ]
+    second = judge(*apart, coordinates=Coordinates(token=1)).said
+    findings = conclude([prompted(0, 6), second])
+    assert (bad_token(findings), findings.first_bad_node) == (None, None)
+    (difference,) = findings.input_differs
+    assert difference.reason == (
+        "the input of the model has another length: output.0 of embed_tokens is [1, 8] and [6, 8]"
+    )
+    assert prompt_starts([prompted(0, 6), second]) == ()
+
+
+def test_equal_ids_that_give_another_number_of_vectors_are_no_other_input() -> None:
+    ids = token_ids(1, 2, 3)
+    calls = [
+        Call(EMBEDDING, inputs=[(ids, ids)], outputs=[(values_of("e", (3, 8)), values_of("e", (2, 8)))]),
+        Call(HEAD, inputs=[1e-7], outputs=[logits(1e-7)]),
+    ]
+    assert conclude([judge(*calls, coordinates=Coordinates(token=0)).said]).input_differs == ()
 
 
 def test_an_error_that_begins_before_the_input_is_read_is_found() -> None:
