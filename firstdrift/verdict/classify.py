@@ -337,7 +337,10 @@ class _Walk:
         return [self.rows_by_name[name] for name in names if name in self.rows_by_name]
 
     def _output_of(self, row: TreeRow) -> tuple[float, SideSummary] | None:
+        """Return error and golden statistics of an output; of a module without, of what ends it."""
         error = self.errors[row.index]
+        if error.output is None:
+            error = self.errors[row.last]
         if error.output is None or error.output_pair is None:
             return None
         side = self.measurements[error.output_pair].golden

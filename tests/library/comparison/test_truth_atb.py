@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from firstdrift import Report
+from firstdrift import Options, Report, compare
+from firstdrift.matching.plan import MatchingRules
 
 Compared = Callable[[str, str], Report]
 
@@ -94,6 +96,13 @@ def test_across_frameworks_the_sum_that_differs_beyond_what_it_adds_is_named(
     assert "agree; their sum does not" in found.reasons[0]
     assert found.module is not None
     assert found.module.endswith("ayers.7" if reverse else "layer.7")
+
+
+def test_across_frameworks_operators_alone_show_the_sum(unpacked: Callable[[str], Path]) -> None:
+    dumps = [unpacked(f"msit/{name}") for name in ("llama12_golden_fp32", "atb12_bf16_bad")]
+    found = compare(*dumps, Options(level="api", matching=MatchingRules(token=2))).findings.first_bad_node
+    assert found is not None
+    assert found.target == "25_Decoder_layer/3_ElewiseOperation"
 
 
 def test_across_frameworks_of_a_damaged_dump_one_tensor_is_incomparable(compared: Compared) -> None:
