@@ -231,6 +231,8 @@ def main() -> None:
         parser.add_argument(f"--{size}", type=int, default=1)
     parser.add_argument("--scale", type=scaled, metavar="RANK:LAYER:up|down=FACTOR")
     options = parser.parse_args()
+    if options.tensor > 1 and options.pipeline > 1:
+        parser.error("ranks add up over all ranks: spread it over shards or over stages")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         options.port = probe.getsockname()[1]

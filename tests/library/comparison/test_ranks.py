@@ -301,6 +301,19 @@ def test_as_many_ranks_that_share_a_model_otherwise_are_merged_where_that_is_sai
     assert report.counts.passed == report.counts.pairs > 500
 
 
+def test_ranks_that_share_stages_are_merged_within_them(
+    unpacked: Callable[[str], Path], tmp_path: Path
+) -> None:
+    dumps = unpacked("msprobe/ranks")
+    for rank in range(4):
+        shutil.copytree(dumps / "stages" / "step0" / f"rank{rank // 2}", tmp_path / "step0" / f"rank{rank}")
+    layouts = {"golden_layout": Layout(), "target_layout": Layout(tensor=2, pipeline=2)}
+    report = compare(dumps / "whole", tmp_path, Options(matching=MatchingRules(**layouts)))
+    assert [result.judgement.coordinates.describe() for result in report.slices] == ["step 0, rank 0+1+2+3"]
+    assert report.counts.passed == report.counts.pairs > 500
+    assert report.counts.unmatched_golden_nodes == 0
+
+
 def test_one_wrong_rank_of_two_is_named_rank_against_rank(compared: Compared) -> None:
     findings = compared("msprobe/ranks/tensor", "msprobe/ranks/fault_in_shard").findings
     assert findings.first_bad_node is not None
