@@ -11,7 +11,8 @@
 | a mask constant as min   | another           | equal; mean and norm are not known (`masks.py`)       |
 
 Tools record statistics in the dtype of the tensor: rounding alone makes two of them differ by up to
-one unit roundoff of the coarser dtype, relative to the golden norm.
+one unit roundoff of the coarser dtype, relative to the golden norm. Where they were written as text of five
+digits, what those digits leave open is no error.
 """
 
 import math
@@ -60,9 +61,47 @@ def difference_of_statistics(golden: SideSummary, target: SideSummary) -> Statis
         relative_minimum=_relative(minimum, golden.minimum),
         relative_mean=_relative(mean, golden.mean),
         relative_norm=_relative(norm, golden.norm),
-        error_bound=_error_bound(golden, maximum, minimum, mean, norm),
+        error_bound=_error_bound(golden, *_beyond_text(golden, target, (maximum, minimum, mean, norm))),
         nonfinite_differs=_nonfinite_differs(golden.maximum, target.maximum)
         or _nonfinite_differs(golden.minimum, target.minimum),
+    )
+
+
+_DIGITS = 5
+_TEXT = 10.0 ** (1 - _DIGITS)
+"""How far numbers of so many digits can be from what they were written from, both sides taken together."""
+
+_Differences = tuple[float | None, float | None, float | None, float | None]
+
+
+def _beyond_text(golden: SideSummary, target: SideSummary, differences: _Differences) -> _Differences:
+    """Take from differences what the digits leave open that one of the sides was written with."""
+    sides = [(side.maximum, side.minimum, side.mean, side.norm) for side in (golden, target)]
+    if not any(map(_is_text, sides)):
+        return differences
+    left = [
+        None
+        if difference is None
+        else math.copysign(
+            max(abs(difference) - _TEXT * max(abs(one or 0.0), abs(other or 0.0)), 0.0), difference
+        )
+        for difference, one, other in zip(differences, *sides, strict=True)
+    ]
+    maximum, minimum, mean, norm = left
+    return maximum, minimum, mean, norm
+
+
+def _is_text(numbers: _Differences) -> bool:
+    """Tell statistics that were written with five digits: all are that short, some need nearly as many."""
+    digits = [_digits(number) for number in numbers if number and math.isfinite(number)]
+    return max(digits, default=_DIGITS + 1) <= _DIGITS and sum(count >= _DIGITS - 1 for count in digits) > 1
+
+
+def _digits(number: float) -> int:
+    """Return how many digits a number needs; one more than five where they do not do."""
+    shown = f"{number:.{_DIGITS - 1}e}"
+    return (
+        len(shown.partition("e")[0].replace(".", "").strip("-0")) if float(shown) == number else _DIGITS + 1
     )
 
 

@@ -85,10 +85,18 @@ def test_tensors_are_named_as_msprobe_names_them_and_lead_to_their_values(dumps:
 
 @pytest.mark.parametrize(
     ("golden", "target"),
-    [("golden", "target"), ("text", "text_target"), ("msprobe", "target")],
+    [("golden", "target"), ("text", "text_target"), ("msprobe", "target"), ("msprobe", "text_target")],
 )
 def test_the_finding_is_the_same_whatever_wrote_the_dumps(dumps: Path, golden: str, target: str) -> None:
     assert bad_node(compare(dumps / golden, dumps / target)) == PLANTED
+
+
+def test_the_digits_of_text_are_no_error(dumps: Path) -> None:
+    for golden, target in (("msprobe", "text"), ("text", "golden")):
+        report = compare(dumps / golden, dumps / target)
+        assert report.findings.first_bad_node is None
+        assert report.counts.error == 0
+        assert report.counts.passed > 90
 
 
 def test_healthy_runs_of_two_formats_agree(dumps: Path) -> None:

@@ -161,3 +161,40 @@ def test_the_bound_never_exceeds_the_error(seed: int, size: int, noise: float) -
     bound = difference_of_statistics(left, right).error_bound
     assert bound is not None
     assert bound <= errors.relative_l2 * (1 + 1e-9) + 1e-14
+
+
+def rounded(summary: SideSummary) -> SideSummary:
+    """Write statistics as text of five digits."""
+    numbers = (summary.maximum, summary.minimum, summary.mean, summary.norm)
+    return side(
+        *(None if number is None else float(f"{number:.4e}") for number in numbers), size=summary.size
+    )
+
+
+@settings(max_examples=200)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    size=st.integers(8, 4000),
+    noise=st.sampled_from([0.0, 1e-2, 1.0]),
+    both=st.booleans(),
+)
+def test_what_digits_of_text_leave_open_is_no_error(seed: int, size: int, noise: float, both: bool) -> None:
+    made = np.random.default_rng(seed)
+    golden = made.normal(size=size).astype(np.float32)
+    target = golden + (noise * made.normal(size=size)).astype(np.float32)
+    exact = summarise(golden)
+    first = rounded(exact) if both else exact
+    equal = difference_of_statistics(first, rounded(exact)).error_bound
+    assert equal == 0.0
+    other = summarise(target)
+    known = difference_of_statistics(exact, other).error_bound
+    left = difference_of_statistics(first, rounded(other)).error_bound
+    assert known is not None
+    assert left is not None
+    assert left <= known * (1 + 1e-4)
+    assert left >= known - 2e-2
+
+
+def test_digits_that_a_tool_recorded_in_full_are_taken_at_their_word() -> None:
+    golden = side(2.000012345, -1.5, 0.25, 10.5)
+    assert difference_of_statistics(golden, side(2.000012346, -1.5, 0.25, 10.5)).error_bound != 0.0
