@@ -40,10 +40,10 @@ import sys, threading, time
 from firstdrift.catalogue import results
 from firstdrift_worker import measuring
 from firstdrift_worker.main import run
-measuring.CHUNK_PAIRS = 2
+measuring.CHUNK_PAIRS, measuring.WORTH_A_POOL = 2, 0
 keep = results.add_measurements
 results.add_measurements = lambda *what: (time.sleep(0.2), keep(*what))
-run(sys.argv[1], processes=1, until=threading.Event(), lease=1.5)
+run(sys.argv[1], processes=int(sys.argv[2]), until=threading.Event(), lease=1.5)
 """
 CREATE = """
 import sys
@@ -111,23 +111,22 @@ def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
     assert comparison.state is JobState.DONE, comparison.job.traceback
     assert comparison.findings == compare(golden, target).findings
     chance = random.Random(processes)  # noqa: S311 (moments to kill at are no secrets)
-    killed = 0
     for number in range(ROUNDS):
         with catalogue(tmp_path / str(number)) as engine:
             comparison_id = ask_to_compare(engine, golden, target)
             allow_many_attempts(engine)
-            for _ in range(KILLS):
+            kill_when_measuring(engine, processes)
+            assert not is_over(engine, comparison_id)
+            for _ in range(KILLS - 1):
                 with process(WORK, url_of(engine), str(processes)) as worker:
                     wait_until_at_work(engine, worker.pid)
                     time.sleep(chance.uniform(0, length / 2))
-                    killed += not is_over(engine, comparison_id)
                     kill(worker)
             with process(WORK, url_of(engine), str(processes)):
                 comparison = wait_for_comparison(engine, comparison_id)
             assert comparison.state is JobState.DONE, comparison.job.traceback
             assert everything(engine, comparison_id) == expected
             assert_whole_and_nothing_twice(engine)
-    assert killed >= ROUNDS
 
 
 @pytest.mark.timeout(300)
@@ -148,10 +147,7 @@ def test_an_edit_whose_worker_is_killed_leaves_the_version_before_it_as_it_was(
         results = edit_in(engine, comparison_id, *edits)
         allow_many_attempts(engine)
         for _ in range(KILLS):
-            measured = number_of_measurements(engine)
-            with process(WORK_SLOWLY, url_of(engine)) as worker:
-                wait_until(lambda seen=measured: number_of_measurements(engine) > seen)
-                kill(worker)
+            kill_when_measuring(engine, processes=1)
             assert not is_over(engine, results)
             assert everything(engine, comparison_id) == before
         with process(WORK, url_of(engine), "1"):
@@ -186,6 +182,14 @@ def edit_in(engine: Engine, comparison_id: int, *edits: Edit) -> int:
     with writing(engine, durable=True) as session:
         match_set = create_match_set(session, comparison_id, f"set {uuid4()}")
         return add_edits(session, match_set, 0, edits).results() or 0
+
+
+def kill_when_measuring(engine: Engine, processes: int) -> None:
+    """Let a worker work slowly, and kill it as soon as it has measured something."""
+    before = number_of_measurements(engine)
+    with process(WORK_SLOWLY, url_of(engine), str(processes)) as worker:
+        wait_until(lambda: number_of_measurements(engine) > before)
+        kill(worker)
 
 
 def number_of_measurements(engine: Engine) -> int:
