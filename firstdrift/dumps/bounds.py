@@ -1,7 +1,7 @@
 """Which files a dump may be read from: none that a link fetches from elsewhere.
 
     dump/rank0/x.pt ─▶ dump/rank1/x.pt    followed: it lies in the dump
-    dump/rank0/x.pt ─▶ /home/me/x.pt      refused: it is a link that leads out of the dump
+    dump/rank0/x.pt ─▶ ../../other/x.pt   refused: it is a link that leads out of the dump
 
 Dumps are handed on, and one that was made to show more of a machine than its user meant to open must not
 be able to. So the folder that was opened is the bound, wherever it lies and however it was reached: of a
