@@ -39,6 +39,9 @@ ALL_SORTS = [
     ("msit/llama4_weights", ""),
     ("msit/llama4_stats2_bf16", ""),
     ("msit/atb4_bf16", ""),
+    ("msit/quantised_weights", "my"),
+    ("msprobe/debug_tensor", "golden"),
+    ("transformers/hf_debug_tree", "golden"),
 ]
 
 

@@ -1,6 +1,7 @@
 """Checkpoints: shards and their index, and quantised weights held against those they were made from."""
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,29 @@ def test_a_quantised_checkpoint_agrees_with_the_one_it_was_made_from(
     pairs = [pair for result in report.slices for pair in result.plan.pairs]
     assert {pair.transform for pair in pairs if pair.target.dtype == "quantised int8"} == {said}
     assert sum(pair.target.dtype == "quantised int8" for pair in pairs) == 4
+
+
+def test_the_numbers_are_those_of_msit(unpacked: Callable[[str], Path]) -> None:
+    """What `msit llm compare -w` reported of these files: cosine similarity, relative Euclidean distance."""
+    dumps = unpacked("msit/quantised_weights")
+    report = compare(dumps / "golden", dumps / "my")
+    (result,) = report.slices
+    found = {
+        pair.target_node: measured.errors
+        for pair, measured in zip(result.plan.pairs, result.measurements, strict=True)
+        if pair.transform == "target dequantised with weight_scale, weight_offset"
+    }
+    of_msit = {
+        "model.layers.0.mlp.down_proj": (0.9999824488, 0.0059247054159641),
+        "model.layers.0.self_attn.q_proj": (0.9999839914, 0.0056679886765778),
+    }
+    assert found.keys() == of_msit.keys()
+    for node, (cosine, distance) in of_msit.items():
+        errors = found[node]
+        assert errors is not None
+        assert errors.cosine_similarity == pytest.approx(cosine, abs=1e-9)
+        assert errors.relative_l2 == pytest.approx(distance, rel=1e-6)
+    assert report.counts.error == 0
 
 
 def test_a_wrong_scale_is_found(tmp_path: Path) -> None:
