@@ -28,7 +28,7 @@ from firstdrift.tensors import UNIT_ROUNDOFF, Role, is_floating
 from firstdrift.verdict.compute_format import compute_roundoff
 from firstdrift.verdict.conditioning import honest_error, is_sum
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
-from firstdrift.verdict.logits import count_outputs
+from firstdrift.verdict.logits import count_outputs, is_logits
 from firstdrift.verdict.peers import outstanding
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow
@@ -47,6 +47,9 @@ WEAK_FACTOR = 1.5
 
 HIDDEN_FLOOR = 128.0
 """The same for an input that operations made which the dump does not hold: whole attention cores."""
+
+ALONE_FLOOR = 1e-3
+"""The least error of an output that is all that can be compared; it holds what a whole network gathers."""
 
 PARAMETER_FLOOR = 4.0
 """Parameters that differ by more than this many unit roundoffs differ; fewer is a change of dtype."""
@@ -236,9 +239,8 @@ class _Walk:
     ) -> None:
         jumped = (
             error.output is not None
-            and self.measured_outputs > 1
             and error.output > self._factor(error) * explained
-            and error.output > (PEER_FLOOR if self._stands_out(row, error) else FLOOR) * roundoff
+            and error.output > self._floor(row, error, roundoff)
         )
         weights = self._weights_differ(error, roundoff)
         if error.non_finite and (jumped or Role.PARAMETER in error.non_finite):
@@ -256,6 +258,14 @@ class _Walk:
             said.reasons = (self._jump_reason(row, error),)
         else:
             self._name_follower(error, said, weights=weights)
+
+    def _floor(self, row: TreeRow, error: RowErrors, roundoff: float) -> float:
+        """Return the output error above which something can have begun at a row."""
+        if self.measured_outputs > 1:
+            return (PEER_FLOOR if self._stands_out(row, error) else FLOOR) * roundoff
+        if error.output_pair is not None and is_logits(self.plan.pairs[error.output_pair]):
+            return math.inf  # logits alone are held against those of other tokens
+        return max(HIDDEN_FLOOR * roundoff, ALONE_FLOOR)
 
     def _factor(self, error: RowErrors) -> float:
         """Return how many times the explained error is a jump; vectors of few elements can come out short."""
