@@ -71,7 +71,7 @@ def test_every_operation_is_matched_with_what_has_its_values(model: Model, stati
         (Model(parallel=True), False, {"ElewiseOperation"}),  # the sum of the two blocks is in no module
         (Model(experts=8), False, {"GatingOperation", "GroupedMatmulOperation"}),  # inside one torch module
     ],
-    ids=str,
+    ids=["nothing", "a sum", "experts"],
 )
 def test_what_only_one_framework_has_is_left_over(model: Model, apart: bool, left: set[str]) -> None:
     torch, atb = torch_of(model), atb_of(model, apart=apart)
