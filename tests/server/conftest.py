@@ -30,7 +30,7 @@ def dumps(
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(
     tmp_path_factory: pytest.TempPathFactory, dumps: Mapping[str, tuple[Path, Path]]
 ) -> Iterator[TestClient]:
