@@ -48,8 +48,8 @@ WEAK_FACTOR = 1.5
 HIDDEN_FLOOR = 128.0
 """The same for an input that operations made which the dump does not hold: whole attention cores."""
 
-ALONE_FLOOR = 1e-3
-"""The least error of an output that is all that can be compared; it holds what a whole network gathers."""
+ALONE_FLOOR = 0.25
+"""Below it, an output that is all that can be compared tells nothing: bfloat16 gathers as much."""
 
 PARAMETER_FLOOR = 4.0
 """Parameters that differ by more than this many unit roundoffs differ; fewer is a change of dtype."""

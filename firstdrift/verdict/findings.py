@@ -7,6 +7,7 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates
+from firstdrift.verdict.classify import FLOOR
 from firstdrift.verdict.communication import explain, is_communication
 from firstdrift.verdict.judgement import (
     OWN_RULES,
@@ -290,7 +291,17 @@ def _summary(
         return "No values could be compared: the dumps hold structure only, or nothing in them matches."
     if judgements[0].rules != OWN_RULES:
         return f"No bad token and no bad node under the rules of {judgements[0].rules}."
+    if len(judgements) == 1 and _is_off_alone(judgements[0]):
+        return (
+            f"The only output that could be compared is {how_far_off(judgements[0])}: too little to call it "
+            "bad, with nothing to hold it against."
+        )
     return "No bad token and no bad node: the two runs agree within rounding."
+
+
+def _is_off_alone(judged: SliceJudgement) -> bool:
+    error = judged.logits_error or 0.0
+    return judged.compared_outputs == 1 and not judged.logits_recorded and error > FLOOR * judged.roundoff
 
 
 def _drift_sentence(drift: SliceJudgement) -> str:

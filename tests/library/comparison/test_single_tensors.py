@@ -10,7 +10,14 @@ from firstdrift.comparison.compare import compare
 
 @pytest.mark.parametrize(
     ("factor", "noise", "is_bad"),
-    [(1.0, 0.0, False), (1.0, 1e-7, False), (1.0, 0.05, True), (3.0, 0.0, True), (-1.0, 0.0, True)],
+    [
+        (1.0, 0.0, False),
+        (1.0, 1e-7, False),
+        (1.0, 0.01, False),
+        (1.0, 0.5, True),
+        (3.0, 0.0, True),
+        (-1.0, 0.0, True),
+    ],
 )
 def test_a_tensor_that_is_another_one_is_bad(
     tmp_path: Path, factor: float, noise: float, is_bad: bool
@@ -23,3 +30,4 @@ def test_a_tensor_that_is_another_one_is_bad(
     report = compare(tmp_path / "golden.npy", tmp_path / "target.npy")
     assert (report.findings.first_bad_node is not None) == is_bad
     assert report.counts.error == is_bad
+    assert ("agree within rounding" in report.findings.summary) == (noise < 1e-6 and factor == 1.0)
