@@ -36,7 +36,7 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow
 
-MEASUREMENTS_VERSION = 3
+MEASUREMENTS_VERSION = 4
 """Counts up when measuring gives other numbers than before, so that old ones are not taken for new."""
 
 

@@ -14,6 +14,7 @@ from firstdrift.metrics.logits import measure_logits
 from firstdrift.metrics.masked_arrays import without_masks
 from firstdrift.metrics.masks import is_mask_value
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.metrics.stored_format import stored_roundoff
 from firstdrift.tensors import DataLocation
 
 Load: TypeAlias = Callable[[DataLocation], Array]
@@ -76,6 +77,9 @@ def _measure(golden: Array, target: Array, transform: str, logits: bool) -> Meas
         integers=measure_integers(golden, target) if kinds == {NumberKind.INTEGER} else None,
         logits=measure_logits(golden, target) if logits else None,
         equal=errors.equal == errors.size,
+        stored_roundoff=(
+            max(stored_roundoff(golden), stored_roundoff(target)) if errors.equal < errors.size else None
+        ),
     )
 
 

@@ -248,6 +248,8 @@ class Measurement(Struct, frozen=True):
             may differ), bitwise with digests, as values for scalars; for statistics, whether all that
             is known of both sides is equal, digests included; None for incomparables.
         custom: what the user's own algorithms said; None if none were run.
+        stored_roundoff: unit roundoff of the coarser 16-bit format that float32 values came from; 0 if
+            from none, None without data or where all are equal.
     """
 
     kind: MeasurementKind
@@ -261,6 +263,7 @@ class Measurement(Struct, frozen=True):
     equal: bool | None = None
     by_rank: tuple[RankError, ...] | None = None
     custom: tuple[CustomResult, ...] | None = None
+    stored_roundoff: float | None = None
 
     def values(self) -> dict[str, float | int | None]:
         """Return the numbers by name, as pages, exports and JSON show them."""

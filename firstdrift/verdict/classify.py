@@ -25,12 +25,12 @@ from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.names import with_direction
 from firstdrift.tensors import UNIT_ROUNDOFF, Role, is_floating
-from firstdrift.verdict.compute_format import compute_roundoff
+from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import honest_error, is_sum
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
 from firstdrift.verdict.logits import count_outputs, is_logits
 from firstdrift.verdict.peers import outstanding
-from firstdrift.verdict.row_errors import RowErrors
+from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.tree import TreeRow
 
 FACTOR = 3.0
@@ -113,7 +113,7 @@ def classify(
 ) -> Classification:
     """Walk the rows in execution order and say what each did to the error."""
     in_order = sorted(rows, key=lambda row: row.order)
-    compute = compute_roundoff(in_order, errors)
+    compute = max(compute_roundoff(in_order, errors), stored_roundoff(plan, measurements))
 
     def walked(outstanding: frozenset[int], outstanding_inputs: frozenset[int]) -> Classification:
         walk = _Walk(rows, errors, plan, measurements, outstanding, outstanding_inputs, compute)
@@ -153,6 +153,7 @@ class _Walk:
     inside: list[float] = field(init=False)  # worst error recorded below each row
     known_inside: list[bool] = field(init=False)  # whether anything below was compared
     rows_by_name: Mapping[str, TreeRow] = field(init=False)
+    chosen_otherwise: frozenset[int] = field(init=False)  # rows in modules given other whole numbers
     origins_inside: list[int] = field(init=False)
     partners: Mapping[str, int] = field(init=False)
     measured_outputs: int = 0
@@ -166,6 +167,12 @@ class _Walk:
         self.known_inside = [False] * len(self.rows)
         self.rows_by_name = {name: row for row in self.rows for name in (*row.golden, *row.target)}
         self.origins_inside = [0] * len(self.rows)
+        self.chosen_otherwise = frozenset(
+            inside
+            for row in self.rows
+            if row.parent is not None and self._was_given_other_numbers(row)
+            for inside in range(row.index + 1, row.last + 1)
+        )
         self.partners = {
             row.golden[0]: row.index
             for row in self.rows
@@ -183,6 +190,10 @@ class _Walk:
             ),
             default=0.0,
         )
+
+    def _was_given_other_numbers(self, row: TreeRow) -> bool:
+        pair = self.errors[row.index].integer_input_pair
+        return pair is not None and "int" in self.plan.pairs[pair].target.dtype
 
     def visit(self, row: TreeRow) -> None:
         error = self.errors[row.index]
@@ -308,7 +319,7 @@ class _Walk:
         known = [roundoff, self.inside[row.index]]
         if Role.GRADIENT in error.roles:
             return max(self._explained_gradient(error), *known)
-        if error.integer_input_pair is not None:
+        if error.integer_input_pair is not None or self._was_chosen_otherwise(row):
             known.append(math.inf)
         if error.parameter is not None and not self._weights_differ(error, roundoff):
             known.append(self._explained_by_parameters(error))
@@ -317,6 +328,7 @@ class _Walk:
         elif row.last == row.index or not self.known_inside[row.index]:
             known.append(self._explained_by_what_came_before(row))
         if row.direction is Direction.BACKWARD:
+            known.append(self._explained_by_cancellation(row, error))
             partner = self._forward_partner(row)
             known += [self.seen or 0.0, partner.worst if partner else 0.0]
         return max(known)
@@ -383,6 +395,23 @@ class _Walk:
         cancelled = largest / smallest if smallest else math.inf
         return (self.seen or 0.0) * max(1.0, GRADIENT_SCALE * cancelled)
 
+    def _explained_by_cancellation(self, row: TreeRow, error: RowErrors) -> float:
+        """Return the error of a parameter's gradient among the outputs of a backward operator.
+
+        It is a sum of what the operator was given: rounding there weighs more, the more the sum cancels out.
+        """
+        if error.output_pair is None or not is_gradient_of_parameter(self.plan.pairs[error.output_pair], row):
+            return 0.0
+        total = self.measurements[error.output_pair].golden
+        given = [
+            side
+            for index in error.pairs
+            if self.plan.pairs[index].target.role is Role.INPUT
+            and (side := self.measurements[index].golden) is not None
+        ]
+        cancelled = [_cancellation(side, total) for side in given if total is not None]
+        return max(error.input or 0.0, self.roundoff, UNIT_ROUNDOFF["float32"]) * max(cancelled, default=0.0)
+
     def _forward_partner(self, row: TreeRow) -> RowErrors | None:
         if not row.golden:
             return None
@@ -396,8 +425,15 @@ class _Walk:
             return self.result.first_origin is None
         return self.seen is None and error.input > FLOOR * roundoff and row.last == row.index
 
+    def _was_chosen_otherwise(self, row: TreeRow) -> bool:
+        """Tell whether a module around a row was given other whole numbers: other experts, by a tie.
+
+        Where nothing differed before, the choice was no tie.
+        """
+        return row.index in self.chosen_otherwise and bool(self.seen)
+
     def _entered_unexplained(self, row: TreeRow, error: RowErrors, roundoff: float) -> bool:
-        if error.input is None or self.seen is None:
+        if error.input is None or self.seen is None or self._was_chosen_otherwise(row):
             return False
         explained = max(roundoff, self.seen, self.inside[row.index])
         self.result.rows[row.index].input_jump = _ratio(error.input, explained)
@@ -494,6 +530,13 @@ class _Walk:
             f"the input of {row.label} inside it differs ({self._sizes(error)[0]}), and nothing recorded "
             "before explains it: the operation that made it is not in the dump"
         )
+
+
+def _cancellation(given: SideSummary, total: SideSummary) -> float:
+    """Return how many times larger what was added up is than the sum, both per element."""
+    if not given.norm or total.norm is None or not given.size or not total.size:
+        return 0.0
+    return given.norm * math.sqrt(given.size / total.size) / total.norm if total.norm else math.inf
 
 
 def _upwards(rows: Sequence[TreeRow], row: TreeRow) -> list[int]:

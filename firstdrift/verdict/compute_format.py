@@ -1,26 +1,36 @@
-"""The format that matrix products were computed in, when it is coarser than they are stored in.
+"""The format that a slice was computed in, when it is coarser than its dtypes say.
 
 A float32 model may run its products in TF32 (GPU), HF32 (NPU) or bfloat16: healthy, but 4 to 5
 decimal digits coarser than float32 promises. Nothing in a dump says so. The first products of the
-network show it: their inputs agree to float32, and the outputs of all of them are off by the same,
-coarse, amount.
+network show it: the inputs of at least one agree to float32, and all outputs are off by a like, coarse,
+amount. Of statistics, which are lower bounds, even 32 unit roundoffs are coarse.
 
 | format   | unit roundoff | relative L2 of a product with equal inputs |
 | -------- | ------------- | ------------------------------------------ |
 | TF32     | 2^-11         | about 3e-4                                 |
 | bfloat16 | 2^-9          | about 2.4e-3                               |
+
+A bfloat16 model may also have been stored as float32, which its values show (`metrics.stored_format`).
 """
 
 from collections.abc import Sequence
 
 from firstdrift.dumps.dump import Direction
-from firstdrift.tensors import UNIT_ROUNDOFF
+from firstdrift.matching.plan import SlicePlan
+from firstdrift.metrics.measurement import Measurement
+from firstdrift.tensors import UNIT_ROUNDOFF, Role
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow
 
 _PRODUCTS = ("linear", "matmul", "conv", "bmm", "addmm", "baddbmm", "einsum", "projection")
+_PROJECTIONS = ("proj", "fc", "linear", "dense", "query", "key", "value", "attn", "conv", "lm_head")
+"""In the names of modules, where a dump does not know their classes."""
+
 _EXACT = 16 * UNIT_ROUNDOFF["float32"]
-_COARSE = 2.0**-14
+_COARSE = 32 * UNIT_ROUNDOFF["float32"]
+_ALIKE = 16.0
+"""Products after a first coarse one are off by at most so many unit roundoffs; after a fault, by more."""
+
 _FORMATS = (2.0**-11, UNIT_ROUNDOFF["bfloat16"])
 _WITNESSES = 3
 _LOOKED_AT = 12
@@ -33,22 +43,41 @@ def compute_roundoff(rows: Sequence[TreeRow], errors: Sequence[RowErrors]) -> fl
         rows: in execution order.
         errors: by row index.
     """
-    seen: list[float] = []
+    exact: list[float] = []
+    later: list[float] = []
     for row in rows:
         error = errors[row.index]
-        if row.direction is Direction.BACKWARD or not _is_product(row) or error.output is None:
+        if row.direction is Direction.BACKWARD or row.last > row.index or error.output is None:
             continue
-        exact = error.input is not None and error.input <= _EXACT and (error.parameter or 0.0) <= _EXACT
-        if exact and error.roundoff == UNIT_ROUNDOFF["float32"] and row.last == row.index:
-            seen.append(error.output)
-        if len(seen) == _LOOKED_AT:
+        if error.input is None or error.roundoff != UNIT_ROUNDOFF["float32"] or not _is_product(row):
+            continue
+        is_exact = error.input <= _EXACT and (error.parameter or 0.0) <= _EXACT
+        (exact if is_exact else later).append(error.output)
+        if len(exact) + len(later) == _LOOKED_AT:
             break
-    if len(seen) < _WITNESSES or min(seen) < _COARSE:
+    seen = exact + later
+    if not exact or len(seen) < _WITNESSES or min(seen) < _COARSE:
         return 0.0
-    in_the_middle = sorted(seen)[len(seen) // 2]
-    return next((u for u in _FORMATS if in_the_middle < 2 * u), 0.0)
+    in_the_middle = sorted(exact)[len(exact) // 2]
+    found = next((u for u in _FORMATS if in_the_middle < 2 * u), 0.0)
+    few = len(exact) < _WITNESSES
+    return 0.0 if few and max(later[:_WITNESSES]) > _ALIKE * found else found
+
+
+def stored_roundoff(plan: SlicePlan, measurements: Sequence[Measurement]) -> float:
+    """Return the unit roundoff of the format that most differing outputs were stored from; 0 if none."""
+    known = [
+        measured.stored_roundoff
+        for pair, measured in zip(plan.pairs, measurements, strict=True)
+        if measured.stored_roundoff is not None and pair.target.role is Role.OUTPUT
+    ]
+    coarse = sorted(roundoff for roundoff in known if roundoff)
+    return coarse[len(coarse) // 2] if 2 * len(coarse) > len(known) else 0.0
 
 
 def _is_product(row: TreeRow) -> bool:
-    name = row.type_name.lower()
-    return any(product in name for product in _PRODUCTS)
+    known = row.type_name.lower()
+    if known in ("", "module", "node"):
+        last = (row.path or "").rpartition(".")[2].lower()
+        return any(word in last for word in _PROJECTIONS)
+    return any(product in known for product in _PRODUCTS)

@@ -287,6 +287,10 @@ def _summary(
         return (
             f"The runs were given different inputs ({inputs[0].coordinates.describe()}): {inputs[0].reason}."
         )
+    return _nothing_bad_sentence(judgements)
+
+
+def _nothing_bad_sentence(judgements: Sequence[SliceJudgement]) -> str:
     if not any(judged.counts.pairs for judged in judgements):
         return "No values could be compared: the dumps hold structure only, or nothing in them matches."
     if judgements[0].rules != OWN_RULES:

@@ -3,6 +3,7 @@
 | measured from        | error                                                        |
 | -------------------- | ------------------------------------------------------------ |
 | data, floating       | relative L2 error, or that of the worst row if it is larger  |
+| data, a gradient     | relative L2 error: its rows are sums that may cancel out     |
 | data, whole numbers  | infinite if any place differs, 0 if none does                |
 | statistics           | lower bound of the relative L2 error; whole numbers as above |
 | digests, scalars     | 0 if equal, infinite if not                                  |
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.tensors import UNIT_ROUNDOFF, coarsest_roundoff, is_floating
+from firstdrift.tensors import UNIT_ROUNDOFF, Role, coarsest_roundoff, is_floating
 
 
 class PairError(NamedTuple):
@@ -41,7 +42,8 @@ def pair_error(pair: TensorPair, measurement: Measurement) -> PairError:
         return PairError(None, non_finite=False, discrete=False, roundoff=UNIT_ROUNDOFF["float32"])
     discrete = pair.target.is_tensor and not is_floating(pair.target.dtype)
     roundoff = coarsest_roundoff(pair.golden.dtype, pair.target.dtype)
-    value, non_finite = _value(measurement, discrete=discrete)
+    is_gradient = pair.target.role is Role.GRADIENT
+    value, non_finite = _value(measurement, discrete=discrete, whole=is_gradient)
     return PairError(value, non_finite, discrete, roundoff)
 
 
@@ -54,7 +56,7 @@ def are_of_other_kinds(pair: TensorPair) -> bool:
     return tensors and is_floating(golden.dtype) is not is_floating(target.dtype)
 
 
-def _value(measurement: Measurement, *, discrete: bool) -> tuple[float | None, bool]:
+def _value(measurement: Measurement, *, discrete: bool, whole: bool) -> tuple[float | None, bool]:
     match measurement.kind:
         case MeasurementKind.DATA if measurement.errors is not None:
             errors = measurement.errors
@@ -62,7 +64,8 @@ def _value(measurement: Measurement, *, discrete: bool) -> tuple[float | None, b
                 return math.inf, True
             if discrete:
                 return (0.0 if errors.equal == errors.size else math.inf), False
-            return max(errors.relative_l2, errors.worst_row_relative_l2), False
+            worst_row = 0.0 if whole else errors.worst_row_relative_l2
+            return max(errors.relative_l2, worst_row), False
         case MeasurementKind.STATISTICS if measurement.differences is not None:
             if measurement.differences.nonfinite_differs:
                 return math.inf, True

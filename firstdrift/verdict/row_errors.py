@@ -146,6 +146,13 @@ def role_of(pair: TensorPair, row: TreeRow, parameters: frozenset[tuple[object, 
     return role
 
 
+def is_gradient_of_parameter(pair: TensorPair, row: TreeRow) -> bool:
+    """Tell whether an output of a backward operator is the gradient of a parameter."""
+    if row.kind != "api" or row.direction != "backward" or pair.target.role is not Role.OUTPUT:
+        return False
+    return pair.target.key in _PARAMETER_POSITIONS.get(row.type_name.rpartition(".")[2], ())
+
+
 def _known_parameters(pairs: Sequence[TensorPair]) -> frozenset[tuple[object, ...]]:
     return frozenset(fingerprint(p.golden, p.target) for p in pairs if p.target.role is Role.PARAMETER)
 

@@ -1,0 +1,36 @@
+"""The format that values were in before they were stored as float32.
+
+numpy has no bfloat16, so that a bfloat16 model is often dumped as float32: healthy, but with the rounding
+of bfloat16. Such values end in zero bits.
+
+| format   | bits of float32 that are zero | unit roundoff |
+| -------- | ----------------------------- | ------------- |
+| bfloat16 | 16                            | 2^-9          |
+| float16  | 13                            | 2^-11         |
+"""
+
+import numpy as np
+
+from firstdrift.metrics.dtypes import Array
+from firstdrift.tensors import UNIT_ROUNDOFF
+
+_FEWEST = 8
+_LOOKED_AT_FIRST = 64
+_BELOW_FLOAT16 = 0x1FFF
+_BELOW_BFLOAT16 = 0xFFFF
+_LAST_OF_BFLOAT16 = 0x70000
+
+
+def stored_roundoff(array: Array) -> float:
+    """Return the unit roundoff of the 16-bit format that float32 values came from; 0 for any other values.
+
+    Whole numbers and powers of two end in zeros too: they are no sign of a format.
+    """
+    if array.dtype != np.float32 or array.size < _FEWEST:
+        return 0.0
+    bits = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
+    if (bits[:_LOOKED_AT_FIRST] & _BELOW_FLOAT16).any() or (bits & _BELOW_FLOAT16).any():
+        return 0.0
+    if (bits & _BELOW_BFLOAT16).any():
+        return UNIT_ROUNDOFF["float16"]
+    return UNIT_ROUNDOFF["bfloat16"] if (bits & _LAST_OF_BFLOAT16).any() else 0.0
