@@ -39,8 +39,7 @@ from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
 from firstdrift.matching.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.verdict.findings import conclude
-from firstdrift.verdict.judge import judge_slice
+from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, SliceJudgement
 from firstdrift.verdict.tree import build_rows
 
@@ -254,9 +253,11 @@ class _Trial:
         bench = self.bench_of(pair)
         old, new = bench.plan(self.state.edits), bench.plan((*self.state.edits, *self.edits))
         measured = load_measurements(self.session, *bench.slice_ids)
-        self.before[pair.position] = known or self._judge(bench, old, measured)
+        self.before[pair.position] = known or self._judge(
+            bench, old, measured, self._earlier(self.before, pair)
+        )
         unmeasured = self.unmeasured
-        self.after[pair.position] = self._judge(bench, new, measured)
+        self.after[pair.position] = self._judge(bench, new, measured, self._earlier(self.after, pair))
         if known is None:
             self.unmeasured -= unmeasured
         added, removed = difference(old, new)
@@ -265,13 +266,23 @@ class _Trial:
         self.notes |= dict.fromkeys(note for note in new.notes if note not in old.notes)
         self.new_pairs += count_new(old, new)
 
-    def _judge(self, bench: Bench, plan: SlicePlan, known: Mapping[bytes, Measurement]) -> SliceJudgement:
+    def _earlier(self, judged: Mapping[int, SliceJudgement], pair: SlicePair) -> list[SliceJudgement]:
+        known = dict(self.state.judged) | dict(judged)
+        return [one for position, one in known.items() if position < pair.position]
+
+    def _judge(
+        self,
+        bench: Bench,
+        plan: SlicePlan,
+        known: Mapping[bytes, Measurement],
+        earlier: Sequence[SliceJudgement],
+    ) -> SliceJudgement:
         keys = pair_keys(plan.pairs)
         new = {key: pair for key, pair in zip(keys, plan.pairs, strict=True) if key not in known}
         made = {key: self._measure(plan, pair) for key, pair in new.items()}
         measurements = [made[key] if key in made else known[key] for key in keys]
         rows = build_rows(bench.golden, bench.target, plan)
-        return without_details(judge_slice(plan, rows, measurements, self.state.base.options.rules))
+        return without_details(judge_after(earlier, plan, rows, measurements, self.state.base.options.rules))
 
     def _measure(self, plan: SlicePlan, pair: TensorPair) -> Measurement:
         self.bytes_left -= (size := data_bytes(pair))

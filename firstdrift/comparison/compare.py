@@ -28,8 +28,7 @@ from firstdrift.matching.plan import Joining, SlicePairing, SlicePlan, TensorPai
 from firstdrift.matching.slices import pair_slices
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.verdict.findings import conclude
-from firstdrift.verdict.judge import judge_slice
+from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.tree import TreeRow, build_rows
@@ -85,7 +84,8 @@ def compare(
     with clock.measure("index"):
         golden_dump, target_dump = open_dump(Path(golden)), open_dump(Path(target))
         pairing = plan_slices(golden_dump, target_dump, options)
-    results, unread = [], []
+    results: list[SliceResult] = []
+    unread: list[tuple[SliceListing, SliceListing]] = []
     read_golden, read_target = _Read(golden_dump), _Read(target_dump)
     for done, listings in enumerate(pairing.pairs):
         progress(Progress("reading", done, len(pairing.pairs)))
@@ -101,7 +101,8 @@ def compare(
             _prepare(plan, slices_to_go=len(pairing.pairs) - done)
             measurements = _measure_all(plan, Progress("measuring", done, len(pairing.pairs)), progress)
             measurements = additions.measure(plan, measurements)
-            judgement = judge_slice(plan, rows, measurements, options.rules)
+            earlier = [result.judgement for result in results]
+            judgement = judge_after(earlier, plan, rows, measurements, options.rules)
         results.append(SliceResult(plan, rows, tuple(measurements), judgement))
     if unread and not results:
         raise (read_golden.errors + read_target.errors)[0]

@@ -21,8 +21,7 @@ from firstdrift.matching.match import find_matches, lay_edits_over
 from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
 from firstdrift.matching.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.verdict.findings import conclude
-from firstdrift.verdict.judge import judge_slice
+from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, Findings
 
 Identity = tuple[object, ...]
@@ -84,13 +83,15 @@ def rematch(report: Report, edits: Sequence[Edit]) -> Report:
     matching = report.options.matching
     options = replace(report.options, matching=replace(matching, edits=(*matching.edits, *edits)))
     dumps = _Dumps(report)
-    slices = tuple(_rematch(result, report, options, dumps) for result in report.slices)
+    slices: list[SliceResult] = []
+    for result in report.slices:
+        slices.append(_rematch(result, slices, report, options, dumps))
     if slices:
         require_applied(edits, [result.plan.notes for result in slices])
     return replace(
         report,
         options=options,
-        slices=slices,
+        slices=tuple(slices),
         findings=conclude([result.judgement for result in slices]),
         counts=sum((result.judgement.counts for result in slices), Counts()),
         seconds={**report.seconds, "rematch": time.perf_counter() - started},
@@ -184,7 +185,9 @@ def require_applied(edits: Sequence[Edit], notes: Sequence[Sequence[str]]) -> No
             raise SettingsError(refused[0])
 
 
-def _rematch(result: SliceResult, report: Report, options: Options, dumps: "_Dumps") -> SliceResult:
+def _rematch(
+    result: SliceResult, before: Sequence[SliceResult], report: Report, options: Options, dumps: "_Dumps"
+) -> SliceResult:
     edits = options.matching.edits[len(report.options.matching.edits) :]
     plan = result.plan
     golden = {name for match in plan.matches for name in match.golden} | set(plan.unmatched_golden)
@@ -196,7 +199,8 @@ def _rematch(result: SliceResult, report: Report, options: Options, dumps: "_Dum
     plan, rows = plan_slice(*dumps.read(plan), options)
     plan = report.additions.prepare(plan)
     measurements = report.additions.measure(plan, measure_missing(plan, known))
-    judgement = judge_slice(plan, rows, measurements, options.rules)
+    earlier = [one.judgement for one in before]
+    judgement = judge_after(earlier, plan, rows, measurements, options.rules)
     return SliceResult(plan, rows, tuple(measurements), judgement)
 
 

@@ -110,13 +110,20 @@ def classify(
     errors: Sequence[RowErrors],
     plan: SlicePlan,
     measurements: Sequence[Measurement],
+    *,
+    other_input: bool = False,
 ) -> Classification:
-    """Walk the rows in execution order and say what each did to the error."""
+    """Walk the rows in execution order and say what each did to the error.
+
+    With `other_input` it is known that the two sides were given something else: nothing is an origin.
+    """
     in_order = sorted(rows, key=lambda row: row.order)
     compute = max(compute_roundoff(in_order, errors), stored_roundoff(plan, measurements))
 
     def walked(outstanding: frozenset[int], outstanding_inputs: frozenset[int]) -> Classification:
         walk = _Walk(rows, errors, plan, measurements, outstanding, outstanding_inputs, compute)
+        if other_input and in_order:
+            walk.result.input_row = in_order[0].index
         for row in in_order:
             walk.visit(row)
         return walk.result

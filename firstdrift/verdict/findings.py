@@ -7,8 +7,11 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates
+from firstdrift.matching.plan import SlicePlan
+from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.classify import FLOOR
 from firstdrift.verdict.communication import explain, is_communication
+from firstdrift.verdict.judge import judge_slice
 from firstdrift.verdict.judgement import (
     OWN_RULES,
     Finding,
@@ -25,6 +28,7 @@ from firstdrift.verdict.tokens import (
     how_far_off,
     prompts,
 )
+from firstdrift.verdict.tree import TreeRow
 
 _SUSPECTS = 10
 _WHEN = tuple[int, ...]
@@ -32,14 +36,8 @@ _WHEN = tuple[int, ...]
 
 def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
     """Say what a comparison found. Rows and pairs of the judgements are not looked at."""
-    ordered = sorted(judgements, key=lambda judged: judged.coordinates.sort_key())
-    by_prompt = _prompts(ordered)
-    inputs = [
-        difference for split in by_prompt for prompt in split for difference in differing_inputs(prompt)
-    ]
-    inputs.sort(key=lambda difference: difference.coordinates.sort_key())
-    restarts = sorted({_when(prompt[0].coordinates) for split in by_prompt for prompt in split[1:]})
-    comparable = _comparable(ordered, inputs, restarts)
+    ordered = _in_order(judgements)
+    inputs, comparable = _by_input(ordered)
     comparable = _with_weak_origins(comparable)
     bad_token = _first(first_bad_token(series) for series in _series(comparable))
     origins = _origins(comparable, inputs)
@@ -55,6 +53,49 @@ def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
         suspects=tuple(suspects[:_SUSPECTS]),
         overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
     )
+
+
+def judge_after(
+    earlier: Iterable[SliceJudgement],
+    plan: SlicePlan,
+    rows: Sequence[TreeRow],
+    measurements: Sequence[Measurement],
+    rules: str = OWN_RULES,
+) -> SliceJudgement:
+    """Judge a pair of slices, knowing what was said of those that ran before.
+
+    Where a token before was another one on the two sides, nothing that differs from then on is an error.
+
+    Raises:
+        SettingsError: there is no rule set of that name.
+    """
+    judged = judge_slice(plan, rows, measurements, rules)
+    if judged.input_difference is None and _runs_on_other_input(earlier, judged):
+        return judge_slice(plan, rows, measurements, rules, other_input=True)
+    return judged
+
+
+def _runs_on_other_input(earlier: Iterable[SliceJudgement], judged: SliceJudgement) -> bool:
+    before = [one for one in earlier if _when(one.coordinates) <= _when(judged.coordinates)]
+    if all(one.input_difference is None and one.golden_token == one.target_token for one in before):
+        return False
+    _, comparable = _by_input(_in_order([*before, judged]))
+    return not any(one is judged for one in comparable)
+
+
+def _in_order(judgements: Iterable[SliceJudgement]) -> list[SliceJudgement]:
+    return sorted(judgements, key=lambda judged: judged.coordinates.sort_key())
+
+
+def _by_input(ordered: Sequence[SliceJudgement]) -> tuple[list[InputDifference], list[SliceJudgement]]:
+    """Return where inputs differ, and the slices that can be compared although they do."""
+    by_prompt = _prompts(ordered)
+    inputs = [
+        difference for split in by_prompt for prompt in split for difference in differing_inputs(prompt)
+    ]
+    inputs.sort(key=lambda difference: difference.coordinates.sort_key())
+    restarts = sorted({_when(prompt[0].coordinates) for split in by_prompt for prompt in split[1:]})
+    return inputs, _comparable(ordered, inputs, restarts)
 
 
 def prompt_starts(judgements: Sequence[SliceJudgement]) -> tuple[Coordinates, ...]:

@@ -43,9 +43,21 @@ RULES = (OWN_RULES, *_PEERS)
 
 
 def judge_slice(
-    plan: SlicePlan, rows: Sequence[TreeRow], measurements: Sequence[Measurement], rules: str = OWN_RULES
+    plan: SlicePlan,
+    rows: Sequence[TreeRow],
+    measurements: Sequence[Measurement],
+    rules: str = OWN_RULES,
+    *,
+    other_input: bool = False,
 ) -> SliceJudgement:
     """Say what there is to say of one pair of slices by looking at it alone.
+
+    Args:
+        plan: what is compared.
+        rows: the tree.
+        measurements: one for each pair of the plan.
+        rules: name of the rule set.
+        other_input: whether it is known that the two sides were given something else.
 
     Raises:
         SettingsError: there is no rule set of that name.
@@ -53,7 +65,7 @@ def judge_slice(
     if rules not in RULES:
         raise SettingsError(f"there is no rule set {rules!r}", hint=f"Choose one of {', '.join(RULES)}")
     errors, pair_errors = row_errors(rows, plan, measurements)
-    classification = classify(rows, errors, plan, measurements)
+    classification = classify(rows, errors, plan, measurements, other_input=other_input)
     communications = sorted(row.order for row in rows if is_communication(row.type_name))
     case = _Case(plan, rows, measurements, errors, pair_errors, classification, communications)
     pairs = _judge_pairs(case) if rules == OWN_RULES else _PEERS[rules](plan, measurements, pair_errors)

@@ -7,7 +7,7 @@ under other rules, does only what has not been done.
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,9 +33,8 @@ from firstdrift.errors import DumpNotFoundError, DumpUnreadableError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.plurals import counted
-from firstdrift.verdict.findings import conclude
-from firstdrift.verdict.judge import judge_slice
-from firstdrift.verdict.judgement import Counts
+from firstdrift.verdict.findings import conclude, judge_after
+from firstdrift.verdict.judgement import Counts, SliceJudgement
 from firstdrift_worker.measuring import Measurer
 
 STEPS_OF_A_SLICE = 1000
@@ -126,11 +125,12 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
         pair = DumpPair(golden, target, pairing)
     with work.writing() as session:
         results.start_results(session, comparison_id, golden.id, target.id, pair.pairing)
-    done = {}
+    done: dict[int, SavedSlice] = {}
     slice_ids = pair.slice_ids()
     for position, ids in enumerate(slice_ids):
         place = SlicePlace(comparison_id, comparison.revision, position, *ids)
-        slice_work = _SliceWork(work, comparison.options, place, len(slice_ids), measurer)
+        earlier = [saved.judgement for saved in done.values()]
+        slice_work = _SliceWork(work, comparison.options, place, len(slice_ids), measurer, earlier)
         saved = slice_work.saved() or slice_work.copied() or slice_work.do(golden, target)
         if saved is not None:
             done[position] = saved
@@ -141,13 +141,14 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _SliceWork:
-    """A pair of slices to be compared, number `place.position` of `slices`."""
+    """A pair of slices to be compared, number `place.position` of `slices`; `earlier` ran before it."""
 
     work: Work
     options: Options
     place: SlicePlace
     slices: int
     measurer: Measurer
+    earlier: Sequence[SliceJudgement]
 
     def saved(self) -> SavedSlice | None:
         """Give what was kept of it for this revision, if it was."""
@@ -176,7 +177,7 @@ class _SliceWork:
             plan, rows = plan_slice(golden, target, self.options)
         with clock.measure("measure"):
             measurements = self._measure(plan)
-            judgement = judge_slice(plan, rows, measurements, self.options.rules)
+            judgement = judge_after(self.earlier, plan, rows, measurements, self.options.rules)
         result = SliceResult(plan, rows, tuple(measurements), judgement)
         with clock.measure("store"):
             results.save_slice(self.work.writing, self.place, result, (golden, target), clock.seconds)

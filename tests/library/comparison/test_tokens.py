@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import firstdrift
+from firstdrift.verdict.judgement import Verdict
 
 Unpacked = Callable[[str], Path]
 
@@ -79,6 +80,10 @@ def test_a_second_prompt_is_not_the_third_token_of_the_first(unpacked: Unpacked)
         *(2,),
         "the input of the model has another length: output.0 of embed_tokens is [1, 1, 64] and [1, 6, 64]",
     )
+    assert report.counts.error == 0
+    pairs = [pair for result in report.slices[3:] for pair in result.judgement.pairs]
+    warned = [pair.reasons for pair in pairs if pair.verdict is Verdict.WARNING]
+    assert warned == [("the model's input differs",)] * len(warned) != []
 
 
 def test_ids_that_part_are_found_in_the_dump(unpacked: Unpacked, tmp_path: Path) -> None:
