@@ -256,15 +256,22 @@ def serve(roots: tuple[Path, ...], wanted: tuple[tuple[Path, Path], ...], **chos
 
     ROOTS are the directories that may be browsed; the current one if none is given.
     """
+    from contextlib import ExitStack
+
     from firstdrift.serving import ask_for, describe_address, leave_on_sigterm, worker_beside
+    from firstdrift_server import run
 
     settings = _settings(roots, chosen)
     leave_on_sigterm()
-    with worker_beside(settings):
-        from firstdrift_server import run
+    with ExitStack() as beside:
+
+        def listening(url: str) -> None:
+            # Not before: what it loads would make the pages wait.
+            beside.enter_context(worker_beside(settings))
+            click.echo(describe_address(url, comparisons))
 
         comparisons = ask_for(settings, wanted) if wanted else []
-        run(settings, lambda url: click.echo(describe_address(url, comparisons)))
+        run(settings, listening)
 
 
 @main.command()
@@ -284,9 +291,12 @@ def server(roots: tuple[Path, ...], **chosen: Any) -> None:  # noqa: ANN401
 @click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir.")
 @_WORKERS
 @click.option(
-    "--end-with-parent", is_flag=True, hidden=True, help="Stop when the process that started this ends."
+    "--end-with-parent",
+    type=int,
+    hidden=True,
+    help="Stop when the process that started this, so numbered, ends.",
 )
-def worker(end_with_parent: bool, **chosen: Any) -> None:  # noqa: ANN401
+def worker(end_with_parent: int | None, **chosen: Any) -> None:  # noqa: ANN401
     """Run the background process alone: take comparisons from the database and do them."""
     from firstdrift_server.settings import settings_from
     from firstdrift_worker.main import work_until_signal
@@ -294,10 +304,10 @@ def worker(end_with_parent: bool, **chosen: Any) -> None:  # noqa: ANN401
     # Where to listen, and to whom, is the server's business: a worker starts without a token.
     settings = settings_from(host="127.0.0.1", roots=(), **chosen)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    if end_with_parent:
+    if end_with_parent is not None:
         from firstdrift.serving import stop_without_parent
 
-        stop_without_parent()
+        stop_without_parent(end_with_parent)
     work_until_signal(settings.database, processes=settings.workers)
 
 

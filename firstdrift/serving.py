@@ -67,7 +67,7 @@ class _Keeper(threading.Thread):
 
 
 def _start_worker(settings: Settings) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "firstdrift.cli", "worker", "--end-with-parent"]
+    command = [sys.executable, "-m", "firstdrift.cli", "worker", "--end-with-parent", str(os.getpid())]
     if settings.workers:
         command += ["--workers", str(settings.workers)]
     # The server's own settings are no business of the worker's, its secret least of all; the address
@@ -77,9 +77,11 @@ def _start_worker(settings: Settings) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment)  # noqa: S603
 
 
-def stop_without_parent() -> None:
-    """Ask this process to stop, as SIGTERM does, once the process that started it has ended."""
-    parent = os.getppid()
+def stop_without_parent(parent: int) -> None:
+    """Ask this process to stop, as SIGTERM does, once the process that started it has ended.
+
+    It says its number itself: it may have ended before this one could ask whose child it is.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -13,12 +13,12 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons import SlicePair
 from firstdrift.catalogue.engine import reading, writing
-from firstdrift.catalogue.outline import Outline, load_outline
 from firstdrift.comparison.report import Options
 from firstdrift_server.settings import Settings
 
 if TYPE_CHECKING:
     from firstdrift.catalogue.editing import Bench
+    from firstdrift.catalogue.outline import Outline
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -59,7 +59,7 @@ class Context:
 
     settings: Settings
     engine: Engine
-    outlines: Recent[tuple[int, int], Outline] = field(default_factory=lambda: Recent(16))
+    outlines: Recent[tuple[int, int], "Outline"] = field(default_factory=lambda: Recent(16))
     stacks: Recent[int, Mapping[str, tuple[str, ...]]] = field(default_factory=lambda: Recent(4))
     benches: Recent[tuple[int, int, Options], "Bench"] = field(default_factory=lambda: Recent(4))
 
@@ -71,8 +71,10 @@ class Context:
         """Give a session for what a person asks for, which is kept through a power cut."""
         return writing(self.engine, durable=True)
 
-    def outline(self, session: Session, pair: SlicePair) -> Outline:
+    def outline(self, session: Session, pair: SlicePair) -> "Outline":
         """Return the outline of the tree of a slice pair."""
+        from firstdrift.catalogue.outline import load_outline
+
         return self.outlines.get((pair.id, pair.revision), lambda: load_outline(session, pair.id))
 
 

@@ -38,3 +38,9 @@ def test_comparing_small_dumps_loads_no_heavy_package(unpacked: Callable[[str], 
     printed, imports = run_and_list_imports(script, "compare", dumps / "golden", dumps / "target", "--json")
     assert json.loads(printed)["counts"]["pairs"] > 1000
     assert not imports & HEAVY
+
+
+def test_the_web_process_is_ready_without_arithmetic() -> None:
+    _, imports = run_and_list_imports("import firstdrift_server.app")
+    assert "fastapi" in imports
+    assert not imports & {"numpy", "numba", "pandas", "torch", "plotly", "alembic"}

@@ -1,4 +1,7 @@
-"""/api/v1/comparisons/{id}/slices: slices, the rows of their trees, nodes, and charts."""
+"""/api/v1/comparisons/{id}/slices: slices, the rows of their trees, nodes, and charts.
+
+The tree and what is unmatched need NumPy, which the server is ready without.
+"""
 
 from typing import Annotated
 
@@ -8,13 +11,10 @@ from firstdrift.catalogue.comparisons import get_comparison, get_slice_pair, sli
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
-from firstdrift_server.tree.rows import window
 from firstdrift_server.views.charts import strip_chart
 from firstdrift_server.views.comparison import slice_object
 from firstdrift_server.views.node import node_view
 from firstdrift_server.views.strip import strip_of
-from firstdrift_server.views.tree import view_from
-from firstdrift_server.views.unmatched import unmatched_view
 
 router = APIRouter(
     prefix="/api/v1/comparisons/{comparison}",
@@ -55,6 +55,9 @@ def list_rows(
     count: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> StrictJSONResponse:
     """List the visible rows of a tree; takes the same parameters as the address of its page."""
+    from firstdrift_server.tree.rows import window
+    from firstdrift_server.views.tree import view_from
+
     with context.reading() as session:
         pair = get_slice_pair(session, comparison, position)
         view = view_from(session, context, pair, request.query_params)
@@ -79,5 +82,7 @@ def show_node(comparison: int, position: int, row: int, context: Shared) -> Stri
 @router.get("/slices/{position}/unmatched")
 def list_unmatched(comparison: int, position: int, context: Shared) -> StrictJSONResponse:
     """List the nodes and tensors of a slice that have no partner."""
+    from firstdrift_server.views.unmatched import unmatched_view
+
     with context.reading() as session:
         return StrictJSONResponse(unmatched_view(session, context, comparison, position))

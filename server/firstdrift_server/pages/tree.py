@@ -1,4 +1,7 @@
-"""/c/{id}/s/{slice}/tree: the tree of matched nodes."""
+"""/c/{id}/s/{slice}/tree: the tree of matched nodes.
+
+Its view needs NumPy, which the server is ready without.
+"""
 
 from typing import Any
 
@@ -9,7 +12,6 @@ from firstdrift_frontend.rendering import render
 from firstdrift_server.answers import answer
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
-from firstdrift_server.views.tree import chunks_of, tree_view
 
 router = APIRouter(include_in_schema=False)
 
@@ -17,6 +19,8 @@ router = APIRouter(include_in_schema=False)
 @router.get("/c/{comparison}/s/{position}/tree")
 def show(request: Request, comparison: int, position: int, context: Shared) -> Response:
     """Show the part of the tree around the selected row; the first bad node if none is selected."""
+    from firstdrift_server.views.tree import tree_view
+
     with context.reading() as session:
         view = tree_view(session, context, comparison, position, request.query_params)
     return answer(request, "tree.html", view)
@@ -25,6 +29,8 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
 @router.get("/c/{comparison}/s/{position}/tree/rows")
 def rows(request: Request, comparison: int, position: int, context: Shared) -> Response:
     """Give pieces of the tree as HTML, and the address that stands for the view after a step."""
+    from firstdrift_server.views.tree import chunks_of
+
     with context.reading() as session:
         found = chunks_of(session, context, comparison, position, request.query_params)
     return StrictJSONResponse(

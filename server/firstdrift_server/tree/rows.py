@@ -1,6 +1,6 @@
-"""Rows of the tree as pages and JSON show them."""
+"""The visible rows of the tree as pages and JSON show them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.tree import Row, kinds_of_rows, rows_at
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.verdict.judgement import ORIGINS
-from firstdrift_server.tree.state import UNMATCHED
+from firstdrift_server.tree.row import row_object
 from firstdrift_server.tree.view import TreeView
 
 
@@ -20,54 +19,6 @@ def window(session: Session, slice_pair: int, view: TreeView, start: int, count:
     kinds = kinds_of_rows(session, slice_pair, {*indexes, *filter(None, worst.values())})
     rows = rows_at(session, slice_pair, indexes)
     return [_seen(row, view, place, worst[row.tree.index], kinds) for place, row in enumerate(rows, start)]
-
-
-def row_object(row: Row, kinds: Collection[MeasurementKind] = ()) -> dict[str, Any]:
-    """Describe a row: what it is, what it was matched with, and what is said of it.
-
-    `own` is true if something can be said of the node itself, and not just of what lies in it;
-    `measured_from` are the kinds of its measurements: numbers from statistics are lower bounds.
-    """
-    tree, judged, match = row.tree, row.judgement, row.match
-    return {
-        "row": tree.index,
-        "parent": tree.parent,
-        "last": tree.last,
-        "depth": tree.depth,
-        "order": tree.order,
-        "label": tree.label,
-        "kind": str(tree.kind),
-        "type_name": tree.type_name,
-        "direction": str(tree.direction),
-        "path": tree.path,
-        "micro_step": tree.micro_step,
-        "golden": list(tree.golden),
-        "target": list(tree.target),
-        "match": match
-        and {
-            "origin": str(match.origin),
-            "score": match.score,
-            "doubtful": match.doubtful,
-            "reasons": list(match.reasons),
-        },
-        "verdict": UNMATCHED if match is None else str(judged.verdict),
-        "class": str(judged.node_class),
-        "own": bool(kinds) or judged.node_class in ORIGINS,
-        "measured_from": sorted(kinds),
-        "reasons": list(judged.reasons),
-        "input_error": judged.input_error,
-        "parameter_error": judged.parameter_error,
-        "output_error": judged.output_error,
-        "amplification": judged.amplification,
-        "below": {
-            "error": judged.below.error,
-            "warning": judged.below.warning,
-            "incomparable": judged.below.incomparable,
-            "unmatched": judged.below.unmatched,
-            "origins": judged.below.origins,
-            "worst": str(judged.below.worst),
-        },
-    }
 
 
 def _seen(

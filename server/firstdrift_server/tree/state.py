@@ -14,8 +14,8 @@ import numpy as np
 
 from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Flags, Outline
 from firstdrift.errors import SettingsError
+from firstdrift_server.tree.row import UNMATCHED
 
-UNMATCHED = "unmatched"
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "verdict": (*(str(verdict) for verdict in reversed(VERDICTS)), UNMATCHED),
     "class": tuple(str(node_class) for node_class in CLASSES if node_class != UNMATCHED),

@@ -11,7 +11,8 @@ import numpy as np
 
 from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Flags, Integers, Outline
 from firstdrift.errors import NotInCatalogueError
-from firstdrift_server.tree.state import UNMATCHED, TreeState, codes_of, read_rows, write_rows
+from firstdrift_server.tree.row import UNMATCHED
+from firstdrift_server.tree.state import TreeState, codes_of, read_rows, write_rows
 
 
 class Stop(StrEnum):

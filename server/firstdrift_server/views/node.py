@@ -15,7 +15,7 @@ from firstdrift.paths import inside
 from firstdrift.tensors import TensorRecord
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
-from firstdrift_server.tree.rows import row_object
+from firstdrift_server.tree.row import row_object
 from firstdrift_server.views.addresses import comparison_address, node_address, tree_address
 
 FIRST = ("relative_l2", "cosine_similarity", "max_absolute_error")

@@ -9,7 +9,7 @@ from firstdrift.catalogue.comparisons import SlicePair, get_comparison, get_slic
 from firstdrift.catalogue.tree import rows_at
 from firstdrift.matching.plan import UnmatchedTensor
 from firstdrift_server.context import Context
-from firstdrift_server.tree.rows import row_object
+from firstdrift_server.tree.row import row_object
 from firstdrift_server.views.addresses import comparison_address, tree_address
 from firstdrift_server.views.comparisons import comparison_summary
 
