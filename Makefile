@@ -11,7 +11,7 @@ SERVE := $(BIN)/firstdrift serve examples --port $(PORT) --data-dir $(DATA)
 PIP := -m pip install --quiet --disable-pip-version-check
 CHROMIUM := $(shell command -v chromium chromium-browser google-chrome 2>/dev/null | head -n 1)
 
-.PHONY: help install demo serve test lint interop interop-venv bench examples clean
+.PHONY: help install demo serve test lint messages interop interop-venv bench examples clean
 .DELETE_ON_ERROR:
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make serve    serve the examples without comparing anything first"
 	@echo "make test     run the whole test suite"
 	@echo "make lint     style, types, and who may import whom"
+	@echo "make messages collect the texts of the pages for translators"
 	@echo "make interop  compare with the real msprobe, on dumps that it writes now (a heavy package, in a venv of its own)"
 	@echo "make bench    time firstdrift against msprobe"
 	@echo "make clean    remove the virtual environments and everything else that make made"
@@ -74,6 +75,13 @@ lint: .venv/.installed-dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+LOCALE := frontend/firstdrift_frontend/locale
+PYBABEL := cd frontend/firstdrift_frontend && ../../$(BIN)/pybabel -q
+messages: .venv/.installed-dev
+	$(PYBABEL) extract --mapping=../messages.cfg --keywords=say --no-wrap --omit-header --add-location=file --output=locale/firstdrift.pot .
+	$(PYBABEL) update --input-file=locale/firstdrift.pot --output-dir=locale --domain=firstdrift --no-wrap --no-fuzzy-matching --ignore-obsolete --omit-header
+	@rm $(LOCALE)/firstdrift.pot
 
 interop: .venv/.installed-dev .venv-interop/.installed
 	$(BIN)/pytest tests/interop

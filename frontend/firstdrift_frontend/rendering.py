@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
+from gettext import NullTranslations
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -12,17 +13,21 @@ from markupsafe import Markup
 from firstdrift.exports.strict_json import to_json
 from firstdrift.plurals import plural
 from firstdrift_frontend import TEMPLATES, assets, numbers
+from firstdrift_frontend.languages import LANGUAGES, SOURCE, translations, words_of_scripts
 from firstdrift_frontend.metric_names import METRICS
+from firstdrift_frontend.sentences import sayer
 
 
-def render(template: str, **context: object) -> str:
-    """Return a page, or a piece of one, as HTML."""
-    return _environment().get_template(template).render(context)
+def render(template: str, language: str = SOURCE, **context: object) -> str:
+    """Return a page, or a piece of one, as HTML in a language."""
+    return _environment(language).get_template(template).render(context)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(language: str) -> Environment:
+    known = translations(language)
     environment = Environment(
+        extensions=["jinja2.ext.i18n"],
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -30,7 +35,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    # What the extension adds to an environment is known at run time only.
+    environment.install_gettext_translations(known, newstyle=True)  # type: ignore[attr-defined]
     environment.filters |= {
+        "said": sayer(known),
         "number": number,
         "short": numbers.short,
         "exact": numbers.exact,
@@ -39,13 +47,16 @@ def _environment() -> Environment:
         "share": numbers.share,
         "shape": numbers.shape,
         "duration": numbers.duration,
-        "ago": ago,
-        "moment": moment,
+        "ago": partial(ago, known),
+        "moment": partial(moment, known),
         "query": query,
         "name": name,
         "plural": plural,
     }
     environment.globals |= {
+        "language": language,
+        "languages": LANGUAGES,
+        "words": words_of_scripts(language),
         "static": f"/static/{assets.build()}",
         "metrics": METRICS,
         "plotly": f"/static/{assets.plotly_build()}/plotly.min.js",
@@ -62,21 +73,25 @@ def number(value: float | None) -> Markup:
     )
 
 
-def ago(then: datetime, now: datetime | None = None) -> str:
+def ago(known: NullTranslations, then: datetime, now: datetime | None = None) -> str:
     """Say how long ago something was: just now, 5 min ago, 3 h ago, 2 days ago."""
-    seconds = max(0.0, ((now or datetime.now(UTC)) - then).total_seconds())
-    for unit, size in (("day", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            count = int(seconds // size)
-            return f"{count} {plural(count, 'day') if unit == 'day' else unit} ago"
-    return "just now"
+    ngettext = known.ngettext
+    seconds = int(max(0.0, ((now or datetime.now(UTC)) - then).total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days:
+        return ngettext("%(num)d day ago", "%(num)d days ago", days) % {"num": days}
+    if hours:
+        return ngettext("%(num)d h ago", "%(num)d h ago", hours) % {"num": hours}
+    if minutes:
+        return ngettext("%(num)d min ago", "%(num)d min ago", minutes) % {"num": minutes}
+    return known.gettext("just now")
 
 
-def moment(then: datetime) -> Markup:
+def moment(known: NullTranslations, then: datetime) -> Markup:
     """Say how long ago something was, with the exact time to hover over."""
     utc = then.astimezone(UTC)
     return Markup('<time datetime="{}" title="{:%Y-%m-%d %H:%M:%S} UTC">{}</time>').format(
-        utc.isoformat(), utc, ago(utc)
+        utc.isoformat(), utc, ago(known, utc)
     )
 
 

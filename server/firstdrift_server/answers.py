@@ -12,8 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from firstdrift.errors import ConflictError, FirstdriftError, NotInCatalogueError, PathOutsideRootsError
+from firstdrift_frontend.languages import choose_language
 from firstdrift_frontend.rendering import render
 from firstdrift_server.strict_json import StrictJSONResponse
+
+LANGUAGE_COOKIE = "firstdrift_language"
 
 HINTS = {
     HTTPStatus.BAD_REQUEST: "Open the address that firstdrift printed when it started",
@@ -59,8 +62,19 @@ def answer(request: Request, template: str, view: object, status: int = HTTPStat
     if wants_json(request):
         return StrictJSONResponse(view, status)
     # Names of dumps may hold lone surrogates, which UTF-8 has no bytes for.
-    page = render(template, view=view).encode("utf-8", "backslashreplace")
-    return HTMLResponse(page, status)
+    page = render(template, language_of(request), view=view, here=_here(request)).encode(
+        "utf-8", "backslashreplace"
+    )
+    return HTMLResponse(page, status, headers={"vary": "Accept, Accept-Language, Cookie"})
+
+
+def _here(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+
+
+def language_of(request: Request) -> str:
+    """Return the language that a visitor reads: the one chosen on a page, else what the browser asks for."""
+    return choose_language(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
 
 
 def error_answer(request: Request, status: int, error: str, hint: str = "") -> Response:

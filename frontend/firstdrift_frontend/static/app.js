@@ -1,6 +1,12 @@
 // What every page has: light and dark, copying, forms that submit themselves, and pages that keep up to date.
 
-const said = document.body.dataset;
+const words = JSON.parse(document.getElementById("words").textContent);
+
+// Say something in the language of the page; {gaps} are filled in.
+export function say(text, gaps = {}) {
+  return (words[text] ?? text).replace(/\{(\w+)\}/g, (gap, name) => gaps[name] ?? gap);
+}
+
 let toastTimer = 0;
 
 export function toast(text) {
@@ -22,9 +28,9 @@ export async function copy(text) {
     area.select();
     const copied = document.execCommand("copy");
     area.remove();
-    if (!copied) return toast(said.saidFailed);
+    if (!copied) return toast(say("That did not work"));
   }
-  toast(said.saidCopied);
+  toast(say("Copied"));
 }
 
 // Replace the parts of this page that differ in a newer version of it; everything else stays as it is.
@@ -58,7 +64,7 @@ function keepUpToDate(main) {
       }
     } catch {
       failures += 1;
-      if (failures === 3) toast(said.saidOffline);
+      if (failures === 3) toast(say("The server does not answer"));
       again = interval * Math.min(10, 2 ** failures);
     }
     setTimeout(ask, again);
@@ -73,6 +79,11 @@ document.addEventListener("click", (event) => {
   else if ("copyFrom" in button.dataset) copy(document.querySelector(button.dataset.copyFrom).textContent.trim() + "\n");
   else if ("copyLink" in button.dataset) copy(new URL(button.dataset.copyLink || location.href, location.href).href);
   else toggleTheme();
+});
+
+document.addEventListener("submit", (event) => {
+  const back = event.target.closest("[data-language]")?.elements.back;
+  if (back) back.value = location.pathname + location.search;
 });
 
 document.addEventListener("change", (event) => {

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from firstdrift_frontend.rendering import render
-from firstdrift_server.answers import answer
+from firstdrift_server.answers import answer, language_of
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
 
@@ -34,9 +34,10 @@ def rows(request: Request, comparison: int, position: int, context: Shared) -> R
     with context.reading() as session:
         found = chunks_of(session, context, comparison, position, request.query_params)
     return StrictJSONResponse(
-        found | {"chunks": [(number, _html(found, shown)) for number, shown in found["chunks"]]}
+        found | {"chunks": [(number, _html(request, found, shown)) for number, shown in found["chunks"]]}
     )
 
 
-def _html(found: dict[str, Any], shown: list[dict[str, Any]]) -> str:
-    return render("tree_rows.html", rows=shown, address=found["address"], query=found["query"])
+def _html(request: Request, found: dict[str, Any], shown: list[dict[str, Any]]) -> str:
+    language = language_of(request)
+    return render("tree_rows.html", language, rows=shown, address=found["address"], query=found["query"])

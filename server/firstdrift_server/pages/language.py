@@ -1,0 +1,28 @@
+"""/language: the language of the pages, kept in a cookie."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter
+from starlette.responses import RedirectResponse, Response
+
+from firstdrift.errors import SettingsError
+from firstdrift_frontend.languages import LANGUAGES
+from firstdrift_server.answers import LANGUAGE_COOKIE
+from firstdrift_server.forms import Fields
+
+router = APIRouter(include_in_schema=False)
+
+_YEAR = 365 * 24 * 3600
+
+
+@router.post("/language")
+def choose(fields: Fields) -> Response:
+    """Remember the language, and go back to the page."""
+    language, back = fields.get("language", ""), fields.get("back", "/")
+    if language not in LANGUAGES:
+        raise SettingsError(f"there are no pages in {language}", hint=f"Choose one of {', '.join(LANGUAGES)}")
+    # "//elsewhere" would be an address on another machine.
+    here = back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/"
+    response = RedirectResponse(here, HTTPStatus.SEE_OTHER)
+    response.set_cookie(LANGUAGE_COOKIE, language, max_age=_YEAR, httponly=True, samesite="lax")
+    return response

@@ -1,0 +1,47 @@
+"""Pages in the language that was chosen, or that the browser asks for."""
+
+import re
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("accepted", "language"),
+    [
+        ("", "en"),
+        ("de", "en"),
+        ("zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+        ("en-US,en;q=0.9,zh;q=0.8", "en"),
+        ("fr;q=0.9, zh-TW;q=0.5", "zh"),
+        ("en;q=0.3, zh;q=x, zh;q=0.9", "zh"),
+    ],
+)
+def test_a_page_speaks_what_the_browser_asks_for(client: Any, accepted: str, language: str) -> None:
+    page = client.get("/", headers={"accept-language": accepted})
+    assert f'<html lang="{language}">' in page.text
+    assert ("跳到正文" in page.text) == (language == "zh")
+
+
+def test_the_language_that_was_chosen_wins_and_is_kept(client: Any) -> None:
+    back = client.post("/language", data={"language": "zh", "back": "/new?x=1"}, follow_redirects=False)
+    assert (back.status_code, back.headers["location"]) == (HTTPStatus.SEE_OTHER, "/new?x=1")
+    try:
+        page = client.get("/", headers={"accept-language": "en"})
+        assert '<html lang="zh">' in page.text
+    finally:
+        client.cookies.clear()
+
+
+@pytest.mark.parametrize("back", ["//elsewhere.example", "/\\elsewhere.example", "https://elsewhere.example"])
+def test_choosing_a_language_never_leads_elsewhere(client: Any, back: str) -> None:
+    answer = client.post("/language", data={"language": "en", "back": back}, follow_redirects=False)
+    client.cookies.clear()
+    assert answer.headers["location"] == "/"
+
+
+def test_a_language_that_there_is_not_is_refused(client: Any) -> None:
+    answer = client.post("/language", data={"language": "tlh", "back": "/"})
+    assert answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert not re.search("set-cookie", str(answer.headers))
