@@ -9,15 +9,15 @@ What a step does, in which part of the layer, and how wide its output is decide;
 recorded, decide between what is equal in all that.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import chain, islice, product
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from firstdrift.dumps.dump import Node
-from firstdrift.matching.alignment import Pair, best_alignment, gaps_between
+from firstdrift.matching.alignment import Pair, best_alignment, common_subsequence, gaps_between
 from firstdrift.matching.evidence import name_similarity
 from firstdrift.matching.fusion import parts_of_one
 from firstdrift.matching.operators import CHARACTERISTIC, Work
@@ -60,6 +60,8 @@ _ANY_SPLIT: Final = frozenset({Work.NORM, Work.ATTEND, Work.ROTATE})
 
 _RUN: Final = (2, 3)
 _MOST_VARIANTS: Final = 64
+_LARGEST_TABLE: Final = 1_000_000
+"""Pairs of units, or of steps, up to which each is weighed."""
 
 
 class Aligned(Struct, frozen=True):
@@ -77,12 +79,7 @@ class Aligned(Struct, frozen=True):
 
 def align_lines(trees: Trees, golden: Line, target: Line) -> list[Aligned]:
     """Align layers and what stands between them, then the steps of each pair of layers; in order."""
-    pairs = best_alignment(
-        len(golden.units),
-        len(target.units),
-        lambda left, right: _unit_gain(trees, golden.units[left], target.units[right]),
-        _FOLLOWING,
-    )
+    pairs = _align_units(trees, golden.units, target.units)
     unsure = _unsure(trees, golden, target, pairs)
     aligned: list[Aligned] = []
     for left, right in pairs:
@@ -95,14 +92,38 @@ def align_lines(trees: Trees, golden: Line, target: Line) -> list[Aligned]:
     return aligned
 
 
+def _align_units(trees: Trees, golden: Sequence[Step | Layer], target: Sequence[Step | Layer]) -> list[Pair]:
+    """Align layers and steps by all that speaks for each pair; very many by work and width alone."""
+
+    def gain(left: int, right: int) -> float:
+        return _unit_gain(trees, golden[left], target[right])
+
+    if len(golden) * len(target) <= _LARGEST_TABLE:
+        return best_alignment(len(golden), len(target), gain, _FOLLOWING)
+    sides = (
+        [(at, key) for at, unit in enumerate(golden) if (key := _kind(unit)) is not None],
+        [(at, key) for at, unit in enumerate(target) if (key := _kind(unit)) is not None],
+    )
+    common = common_subsequence([key for _, key in sides[0]], [key for _, key in sides[1]])
+    pairs = [(sides[0][left][0], sides[1][right][0]) for left, right in common]
+    return [pair for pair in pairs if gain(*pair) > 0]
+
+
+def _kind(unit: Step | Layer) -> Hashable | None:
+    """Return what units that correspond have in common; None for one that corresponds to nothing."""
+    if isinstance(unit, Layer):
+        return "layer", unit.shape and unit.shape[-1]
+    return (unit.work, unit.width) if unit.work in _WORTH else None
+
+
 def align_steps(trees: Trees, golden: Sequence[Step], target: Sequence[Step]) -> list[tuple[Step, Step]]:
     """Align the steps of two layers, those that were fused on one side as one; in order."""
     best: list[tuple[Step, Step]] = []
     most = -1.0
     variants = product(_variants(trees[0], golden, target), _variants(trees[1], target, golden))
-    for tried, (first, second) in enumerate(variants):
-        if tried == _MOST_VARIANTS:
-            break
+    # Each way weighs all pairs: of very long layers fewer are tried.
+    most_tried = max(2, min(_MOST_VARIANTS, _LARGEST_TABLE // max(1, len(golden) * len(target))))
+    for first, second in islice(variants, most_tried):
         gains = [[step_gain(trees, one, other) for other in second] for one in first]
         pairs = _best(gains)
         total = sum(gains[left][right] for left, right in pairs)
@@ -200,7 +221,7 @@ def _unsure(trees: Trees, golden: Line, target: Line, pairs: list[Pair]) -> set[
 
 
 def _variants(tree: SliceTree, steps: Sequence[Step], others: Sequence[Step]) -> list[list[Step]]:
-    """Return the ways to see a layer: with each group of steps apart, or some of them as one step.
+    """Return the ways to see a layer: with each group of steps apart, each as one step, or some of them.
 
     Only what is as wide as a step of the other side is seen as one. Steps of one group do not depend on one
     another: they stand together, whatever ran between them.
@@ -212,7 +233,10 @@ def _variants(tree: SliceTree, steps: Sequence[Step], others: Sequence[Step]) ->
         ways = [group] + ([group[1:]] if len(group) > 2 else [])  # noqa: PLR2004 (q apart from k and v)
         choices.append([(), *(way for way in ways if sum(step.width or 0 for step in way) in widths)])
     together = _together(steps, groups)
-    return [_seen(together, chosen) for chosen in product(*choices)]
+    usual = dict.fromkeys([tuple(ways[0] for ways in choices), tuple(ways[:2][-1] for ways in choices)])
+    # Of many groups there are more ways than can be gone through: they are never listed.
+    rest = (chosen for chosen in product(*choices) if chosen not in usual)
+    return [_seen(together, chosen) for chosen in islice(chain(usual, rest), _MOST_VARIANTS)]
 
 
 def _together(steps: Sequence[Step], groups: Sequence[tuple[Step, ...]]) -> list[Step]:

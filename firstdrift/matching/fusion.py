@@ -117,6 +117,8 @@ def complete_join(work: Pairing, pair: Pair, origin: Origin, reason: str) -> Joi
     golden, target = pair
     sides = ((work.golden, golden, work.target, target), (work.target, target, work.golden, golden))
     for of_parts, part, of_whole, whole in sides:
+        if is_operator(of_parts.nodes[part]):
+            continue
         siblings = of_parts.forward[of_parts.parents[part]]
         for parts in _groups(of_parts, siblings):
             if part in parts and _fit(of_parts, parts, of_whole, whole):

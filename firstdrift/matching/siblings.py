@@ -289,13 +289,13 @@ class _Siblings:
 def _look_inside(work: Pairing, golden: list[int], target: list[int]) -> None:
     """Pair siblings that are left over with the children of another that wraps their partners."""
     for wrapper in target:
-        free = work.free_golden(golden)
         inside = list(wrapped_modules(work.target, wrapper))
+        free = work.free_golden(golden) if inside else []
         if any(work.evidence.score(index, inner, 1) >= CONFIDENT for index in free for inner in inside):
             pair_siblings(work, free, work.target.forward[wrapper], exact=False)
     for wrapper in work.free_golden(golden):
-        free = work.free_target(target)
         inside = list(wrapped_modules(work.golden, wrapper))
+        free = work.free_target(target) if inside else []
         if any(work.evidence.score(inner, index, 1) >= CONFIDENT for index in free for inner in inside):
             pair_siblings(work, work.golden.forward[wrapper], free, exact=False)
 

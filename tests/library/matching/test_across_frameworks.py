@@ -1,14 +1,19 @@
 """What is promised of matching a torch module tree with an ATB topology, whatever the model is like."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.matching.made_frameworks import Model, Writer, atb_of, torch_of, wrong_pairs
+from msgspec.structs import replace
 
+from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import Joining, MatchingRules, SlicePlan
+from firstdrift.tensors import Role, TensorRecord
 from firstdrift.verdict.tree import build_rows
 
 CONTAINERS = {"root", "root.model", "root.model.layers", "root.model.encoder", "root.visual.blocks"}
@@ -219,3 +224,64 @@ def test_equal_topologies_are_matched_node_by_node(model: Model, statistics: boo
         plan = plan_of(written, written)
         assert [match.golden for match in plan.matches] == [(node.name,) for node in written.nodes]
         assert all(match.golden == match.target for match in plan.matches)
+
+
+def test_each_of_many_experts_is_matched_with_what_it_was_fused_to() -> None:
+    def calls(*names: str) -> Iterator[tuple[str, int]]:
+        yield "norm", 16
+        for expert in range(40):
+            yield from ((f"experts.{expert}.{name}", 64 // len(names)) for name in names)
+
+    golden = _layer(calls("gate_proj", "up_proj"), "Linear", NodeKind.MODULE)
+    target = _layer(calls("gate_up"), "LinearOperation", NodeKind.API)
+    plan = match_slices(golden, target, MatchingRules())
+    joined = [match for match in plan.matches if len(match.golden) > 1]
+    assert [match.target[0] for match in joined] == [f"layers.0.experts.{at}.gate_up" for at in range(40)]
+    assert [match.golden for match in joined] == [
+        (f"layers.0.experts.{at}.gate_proj", f"layers.0.experts.{at}.up_proj") for at in range(40)
+    ]
+
+
+def test_very_long_runs_without_layers_are_aligned_in_order() -> None:
+    widths = [width for at in range(1100) for width in ([8, 16] if at % 7 else [8])]
+    golden = [
+        _node(f"Torch.linear.{at}", "Torch.linear", NodeKind.API, None, width)
+        for at, width in enumerate(widths)
+    ]
+    target = [
+        _node(f"{at}_LinearOperation", "LinearOperation", NodeKind.API, None, width)
+        for at, width in enumerate(widths)
+    ]
+    plan = match_slices(_slice(golden), _slice(target[3:]), MatchingRules())
+    # The first that are missing in the target may be held for others of the same width.
+    assert [match.golden[0] for match in plan.matches][-2000:] == [node.name for node in golden][-2000:]
+    assert [match.target[0] for match in plan.matches][-2000:] == [node.name for node in target][-2000:]
+
+
+def _layer(calls: Iterable[tuple[str, int]], type_name: str, kind: NodeKind) -> Slice:
+    """Make a layer of one norm, and linear steps in modules of their own."""
+    nodes: list[Node] = []
+    for name, width in calls:
+        path = f"layers.0.{name}"
+        around = path.rpartition(".")[0]
+        if nodes and nodes[-1].parent not in (around, "layers.0"):
+            nodes.append(_node(str(nodes[-1].parent), "Expert", NodeKind.MODULE, "layers.0.experts", 16))
+        is_norm = name == "norm"
+        nodes.append(_node(path, "RmsNorm" if is_norm else type_name, kind, around, width))
+    nodes.append(_node(str(nodes[-1].parent), "Expert", NodeKind.MODULE, "layers.0.experts", 16))
+    nodes.append(_node("layers.0.experts", "Experts", NodeKind.MODULE, "layers.0", 16))
+    nodes.append(_node("layers.0", f"{kind}Block", NodeKind.MODULE, None, 16))
+    return _slice(nodes)
+
+
+def _node(name: str, type_name: str, kind: NodeKind, parent: str | None, width: int) -> Node:
+    tensors = (
+        TensorRecord(Role.INPUT, "0", "float32", (4, 16)),
+        TensorRecord(Role.OUTPUT, "0", "float32", (4, width)),
+    )
+    return Node(name, name, kind, type_name, Direction.FORWARD, 0, 0, parent, tensors)
+
+
+def _slice(nodes: list[Node]) -> Slice:
+    ordered = tuple(replace(node, order=at) for at, node in enumerate(nodes))
+    return Slice(SliceListing(Coordinates(), Path()), ordered)
