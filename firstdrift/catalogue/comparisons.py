@@ -155,8 +155,8 @@ def create_comparison(
 def find_comparison(session: Session, golden: Path, target: Path, options: Options) -> int | None:
     """Return the id of the newest comparison of two dumps that was asked for with the same options.
 
-    One in the bin, that failed or was cancelled does not count; None if there is no other. Rules that were
-    changed after the fact are no difference.
+    One in the bin, that failed, was cancelled or holds the results of a match set does not count; None if
+    there is no other. Rules that were changed after the fact are no difference.
     """
     found = session.execute(
         _comparisons()
@@ -164,6 +164,7 @@ def find_comparison(session: Session, golden: Path, target: Path, options: Optio
             ComparisonEntry.golden_path == str(golden.absolute()),
             ComparisonEntry.target_path == str(target.absolute()),
             ComparisonEntry.deleted_at.is_(None),
+            ComparisonEntry.id.not_in(_results_of_match_sets()),
             JobEntry.state.not_in((JobState.FAILED, JobState.CANCELLED)),
         )
         .order_by(ComparisonEntry.id.desc())
@@ -274,8 +275,13 @@ def compare_again(session: Session, comparison_id: int, rules: str | None = None
 
 
 def purge_deleted(session: Session, *, older_than: timedelta) -> int:
-    """Remove for good what has been in the bin for so long, and dumps no comparison uses; say how many."""
-    old = ComparisonEntry.deleted_at < Now(-older_than.total_seconds())
+    """Remove for good what was deleted so long ago, and dumps that no comparison uses then.
+
+    Return how many comparisons were removed.
+    """
+    then = Now(-older_than.total_seconds())
+    session.execute(delete(MatchSetEntry).where(MatchSetEntry.deleted_at < then))
+    old = ComparisonEntry.deleted_at < then
     session.execute(delete(ComparisonEntry).where(ComparisonEntry.id.in_(_results_of_match_sets(old))))
     purged = session.execute(delete(ComparisonEntry).where(old).returning(ComparisonEntry.id)).all()
     if purged:

@@ -5,17 +5,22 @@
 
 The version in force is a pointer: undo moves it to the parent, redo to the newest child. The results of a
 version are a comparison of their own, with the edits in its options; those of version 0 are the comparison
-that the set is laid over. Whoever changes a set says which version they saw; if somebody else was faster,
-they are told what has changed instead.
+that the set is laid over. Whoever changes what a set decides says which version they saw; if somebody else
+was faster, they are told what has changed instead.
+
+A set that is deleted keeps its versions, but not their results: restored, it has those of the version in
+force made again.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons import (
     INTERACTIVE,
     compare_again,
@@ -23,7 +28,7 @@ from firstdrift.catalogue.comparisons import (
     get_comparison,
     set_note,
 )
-from firstdrift.catalogue.tables import MatchSetEntry, MatchSetVersionEntry
+from firstdrift.catalogue.tables import ComparisonEntry, MatchSetEntry, MatchSetVersionEntry
 from firstdrift.comparison.report import Options
 from firstdrift.errors import ConflictError, NotInCatalogueError, SettingsError
 from firstdrift.matching.edits import Edit, checked
@@ -122,9 +127,6 @@ def create_match_set(session: Session, comparison_id: int, name: str) -> int:
         NotInCatalogueError: there is no such comparison.
         SettingsError: the name is empty, too long or taken, or the comparison is that of another match set.
     """
-    name = name.strip()
-    if not name or len(name) > LONGEST_NAME:
-        raise SettingsError(f"a match set needs a name of up to {LONGEST_NAME} characters")
     get_comparison(session, comparison_id)
     origin = laid_over(session, comparison_id)
     if origin is not None:
@@ -132,26 +134,67 @@ def create_match_set(session: Session, comparison_id: int, name: str) -> int:
             f"comparison {comparison_id} is itself made by match set {origin.id}",
             hint=f"Lay it over comparison {origin.comparison_id}",
         )
-    taken = select(MatchSetEntry.id).where(
-        MatchSetEntry.comparison_id == comparison_id, MatchSetEntry.name == name
-    )
-    if session.scalar(taken) is not None:
-        raise SettingsError(f"there is a match set called {name} already", hint="Choose another name")
-    entry = MatchSetEntry(comparison_id=comparison_id, name=name)
+    entry = MatchSetEntry(comparison_id=comparison_id, name=_free_name(session, comparison_id, name))
     session.add(entry)
     session.flush()
     return entry.id
 
 
-def list_match_sets(session: Session, comparison_id: int) -> tuple[MatchSet, ...]:
+def rename_match_set(session: Session, match_set_id: int, name: str) -> MatchSet:
+    """Give a match set another name.
+
+    Raises:
+        NotInCatalogueError: there is no such set.
+        SettingsError: the name is empty, too long or taken.
+    """
+    entry = _entry(session, match_set_id)
+    if name.strip() != entry.name:
+        entry.name = _free_name(session, entry.comparison_id, name)
+        session.flush()
+    return _match_set(session, entry)
+
+
+def delete_match_set(session: Session, match_set_id: int) -> None:
+    """Remove a match set and all its results; `restore_match_set` takes it back.
+
+    Raises:
+        NotInCatalogueError: there is no such set.
+    """
+    _entry(session, match_set_id).deleted_at = Now()
+    results = select(MatchSetVersionEntry.results_id).where(
+        MatchSetVersionEntry.match_set_id == match_set_id, MatchSetVersionEntry.results_id.is_not(None)
+    )
+    session.execute(delete(ComparisonEntry).where(ComparisonEntry.id.in_(results)))
+    session.flush()
+    session.expire_all()  # the database has forgotten the results of its versions
+
+
+def restore_match_set(session: Session, match_set_id: int) -> MatchSet:
+    """Take back a match set that was deleted, as it was, and have its results made again.
+
+    Raises:
+        NotInCatalogueError: there is no such set, or it was removed for good.
+    """
+    entry = _entry(session, match_set_id, deleted=True)
+    entry.deleted_at = None
+    return _put_in_force(session, match_set_id, entry.version)
+
+
+def list_match_sets(session: Session, comparison_id: int, *, deleted: bool = False) -> tuple[MatchSet, ...]:
     """List the match sets that are laid over a comparison, the oldest first.
+
+    With `deleted`, those that can be restored instead of the others.
 
     Raises:
         NotInCatalogueError: there is no such comparison.
     """
     get_comparison(session, comparison_id)
-    here = MatchSetEntry.comparison_id == comparison_id
-    found = session.scalars(select(MatchSetEntry).where(here).order_by(MatchSetEntry.id)).all()
+    deleted_at = MatchSetEntry.deleted_at
+    here = (
+        MatchSetEntry.comparison_id == comparison_id,
+        deleted_at.is_not(None) if deleted else deleted_at.is_(None),
+    )
+    found = session.scalars(select(MatchSetEntry).where(*here).order_by(MatchSetEntry.id)).all()
     return tuple(_match_set(session, entry) for entry in found)
 
 
@@ -159,12 +202,9 @@ def get_match_set(session: Session, match_set_id: int) -> MatchSet:
     """Look up a match set.
 
     Raises:
-        NotInCatalogueError: there is none.
+        NotInCatalogueError: there is none, or it was deleted.
     """
-    entry = session.get(MatchSetEntry, match_set_id)
-    if entry is None:
-        raise NotInCatalogueError(f"there is no match set {match_set_id}")
-    return _match_set(session, entry)
+    return _match_set(session, _entry(session, match_set_id))
 
 
 def no_match_set(session: Session, comparison_id: int) -> MatchSet:
@@ -232,10 +272,7 @@ def undo(session: Session, match_set_id: int, seen: int) -> MatchSet:
         NotInCatalogueError: there is no such set.
         SettingsError: there is nothing to undo.
     """
-    known = _locked(session, match_set_id, seen)
-    if known.undone is None:
-        raise SettingsError("there is nothing to undo")
-    return _put_in_force(session, match_set_id, known.undone)
+    return _move(session, match_set_id, seen, "undo", lambda known: known.undone)
 
 
 def redo(session: Session, match_set_id: int, seen: int) -> MatchSet:
@@ -246,10 +283,7 @@ def redo(session: Session, match_set_id: int, seen: int) -> MatchSet:
         NotInCatalogueError: there is no such set.
         SettingsError: there is nothing to redo.
     """
-    known = _locked(session, match_set_id, seen)
-    if known.redone is None:
-        raise SettingsError("there is nothing to redo")
-    return _put_in_force(session, match_set_id, known.redone)
+    return _move(session, match_set_id, seen, "redo", lambda known: known.redone)
 
 
 def judge_again(session: Session, comparison_id: int, rules: str | None = None) -> None:
@@ -276,6 +310,31 @@ def options_of(base: Options, known: MatchSet, version: int | None = None) -> Op
         edits=base.matching.edits + known.edits(version),
     )
     return replace(base, matching=matching)
+
+
+def _entry(session: Session, match_set_id: int, *, deleted: bool = False) -> MatchSetEntry:
+    entry = session.get(MatchSetEntry, match_set_id)
+    if entry is None or (entry.deleted_at is not None) is not deleted:
+        raise NotInCatalogueError(f"there is no {'deleted ' if deleted else ''}match set {match_set_id}")
+    return entry
+
+
+def _free_name(session: Session, comparison_id: int, name: str) -> str:
+    """Return a name without blanks around it, if no other match set of the comparison has it."""
+    name = name.strip()
+    if not name or len(name) > LONGEST_NAME:
+        raise SettingsError(f"a match set needs a name of up to {LONGEST_NAME} characters")
+    taken = session.scalar(
+        select(MatchSetEntry).where(MatchSetEntry.comparison_id == comparison_id, MatchSetEntry.name == name)
+    )
+    if taken is None:
+        return name
+    if taken.deleted_at is not None:
+        raise SettingsError(
+            f"a match set called {name} was deleted",
+            hint=f"Restore match set {taken.id}, or choose another name",
+        )
+    raise SettingsError(f"there is a match set called {name} already", hint="Choose another name")
 
 
 def _match_set(session: Session, entry: MatchSetEntry) -> MatchSet:
@@ -311,6 +370,15 @@ def _what_changed(known: MatchSet, seen: int) -> str:
     gone = [one for one in then if one not in now]
     changes = [f"undone: {one.describe()}" for one in reversed(gone)] + [one.describe() for one in made]
     return f"{said}; since then: {' | '.join(changes)}"
+
+
+def _move(
+    session: Session, match_set_id: int, seen: int, what: str, to: Callable[[MatchSet], int | None]
+) -> MatchSet:
+    version = to(_locked(session, match_set_id, seen))
+    if version is None:
+        raise SettingsError(f"there is nothing to {what}")
+    return _put_in_force(session, match_set_id, version)
 
 
 def _put_in_force(session: Session, match_set_id: int, version: int) -> MatchSet:

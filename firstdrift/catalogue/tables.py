@@ -64,14 +64,6 @@ class Entry(DeclarativeBase):
     }
 
 
-def _jumps(name: str, only: str) -> Index:
-    """Index the rows in execution order whose boolean column is true, to jump from one to the next."""
-    where = {"sqlite": text(f"{only} = 1"), "postgresql": text(only)}
-    return Index(
-        name, "slice_pair_id", "order", sqlite_where=where["sqlite"], postgresql_where=where["postgresql"]
-    )
-
-
 class DumpEntry(Entry):
     """A dump as it was when it was indexed; if it changes on disk, it is indexed as another entry.
 
@@ -272,11 +264,13 @@ class RowEntry(Entry):
 
     __tablename__ = "rows"
     __table_args__ = (
-        Index(None, "slice_pair_id", "parent", "index"),
-        _jumps("ix_rows_bad", only="is_bad"),
-        _jumps("ix_rows_origin", only="is_origin"),
-        _jumps("ix_rows_unmatched", only="is_unmatched"),
-        _jumps("ix_rows_layer", only="is_layer"),
+        Index(
+            "ix_rows_layer",
+            "slice_pair_id",
+            "order",
+            sqlite_where=text("is_layer = 1"),
+            postgresql_where=text("is_layer"),
+        ),
     )
 
     slice_pair_id: Mapped[int] = mapped_column(
@@ -378,6 +372,7 @@ class MatchSetEntry(Entry):
     Attributes:
         comparison_id: over which comparison it is laid.
         version: the version in force; 0 where nothing is decided.
+        deleted_at: when it was deleted; None if it was not.
     """
 
     __tablename__ = "match_sets"
@@ -388,6 +383,7 @@ class MatchSetEntry(Entry):
     name: Mapped[str]
     version: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[datetime] = mapped_column(default=Now())
+    deleted_at: Mapped[datetime | None]
 
 
 class MatchSetVersionEntry(Entry):

@@ -253,12 +253,39 @@ def test_what_is_not_there_is_not_found(client: TestClient, comparison: int) -> 
         ("GET", f"/api/v1/comparisons/1/suggestions?target=a&match_set={number}", None),
         ("POST", "/api/v1/comparisons/999/match-sets", {"name": "x"}),
         ("POST", "/api/v1/match-sets/999/undo", {"version": 0}),
+        ("POST", "/api/v1/match-sets/999/rename", {"name": "x"}),
+        ("POST", "/api/v1/match-sets/999/restore", None),
+        ("DELETE", "/api/v1/match-sets/999", None),
         ("POST", "/api/v1/match-sets/999/edits", {"version": 0, "edits": [edit(1)]}),
     ):
         answer = client.request(method, path, json=body)
         assert answer.status_code == 404, (method, path, answer.text)
         assert answer.json()["ok"] is False
     assert client.post(f"{address}/undo", json={"version": 0}).status_code == 422
+
+
+def test_a_match_set_is_renamed_deleted_and_taken_back(client: TestClient, comparison: int) -> None:
+    address, of_comparison = begin(client, comparison), f"/api/v1/comparisons/{comparison}/match-sets"
+    before = change(client, address, 0, edit(1))
+    renamed = client.post(f"{address}/rename", json={"name": "one MLP"})
+    assert (renamed.status_code, renamed.json()) == (200, before | {"name": "one MLP"})
+    results = f"/api/v1/comparisons/{before['results']['comparison']}"
+    deleted = client.delete(address)
+    assert (deleted.status_code, deleted.json()) == (200, {"ok": True, "id": before["id"]})
+    assert client.get(address).status_code == client.get(results).status_code == 404
+    assert client.get(of_comparison).json() == {"match_sets": []}
+    (left,) = client.get(f"{of_comparison}?deleted=true").json()["match_sets"]
+    assert (left["id"], left["name"], left["results"]) == (before["id"], "one MLP", None)
+    assert client.post(of_comparison, json={"name": "one MLP"}).status_code == 422
+    assert client.post(f"{address}/restore").status_code == 200
+    settle(client)
+    after = client.get(address).json()
+    assert after["results"]["counts"] == before["results"]["counts"]
+    same = ("name", "version", "edits", "undo_to", "redo_to")
+    assert {name: after[name] for name in same} == {
+        name: (before | {"name": "one MLP"})[name] for name in same
+    }
+    assert client.post(f"{address}/restore").status_code == 404
 
 
 def test_results_of_match_sets_are_not_listed_among_comparisons(client: TestClient, comparison: int) -> None:

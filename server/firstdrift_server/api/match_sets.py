@@ -1,7 +1,7 @@
 """/api/v1/match-sets: match nodes by hand, look before, undo and redo, read and write mapping files.
 
-Whoever changes a set says which version they saw; 409 says what somebody else has changed since. Results are
-those of a comparison of their own, which `results` names: ask for it as for any other.
+Whoever changes what a set decides says which version they saw; 409 says what somebody else has changed since.
+Results are those of a comparison of their own, which `results` names: ask for it as for any other.
 """
 
 from http import HTTPStatus
@@ -14,9 +14,12 @@ from starlette.responses import Response
 from firstdrift.catalogue.match_sets import (
     add_edits,
     create_match_set,
+    delete_match_set,
     get_match_set,
     list_match_sets,
     redo,
+    rename_match_set,
+    restore_match_set,
     undo,
 )
 from firstdrift.matching.edits import Edit, EditKind, checked
@@ -102,11 +105,11 @@ class Trial(_In):
 
 
 @router.get("/comparisons/{comparison}/match-sets")
-def list_all(comparison: int, context: Shared) -> StrictJSONResponse:
-    """List the match sets of a comparison, the oldest first."""
+def list_all(comparison: int, context: Shared, *, deleted: bool = False) -> StrictJSONResponse:
+    """List the match sets of a comparison, the oldest first; with `deleted` those that can be restored."""
     with context.reading() as session:
-        found = [match_set_view(session, known) for known in list_match_sets(session, comparison)]
-        return StrictJSONResponse({"match_sets": found})
+        known = list_match_sets(session, comparison, deleted=deleted)
+        return StrictJSONResponse({"match_sets": [match_set_view(session, one) for one in known]})
 
 
 @router.post("/comparisons/{comparison}/match-sets", status_code=HTTPStatus.CREATED)
@@ -151,6 +154,30 @@ def show(match_set: int, context: Shared) -> StrictJSONResponse:
     """Give a match set: the version in force, its edits, its results, and all its versions."""
     with context.reading() as session:
         return StrictJSONResponse(match_set_view(session, get_match_set(session, match_set)))
+
+
+@router.post("/match-sets/{match_set}/rename")
+def rename(match_set: int, named: Named, context: Shared) -> StrictJSONResponse:
+    """Give a match set another name."""
+    with context.writing() as session:
+        rename_match_set(session, match_set, named.name)
+    return _shown(match_set, context)
+
+
+@router.delete("/match-sets/{match_set}")
+def delete(match_set: int, context: Shared) -> StrictJSONResponse:
+    """Delete a match set with the results of all its versions; it can be restored for a month."""
+    with context.writing() as session:
+        delete_match_set(session, match_set)
+    return StrictJSONResponse({"ok": True, "id": match_set})
+
+
+@router.post("/match-sets/{match_set}/restore")
+def restore(match_set: int, context: Shared) -> StrictJSONResponse:
+    """Take a deleted match set back as it was; a worker makes the results of the version in force again."""
+    with context.writing() as session:
+        restore_match_set(session, match_set)
+    return _shown(match_set, context)
 
 
 @router.post("/match-sets/{match_set}/edits", status_code=HTTPStatus.CREATED)

@@ -2,6 +2,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Engine, text
 
 from firstdrift.catalogue.comparisons import (
@@ -20,9 +21,11 @@ from firstdrift.catalogue.comparisons import (
     slice_pairs_of,
 )
 from firstdrift.catalogue.engine import reading, writing
+from firstdrift.catalogue.match_sets import add_edits, create_match_set
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.report import Options
 from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.matching.mapping import MappingEntry, MappingFile, MappingKind
 from firstdrift.matching.plan import MatchingRules
 
 OPTIONS = Options(MatchingRules(fuzzy=True, token_offset=1), rules="msit", level="layer")
@@ -75,6 +78,15 @@ def test_an_equal_comparison_is_found_however_many_are_newer(engine: Engine, mad
         assert find_comparison(session, golden, target, OPTIONS) == made
         delete_comparison(session, made)
         assert find_comparison(session, golden, target, OPTIONS) is None
+
+
+def test_the_results_of_a_match_set_are_not_taken_for_an_equal_comparison(engine: Engine, made: int) -> None:
+    mapping = MappingFile("m.yaml", MappingKind.CELL, (MappingEntry(3, "a", ("b",)),))
+    mapped = replace(OPTIONS, matching=replace(OPTIONS.matching, mappings=(mapping,)))
+    with writing(engine) as session:
+        known = add_edits(session, create_match_set(session, made, "mine"), 0, (), (mapping,))
+        assert get_comparison(session, known.results() or 0).options == mapped
+        assert find_comparison(session, Path("/d/golden"), Path("/d/target"), mapped) is None
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Engine, text
 
 from firstdrift.catalogue.comparisons import (
@@ -19,11 +20,14 @@ from firstdrift.catalogue.match_sets import (
     MatchSet,
     add_edits,
     create_match_set,
+    delete_match_set,
     get_match_set,
     judge_again,
     laid_over,
     list_match_sets,
     redo,
+    rename_match_set,
+    restore_match_set,
     undo,
 )
 from firstdrift.comparison.report import Options
@@ -220,6 +224,68 @@ def test_a_name_is_needed_and_is_given_once(engine: Engine, match_set: int, name
     del match_set
     with writing(engine) as session, pytest.raises(SettingsError, match=r"needs a name|already"):
         create_match_set(session, 1, name)
+
+
+def test_a_match_set_gets_another_name_that_no_other_has(engine: Engine, match_set: int) -> None:
+    before = add(engine, match_set, 0, ONE)
+    with writing(engine) as session:
+        create_match_set(session, 1, "another")
+        renamed = rename_match_set(session, match_set, "  whole model ")
+        assert renamed == replace(before, name="whole model")
+        assert rename_match_set(session, match_set, "whole model") == renamed
+    for name, complaint in (("", "needs a name"), ("another", "already")):
+        with writing(engine) as session, pytest.raises(SettingsError, match=complaint):
+            rename_match_set(session, match_set, name)
+    assert there(engine, match_set) == renamed
+
+
+def test_a_deleted_match_set_leaves_no_results_and_comes_back_as_it_was(
+    engine: Engine, match_set: int
+) -> None:
+    add(engine, match_set, 0, ONE)
+    add(engine, match_set, 1, TWO)
+    with writing(engine) as session:
+        before = undo(session, match_set, 2)
+        delete_match_set(session, match_set)
+        (deleted,) = list_match_sets(session, 1, deleted=True)
+        assert [one.results_id for one in deleted.versions] == [None, None]
+    with writing(engine) as session:
+        assert list_match_sets(session, 1) == ()
+        assert session.scalar(text("SELECT count(*) FROM comparisons")) == 1
+        assert session.scalar(text("SELECT count(*) FROM jobs")) == 1
+        for forbidden in (get_match_set, delete_match_set, lambda *of: undo(*of, 1)):
+            with pytest.raises(NotInCatalogueError):
+                forbidden(session, match_set)
+        with pytest.raises(SettingsError, match="was deleted"):
+            create_match_set(session, 1, "renamed MLPs")
+    with writing(engine) as session:
+        restored = restore_match_set(session, match_set)
+        assert laid_over(session, restored.results() or 0) == restored
+        assert get_comparison(session, restored.results() or 0).options.matching.edits[-1] == ONE
+        with pytest.raises(NotInCatalogueError):
+            restore_match_set(session, match_set)
+    assert (restored.name, restored.version, restored.edits(), restored.undone, restored.redone) == (
+        before.name,
+        before.version,
+        before.edits(),
+        before.undone,
+        before.redone,
+    )
+    with writing(engine) as session:
+        assert redo(session, match_set, 1).edits() == (ONE, TWO)
+
+
+def test_a_match_set_that_was_deleted_long_ago_is_removed_for_good(engine: Engine, match_set: int) -> None:
+    add(engine, match_set, 0, ONE)
+    with writing(engine) as session:
+        kept = create_match_set(session, 1, "kept")
+        delete_match_set(session, match_set)
+        purge_deleted(session, older_than=timedelta(days=1))
+        assert len(list_match_sets(session, 1, deleted=True)) == 1
+        purge_deleted(session, older_than=timedelta(seconds=-10))
+        assert list_match_sets(session, 1, deleted=True) == ()
+        assert [known.id for known in list_match_sets(session, 1)] == [kept]
+        assert session.scalar(text("SELECT count(*) FROM match_set_versions")) == 0
 
 
 def test_nothing_is_laid_over_what_is_laid_over(engine: Engine, match_set: int) -> None:
