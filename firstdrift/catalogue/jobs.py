@@ -232,9 +232,11 @@ def fail_job(
     """Record what went wrong; with `retry_after` seconds the job is tried again, if it may be.
 
     Raises:
-        JobLostError: another worker has it.
+        JobLostError: another worker has it, or it was deleted.
     """
-    entry = session.get_one(JobEntry, claim.job_id)
+    entry = session.get(JobEntry, claim.job_id)
+    if entry is None:
+        raise _lost(claim)
     if retry_after is not None and claim.attempt < entry.max_attempts:
         again = {"state": JobState.QUEUED, "ready_at": Now(retry_after), "finished_at": None}
         _end(session, claim, error=error, traceback=traceback, **again)
@@ -383,7 +385,7 @@ def _held(claim: Claim) -> tuple[ColumnElement[bool], ...]:
 
 
 def _lost(claim: Claim) -> JobLostError:
-    return JobLostError(f"another worker has taken job {claim.job_id} over")
+    return JobLostError(f"another worker has taken job {claim.job_id} over, or it was deleted")
 
 
 def _give_up(session: Session) -> None:

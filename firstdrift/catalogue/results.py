@@ -190,15 +190,19 @@ def copy_slice(
     place: SlicePlace,
     source: int,
     notes: tuple[str, ...],
-) -> SavedSlice:
+) -> SavedSlice | None:
     """Keep for one comparison what was found of a slice pair in another, with further remarks.
+
+    Return None if that is no longer there, because the other is being made again.
 
     Raises:
         JobLostError: the comparison is being made again, so this is of no use any more.
     """
     with writing() as session:
         _require_revision(session, place.comparison_id, place.revision)
-        known = session.get_one(SlicePairEntry, source)
+        known = session.get(SlicePairEntry, source)
+        if known is None:
+            return None
         own = {
             "comparison_id": place.comparison_id,
             "position": place.position,

@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from catalogue_reading import all_pairs, all_rows
 from databases import new_postgresql_database
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, delete, text
 from working import ask_to_compare, compare_with_worker, wait_for_comparison, wait_until, worker
 
 from firstdrift.catalogue import tree
@@ -26,11 +27,11 @@ from firstdrift.catalogue.comparisons import (
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.jobs import list_workers
 from firstdrift.catalogue.migrate import upgrade
-from firstdrift.catalogue.tables import JobState
+from firstdrift.catalogue.tables import ComparisonEntry, JobState
 from firstdrift.comparison import compare as library
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options, Report
-from firstdrift.errors import FirstdriftError
+from firstdrift.errors import DumpNotFoundError, FirstdriftError
 from firstdrift.matching.mapping_files import read_mapping
 from firstdrift.matching.plan import MatchingRules
 from firstdrift_worker import comparing, measuring
@@ -304,6 +305,34 @@ def test_a_mistake_of_ours_fails_the_job_with_its_traceback_and_spares_the_worke
     assert failed.job.error == "ZeroDivisionError: division by zero"
     assert "plan_slice" in (failed.job.traceback or "")
     assert second.state is JobState.DONE
+
+
+def test_a_comparison_that_is_removed_while_it_is_compared_spares_the_worker(
+    engine: Engine,
+    sqlite_url: str,
+    dumps: Callable[[str, str, str], tuple[Path, Path]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    really = comparing.plan_slice
+
+    def removed(*_: object) -> NoReturn:
+        with writing(engine) as session:
+            session.execute(delete(ComparisonEntry).where(ComparisonEntry.id == first))
+        raise DumpNotFoundError("there is nothing here")
+
+    monkeypatch.setattr(comparing, "plan_slice", removed)
+    paths = dumps(*DUMPS[0])
+    first = ask_to_compare(engine, *paths)
+    with worker(sqlite_url):
+        wait_until(lambda: not exists(engine, first))
+        monkeypatch.setattr(comparing, "plan_slice", really)
+        second = wait_for_comparison(engine, ask_to_compare(engine, *paths))
+    assert second.state is JobState.DONE
+
+
+def exists(engine: Engine, comparison: int) -> bool:
+    with reading(engine) as session:
+        return session.get(ComparisonEntry, comparison) is not None
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, delete
 from working import ask_to_compare, wait_for_comparison, worker
 
 from firstdrift.catalogue import editing, tree
@@ -20,7 +20,7 @@ from firstdrift.catalogue.match_sets import (
     undo,
 )
 from firstdrift.catalogue.migrate import upgrade
-from firstdrift.catalogue.tables import JobState
+from firstdrift.catalogue.tables import JobState, SlicePairEntry
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.rematch import Effect
 from firstdrift.comparison.report import Options, Report
@@ -213,6 +213,26 @@ def test_slices_that_lack_the_nodes_are_taken_over_and_neither_matched_nor_judge
             )
     assert "there is no golden node" in copies[0].notes[-1]
     assert copies[2].notes == bases[2].notes
+
+
+def test_slices_that_are_being_made_again_are_matched_and_judged_instead(
+    engine: Engine, database: str, steps: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = comparing.unchanged_slice
+
+    def then_removed(*asked: object) -> tuple[int, tuple[str, ...]] | None:
+        source = found(*asked)  # type: ignore[arg-type]
+        if source is not None:
+            with writing(engine) as session:
+                session.execute(delete(SlicePairEntry).where(SlicePairEntry.id == source[0]))
+        return source
+
+    monkeypatch.setattr(comparing, "unchanged_slice", then_removed)
+    with worker(database):
+        known = begin(engine, *steps)
+        known, results = edit(engine, known, unmatch("Module.model.layers.1.another.LlamaMLP.forward.0"))
+    assert results.state is JobState.DONE, results.job.error
+    require_same(engine, results, compare(*steps, options_of(BY_NAME, known)))
 
 
 def test_an_edit_is_checked_against_the_slices_that_have_its_nodes(

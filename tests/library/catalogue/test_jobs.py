@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, delete, text
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue import jobs
@@ -30,7 +30,7 @@ from firstdrift.catalogue.jobs import (
     worker_gone,
     worker_seen,
 )
-from firstdrift.catalogue.tables import JobState
+from firstdrift.catalogue.tables import ComparisonEntry, JobState
 from firstdrift.comparison.report import Options
 from firstdrift.errors import JobCancelledError, JobLostError, NotInCatalogueError
 
@@ -225,6 +225,17 @@ def test_an_error_that_stays_is_final(engine: Engine) -> None:
     assert (job.state, job.error) == (JobState.FAILED, "no dump there")
     assert job.finished_at is not None
     assert claim_job(engine, "host:2") is None
+
+
+@pytest.mark.parametrize("retry_after", [None, 0.2])
+def test_of_a_job_that_was_deleted_a_worker_hears_when_it_fails(
+    engine: Engine, comparison: int, retry_after: float | None
+) -> None:
+    claim = claimed(engine)
+    with writing(engine) as session:
+        session.execute(delete(ComparisonEntry).where(ComparisonEntry.id == comparison))
+    with writing(engine) as session, pytest.raises(JobLostError, match="deleted"):
+        fail_job(session, claim, "no dump there", "", retry_after=retry_after)
 
 
 def test_open_jobs_can_be_listed_apart(engine: Engine, comparison: int) -> None:
