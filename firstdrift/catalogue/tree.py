@@ -97,7 +97,10 @@ def rows_at(session: Session, slice_pair: int, indexes: Collection[int]) -> tupl
 
 def pairs_of_row(session: Session, slice_pair: int, row: int) -> tuple[Pair, ...]:
     """List the pairs of tensors of a row, in the order of the plan."""
-    query = _select_pairs(slice_pair).where(PairEntry.row == row).order_by(PairEntry.index)
+    # Asked for by row, SQLite goes through all pairs of the slice: it does not know how few a row has.
+    here = (PairEntry.slice_pair_id == slice_pair, PairEntry.row == row)
+    indexes = select(PairEntry.index).where(*here)
+    query = _select_pairs(slice_pair).where(PairEntry.index.in_(indexes)).order_by(PairEntry.index)
     return tuple(map(_pair, session.execute(query)))
 
 

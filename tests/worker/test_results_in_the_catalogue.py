@@ -186,6 +186,9 @@ def test_an_index_answers_each_question(made: Made, question: str) -> None:
                 plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
                 steps = [step.detail for step in plan]
                 assert not [step for step in steps if step.startswith("SCAN") and "above" not in step], steps
+                assert not [
+                    step for step in steps if step.endswith("pairs USING PRIMARY KEY (slice_pair_id=?)")
+                ]
 
 
 def test_nothing_is_left_of_rows_when_their_comparison_goes(
