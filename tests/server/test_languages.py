@@ -2,9 +2,9 @@
 
 import re
 from http import HTTPStatus
-from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,13 @@ import pytest
         ("en;q=0.3, zh;q=x, zh;q=0.9", "zh"),
     ],
 )
-def test_a_page_speaks_what_the_browser_asks_for(client: Any, accepted: str, language: str) -> None:
+def test_a_page_speaks_what_the_browser_asks_for(client: TestClient, accepted: str, language: str) -> None:
     page = client.get("/", headers={"accept-language": accepted})
     assert f'<html lang="{language}">' in page.text
     assert ("跳到正文" in page.text) == (language == "zh")
 
 
-def test_the_language_that_was_chosen_wins_and_is_kept(client: Any) -> None:
+def test_the_language_that_was_chosen_wins_and_is_kept(client: TestClient) -> None:
     back = client.post("/language", data={"language": "zh", "back": "/new?x=1"}, follow_redirects=False)
     assert (back.status_code, back.headers["location"]) == (HTTPStatus.SEE_OTHER, "/new?x=1")
     try:
@@ -35,13 +35,13 @@ def test_the_language_that_was_chosen_wins_and_is_kept(client: Any) -> None:
 
 
 @pytest.mark.parametrize("back", ["//elsewhere.example", "/\\elsewhere.example", "https://elsewhere.example"])
-def test_choosing_a_language_never_leads_elsewhere(client: Any, back: str) -> None:
+def test_choosing_a_language_never_leads_elsewhere(client: TestClient, back: str) -> None:
     answer = client.post("/language", data={"language": "en", "back": back}, follow_redirects=False)
     client.cookies.clear()
     assert answer.headers["location"] == "/"
 
 
-def test_a_language_that_there_is_not_is_refused(client: Any) -> None:
+def test_a_language_that_there_is_not_is_refused(client: TestClient) -> None:
     answer = client.post("/language", data={"language": "tlh", "back": "/"})
     assert answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY
     assert not re.search("set-cookie", str(answer.headers))
