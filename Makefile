@@ -77,10 +77,11 @@ lint: .venv/.installed-dev
 	$(BIN)/lint-imports
 
 LOCALE := frontend/firstdrift_frontend/locale
-PYBABEL := cd frontend/firstdrift_frontend && ../../$(BIN)/pybabel -q
 messages: .venv/.installed-dev
-	$(PYBABEL) extract --mapping=../messages.cfg --keywords=say --no-wrap --omit-header --add-location=file --output=locale/firstdrift.pot .
-	$(PYBABEL) update --input-file=locale/firstdrift.pot --output-dir=locale --domain=firstdrift --no-wrap --no-fuzzy-matching --ignore-obsolete --omit-header
+	PYTHONPATH=frontend $(BIN)/pybabel -q extract --mapping=frontend/messages.cfg --keywords=say --no-wrap --omit-header \
+	  --sort-by-file --add-location=file --output=$(LOCALE)/firstdrift.pot .
+	$(BIN)/pybabel -q update --input-file=$(LOCALE)/firstdrift.pot --output-dir=$(LOCALE) --domain=firstdrift --no-wrap \
+	  --no-fuzzy-matching --ignore-obsolete --omit-header
 	@rm $(LOCALE)/firstdrift.pot
 
 interop: .venv/.installed-dev .venv-interop/.installed

@@ -1,14 +1,16 @@
 """The languages of the pages.
 
-    template    {{ _('Comparisons') }}                  ─▶  比较
-    script      say("Copied")                           ─▶  已复制
-    library     "inputs agree (1e-7), output does not"  ─▶  the sentence of `sentences.py` that it is made of
+    template    {{ _('Comparisons') }}                          ─▶  比较
+    script      say("Copied")                                   ─▶  已复制
+    library     {{ "its weight differs" | said }}               ─▶  权重不同
 
 English is what the source says; the others lie in locale/*/LC_MESSAGES/firstdrift.po, read as it is.
 The library speaks English only: JSON, exports and the command line are the same for all.
 """
 
 import gettext
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -17,7 +19,22 @@ SOURCE = "en"
 LANGUAGES = {"en": "English", "zh": "中文"}
 """What can be chosen, each by its own name."""
 
-_LOCALE = Path(__file__).parent / "locale"
+LOCALE = Path(__file__).parent / "locale"
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """What is said in a language for what English says; what is missing is said in English.
+
+    Attributes:
+        texts: of templates.
+        scripts: of scripts.
+        sentences: of the library and of the views, with numbered gaps.
+    """
+
+    texts: gettext.NullTranslations
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    sentences: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose_language(chosen: str | None, accepted: str) -> str:
@@ -40,31 +57,26 @@ def _rank(part: str) -> float:
 
 
 @cache
-def translations(language: str) -> gettext.NullTranslations:
-    """Return what a language says for what English says; for English, and what is missing, English."""
-    if language == SOURCE:
-        return gettext.NullTranslations()
+def load_language(code: str) -> Language:
+    """Read what is said in a language."""
+    if code == SOURCE:
+        return Language(gettext.NullTranslations())
     from babel.messages.mofile import write_mo
     from babel.messages.pofile import read_po
 
+    with (LOCALE / code / "LC_MESSAGES" / "firstdrift.po").open("rb") as file:
+        catalog = read_po(file, locale=code)
     compiled = BytesIO()
-    with (_LOCALE / language / "LC_MESSAGES" / "firstdrift.po").open("rb") as file:
-        write_mo(compiled, read_po(file, locale=language))
+    write_mo(compiled, catalog)
     compiled.seek(0)
-    return gettext.GNUTranslations(compiled)
+    single = [message for message in catalog if message.id and message.string and not message.pluralizable]
+    said = {str(message.id): (str(message.string), message.locations) for message in single}
+    return Language(
+        gettext.GNUTranslations(compiled),
+        {text: other for text, (other, places) in said.items() if _lies_in(places, ".js")},
+        {text: other for text, (other, places) in said.items() if _lies_in(places, ".py")},
+    )
 
 
-@cache
-def words_of_scripts(language: str) -> dict[str, str]:
-    """Return what scripts say, English to the language; empty for English."""
-    if language == SOURCE:
-        return {}
-    from babel.messages.pofile import read_po
-
-    with (_LOCALE / language / "LC_MESSAGES" / "firstdrift.po").open("rb") as file:
-        messages = [message for message in read_po(file, locale=language) if _in_script(message.locations)]
-    return {str(message.id): str(message.string) for message in messages if message.string}
-
-
-def _in_script(locations: list[tuple[str, int]]) -> bool:
-    return any(file.endswith(".js") for file, _ in locations)
+def _lies_in(places: list[tuple[str, int]], suffix: str) -> bool:
+    return any(file.endswith(suffix) for file, _ in places)

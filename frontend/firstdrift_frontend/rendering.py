@@ -13,7 +13,7 @@ from markupsafe import Markup
 from firstdrift.exports.strict_json import to_json
 from firstdrift.plurals import plural
 from firstdrift_frontend import TEMPLATES, assets, numbers
-from firstdrift_frontend.languages import LANGUAGES, SOURCE, translations, words_of_scripts
+from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_frontend.sentences import sayer
 
@@ -25,7 +25,8 @@ def render(template: str, language: str = SOURCE, **context: object) -> str:
 
 @cache
 def _environment(language: str) -> Environment:
-    known = translations(language)
+    known = load_language(language)
+    texts = known.texts
     environment = Environment(
         extensions=["jinja2.ext.i18n"],
         loader=FileSystemLoader(TEMPLATES),
@@ -36,9 +37,9 @@ def _environment(language: str) -> Environment:
         auto_reload=False,
     )
     # What the extension adds to an environment is known at run time only.
-    environment.install_gettext_translations(known, newstyle=True)  # type: ignore[attr-defined]
+    environment.install_gettext_translations(texts, newstyle=True)  # type: ignore[attr-defined]
     environment.filters |= {
-        "said": sayer(known),
+        "said": sayer(known.sentences),
         "number": number,
         "short": numbers.short,
         "exact": numbers.exact,
@@ -47,8 +48,8 @@ def _environment(language: str) -> Environment:
         "share": numbers.share,
         "shape": numbers.shape,
         "duration": numbers.duration,
-        "ago": partial(ago, known),
-        "moment": partial(moment, known),
+        "ago": partial(ago, texts),
+        "moment": partial(moment, texts),
         "query": query,
         "name": name,
         "plural": plural,
@@ -56,7 +57,7 @@ def _environment(language: str) -> Environment:
     environment.globals |= {
         "language": language,
         "languages": LANGUAGES,
-        "words": words_of_scripts(language),
+        "words": known.scripts,
         "static": f"/static/{assets.build()}",
         "metrics": METRICS,
         "plotly": f"/static/{assets.plotly_build()}/plotly.min.js",

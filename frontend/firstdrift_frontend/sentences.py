@@ -1,68 +1,58 @@
 """Sentences of the library in the language of the page.
 
-The library puts numbers and names into English sentences. What they are made of is listed in `PATTERNS`: a
-sentence that fits one is said anew from its translation, and what stands in its gaps is said in turn, so that
-"parameter weight differs (relative L2 2.0); inputs agree (1.2e-7)" needs no pattern of its own.
+The library puts numbers and names into English sentences, which JSON and the command line show as they are.
+What they are made of is in the catalogue of translations as patterns with numbered gaps. A sentence that fits
+one is said anew from its translation, and what stands in the gaps is said in turn:
 
-    "its output differs by 0.3 beyond rounding"
-        fits  "its output differs by {error} beyond rounding"  ─▶  "输出差异 {error} 超出舍入误差"
+    "inputs agree (1.2e-7), output does not (NaN or infinity on one side only)"
+        fits  "inputs agree ({0}), output does not ({1})", and
+              "NaN or infinity on one side only" is said as the sentence that it is
 """
 
-import gettext
 import re
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 
-PARTS = ("; ", ": ", ", ")
-"""Where a sentence that fits no pattern is cut to say its parts, the strongest first."""
+_JOINTS = ("; ", ": ", ", ")
+"""Where a sentence that fits no pattern is cut, to say its parts; the strongest first."""
 
-
-def _(pattern: str) -> str:
-    return pattern
+_GAP = re.compile(r"\{(\d+)\}")
 
 
-PATTERNS: tuple[str, ...] = ()
-"""What the library says, with names for what it puts in. Longer ones are tried first."""
+def sayer(patterns: Mapping[str, str]) -> Callable[[str | None], str]:
+    """Return a function that says sentences in another language; what it does not know stays as it is.
 
+    Args:
+        patterns: English to the language, with gaps {0}, {1}, ... in both.
+    """
+    if not patterns:
+        return lambda sentence: sentence or ""
+    # What says most is tried first: "{0} against {1}" fits nearly everything.
+    ordered = sorted(patterns, key=lambda pattern: -len(_GAP.sub("", pattern)))
+    expressions = [(_expression(pattern), patterns[pattern]) for pattern in ordered if _GAP.search(pattern)]
 
-def said(sentence: str, translations: gettext.NullTranslations) -> str:
-    """Say a sentence of the library in a language; what is not known stays English."""
-    if type(translations) is gettext.NullTranslations or not sentence:
-        return sentence
-    translated = translations.gettext(sentence)
-    if translated != sentence:
-        return translated
-    for pattern, expression in _compiled():
-        if found := expression.fullmatch(sentence):
-            gaps = {name: said(text, translations) for name, text in found.groupdict().items()}
-            return translations.gettext(pattern).format(**gaps)
-    for mark in PARTS:
-        if mark in sentence:
-            return mark.join(said(part, translations) for part in sentence.split(mark))
-    return sentence
-
-
-def sayer(translations: gettext.NullTranslations) -> Callable[[str | None], str]:
-    """Return a function that says sentences in a language, for templates."""
-
+    @lru_cache(maxsize=4096)
     def say(sentence: str | None) -> str:
-        return said(sentence or "", translations)
+        if not sentence:
+            return ""
+        if sentence in patterns:
+            return patterns[sentence]
+        for expression, translation in expressions:
+            if found := expression.fullmatch(sentence):
+                gaps = {int(name[1:]): say(text) for name, text in found.groupdict().items()}
+                return translation.format(*(gaps[number] for number in range(len(gaps))))
+        for joint in _JOINTS:
+            if joint in sentence:
+                return joint.join(map(say, sentence.split(joint)))
+        return sentence
 
     return say
 
 
-@cache
-def _compiled() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    ordered = sorted(PATTERNS, key=lambda pattern: -len(re.sub(r"\{\w+\}", "", pattern)))
-    return tuple((pattern, _expression(pattern)) for pattern in ordered if "{" in pattern)
-
-
 def _expression(pattern: str) -> re.Pattern[str]:
-    """Make "differs by {error}" into an expression; a name that occurs twice must be the same twice."""
-    pieces, seen = [], set[str]()
-    for text, gap in re.findall(r"([^{]*)(?:\{(\w+)\})?", pattern):
-        pieces.append(re.escape(text))
-        if gap:
-            pieces.append(f"(?P={gap})" if gap in seen else f"(?P<{gap}>.+?)")
-            seen.add(gap)
-    return re.compile("".join(pieces), re.DOTALL)
+    """Make an expression of a pattern: its gaps take whatever fits, the shorter the better."""
+    pieces = _GAP.split(pattern)
+    texts = [re.escape(text.replace("{{", "{").replace("}}", "}")) for text in pieces[::2]]
+    gaps = [f"(?P<g{number}>.*?)" for number in pieces[1::2]]
+    parts = (part for pair in zip(texts, [*gaps, ""], strict=True) for part in pair)
+    return re.compile("".join(parts), re.DOTALL)
