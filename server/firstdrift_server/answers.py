@@ -11,12 +11,21 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
-from firstdrift.errors import ConflictError, FirstdriftError, NotInCatalogueError, PathOutsideRootsError
+from firstdrift.errors import (
+    CatalogueError,
+    ConflictError,
+    FirstdriftError,
+    NotInCatalogueError,
+    PathOutsideRootsError,
+)
 from firstdrift_frontend.languages import choose_language
 from firstdrift_frontend.rendering import render
 from firstdrift_server.strict_json import StrictJSONResponse
 
 LANGUAGE_COOKIE = "firstdrift_language"
+
+RETRY_SECONDS = 5
+"""When to ask again while the database is busy, full or away."""
 
 HINTS = {
     HTTPStatus.BAD_REQUEST: "Open the address that firstdrift printed when it started",
@@ -45,6 +54,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
         403: "The request came from another site",
         404: "There is no such thing",
         422: "The request makes no sense",
+        503: "The database is busy, full or away; Retry-After says when to ask again",
     }.items()
 }
 
@@ -83,6 +93,8 @@ def error_answer(request: Request, status: int, error: str, hint: str = "") -> R
     response = answer(request, "error.html", body.model_dump(), status)
     if status == HTTPStatus.UNAUTHORIZED:
         response.headers["www-authenticate"] = "Bearer"
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        response.headers["retry-after"] = str(RETRY_SECONDS)
     return response
 
 
@@ -92,6 +104,8 @@ def status_of(error: FirstdriftError) -> HTTPStatus:
         return HTTPStatus.NOT_FOUND
     if isinstance(error, ConflictError):
         return HTTPStatus.CONFLICT
+    if isinstance(error, CatalogueError):
+        return HTTPStatus.SERVICE_UNAVAILABLE
     return HTTPStatus.UNPROCESSABLE_ENTITY
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift.errors import FirstdriftError
+from firstdrift.errors import CatalogueError, FirstdriftError
 from firstdrift_server.answers import answer
 from firstdrift_server.choices import Choice
 from firstdrift_server.context import Context, Shared
@@ -28,6 +28,8 @@ def create(request: Request, fields: Fields, context: Shared) -> Response:
     try:
         created = Choice.from_fields(fields).ask(context)
     except FirstdriftError as error:
+        if isinstance(error, CatalogueError):
+            raise
         view = _view(context, fields) | {"problem": error.reason, "hint": error.hint}
         return answer(request, "new.html", view, HTTPStatus.UNPROCESSABLE_ENTITY)
     return RedirectResponse(f"/c/{created}", HTTPStatus.SEE_OTHER)
