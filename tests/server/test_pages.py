@@ -257,6 +257,19 @@ def test_a_form_that_cannot_be_used_comes_back_with_what_is_wrong(
     assert said in unescape(answer.text)
 
 
+@pytest.mark.parametrize("inside", ["a\0b/dump", "around/dump/x", f"{'long' * 100}/dump"])
+def test_a_path_that_leads_nowhere_is_said_to_be_none(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]], inside: str
+) -> None:
+    root = dumps["damaged"][1]
+    around = root / "around"
+    around.symlink_to("around")
+    answer = client.get("/new", params={"golden": f"{root}/{inside}"}, headers=HTML)
+    around.unlink()
+    assert answer.status_code == 200
+    assert "outside the directories" in answer.text or "not a usable path" in answer.text
+
+
 def test_a_path_without_a_dump_is_refused(client: TestClient, dumps: Mapping[str, tuple[Path, Path]]) -> None:
     golden = str(dumps["perturbed"][0])
     answer = client.post("/api/v1/comparisons", json={"golden": golden, "target": f"{golden}/nothing-here"})

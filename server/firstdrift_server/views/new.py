@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 
 from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
-from firstdrift.errors import FirstdriftError
+from firstdrift.errors import FirstdriftError, PathOutsideRootsError
+from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
 from firstdrift_server.choices import Choice, require_slices
 from firstdrift_server.views.command_line import compare_command
@@ -105,6 +106,9 @@ def _shown_folder(roots: Sequence[Path], side: str, fields: Mapping[str, str]) -
     if f"{side}_at" in fields:
         return fields[f"{side}_at"]
     chosen = next((fields[name].strip() for name in (side, *SIDES) if fields.get(name, "").strip()), "")
-    parent = Path(chosen).parent if chosen else None
-    is_listed = parent is not None and any(parent.resolve().is_relative_to(root) for root in roots)
-    return str(parent) if is_listed and parent is not None and parent.is_dir() else ""
+    parent = Path(chosen).parent
+    try:
+        is_listed = bool(chosen) and inside(roots, parent).is_dir()
+    except (OSError, PathOutsideRootsError):  # a folder that may not be looked into, or none at all
+        is_listed = False
+    return str(parent) if is_listed else ""
