@@ -9,7 +9,7 @@ indexes; only `load_tensor` touches tensor data.
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct, field
 
@@ -165,6 +165,10 @@ class Dump(Struct, frozen=True):
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
+ORDER_FROM_NAMES: Final = "the rest from names, numbers in ascending order"
+"""How the origin of an execution order ends of which names alone tell."""
+
+
 class Slice(Struct, frozen=True):
     """One execution of the model: its nodes in execution order.
 
@@ -184,6 +188,11 @@ class Slice(Struct, frozen=True):
     def coordinates(self) -> Coordinates:
         """Which execution of the model this is."""
         return self.listing.coordinates
+
+    @property
+    def tells_order(self) -> bool:
+        """False if names alone say when its nodes ran."""
+        return not self.order_origin.endswith(ORDER_FROM_NAMES)
 
 
 class DumpReader(Protocol):

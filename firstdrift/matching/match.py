@@ -26,6 +26,7 @@ from firstdrift.matching.joined_tensors import pair_joined
 from firstdrift.matching.known_values import pair_values
 from firstdrift.matching.manual import apply_edits
 from firstdrift.matching.mapped import apply_mappings
+from firstdrift.matching.namesakes import find_namesakes
 from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
 from firstdrift.matching.ranks import settle_shards
@@ -49,8 +50,10 @@ def match_slices(golden: Slice, target: Slice, rules: MatchingRules) -> SlicePla
 
 def find_matches(golden: Slice, target: Slice, rules: MatchingRules) -> tuple[Pairing, tuple[str, ...]]:
     """Match two slices by all rules but the edits; return what is matched, and remarks."""
-    work = start_pairing(golden, target, rules)
-    notes = apply_mappings(work)
+    known = find_namesakes(golden, target)
+    work = start_pairing(known.golden, known.target, rules)
+    notes = (*known.notes, *apply_mappings(work))
+    known.match(work)
     _match_trees(work)
     return work, notes
 

@@ -29,7 +29,7 @@ from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import honest_error, is_sum
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
 from firstdrift.verdict.logits import count_outputs, is_logits
-from firstdrift.verdict.peers import outstanding
+from firstdrift.verdict.peers import PeerGroup, outstanding, peer_group
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.tree import TreeRow
 
@@ -162,6 +162,7 @@ class _Walk:
     rows_by_name: Mapping[str, TreeRow] = field(init=False)
     chosen_otherwise: frozenset[int] = field(init=False)  # rows in modules given other whole numbers
     origins_inside: list[int] = field(init=False)
+    peers_before: set[PeerGroup] = field(default_factory=set)  # of the rows visited
     partners: Mapping[str, int] = field(init=False)
     measured_outputs: int = 0
     gradient_norm: float = 0.0  # largest norm of a parameter's gradient in the golden run
@@ -212,6 +213,7 @@ class _Walk:
         else:
             self._judge(row, error, said)
         self._tell_parent(row, error, said)
+        self.peers_before.add(peer_group(row))
         if error.output is not None:
             self.seen = max(self.seen or 0.0, error.output)
 
@@ -294,6 +296,9 @@ class _Walk:
     def _stands_out(self, row: TreeRow, error: RowErrors) -> bool:
         if row.index not in self.outstanding or error.output_pair is None:
             return False
+        if peer_group(row) not in self.peers_before and self._is_held_against_what_ran_before(row, error):
+            # That grows from layer to layer: the first of the peers stands out in healthy runs too.
+            return False
         # Without norms the bound that statistics give is too uneven to be held against peers.
         measured = self.measurements[error.output_pair]
         norms = [side.norm for side in (measured.golden, measured.target) if side is not None]
@@ -332,13 +337,17 @@ class _Walk:
             known.append(self._explained_by_parameters(error))
         if error.input is not None:
             known.append(honest_error(row, error, self.plan, self.measurements))
-        elif row.last == row.index or not self.known_inside[row.index]:
+        elif not self.known_inside[row.index]:
             known.append(self._explained_by_what_came_before(row))
         if row.direction is Direction.BACKWARD:
             known.append(self._explained_by_cancellation(row, error))
             partner = self._forward_partner(row)
             known += [self.seen or 0.0, partner.worst if partner else 0.0]
         return max(known)
+
+    def _is_held_against_what_ran_before(self, row: TreeRow, error: RowErrors) -> bool:
+        """Tell whether neither inputs, nor what is inside, nor operands say what a row was given."""
+        return error.input is None and not self.known_inside[row.index] and not self._is_known_sum(row)
 
     def _explained_by_what_came_before(self, row: TreeRow) -> float:
         """Return the error that earlier outputs explain, where a row's own inputs were not recorded.
@@ -517,7 +526,7 @@ class _Walk:
 
     def _jump_reason(self, row: TreeRow, error: RowErrors) -> str:
         inputs, output = self._sizes(error)
-        if error.input is None and row.last > row.index:
+        if error.input is None and self.known_inside[row.index]:
             inside = self.inside[row.index]
             return f"what is recorded inside it agrees ({_short(inside)}), its output does not ({output})"
         if error.input is None and self._is_known_sum(row):

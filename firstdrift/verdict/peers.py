@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.verdict.tree import TreeRow
@@ -16,14 +17,17 @@ from firstdrift.verdict.tree import TreeRow
 _PEERS = 2
 _NUMBERS = re.compile(r"\d+")
 
+PeerGroup: TypeAlias = tuple[object, ...]
+"""What rows that are peers have in common."""
+
 
 def outstanding(rows: Sequence[TreeRow], jumps: Sequence[float | None], factor: float) -> frozenset[int]:
     """Return the rows whose jump is `factor` times that of any of two peers or more, and of rounding."""
-    groups: dict[tuple[object, ...], list[int]] = {}
+    groups: dict[PeerGroup, list[int]] = {}
     for row in rows:
         jump = jumps[row.index]
         if jump is not None and math.isfinite(jump) and row.direction is not Direction.BACKWARD:
-            groups.setdefault(_peer_group(row), []).append(row.index)
+            groups.setdefault(peer_group(row), []).append(row.index)
     found = set()
     for group in groups.values():
         if len(group) <= _PEERS:
@@ -34,8 +38,11 @@ def outstanding(rows: Sequence[TreeRow], jumps: Sequence[float | None], factor: 
     return frozenset(found)
 
 
-def _peer_group(row: TreeRow) -> tuple[object, ...]:
-    """Rows of one group differ in layer numbers only; operators also stand at the same place."""
+def peer_group(row: TreeRow) -> PeerGroup:
+    """Return what the peers of a row share.
+
+    They differ in layer numbers only; operators also stand at the same place.
+    """
     place = row.index - row.parent if row.parent is not None and row.kind is NodeKind.API else 0
     return (row.kind, row.type_name, row.direction, _without_numbers(row.path or ""), place)
 

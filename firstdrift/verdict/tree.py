@@ -8,6 +8,7 @@ mlp             feed_forward               mlp ~ feed_forward
 """
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
 from firstdrift.matching.plan import SlicePlan
@@ -53,8 +54,26 @@ def build_rows(golden: Slice, target: Slice, plan: SlicePlan) -> tuple[TreeRow, 
     """Lay the two trees of a pair of slices over each other.
 
     Rows hang where their target node hangs; unmatched golden nodes hang below the row of their golden
-    parent, after the golden node that ran before them.
+    parent, after the golden node that ran before them. It is the other way round where the golden dump
+    tells in which order its nodes ran, and of the target dump only names do.
     """
+    if golden.tells_order and not target.tells_order:
+        rows = _lay_over(target, golden, _turned(plan))
+        return tuple(replace(row, golden=row.target, target=row.golden) for row in rows)
+    return _lay_over(golden, target, plan)
+
+
+def _turned(plan: SlicePlan) -> SlicePlan:
+    """Let golden and target nodes change sides."""
+    return replace(
+        plan,
+        matches=tuple(replace(match, golden=match.target, target=match.golden) for match in plan.matches),
+        unmatched_golden=plan.unmatched_target,
+        unmatched_target=plan.unmatched_golden,
+    )
+
+
+def _lay_over(golden: Slice, target: Slice, plan: SlicePlan) -> tuple[TreeRow, ...]:
     drafts = _drafts(golden, target, plan)
     drafts.sort(key=lambda draft: draft.position)
     row_of_golden = {name: index for index, draft in enumerate(drafts) for name in draft.golden}
