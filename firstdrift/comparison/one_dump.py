@@ -3,7 +3,7 @@
 Statistics are those that were recorded; where values were saved and no statistics, they are computed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -66,6 +66,7 @@ class SliceView(Struct, frozen=True):
         overflow: nodes with non-finite values, in execution order.
         unknown: number of tensors whose values were saved and could not be read.
         looked_at: number of tensors whose values are known.
+        no_stacks: why its call stacks cannot be read; empty if they can be, or none were recorded.
     """
 
     coordinates: Coordinates
@@ -73,6 +74,7 @@ class SliceView(Struct, frozen=True):
     overflow: tuple[Overflow, ...]
     unknown: int
     looked_at: int
+    no_stacks: str = ""
 
     @property
     def first_overflow(self) -> Overflow | None:
@@ -133,13 +135,13 @@ def view_slice(dump: Dump, listing: SliceListing) -> SliceView:
         DumpUnreadableError: the slice is damaged.
     """
     read = read_slice(dump, listing)
-    stacks = read_stacks(dump, listing)
+    stacks, no_stacks = _stacks(dump, listing)
     tensors = {node.name: tuple(map(_view, node.tensors)) for node in read.nodes}
     values = [(node, [each.values for each in tensors[node.name]]) for node in read.nodes]
     overflow = tuple(find_overflow_alone(values, read.coordinates))
     levels = {found.node: found.level for found in overflow}
     nodes = tuple(
-        NodeView(node, depth, tensors[node.name], tuple(stacks.get(node.name, ())), levels.get(node.name))
+        NodeView(node, depth, tensors[node.name], stacks.get(node.name, ()), levels.get(node.name))
         for node, depth in _in_tree_order(read)
     )
     views = [each for view in nodes for each in view.tensors]
@@ -149,7 +151,16 @@ def view_slice(dump: Dump, listing: SliceListing) -> SliceView:
         overflow=overflow,
         unknown=sum(each.problem is not None for each in views),
         looked_at=sum(each.values is not None for each in views),
+        no_stacks=no_stacks,
     )
+
+
+def _stacks(dump: Dump, listing: SliceListing) -> tuple[Mapping[str, tuple[str, ...]], str]:
+    """Return the call stacks of a slice, or why they cannot be read: that spoils nothing else."""
+    try:
+        return read_stacks(dump, listing), ""
+    except DumpUnreadableError as error:
+        return {}, f"{error.path.name}: {error.reason}" if error.path else error.reason
 
 
 def _view(record: TensorRecord) -> TensorView:

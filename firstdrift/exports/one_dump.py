@@ -44,6 +44,8 @@ def _overflow_line(found: Overflow) -> str:
 def tree_lines(view: SliceView) -> Iterator[str]:
     """Yield the tree of a slice, a line for each node and each of its tensors."""
     yield f"{view.coordinates.describe()}:"
+    if view.no_stacks:
+        yield printable(f"  call stacks cannot be read: {view.no_stacks}")
     for each in view.nodes:
         indent = "  " * (each.depth + 1)
         overflow = f"  overflow: {each.overflow}" if each.overflow else ""
@@ -93,7 +95,10 @@ def _overflow(found: Overflow | None) -> dict[str, Any] | None:
 
 def tree_object(view: SliceView) -> dict[str, Any]:
     """Return a slice with its nodes: parents before what is inside them, siblings in execution order."""
-    return coordinates_object(view.coordinates) | {"nodes": [_node(each) for each in view.nodes]}
+    return coordinates_object(view.coordinates) | {
+        "stacks_unreadable": view.no_stacks or None,
+        "nodes": [_node(each) for each in view.nodes],
+    }
 
 
 def _node(view: NodeView) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`firstdrift inspect --tree` and `--overflow`: a dump without a partner."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,20 @@ def test_the_tree_has_every_node_with_its_tensors(firstdrift: Run, unpacked: Unp
     assert lines[start + 5].startswith("          output.0  float32 [1, 1, 64]  maximum 0.59")
     assert "token 2:" not in lines
     assert done.status == 0
+
+
+def test_call_stacks_that_cannot_be_read_spoil_nothing_else(
+    firstdrift: Run, unpacked: Unpacked, tmp_path: Path
+) -> None:
+    dump = shutil.copytree(unpacked("msprobe/llama_stat_mix_nan") / "target", tmp_path / "dump")
+    (stacks,) = dump.rglob("stack.json")
+    stacks.write_text(stacks.read_text()[:100])
+    said = firstdrift("inspect", dump, "--tree", "--overflow").out
+    assert "call stacks cannot be read: stack.json: not complete JSON" in said
+    assert "Functional.linear.12.forward (high)" in said
+    (tree,) = json.loads(firstdrift("inspect", dump, "--tree", "--json").out)["tree"]
+    assert len(tree["nodes"]) == 636
+    assert "stack.json" in tree["stacks_unreadable"]
 
 
 def test_the_tree_as_json(firstdrift: Run, unpacked: Unpacked) -> None:
