@@ -194,7 +194,7 @@ def _read(path: Path) -> Any:  # noqa: ANN401
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
             raise SettingsError("aliases are not allowed in it", path=path)
         return yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader, in C where there is one)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SettingsError(f"is no YAML ({' '.join(str(error).split())})", path=path) from error
     except OSError as error:
         raise SettingsError(f"cannot be read ({error.strerror})", path=path) from error

@@ -50,6 +50,8 @@ def parse_matches(path: Path, text: str) -> MatchSetFile:
     try:
         said = json.loads(text)
         _refuse_depth(said)
+        if MARK not in said:
+            raise ValueError(f"{MARK} is no key of it")  # noqa: TRY301
         if said[MARK] != FORMAT:
             raise SettingsError(
                 f"is a match set of format {said[MARK]!r}, of which this version knows {FORMAT} only",

@@ -140,6 +140,7 @@ def test_files_of_msprobe_are_named_as_in_its_dump(unpacked: Callable[[str], Pat
             "b.npy of target has two matrices on its right",
         ),
         ("right_matmul: [", "is no YAML"),
+        ("2021-13-45: {}", "is no YAML"),
         ("right_matmul: &a {target_tensor_map: *a}", "aliases are not allowed"),
     ],
 )

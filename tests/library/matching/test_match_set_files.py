@@ -59,6 +59,7 @@ def test_what_is_left_out_is_as_usual() -> None:
         (json.dumps(SET | {"edits": [GOOD | {"golden": ["x"] * 2}]}), "edit 1: a golden node is named twice"),
         (json.dumps(SET | {"edits": {"a": 1}}), "is no match set"),
         (json.dumps(SET | {"x": [[[[[[[[1]]]]]]]]}), "nested too deeply"),
+        ('{"name": "firstdrift_match_set"}', "firstdrift_match_set is no key of it"),
         ('{"firstdrift_match_set": 1, "x": ' + "[" * 100_000, "is no match set"),
     ],
 )
