@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.atb_layout import OPERATION_NAME
 from firstdrift.dumps.atb_topology import Operation
+from firstdrift.dumps.containers.contents import shape_of
 from firstdrift.plurals import counted, plural
 from firstdrift.tensors import Role, Statistics
 
@@ -118,10 +119,10 @@ def _key(fields: Mapping[str, str]) -> TensorKey:
 
 def _row(fields: Mapping[str, str]) -> StatisticsRow:
     values = [_number(fields[name]) for name in ("Max", "Min", "Mean", "Norm")]
-    shape = fields["Shape"]
+    shape = [int(size) for size in fields["Shape"].split("x")] if _SHAPE.fullmatch(fields["Shape"]) else None
     return StatisticsRow(
         dtype=_DTYPES.get(fields["Dtype"], fields["Dtype"]),
-        shape=tuple(map(int, shape.split("x"))) if _SHAPE.fullmatch(shape) else None,
+        shape=None if shape is None else shape_of(shape),
         statistics=None if values == [None] * 4 else Statistics(*values),
     )
 

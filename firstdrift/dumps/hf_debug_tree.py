@@ -24,6 +24,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.dumps.bounds import Bounds
+from firstdrift.dumps.containers.contents import LARGEST_NUMBER
 from firstdrift.dumps.dump import (
     Coordinates,
     Direction,
@@ -34,7 +35,7 @@ from firstdrift.dumps.dump import (
     Slice,
     SliceListing,
 )
-from firstdrift.dumps.folders import printable
+from firstdrift.dumps.folders import is_folder, printable
 from firstdrift.dumps.json_file import read_json
 from firstdrift.dumps.msprobe_records import canonical_dtype
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
@@ -54,7 +55,6 @@ _SCALARS: Final = (
     ("str", re.compile(r"'.*'|\".*\"", re.DOTALL)),
 )
 _DEEPEST: Final = 400
-_LARGEST_SIZE: Final = 2**63 - 1
 
 
 class HfDebugTreeReader:
@@ -130,7 +130,7 @@ def _trees(path: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     try:
         with os.scandir(path) as entries:
-            names = sorted(entry.name for entry in islice(entries, _MOST_ENTRIES) if not entry.is_dir())
+            names = sorted(entry.name for entry in islice(entries, _MOST_ENTRIES) if not is_folder(entry))
     except OSError:
         return {}
     for name in names:
@@ -271,7 +271,7 @@ def _shape(recorded: str) -> tuple[int, ...] | None:
         sizes = tuple(int(size) for size in match["sizes"].split(",") if size.strip())
     except ValueError:
         return None
-    return sizes if all(size <= _LARGEST_SIZE for size in sizes) else None
+    return sizes if max((*sizes, math.prod(sizes))) <= LARGEST_NUMBER else None
 
 
 def _statistics(leaf: Mapping[str, Any], shape: tuple[int, ...] | None) -> Statistics | None:
@@ -298,9 +298,9 @@ def _number(recorded: object) -> float | None:
 
 def _without_overwritten(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Take the data from all calls of a module but the last: its files hold the tensors of that one alone."""
-    last = {node.path: node.call for node in nodes}
+    last: dict[str, int] = {}
     for node in nodes:
-        last[node.path] = max(last[node.path], node.call)
+        last[node.path] = max(last.get(node.path, 0), node.call)
     return tuple(
         node
         if node.call == last[node.path]

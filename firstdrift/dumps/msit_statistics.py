@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from firstdrift.dumps.containers.contents import open_regular
+from firstdrift.dumps.containers.contents import open_regular, shape_of
 from firstdrift.plurals import counted, plural
 from firstdrift.tensors import Role, Statistics
 
@@ -118,7 +118,7 @@ def _row(fields: dict[str, str]) -> StatisticsRow | None:
             index=fields["Index"],
             type_name=fields["NodeType"],
             dtype=fields["DataType"].removeprefix("torch."),
-            shape=tuple(map(int, _NUMBER.findall(fields["Shape"]))),
+            shape=shape_of([*map(int, _NUMBER.findall(fields["Shape"]))]),
             statistics=Statistics(*(_number(fields[name]) for name in ("Max", "Min", "Mean", "L2Norm"))),
         )
     except (KeyError, ValueError, TypeError, AttributeError):

@@ -9,12 +9,14 @@
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from math import prod
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from firstdrift.dumps.bounds import Bounds
+from firstdrift.dumps.containers.contents import LARGEST_NUMBER
 from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
 
 DATA_FOLDER: Final = "dump_tensor_data"
@@ -29,7 +31,6 @@ _ROLES: Final = {
 _NOTES: Final = frozenset({"is_nan", "parallel_merge_info"})
 """Keys of a record that describe it and hold no values."""
 
-_LARGEST_SIZE: Final = 2**63 - 1
 _CONTAINERS: Final = {".pt": "pt", ".npy": "npy"}
 _TENSOR_TYPES: Final = frozenset({"torch.Tensor", "mindspore.Tensor"})
 _DTYPE_MODULES: Final = frozenset({"torch", "mindspore", "mstype"})
@@ -184,10 +185,11 @@ def _scalar(role: Role, key: str, type_name: str, leaf: Mapping[str, Any]) -> Te
 def _shape(recorded: object, problems: list[str]) -> tuple[int, ...] | None:
     if isinstance(recorded, list):
         for size in recorded:
-            if type(size) is not int or not 0 <= size <= _LARGEST_SIZE:
+            if type(size) is not int or not 0 <= size <= LARGEST_NUMBER:
                 break
         else:
-            return tuple(recorded)
+            if prod(recorded) <= LARGEST_NUMBER:
+                return tuple(recorded)
     problems.append(f"the recorded shape is {_describe(recorded)}")
     return None
 

@@ -20,7 +20,14 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, whole_numbers
+from firstdrift.dumps.containers.contents import (
+    Contents,
+    DamagedError,
+    TensorHeader,
+    quoted,
+    shape_of,
+    whole_numbers,
+)
 from firstdrift.dumps.containers.dtypes import DTYPES
 from firstdrift.tensors import Statistics
 
@@ -259,7 +266,7 @@ def _parse_header(text: bytes) -> _Header:
     objects = _number(fields.get("$Object.Count", "1"))
     return _Header(
         dtype=_DTYPE_BY_CODE.get(code, f"code {code}"),
-        shape=whole_numbers([_whole(size) for size in fields["dims"].split(",") if size.strip()]),
+        shape=shape_of([_whole(size) for size in fields["dims"].split(",") if size.strip()]),
         objects=objects,
         offset=offset,
         length=length,

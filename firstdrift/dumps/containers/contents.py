@@ -4,6 +4,7 @@ import errno
 import mmap
 import os
 import stat
+from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +14,10 @@ MAPPED_FROM = 128 * 1024
 """Size in bytes from which mapping a file is cheaper than reading it."""
 
 _MOST_DIMENSIONS = 64
-_LARGEST_NUMBER = 2**63 - 1
+LARGEST_NUMBER = 2**63 - 1
+"""The most elements that a tensor can have, along a dimension and in all."""
+
+_IMPOSSIBLE = "a shape, stride or offset in it is none that a tensor can have"
 _LONGEST_QUOTE = 80
 
 Contents = bytes | mmap.mmap
@@ -24,18 +28,30 @@ class DamagedError(ValueError):
 
 
 def whole_numbers(values: object) -> tuple[int, ...]:
-    """Return the shape (or strides) that a file gives.
+    """Return the sizes, strides or offsets that a file gives.
 
     Raises:
-        DamagedError: no array has such a shape.
+        DamagedError: no array has such.
     """
     if (
         not isinstance(values, tuple | list)
         or len(values) > _MOST_DIMENSIONS
-        or not all(type(value) is int and 0 <= value <= _LARGEST_NUMBER for value in values)
+        or not all(type(value) is int and 0 <= value <= LARGEST_NUMBER for value in values)
     ):
-        raise DamagedError("a shape, stride or offset in it is none that a tensor can have")
+        raise DamagedError(_IMPOSSIBLE)
     return tuple(values)
+
+
+def shape_of(values: object) -> tuple[int, ...]:
+    """Return the shape that a file gives, where the error spoils no other tensor.
+
+    Raises:
+        DamagedError: no array has such a shape, or so many elements.
+    """
+    shape = whole_numbers(values)
+    if prod(shape) > LARGEST_NUMBER:
+        raise DamagedError(_IMPOSSIBLE)
+    return shape
 
 
 def quoted(text: str) -> str:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from firstdrift.dumps.containers.blocked import can_unblock, unblock
-from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, whole_numbers
+from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, shape_of
 from firstdrift.dumps.containers.dtypes import DTYPES
 from firstdrift.dumps.containers.protobuf import Field, fields, numbers, signed
 from firstdrift.tensors import Role
@@ -259,7 +259,7 @@ def _dims(contents: Contents, shape: Field) -> Iterator[int]:
 def _describe(said: _Fields, role: Role, index: int, begin: int, end: int) -> GeTensor:
     dtype = DTYPE_BY_CODE.get(said.code, f"code {said.code}" if said.code else "undefined")
     try:
-        stored, shape = whole_numbers(said.stored), whole_numbers(said.meant or said.stored)
+        stored, shape = shape_of(said.stored), shape_of(said.meant or said.stored)
     except DamagedError as exc:
         return GeTensor(role, index, dtype, (), (), "", begin, str(exc))
     code = said.layout & _FORMAT_BITS

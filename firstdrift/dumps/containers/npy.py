@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, whole_numbers
+from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, shape_of
 from firstdrift.dumps.containers.dtypes import DTYPES
 
 _MAGIC = b"\x93NUMPY"
@@ -105,7 +105,7 @@ def _parse_header(header: bytes) -> _Layout:
     numbers = _NUMBER.findall(shape[1])
     if any(len(number) > _MOST_DIGITS for number in numbers):
         raise DamagedError("the header of the .npy file gives a shape beyond any reason")
-    return _Layout(_dtype(descr[1]), whole_numbers([*map(int, numbers)]), "F" if order[1] == "True" else "C")
+    return _Layout(_dtype(descr[1]), shape_of([*map(int, numbers)]), "F" if order[1] == "True" else "C")
 
 
 def _dtype(descr: str) -> np.dtype[Any]:

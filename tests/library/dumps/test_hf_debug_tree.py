@@ -190,6 +190,15 @@ def test_a_tree_nested_beyond_reason_is_a_named_error(tmp_path: Path) -> None:
         read(write(tmp_path, tree))
 
 
+def test_a_shape_that_no_tensor_has_spoils_its_tensor_alone(tmp_path: Path) -> None:
+    usual = {"shape": "torch.Size([2])", "dtype": "torch.float32", "mean": "tensor(1.)", "std": "tensor(1.)"}
+    huge = usual | {"shape": f"torch.Size({[2**62] * 20})"}
+    tree = {"module_path": "M", "inputs": {"args": [huge, usual], "kwargs": {}}}
+    first, second = records(read(write(tmp_path, tree)))
+    assert "the recorded shape is" in str(first.problem)
+    assert second.problem is None
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(TENSOR),
     lambda inner: (

@@ -134,6 +134,7 @@ def test_nesting_of_any_depth_gives_a_slice_or_a_named_error(tmp_path: Path) -> 
     [
         pytest.param({"shape": [2, -1]}, "the recorded shape is [2, -1]", id="negative-size"),
         pytest.param({"shape": [10**30]}, "the recorded shape is", id="huge-size"),
+        pytest.param({"shape": [2**62] * 20}, "the recorded shape is", id="huge-number-of-elements"),
         pytest.param({"shape": "2,3"}, "the recorded shape is '2,3'", id="shape-as-text"),
         pytest.param({"shape": None}, "the recorded shape is None", id="no-shape"),
         pytest.param({"dtype": 3}, "the recorded dtype is 3", id="dtype-is-a-number"),
