@@ -23,7 +23,7 @@ from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.data import read_headers
 from firstdrift.dumps.dump import Direction, Dump, Node, NodeKind, Problem, Slice, SliceListing
 from firstdrift.dumps.execution_order import OPERATOR, finish_order, natural_key, value_flows
-from firstdrift.dumps.folders import folder_entries, printable, sub_folders
+from firstdrift.dumps.folders import folder_entries, is_folder, printable, sub_folders
 from firstdrift.dumps.listed_files import Listed, list_files, not_part_of_a_dump
 from firstdrift.dumps.msprobe_layout import DUMP_MARK, Layout, Mark, find_slices
 from firstdrift.dumps.msprobe_tree import WHOLE_MODEL, Construct, repair_parents
@@ -50,7 +50,7 @@ _MARK: Final = Mark(
     lambda entries: (
         not DUMP_MARK.is_slice(entries)
         and any(
-            entry.name in _FOLDERS and entry.is_dir() and _holds_tensors(Path(entry.path))
+            entry.name in _FOLDERS and is_folder(entry) and _holds_tensors(Path(entry.path))
             for entry in entries
         )
     ),

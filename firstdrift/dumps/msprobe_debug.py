@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.dump import Direction, Dump, Node, NodeKind, Problem, Slice, SliceListing
-from firstdrift.dumps.folders import printable
+from firstdrift.dumps.folders import is_folder, printable
 from firstdrift.dumps.json_file import read_json
 from firstdrift.dumps.msprobe_layout import Layout, Mark, find_slices, read_header
 from firstdrift.dumps.msprobe_records import DATA_FOLDER, RecordReader
@@ -30,7 +30,7 @@ from firstdrift.tensors import Role, TensorRecord
 DEBUG_FILE: Final = "debug.json"
 
 _MARK: Final = Mark(
-    DEBUG_FILE, lambda entries: any(entry.name == DEBUG_FILE and not entry.is_dir() for entry in entries)
+    DEBUG_FILE, lambda entries: any(entry.name == DEBUG_FILE and not is_folder(entry) for entry in entries)
 )
 _SAVED: Final = re.compile(r"(?P<name>.+)\.(?P<count>0|[1-9][0-9]{0,17})\.debug", re.ASCII | re.DOTALL)
 _GRADIENT: Final = "_grad"

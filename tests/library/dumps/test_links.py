@@ -275,6 +275,18 @@ def test_a_single_file_that_is_a_link_may_be_opened(plain: Path, tmp_path: Path)
     assert load_tensor(record.location).shape == (3,)
 
 
+@pytest.mark.parametrize("name", ["dump.json", "debug.json", "dump_tensor_data", "model_tree.json", "other"])
+def test_a_link_that_leads_to_itself_keeps_nothing_else_from_being_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to(name)
+    recognise(tmp_path)
+    (tmp_path / "M_debug_tree_SUMMARY.json").write_text('{"module_path": "M", "children": []}')
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / name).symlink_to(name)
+    if name == "other":
+        assert [node.name for node in read_all(open_dump(tmp_path))[0].nodes] == ["M"]
+    recognise(tmp_path)
+
+
 def test_bounds_are_kept_however_the_root_is_spelled(plain: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(plain)
     (plain / "inner").symlink_to("token0")
