@@ -196,7 +196,9 @@ def missing_shards(files: Iterable[Path], indexes: Iterable[Index]) -> list[Prob
         ]
     if not missing:
         return []
-    shown = ", ".join(name for _, name in missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
+    shown = ", ".join(printable(name) for _, name in missing[:_SHOWN]) + (
+        ", …" if len(missing) > _SHOWN else ""
+    )
     number = counted(len(missing), "shard")
     reason = f"{number} of the checkpoint {plural(len(missing), 'is', 'are')} missing: {shown}"
     return [Problem(printable(missing[0][0].name), reason)]

@@ -46,7 +46,7 @@ _STAGE_BY_NAME = {
     name: stage for stage, names in enumerate(_STAGES.strip().splitlines()) for name in names.split()
 }
 _LAYER_NUMBER = re.compile(r"[0-9]{1,18}")
-_DIGITS = re.compile(r"([0-9]+)")
+_DIGITS = re.compile(r"([0-9]{1,18})")
 _SMALLEST_EVIDENCE = 32
 _FEWEST = 8
 _MOST_SOURCES = 16
@@ -90,7 +90,7 @@ def finish_order(
 def natural_key(name: str) -> list[tuple[int, int | str]]:
     """Sort key under which "layers.2" comes before "layers.10"."""
     parts = _DIGITS.split(name)
-    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
+    return [(0, int(part)) if at % 2 else (1, part) for at, part in enumerate(parts) if part]
 
 
 def value_flows(

@@ -1,6 +1,7 @@
 """Checkpoints: shards and their index, and quantised weights held against those they were made from."""
 
 import json
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -113,6 +114,16 @@ def test_shards_without_an_index_are_counted(tmp_path: Path) -> None:
     assert [problem.reason for problem in slice_.problems] == [
         "1 shard of the checkpoint is missing: model-00001-of-00002.safetensors"
     ]
+
+
+def test_a_missing_shard_is_named_in_text_that_can_be_stored(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "c", weights())
+    (folder / "model.safetensors.index.json").unlink()
+    (folder / "model-00001-of-00002.safetensors").unlink()
+    last = folder / "model-00002-of-00002.safetensors"
+    last.rename(folder / os.fsdecode(b"m\xff-00002-of-00002.safetensors"))
+    (problem,) = read(folder).problems
+    assert problem.reason.endswith(r"missing: m\xff-00001-of-00002.safetensors")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"weight_map": 3}', '{"weight_map": {"a.b": 1}}', "{"])

@@ -15,6 +15,13 @@ from firstdrift.dumps.msprobe import MsprobeReader
 from firstdrift.names import enclosing_paths
 from firstdrift.tensors import Role, Statistics, TensorRecord
 
+
+def test_numbers_of_any_length_are_sorted() -> None:
+    long = "9" * 5000
+    names = ["layers.10", "layers.2", f"layers.{long}", "layers.٣", "layers.²"]
+    assert sorted(names, key=natural_key)[:3] == ["layers.2", "layers.10", f"layers.{long}"]
+
+
 RECORDED = [
     "llama_stat_L0_perturb",
     "qwen2_layermap_stat_L0_clean",
