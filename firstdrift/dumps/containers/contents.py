@@ -4,9 +4,11 @@ import errno
 import mmap
 import os
 import stat
+from collections import OrderedDict
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -20,7 +22,10 @@ LARGEST_NUMBER = 2**63 - 1
 _IMPOSSIBLE = "a shape, stride or offset in it is none that a tensor can have"
 _LONGEST_QUOTE = 80
 
+_FILES_KEPT = 4
+
 Contents = bytes | mmap.mmap
+Parsed = TypeVar("Parsed")
 
 
 class DamagedError(ValueError):
@@ -96,6 +101,32 @@ def file_contents(file: Path) -> Contents:
         raise DamagedError(f"the file cannot be read ({exc.strerror})") from exc
     finally:
         os.close(descriptor)
+
+
+class ParsedFiles(Generic[Parsed]):
+    """What was made of the files that were read last: one of many tensors is not parsed anew for each."""
+
+    def __init__(self, parse: Callable[[Contents], Parsed]) -> None:
+        """Take what makes something of the bytes of a file."""
+        self._parse = parse
+        self._known: OrderedDict[tuple[Path, int, int], Parsed] = OrderedDict()
+
+    def of(self, file: Path, contents: Contents) -> Parsed:
+        """Return what was made of a file, made anew if it has changed.
+
+        Raises:
+            DamagedError: it is missing by now, or cannot be parsed.
+        """
+        try:
+            key = (file, len(contents), file.stat().st_mtime_ns)
+        except OSError as exc:
+            raise DamagedError("the file is missing") from exc
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._parse(contents)
+            while len(self._known) > _FILES_KEPT:
+                self._known.popitem(last=False)
+        return known
 
 
 def open_regular(file: Path) -> BinaryIO:

@@ -14,7 +14,14 @@ from typing import IO, Any, Final
 import numpy.typing as npt
 
 from firstdrift.dumps.containers import npy
-from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, open_regular, quoted
+from firstdrift.dumps.containers.contents import (
+    Contents,
+    DamagedError,
+    ParsedFiles,
+    TensorHeader,
+    open_regular,
+    quoted,
+)
 from firstdrift.dumps.containers.zip_directory import Member, member_start, stored_members
 from firstdrift.dumps.folders import printable
 
@@ -25,6 +32,9 @@ _LARGEST_UNPACKED: Final = 4 * 1024**3
 
 _LONGEST_NAME: Final = 1000
 _MOST_ARRAYS: Final = 1_000_000
+
+
+_files = ParsedFiles(stored_members)
 
 
 def headers(file: Path, contents: Contents) -> list[TensorHeader]:
@@ -44,7 +54,7 @@ def headers(file: Path, contents: Contents) -> list[TensorHeader]:
 def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load one array of a file; those that are stored as they are, in place."""
     try:
-        stored = stored_members(contents)
+        stored = _files.of(file, contents)
     except DamagedError:
         return _unpacked(file, entry)
     member = stored.get(f"{entry}{_SUFFIX}".encode())

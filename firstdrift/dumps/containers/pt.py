@@ -10,7 +10,6 @@ The pickles are read, not run (`tensor_pickle`).
 """
 
 import struct
-from collections import OrderedDict
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -21,7 +20,13 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted
+from firstdrift.dumps.containers.contents import (
+    Contents,
+    DamagedError,
+    ParsedFiles,
+    TensorHeader,
+    quoted,
+)
 from firstdrift.dumps.containers.dtypes import DTYPES
 from firstdrift.dumps.containers.tensor_pickle import (
     Layouts,
@@ -66,7 +71,7 @@ def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
 
 def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load one tensor of a file."""
-    saved, by_name = _open_again(file, contents) if entry else _by_name(_open(contents))
+    saved, by_name = _files.of(file, contents) if entry else _open_by_name(contents)
     layout = by_name.get(entry)
     if layout is not None:
         return _array(saved, layout)
@@ -75,24 +80,12 @@ def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     )
 
 
-_Opened = tuple[_SavedFile, dict[str, TensorLayout]]
-_FILES_KEPT_OPEN = 4
-_opened: OrderedDict[tuple[Path, int, int], _Opened] = OrderedDict()
-
-
-def _open_again(file: Path, contents: Contents) -> _Opened:
-    """Open a file of many tensors, which stays open: it is not parsed anew for each of them."""
-    key = (file, len(contents), file.stat().st_mtime_ns)
-    known = _opened.get(key)
-    if known is None:
-        known = _opened[key] = _by_name(_open(contents))
-        while len(_opened) > _FILES_KEPT_OPEN:
-            _opened.popitem(last=False)
-    return known
-
-
-def _by_name(saved: _SavedFile) -> _Opened:
+def _open_by_name(contents: Contents) -> tuple[_SavedFile, dict[str, TensorLayout]]:
+    saved = _open(contents)
     return saved, dict(reversed(saved.layouts))
+
+
+_files = ParsedFiles(_open_by_name)
 
 
 def _open(contents: Contents) -> _SavedFile:

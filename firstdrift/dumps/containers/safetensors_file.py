@@ -5,7 +5,6 @@
 
 import json
 import struct
-from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, whole_numbers
+from firstdrift.dumps.containers.contents import (
+    Contents,
+    DamagedError,
+    ParsedFiles,
+    TensorHeader,
+    quoted,
+    whole_numbers,
+)
 from firstdrift.dumps.containers.dtypes import DTYPES
 
 _LENGTH = struct.Struct("<Q")
@@ -63,9 +69,9 @@ def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
     ]
 
 
-def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
+def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load one tensor of a file."""
-    places, start = _read_places(contents)
+    places, start = _files.of(file, contents)
     if entry not in places:
         raise DamagedError(f"it holds no tensor {quoted(entry)}")
     place = places[entry]
@@ -115,7 +121,9 @@ def _read_places(contents: Contents) -> tuple[dict[str, _Place], int]:
     return _parse_header(bytes(contents[_LENGTH.size : start])), start
 
 
-@lru_cache(maxsize=8)
+_files = ParsedFiles(_read_places)
+
+
 def _parse_header(header: bytes) -> dict[str, _Place]:
     try:
         fields = json.loads(header, object_pairs_hook=_unique)

@@ -1,5 +1,6 @@
 """`.npz` files give the arrays that numpy wrote, stored or compressed, and refuse what is damaged."""
 
+import os
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from firstdrift.dumps.data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
@@ -82,3 +85,26 @@ def test_any_damage_is_a_value_or_a_named_error(tmp_path: Path, data: st.DataObj
         for header in read_headers(file, "npz"):
             with suppress(TensorUnreadableError):
                 load(file, header.entry)
+
+
+@pytest.mark.parametrize("container", ["npz", "pt", "safetensors"])
+def test_a_file_of_many_tensors_that_is_written_anew_is_read_anew(tmp_path: Path, container: str) -> None:
+    file = tmp_path / "many"
+
+    def write(first: str, second: str) -> None:
+        tensors = {first: np.ones(3, np.float32), second: np.zeros(3, np.float32)}
+        if container == "pt":
+            torch.save({name: torch.from_numpy(array) for name, array in tensors.items()}, file)
+        elif container == "npz":
+            with file.open("wb") as opened:
+                np.savez(opened, **tensors)
+        else:
+            save_file(tensors, file)
+
+    for moment, names in enumerate((("a", "b"), ("b", "a"), ("b", "c"))):
+        write(*names)
+        os.utime(file, ns=(moment, moment))
+        found = {name: load_tensor(DataLocation(file, container, name)).sum() for name in names}
+        assert found == {names[0]: 3, names[1]: 0}
+    with pytest.raises(TensorUnreadableError, match="holds no tensor 'a'"):
+        load_tensor(DataLocation(file, container, "a"))
