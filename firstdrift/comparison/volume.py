@@ -21,6 +21,6 @@ def _size(record: TensorRecord) -> int:
 
     try:
         itemsize = np.dtype(record.dtype).itemsize
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # a dtype that is no word of numpy's
         itemsize = 1
     return itemsize * math.prod(record.shape or ())

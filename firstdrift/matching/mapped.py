@@ -21,10 +21,10 @@ from firstdrift.matching.pairing import Found, Pairing
 from firstdrift.matching.plan import Origin
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
 
-_OUTPUT: Final = re.compile(r"(?P<type>.+?)_(?:outtensor|output_?)(?P<number>\d+)")
+_OUTPUT: Final = re.compile(r"(?P<type>.+?)_(?:outtensor|output_?)(?P<number>[0-9]{1,9})")
 """msit's way to name one output of a type: "RmsNormOperation_outtensor0", "Linear_output_0"."""
 
-_NUMBER: Final = re.compile(r"(?:^|[._])(\d+)(?=[._]|$)")
+_NUMBER: Final = re.compile(r"(?:^|[._])([0-9]{1,18})(?=[._]|$)")
 
 
 def apply_mappings(work: Pairing) -> tuple[str, ...]:

@@ -8,8 +8,10 @@
 Nothing is read: shapes and statistics tell, and where there are none, the values will.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -24,6 +26,8 @@ from firstdrift.tensors import (
     TensorRecord,
     is_floating,
 )
+
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 
 def settle_shards(pairs: Sequence[TensorPair]) -> list[TensorPair]:
@@ -192,7 +196,7 @@ def _settle_scalars(pair: TensorPair) -> TensorPair:
 
 
 def _is_int(text: str | None) -> bool:
-    return text is not None and text.removeprefix("-").isdigit()
+    return text is not None and _WHOLE.fullmatch(text) is not None
 
 
 def _damaged(shards: Shards) -> str:

@@ -1,5 +1,6 @@
 """What is promised of mapping files and of modules that were fused."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from firstdrift import Options, compare
 from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Direction, NodeKind, Slice
+from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.mapping import MappingEntry, MappingFile, MappingKind
 from firstdrift.matching.mapping_files import read_mapping
 from firstdrift.matching.match import match_slices
@@ -309,3 +310,16 @@ def test_whatever_a_mapping_says_every_node_is_in_one_match_or_left_over(
         (sides[1], [name for match in plan.matches for name in match.target], plan.unmatched_target),
     ):
         assert sorted((*matched, *left)) == sorted(node.name for node in side.nodes)
+
+
+def test_outputs_and_layers_of_absurd_numbers_match_nothing_and_harm_nothing(tmp_path: Path) -> None:
+    long = "9" * 5000
+    said = {"Linear_outtensor0": [f"Dense_output_{long}"], "Linear": ["Dense"]}
+    (tmp_path / "op_mapping_file.json").write_text(json.dumps(said))
+    mapping = read_mapping(tmp_path)
+    nodes = tuple(
+        Node(name, f"layers.{long}.x", NodeKind.MODULE, kind, Direction.FORWARD, 0, at, None, ())
+        for at, (name, kind) in enumerate([("a", "Linear"), ("b", "Dense")])
+    )
+    dumped = Slice(SliceListing(Coordinates(), tmp_path), nodes)
+    assert len(match_slices(dumped, dumped, MatchingRules(mappings=(mapping,))).matches) == 2

@@ -1,12 +1,16 @@
 """What is promised of pairing the tensors of two matched nodes."""
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
+from firstdrift.comparison.volume import data_bytes
 from firstdrift.dumps.dump import Direction, Node, NodeKind
 from firstdrift.matching.plan import TensorPair
+from firstdrift.matching.ranks import settle_shards
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.tensors import DataLocation, Role, Shards, TensorRecord
 
 
 def tensor(key: str, *shape: int, role: Role = Role.INPUT) -> TensorRecord:
@@ -167,3 +171,22 @@ def test_repeated_keys_and_records_lose_nothing() -> None:
     shared = tensor("0", 4)
     pairing = pairs_of(node(shared, shared), node(shared, tensor("1", 5), shared))
     assert len(pairing.pairs) * 2 + len(pairing.unmatched_golden) + len(pairing.unmatched_target) == 5
+
+
+@pytest.mark.parametrize("said", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "--3", ""])
+def test_arguments_of_ranks_that_only_look_like_numbers_are_compared_as_they_are(said: str) -> None:
+    held = (TensorRecord(Role.INPUT, "0", "int", (), scalar=said),) * 2
+    spread = replace(held[0], shards=Shards((0, 1), held))
+    whole = TensorRecord(Role.INPUT, "0", "int", (), scalar="4")
+    (settled,) = settle_shards([TensorPair(0, "a", "a", whole, spread)])
+    assert (settled.target.scalar, settled.incomparable) == (said, None)
+
+
+def test_how_much_is_read_is_told_whatever_the_dtype_is_called() -> None:
+    location = DataLocation(Path("x.pt"), "pt")
+    sizes = []
+    for dtype in ("float32", "code 7", "(1,", "f4,)", ">,", ""):
+        record = TensorRecord(Role.OUTPUT, "0", dtype, (2, 3), location=location)
+        sizes.append(data_bytes(TensorPair(0, "a", "a", record, record)))
+    assert sizes[0] == 48
+    assert all(size > 0 for size in sizes)
