@@ -218,7 +218,7 @@ class _Walk:
             self.seen = max(self.seen or 0.0, error.output)
 
     def _tell_parent(self, row: TreeRow, error: RowErrors, said: Classified) -> None:
-        is_origin = said.node_class in ORIGINS
+        is_origin = said.node_class in ORIGINS and not is_harmless(said, error)
         if is_origin and self.result.first_origin is None:
             self.result.first_origin = row.order
             self.result.level = self._level_of_fault()
@@ -402,14 +402,14 @@ class _Walk:
         A gradient is a sum over all tokens. Where it cancels out (the bias of a key projection has
         none at all) what is left is rounding, however large it is relative to itself.
         """
-        norms = [
-            side.norm
-            for index in error.pairs
-            if (side := self.measurements[index].golden) is not None and side.norm is not None
-        ]
+        sides = [(self.measurements[index].golden, self.measurements[index].target) for index in error.pairs]
+        norms = [golden.norm for golden, _ in sides if golden is not None and golden.norm is not None]
         smallest, largest = min(norms, default=0.0), max(self.gradient_norm, *norms, 0.0)
-        cancelled = largest / smallest if smallest else math.inf
-        return (self.seen or 0.0) * max(1.0, GRADIENT_SCALE * cancelled)
+        seen = self.seen or 0.0
+        if smallest:
+            return seen * max(1.0, GRADIENT_SCALE * largest / smallest)
+        left = [target.norm or 0.0 for golden, target in sides if golden and target and not golden.norm]
+        return math.inf if max(left, default=0.0) <= GRADIENT_SCALE * largest else seen
 
     def _explained_by_cancellation(self, row: TreeRow, error: RowErrors) -> float:
         """Return the error of a parameter's gradient among the outputs of a backward operator.
@@ -546,6 +546,13 @@ class _Walk:
             f"the input of {row.label} inside it differs ({self._sizes(error)[0]}), and nothing recorded "
             "before explains it: the operation that made it is not in the dump"
         )
+
+
+def is_harmless(said: Classified, error: RowErrors) -> bool:
+    """Tell a parameter that differs without changing the output (padding, an unused row) from a fault."""
+    if said.node_class is not NodeClass.WEIGHTS_DIFFER or error.output is None:
+        return False
+    return error.output <= FLOOR * (error.roundoff or 0.0) or (said.amplification or 0.0) <= 1.0
 
 
 def _cancellation(given: SideSummary, total: SideSummary) -> float:

@@ -229,5 +229,7 @@ def scalars_matter(pair: TensorPair) -> bool:
         golden, target = _number(pair.golden), _number(pair.target)
         if min(abs(golden), abs(target)) >= _LOWEST_VALUES and (golden < 0) == (target < 0):
             return False
+        if math.isinf(golden) or math.isinf(target):
+            return True
         return abs(golden - target) > 1e-6 * max(abs(golden), abs(target))
     return pair.target.dtype in {"int", "float", "bool"} and pair.golden.dtype in {"int", "float", "bool"}

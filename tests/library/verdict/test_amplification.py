@@ -1,6 +1,7 @@
 """Where an error begins, and where it only passes through."""
 
 import itertools
+import math
 from operator import mul
 
 import numpy as np
@@ -215,6 +216,21 @@ def test_a_parameter_that_differs_without_harm_is_a_warning() -> None:
     assert judged.of(MLP).verdict == Verdict.WARNING
 
 
+def test_after_a_parameter_that_differs_without_harm_rounding_is_rounding() -> None:
+    table = values_of("table", (50, 8))
+    other = table.copy()
+    other[0] = 7.0
+    errors = [U32, *(U32 * 2.5**n for n in range(1, 5)), *(40 * U32 * 1.4**n for n in range(8))]
+    gathered = [
+        Call(f"Functional.linear.{n}.forward", inputs=[before], outputs=[after])
+        for n, (before, after) in enumerate(itertools.pairwise(errors))
+    ]
+    for weights, warnings in (((table, table), 0), ((table, other), 1)):
+        embedding = Call(MLP, inputs=[0.0], parameters={"weight": weights}, outputs=[0.0])
+        counts = judge(embedding, *gathered).said.counts
+        assert (counts.warning, counts.error) == (warnings, 0)
+
+
 def test_parameters_in_a_coarser_dtype_do_not_differ() -> None:
     golden = values_of("weight")
     cast = golden.astype(values_of("", dtype="bfloat16").dtype)
@@ -240,6 +256,12 @@ def test_another_argument_is_another_call() -> None:
     judged = judge(BEFORE, Call("Torch.mul.0.forward", inputs=[0.0, (0.001, 0.01)], outputs=[9.0]))
     assert judged.first.node_class == NodeClass.STRUCTURE_DIFFERS
     assert judged.first.reasons == ("argument input.1 differs: golden 0.001, target 0.01",)
+
+
+@pytest.mark.parametrize("arguments", [(float("inf"), 4.0), (1.0, float("-inf"))])
+def test_a_limit_that_only_one_run_has_is_another_argument(arguments: tuple[float, float]) -> None:
+    judged = judge(BEFORE, Call("Torch.clamp.0.forward", inputs=[0.0, arguments], outputs=[0.3]))
+    assert judged.first.node_class == NodeClass.STRUCTURE_DIFFERS
 
 
 @pytest.mark.parametrize(
@@ -505,6 +527,23 @@ def test_a_gradient_that_cancels_out_is_rounding() -> None:
     real = values_of("bias", (64,))
     wrong = Call("Module.k.Linear.parameters_grad.0", gradients={"bias": (real, with_error(real, 0.8, "b"))})
     assert judge(forward, weight, wrong).origins == [wrong.name]
+
+
+@pytest.mark.parametrize("before", [0.0, 1e-6])
+@pytest.mark.parametrize(("size", "is_found"), [(1e-4, False), (1.0, True)])
+def test_a_gradient_that_one_run_alone_has_is_a_fault_unless_it_is_next_to_nothing(
+    before: float, size: float, is_found: bool
+) -> None:
+    forward = Call(LINEAR, inputs=[0.0], outputs=[before])
+    weight = Call("Module.q.Linear.parameters_grad.0", gradients={"weight": before})
+    none = np.zeros(64, np.float32)
+    frozen = Call(
+        "Module.k.Linear.parameters_grad.0",
+        gradients={"bias": (none, values_of("b", (64,)) * np.float32(size))},
+    )
+    judged = judge(forward, weight, frozen)
+    assert judged.origins == ([frozen.name] if is_found else [])
+    assert not math.isnan(judged.of(frozen.name).amplification or 0.0)
 
 
 def test_a_fault_that_begins_in_the_backward_pass_is_found_there() -> None:
