@@ -9,11 +9,13 @@ from msgspec.structs import replace
 from firstdrift.dumps.dump import Coordinates
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
+from firstdrift.plurals import counted
 from firstdrift.verdict.classify import FLOOR
 from firstdrift.verdict.communication import explain, is_communication
 from firstdrift.verdict.judge import judge_slice
 from firstdrift.verdict.judgement import (
     OWN_RULES,
+    Counts,
     Finding,
     Findings,
     InputDifference,
@@ -249,7 +251,7 @@ def _first(findings: Iterable[Finding | None]) -> Finding | None:
 
 def _gradual_drift(comparable: Sequence[SliceJudgement]) -> SliceJudgement | None:
     for judged in comparable:
-        error = judged.logits_error
+        error = judged.logits_error if judged.rules == OWN_RULES else None
         if error is not None and judged.compared_outputs > 1 and error > drift_limit(judged.roundoff):
             return judged
     return None
@@ -332,16 +334,20 @@ def _summary(
 
 
 def _nothing_bad_sentence(judgements: Sequence[SliceJudgement]) -> str:
-    if not any(judged.counts.pairs for judged in judgements):
+    counts = sum((judged.counts for judged in judgements), Counts())
+    if not counts.pairs:
         return "No values could be compared: the dumps hold structure only, or nothing in them matches."
+    if counts.incomparable == counts.pairs:
+        return f"No values could be compared: {counted(counts.pairs, 'tensor')} matched, none comparable."
+    left = f"; {counted(counts.incomparable, 'tensor')} could not be compared" if counts.incomparable else ""
     if judgements[0].rules != OWN_RULES:
-        return f"No bad token and no bad node under the rules of {judgements[0].rules}."
+        return f"No bad token and no bad node under the rules of {judgements[0].rules}{left}."
     if len(judgements) == 1 and _is_off_alone(judgements[0]):
         return (
             f"The only output that could be compared is {how_far_off(judgements[0])}: too little to call it "
             "bad, with nothing to hold it against."
         )
-    return "No bad token and no bad node: the two runs agree within rounding."
+    return f"No bad token and no bad node: the two runs agree within rounding{left}."
 
 
 def _is_off_alone(judged: SliceJudgement) -> bool:

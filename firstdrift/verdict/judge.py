@@ -13,7 +13,7 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role
-from firstdrift.verdict.classify import FLOOR, HIDDEN_FLOOR, Classification, classify
+from firstdrift.verdict.classify import FLOOR, HIDDEN_FLOOR, Classification, classify, is_harmless
 from firstdrift.verdict.communication import group_of, is_communication, peer_of, rank_alone
 from firstdrift.verdict.judgement import (
     ORIGINS,
@@ -72,6 +72,7 @@ def judge_slice(
     judged = _judge_rows(case, pairs, own_rules=rules == OWN_RULES)
     origins = [row for row in rows if _is_origin(judged[row.index], own_rules=rules == OWN_RULES)]
     logits = _find_logits(case)
+    weak = classification.weak if rules == OWN_RULES else ()
     return SliceJudgement(
         coordinates=plan.target.coordinates,
         rows=tuple(_with_roll_ups(rows, judged)),
@@ -82,7 +83,7 @@ def judge_slice(
         logits=_pair_finding(case, logits, pairs[logits]) if logits is not None else None,
         logits_error=pair_errors[logits].value if logits is not None else None,
         roundoff=classification.roundoff,
-        weak_origins=tuple(_finding(case, rows[index], judged[index]) for index in classification.weak),
+        weak_origins=tuple(_finding(case, rows[index], judged[index]) for index in weak),
         logits_recorded=logits is not None and is_logits(plan.pairs[logits]),
         golden_token=_token(measurements, logits, of_target=False),
         target_token=_token(measurements, logits, of_target=True),
@@ -178,14 +179,10 @@ def _judge_follower(case: _Case, index: int, row: TreeRow, *, after_origin: bool
 
 
 def _affects_output(case: _Case, row: TreeRow) -> bool:
-    """Tell a fault from a parameter that differs without harm (padding, an unused row)."""
-    said = case.classification.rows[row.index]
-    if said.node_class is not NodeClass.WEIGHTS_DIFFER:
-        return said.node_class is not NodeClass.STRUCTURE_DIFFERS or case.errors[row.index].output is not None
-    error = case.errors[row.index]
-    if error.output is None:
-        return True
-    return error.output > FLOOR * (error.roundoff or 0.0) and (said.amplification or 0.0) > 1.0
+    said, error = case.classification.rows[row.index], case.errors[row.index]
+    if said.node_class is NodeClass.STRUCTURE_DIFFERS:
+        return error.output is not None
+    return not is_harmless(said, error)
 
 
 def _judge_rows(case: _Case, pairs: Sequence[PairJudgement], *, own_rules: bool) -> list[RowJudgement]:

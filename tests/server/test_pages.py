@@ -1,11 +1,13 @@
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from working import wait_until
@@ -430,6 +432,25 @@ def test_a_slice_in_which_nothing_is_matched_says_that_nothing_was_compared(
     assert "Nothing was compared here" in text
     assert "No error begins here" not in text
     client.delete(f"/api/v1/comparisons/{comparison}")
+
+
+def test_where_no_tensor_can_be_read_nothing_is_said_to_pass(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    folder = dumps["damaged"][1] / "cut"
+    for side in ("golden", "target"):
+        (folder / side).mkdir(parents=True)
+        np.save(folder / side / "weight.npy", np.ones(64))
+        cut = (folder / side / "weight.npy").read_bytes()[:200]
+        (folder / side / "weight.npy").write_bytes(cut)
+    comparison = made(client, folder / "golden", folder / "target")
+    found = client.get(f"/api/v1/comparisons/{comparison}").json()
+    (listed, *_) = client.get("/api/v1/comparisons").json()["comparisons"]
+    shutil.rmtree(folder)
+    client.delete(f"/api/v1/comparisons/{comparison}")
+    assert found["counts"]["pairs"] == found["counts"]["incomparable"] == 1
+    assert found["summary"] == "No values could be compared: 1 tensor matched, none comparable."
+    assert (listed["id"], listed["tone"]) == (comparison, "incomparable")
 
 
 def test_a_dump_that_changed_since_it_was_compared_says_so(

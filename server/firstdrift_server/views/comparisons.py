@@ -81,7 +81,7 @@ def worst_of(comparison: Comparison, findings: Findings) -> Verdict:
         return Verdict.ERROR
     if findings.input_differs or findings.overflow or (counts is not None and counts.error + counts.warning):
         return Verdict.WARNING
-    if counts is None or not counts.pairs:
+    if counts is None or counts.pairs == counts.incomparable:
         return Verdict.INCOMPARABLE
     return Verdict.PASS
 

@@ -416,6 +416,39 @@ def test_without_values_nothing_is_said_to_agree() -> None:
     assert conclude([judge(Call(LINEAR)).said]).summary.startswith("No values could be compared")
 
 
+OF_OTHER_SHAPES = (values_of("x"), values_of("x", (3, 3)))
+
+
+@pytest.mark.parametrize("rules", ["firstdrift", "msit"])
+def test_what_could_not_be_compared_is_not_said_to_agree(rules: str) -> None:
+    incomparable = Call(LINEAR, inputs=[OF_OTHER_SHAPES], outputs=[OF_OTHER_SHAPES])
+    said = conclude([make(incomparable).judge(rules).said]).summary
+    assert said == "No values could be compared: 2 tensors matched, none comparable."
+    for pairs, left in (([], "."), ([OF_OTHER_SHAPES], "; 1 tensor could not be compared.")):
+        call = Call("Module.m.M.forward.0", inputs=[0.0, *pairs], outputs=[0.0])
+        said = conclude([make(call).judge(rules).said]).summary
+        assert said.startswith("No bad token and no bad node")
+        assert said.endswith((f"agree within rounding{left}", f"under the rules of {rules}{left}"))
+
+
+def test_under_the_rules_of_peers_nothing_is_found_that_they_do_not_flag() -> None:
+    def layered(number: int, odd: float, rules: str) -> SliceJudgement:
+        errors = [9 * U32, 9 * U32, 9 * U32, odd, 9 * U32]
+        calls = [
+            Call(f"Module.layers.{layer}.mlp.MLP.forward.0", inputs=[U32], outputs=[error])
+            for layer, error in enumerate(errors)
+        ]
+        calls.append(Call("Module.norm.Norm.forward.0", inputs=[0.02], outputs=[0.02]))
+        return make(*calls, coordinates=Coordinates(token=number)).judge(rules).said
+
+    doubtful = layered(0, 20 * U32, "msit")
+    assert conclude([doubtful]) == Findings("No bad token and no bad node under the rules of msit.")
+    assert conclude([layered(0, 20 * U32, "firstdrift")]) != conclude([doubtful])
+    found = conclude([doubtful, layered(1, 0.5, "msit")]).first_bad_node
+    assert found is not None
+    assert found.coordinates.token == 1
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
