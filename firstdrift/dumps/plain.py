@@ -4,7 +4,8 @@
     run/model.safetensors: "layers.0.attn.q_proj.weight"   →   parameter weight of layers.0.attn.q_proj
 
 Nothing but names is known, so they decide: coordinates from folders (step0, rank_1, token3, or numbers
-alone), role and key from the end of a name, and the order of execution from all of it.
+alone), role and key from the end of a name, and the order of execution from all of it. Tensor files of
+msprobe that have lost their dump.json still bear the names of the calls (`msprobe_files`).
 """
 
 import os
@@ -22,6 +23,7 @@ from firstdrift.dumps.checkpoint import Index, dequantised, is_shard, missing_sh
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.data import CONTAINER_BY_SUFFIX, container_of, looks_like, read_headers
 from firstdrift.dumps.dump import (
+    ORDER_FROM_NAMES,
     Coordinates,
     Direction,
     Dump,
@@ -33,6 +35,7 @@ from firstdrift.dumps.dump import (
 )
 from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
 from firstdrift.dumps.folders import MOST_ENTRIES, folder_entries, is_folder, printable, search_folders
+from firstdrift.dumps.msprobe_files import calls_of, is_call_name, parse_file_name
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, TensorUnreadableError
 from firstdrift.names import enclosing_paths, module_path
 from firstdrift.plurals import counted
@@ -47,6 +50,7 @@ _PARAMETER = re.compile(
     r"(?P<node>.+)\.(?P<key>weight|bias|[a-z_]*weight|[a-z_]*scales?|weight_[a-z_]+|running_mean|running_var)(?P<grad>\.grad)?"
 )
 _NAMELESS = "tensor"
+_HOLDERS = {".safetensors", ".npz"}
 _UNREAD_SUFFIXES = {".pkl", ".ckpt", ".h5", ".onnx"}
 _DEEPEST_SEARCH = 4
 _NAMES_SHOWN = 5
@@ -106,7 +110,8 @@ class PlainReader:
         """
         places: dict[Coordinates, Path] = {}
         problems: list[Problem] = []
-        for file in _tensor_files(path, path, problems):
+        files = list(_tensor_files(path, path, problems))
+        for file in files:
             place = places.setdefault(file.coordinates, file.place)
             if place != file.place:
                 reason = f"left out: {place.name} already holds {file.coordinates.describe()}"
@@ -117,7 +122,7 @@ class PlainReader:
         return Dump(
             path=path,
             format=self.format,
-            evidence=self.recognise(path),
+            evidence=(*self.recognise(path), *_understood(files)),
             slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
             problems=tuple(problems),
         )
@@ -145,6 +150,32 @@ class PlainReader:
     def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
         """Return nothing: plain files hold no call stacks."""
         return {}
+
+
+def _understood(files: Iterable[_TensorFile]) -> Iterator[str]:
+    """Say what was read from the names of files."""
+    counts = Counter(_kind_of_name(file) for file in files if file.name)
+    for kind, number in sorted(counts.items()):
+        yield f"{counted(number, 'file name')} {_KINDS_OF_NAMES[kind]}"
+
+
+_KINDS_OF_NAMES = {
+    "call": "as msprobe writes them: call, role and place",
+    "holder": "of files that name the tensors in them",
+    "parameter": "of parameters",
+    "role": "with a role at the end",
+    "value": "without a role: the output of the module of that name, unless names inside the file say more",
+}
+
+
+def _kind_of_name(file: _TensorFile) -> str:
+    if parse_file_name(printable(file.file.stem)):
+        return "call"
+    if _ROLE.fullmatch(file.name):
+        return "role"
+    if file.file.suffix in _HOLDERS:
+        return "holder"
+    return "parameter" if _PARAMETER.fullmatch(file.name) else "value"
 
 
 def _first_tensor_file(folder: Path, bounds: Bounds) -> Path | None:
@@ -295,6 +326,8 @@ def _with_names(found: list[tuple[str, TensorRecord]], *, is_checkpoint: bool) -
 
 def _named(name: str, record: TensorRecord, *, is_checkpoint: bool) -> _Tensor:
     """Take node, role and key from a name; one that tells no role is the node whose output 0 this is."""
+    if saved := _named_by_msprobe(name, record):
+        return saved
     if match := _ROLE.fullmatch(name):
         key = (match["key"] or "0").replace("_", ".")
         return _Tensor(match["node"] or _NAMELESS, replace(record, role=Role(match["role"]), key=key))
@@ -306,6 +339,19 @@ def _named(name: str, record: TensorRecord, *, is_checkpoint: bool) -> _Tensor:
     if node and (lies_in_checkpoint or (is_checkpoint and record.location is None)):
         return _Tensor(node, replace(record, role=Role.PARAMETER, key=key))
     return _Tensor(name or _NAMELESS, record)
+
+
+def _named_by_msprobe(name: str, record: TensorRecord) -> _Tensor | None:
+    """Read the name of a file, or of a tensor in one, as msprobe writes it; a file on its own has no name."""
+    location = record.location
+    stem = printable(location.file.stem) if name and location is not None else ""
+    if saved := parse_file_name(stem):
+        entry = location.entry if location is not None else ""
+        key = ".".join(filter(None, (saved.key, entry)))
+        return _Tensor(saved.node, replace(record, role=saved.role, key=key))
+    if saved := parse_file_name(name):
+        return _Tensor(saved.node, replace(record, role=saved.role, key=saved.key))
+    return None
 
 
 def _by_node(tensors: Iterable[_Tensor]) -> tuple[dict[str, list[TensorRecord]], list[Problem]]:
@@ -333,6 +379,8 @@ def _file_name(record: TensorRecord) -> str:
 def _build_slice(
     listing: SliceListing, by_node: Mapping[str, Sequence[TensorRecord]], problems: list[Problem]
 ) -> Slice:
+    calls, kept = calls_of({name: found for name, found in by_node.items() if is_call_name(name)})
+    by_node = {name: found for name, found in by_node.items() if not is_call_name(name)}
     names = sorted({*by_node, *(path for name in by_node for path in enclosing_paths(name))}, key=natural_key)
     parents = {name: name.rpartition(".")[0] or None for name in names}
     children: dict[str | None, list[str]] = defaultdict(list)
@@ -352,8 +400,8 @@ def _build_slice(
             parent=parents[name],
             tensors=tuple(by_node.get(name, ())),
         )
-        for at, name in enumerate(order)
+        for at, name in enumerate(order, start=len(calls))
     )
-    known = f"derived: {counted(count, 'ordering')} from equal values"
-    origin = f"{known}, the rest from names, numbers in ascending order"
-    return Slice(listing, nodes, origin, tuple(problems))
+    known = f"derived: {counted(count + kept, 'ordering')} from equal values"
+    origin = f"{known}, {ORDER_FROM_NAMES}"
+    return Slice(listing, (*calls, *nodes), origin, tuple(problems))
