@@ -14,7 +14,11 @@ _XLSX_TEXT = 32_767  # characters in one cell, as UTF-16 counts them
 
 
 def write_csv(report: Report, file: Path) -> None:
-    """Write one line for each pair. Text that a spreadsheet would run gets an apostrophe in front."""
+    """Write one line for each pair. Text that a spreadsheet would run gets an apostrophe in front.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(columns_of(report))
@@ -37,10 +41,22 @@ def write_xlsx(report: Report, file: Path) -> None:
     """Write one row for each pair; a further sheet each million rows.
 
     A text longer than a cell can hold is cut, and its end says so: "... (cut; 40000 characters)".
+
+    Raises:
+        OSError: it cannot be written.
     """
+    from xlsxwriter.exceptions import FileCreateError
+
+    file.open("ab").close()  # what cannot be written says so before the work
+    try:
+        _write_workbook(report, file)
+    except FileCreateError as error:
+        raise OSError(*error.args[0].args) from error
+
+
+def _write_workbook(report: Report, file: Path) -> None:
     import xlsxwriter
 
-    file.open("ab").close()  # what cannot be written says so before the work, and as an OSError
     options = {"strings_to_formulas": False, "strings_to_urls": False, "constant_memory": True}
     with xlsxwriter.Workbook(str(file), options) as book:
         bold = book.add_format({"bold": True})

@@ -373,6 +373,17 @@ def test_the_rules_of_a_peer_can_be_asked_for(firstdrift: Run, unpacked: Unpacke
 # --- files -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
+@pytest.mark.parametrize("option", ["--csv", "--xlsx", "--export-data-mapping"])
+def test_a_file_for_which_there_is_no_space_is_named(
+    firstdrift: Run, unpacked: Unpacked, option: str
+) -> None:
+    dump = unpacked("msprobe/llama_stat_list")
+    done = firstdrift("compare", dump / "golden", dump / "target", option, "/dev/full")
+    assert done.status == 2
+    assert "firstdrift: /dev/full: the report could not be written (No space left on device)." in done.err
+
+
 def test_csv_and_xlsx_hold_every_pair(firstdrift: Run, unpacked: Unpacked, tmp_path: Path) -> None:
     dump = unpacked("msprobe/zoo_tensor_mix")
     files = tmp_path / "pairs.csv", tmp_path / "pairs.xlsx"
