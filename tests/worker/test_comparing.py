@@ -7,20 +7,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from catalogue_reading import all_pairs, all_rows
 from databases import new_postgresql_database
-from sqlalchemy import Engine, delete, text
+from sqlalchemy import Engine, delete, text, update
 from working import ask_to_compare, compare_with_worker, wait_for_comparison, wait_until, worker
 
 from firstdrift.catalogue import tree
+from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons import (
     Comparison,
     cancel_comparison,
     compare_again,
+    delete_comparison,
     get_comparison,
     slice_pairs_of,
 )
@@ -34,7 +37,7 @@ from firstdrift.comparison.report import Options, Report
 from firstdrift.errors import DumpNotFoundError, FirstdriftError
 from firstdrift.matching.mapping_files import read_mapping
 from firstdrift.matching.plan import MatchingRules
-from firstdrift_worker import comparing, measuring
+from firstdrift_worker import comparing, main, measuring
 
 MAPPINGS = Path(__file__).parents[1] / "mappings"
 DUMPS = [
@@ -305,6 +308,20 @@ def test_a_mistake_of_ours_fails_the_job_with_its_traceback_and_spares_the_worke
     assert failed.job.error == "ZeroDivisionError: division by zero"
     assert "plan_slice" in (failed.job.traceback or "")
     assert second.state is JobState.DONE
+
+
+def test_the_bin_is_emptied_while_the_worker_runs(
+    engine: Engine, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "PURGE_SECONDS", 0.1)
+    comparison = ask_to_compare(engine, Path("/golden"), Path("/target"))
+    with worker(sqlite_url):
+        wait_for_comparison(engine, comparison)
+        with writing(engine) as session:
+            delete_comparison(session, comparison)
+            long_ago = Now(-timedelta(days=31).total_seconds())
+            session.execute(update(ComparisonEntry).values(deleted_at=long_ago))
+        wait_until(lambda: not exists(engine, comparison))
 
 
 def test_a_comparison_that_is_removed_while_it_is_compared_spares_the_worker(

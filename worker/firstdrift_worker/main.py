@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ POLL_SECONDS = 0.3
 SEEN_SECONDS = 5.0
 RETRY_SECONDS = 5.0
 BIN_DAYS = 30
+PURGE_SECONDS = 24 * 3600.0
 
 
 def run(
@@ -57,9 +59,12 @@ def run(
     name = jobs.worker_name()
     try:
         with _announced(engine, name):
-            with _tolerated(), writing(engine) as session:
-                purge_deleted(session, older_than=timedelta(days=BIN_DAYS))
+            purge_at = time.monotonic()
             while not until.is_set():
+                if time.monotonic() >= purge_at:
+                    purge_at = time.monotonic() + PURGE_SECONDS
+                    with _tolerated(), writing(engine) as session:
+                        purge_deleted(session, older_than=timedelta(days=BIN_DAYS))
                 claim = None
                 with _tolerated():
                     claim = jobs.claim_job(engine, name, lease=lease)
