@@ -32,6 +32,7 @@ from firstdrift.tensors import Role, Shards, Statistics, TensorRecord, is_floati
 _SENDS: Final = frozenset({"send", "isend"})
 _RECEIVES: Final = frozenset({"recv", "irecv"})
 _PEERS: Final = frozenset({"dst", "src", "group_dst", "group_src", "peer"})
+_RANK: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _NUMBERED: Final = re.compile(r"(?P<list>(?:^|.*?\.)[^.\d][^.]*)\.(?P<number>\d{1,9})(?=\.|$)")
 _CHUNK: Final = re.compile(r"(\d{1,9})\.(.+)")
 _OUTSIDE: Final = frozenset({"optimizer", "clip_grad"})
@@ -151,13 +152,13 @@ def _talks(node: Node) -> Iterator[tuple[int, bool]]:
     given = {record.key: record.scalar for record in node.tensors if record.role is Role.INPUT}
     if operator in _SENDS | _RECEIVES:
         for key, value in given.items():
-            if (key in _PEERS or key == "1") and value is not None and value.isdigit():
+            if (key in _PEERS or key == "1") and value is not None and _RANK.fullmatch(value):
                 yield int(value), operator in _SENDS
                 return
     elif operator == "batch_isend_irecv":
         for key, value in given.items():
             where, _, name = key.rpartition(".")
-            if name == "peer" and value is not None and value.isdigit():
+            if name == "peer" and value is not None and _RANK.fullmatch(value):
                 yield int(value), given.get(f"{where}.op") in _SENDS
 
 
@@ -319,17 +320,18 @@ class _Place(Struct, frozen=True, order=True):
 def _chain(pieces: list[list[_Merged]]) -> list[_Merged]:
     """Put stages one after another: forward first to last, backward last to first."""
     pieces = _renumbered(pieces)
+    containing = _containing(pieces)
     groups: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
     identities: list[list[Hashable]] = []
     for number, piece in enumerate(pieces):
-        keys = _keys(number, piece, pieces)
+        keys = _keys(number, piece, containing)
         identities.append(keys)
         for at, key in enumerate(keys):
             groups[key].append((number, at))
     places = [_places(number, piece, len(pieces)) for number, piece in enumerate(pieces)]
     runs = {
         key: max(places[number][at] for number, at in members)
-        if _is_container(pieces, members)
+        if _is_container(pieces, members, containing)
         else min(places[number][at] for number, at in members)
         for key, members in groups.items()
     }
@@ -342,7 +344,7 @@ def _chain(pieces: list[list[_Merged]]) -> list[_Merged]:
         number, at = members[0]
         first = pieces[number][at]
         parent = None if first.parent is None else index[identities[number][first.parent]]
-        around = _is_container(pieces, members)
+        around = _is_container(pieces, members, containing)
         held = _held([pieces[number][at] for number, at in members], around)
         if any(True for node in held.values() for _ in _talks(node)):
             held = {rank: replace(node, tensors=()) for rank, node in held.items()}
@@ -390,9 +392,8 @@ def _shifted(path: str, shifts: Mapping[str, int]) -> str:
     return f"{match['list']}.{int(match['number']) + shifts[match['list']]}{path[match.end() :]}"
 
 
-def _keys(number: int, piece: list[_Merged], pieces: list[list[_Merged]]) -> list[Hashable]:
+def _keys(number: int, piece: list[_Merged], containing: frozenset[str]) -> list[Hashable]:
     """Identify nodes over stages: modules by path and call, what is in a repeated module by its place."""
-    containing = _containing(pieces)
     keys: list[Hashable] = [None] * len(piece)
     seen: Counter[Hashable] = Counter()
     repeated = [False] * len(piece)
@@ -423,8 +424,10 @@ def _containing(pieces: list[list[_Merged]]) -> frozenset[str]:
     return frozenset(path for layer in set(layers) for path in (layer, *enclosing_paths(layer), ""))
 
 
-def _is_container(pieces: list[list[_Merged]], members: list[tuple[int, int]]) -> bool:
-    return len(members) > 1 and pieces[members[0][0]][members[0][1]].path in _containing(pieces)
+def _is_container(
+    pieces: list[list[_Merged]], members: list[tuple[int, int]], containing: frozenset[str]
+) -> bool:
+    return len(members) > 1 and pieces[members[0][0]][members[0][1]].path in containing
 
 
 def _held(members: list[_Merged], is_container: bool) -> dict[int, Node]:

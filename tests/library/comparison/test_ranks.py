@@ -10,10 +10,11 @@ import pytest
 from firstdrift import Report
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options
-from firstdrift.dumps.dump import Layout
+from firstdrift.dumps.dump import Coordinates, Direction, Layout, Node, NodeKind, Slice, SliceListing
+from firstdrift.dumps.ranks import merge_ranks
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.tensors import Sharding
+from firstdrift.tensors import Role, Sharding, TensorRecord
 from firstdrift.verdict.judgement import Verdict
 
 Array = np.ndarray
@@ -319,3 +320,17 @@ def test_one_wrong_rank_of_two_is_named_rank_against_rank(compared: Compared) ->
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.module == "model.layers.2.mlp.up"
     assert findings.rank_finding == "It began on rank 1."
+
+
+@pytest.mark.parametrize("said", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "one"])
+def test_a_peer_that_is_no_rank_links_no_stages(said: str) -> None:
+    peer = TensorRecord(Role.INPUT, "dst", "int", (), scalar=said)
+    parts = []
+    for rank in (0, 1):
+        send = Node(
+            *("Distributed.send.0.forward", "Distributed.send", NodeKind.API, "Distributed.send"),
+            *(Direction.FORWARD, 0, 0, None, (peer,)),
+        )
+        parts.append(Slice(SliceListing(Coordinates(rank=rank), Path()), (send,)))
+    merged = merge_ranks(SliceListing(Coordinates(merged=(0, 1)), Path()), parts)
+    assert [node.tensors[0].scalar for node in merged.nodes] == [said]
