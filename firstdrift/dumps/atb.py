@@ -31,8 +31,8 @@ from firstdrift.dumps.atb_tokens import Phase, Run, TokenTable, assign_tokens
 from firstdrift.dumps.atb_topology import Operation, Topology, read_topology
 from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.dumps.folders import folder_entries, printable
+from firstdrift.dumps.listed_files import not_part_of_a_dump
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
-from firstdrift.plurals import counted
 
 _NAMES_SHOWN = 5
 
@@ -150,11 +150,7 @@ def _problems_of(process: AtbProcess, facts: _Facts) -> Iterator[Problem]:
         yield Problem(where, f"folders without an operation: {_first_few(empty)}")
     unknown = [entry.name for entry, _ in folder_entries(process.folder) if entry not in process.runs]
     if unknown:
-        yield Problem(where, _not_part_of_a_dump(unknown))
-
-
-def _not_part_of_a_dump(names: Sequence[str]) -> str:
-    return f"{counted(len(names), 'entry is', 'entries are')} not part of a dump: {_first_few(names)}"
+        yield Problem(where, not_part_of_a_dump(unknown))
 
 
 def _first_few(names: Sequence[str]) -> str:
@@ -226,7 +222,7 @@ def _read_run(listing: SliceListing, run: Run, facts: _Facts, process: AtbProces
         reason = f"{len(unexpected)} operations are not in the topology: {_first_few(unexpected)}"
         problems.append(Problem(where, reason))
     if contents.unknown:
-        problems.append(Problem(where, _not_part_of_a_dump(contents.unknown)))
+        problems.append(Problem(where, not_part_of_a_dump(contents.unknown)))
     return Slice(listing, nodes, problems=tuple(problems))
 
 

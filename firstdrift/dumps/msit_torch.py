@@ -28,6 +28,7 @@ from firstdrift.dumps.dump import (
 )
 from firstdrift.dumps.execution_order import OPERATOR, finish_order, value_flows
 from firstdrift.dumps.folders import folder_entries, printable, refused_links, sub_folders
+from firstdrift.dumps.listed_files import not_part_of_a_dump
 from firstdrift.dumps.msit_folder import ModuleFolder, read_module_folder, read_tensor_file
 from firstdrift.dumps.msit_layout import (
     TREE_FILE,
@@ -42,8 +43,6 @@ from firstdrift.dumps.msit_tree import Outline, TreeEntry, is_cut_short, outline
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.plurals import counted
 from firstdrift.tensors import Role, TensorRecord
-
-_NAMES_SHOWN = 5
 
 
 class _Skeleton(Struct, frozen=True):
@@ -134,7 +133,7 @@ def _problems_of(path: Path, devices: Sequence[Device]) -> Iterator[Problem]:
         for name, reason in refused.items():
             yield Problem(f"{where}/{printable(name)}", reason)
         if unknown := _unknown_entries(device, refused):
-            yield Problem(where, _not_part_of_a_dump(unknown))
+            yield Problem(where, not_part_of_a_dump(unknown))
 
 
 def _node(
@@ -231,7 +230,7 @@ def _read_token(token: Path, bounds: Bounds) -> tuple[dict[str, ModuleFolder], l
         problems += [Problem(_shown(token / name / file), note) for file, note in folder.notes]
         unknown += [f"{printable(name)}/{file}" for file in folder.unknown]
     if unknown:
-        problems.append(Problem(_shown(token), _not_part_of_a_dump(unknown)))
+        problems.append(Problem(_shown(token), not_part_of_a_dump(unknown)))
     return folders, problems
 
 
@@ -275,11 +274,6 @@ def _unknown_entries(device: Device, refused: Collection[str]) -> list[str]:
     unknown = [entry for entry, _ in folder_entries(device.folder) if entry.name not in known]
     unknown += [entry for entry, _ in weights if entry.suffix != ".pth"]
     return [printable(str(entry.relative_to(device.folder))) for entry in unknown]
-
-
-def _not_part_of_a_dump(names: Sequence[str]) -> str:
-    first = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
-    return f"{counted(len(names), 'entry is', 'entries are')} not part of a dump: {first}"
 
 
 def _shown(path: Path) -> str:
