@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.bounds import Bounds
-from firstdrift.dumps.folders import MOST_ENTRIES, search_folders, sub_folders
+from firstdrift.dumps.folders import MOST_ENTRIES, is_file, search_folders, sub_folders
 
 STATISTICS_FILE = "statistic.csv"
 OPERATION_NAME = re.compile(r"(?P<order>0|[1-9][0-9]{0,8})_(?P<type>[^/\0]+)", re.ASCII)
@@ -129,9 +129,7 @@ def _is_run(folder: Path) -> bool:
     if _RUN_NAME.fullmatch(folder.name) is None:
         return False
     entries = _own_folders(folder, MOST_ENTRIES)
-    return (folder / STATISTICS_FILE).is_file() or any(
-        OPERATION_NAME.fullmatch(entry.name) for entry in entries
-    )
+    return is_file(folder / STATISTICS_FILE) or any(OPERATION_NAME.fullmatch(entry.name) for entry in entries)
 
 
 def _ranks(names: list[str]) -> list[int | None]:

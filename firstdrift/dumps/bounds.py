@@ -46,7 +46,11 @@ class Bounds(Struct, frozen=True):
         Nothing is resolved unless the entry itself is a link, so that asking about each entry of
         `os.scandir` costs next to nothing.
         """
-        return self._why_not(os.fspath(entry)) if entry.is_symlink() else ""
+        try:
+            is_link = entry.is_symlink()
+        except OSError:  # nobody may look: whoever tries to read it says so
+            return ""
+        return self._why_not(os.fspath(entry)) if is_link else ""
 
     def require(self, file: Path) -> Path:
         """Return a file as it was given, or refuse it; any part of its path may be a link.

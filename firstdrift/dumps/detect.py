@@ -16,7 +16,7 @@ from typing import cast
 
 from firstdrift.dumps.bounds import HINT, Bounds
 from firstdrift.dumps.dump import Dump, DumpReader, Slice, SliceListing
-from firstdrift.dumps.folders import printable, refused_links, search_folders, sub_folders
+from firstdrift.dumps.folders import is_file, printable, refused_links, search_folders, sub_folders
 from firstdrift.dumps.torchair_layout import is_root
 from firstdrift.errors import DumpError, DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
 
@@ -68,9 +68,11 @@ def recognise(path: Path) -> tuple[str, tuple[str, ...]] | None:
 
     Looks at a bounded number of entries, so that every folder of a file browser can be asked.
     """
+    if not os.path.exists(path):  # noqa: PTH110 (never raises)
+        return None
     for name in _READERS:
         is_last_resort = name == "plain"
-        if is_last_resort and not path.is_file() and _marked_folders(path):
+        if is_last_resort and not is_file(path) and _marked_folders(path):
             return None
         if evidence := _reader(name).recognise(path):
             return name, evidence
@@ -182,7 +184,7 @@ def _marked_folders(path: Path) -> list[tuple[Path, str]]:
 def _mark(folder: Path) -> str:
     """Return what the marks in a folder make it; empty if there are none."""
     for name, what in _MARKS.items():
-        if (folder / name).exists():
+        if os.path.exists(folder / name):  # noqa: PTH110 (never raises)
             return what
     if any(_ATB_DEVICE.fullmatch(device.name) for device in sub_folders(folder / "tensors", _MOST_NAMES)):
         return "an ATB dump of msit"

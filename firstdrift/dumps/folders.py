@@ -55,6 +55,11 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def is_file(path: Path) -> bool:
+    """Tell whether there is a file at a path; where nobody may look there is none."""
+    return os.path.isfile(path)  # noqa: PTH113 (never raises)
+
+
 def refused_links(path: Path, bounds: Bounds) -> list[tuple[str, str]]:
     """Return the names of links in a folder that must not be followed, and why; [] if it is unreadable."""
     try:

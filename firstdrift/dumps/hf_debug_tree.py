@@ -35,7 +35,7 @@ from firstdrift.dumps.dump import (
     Slice,
     SliceListing,
 )
-from firstdrift.dumps.folders import is_folder, printable
+from firstdrift.dumps.folders import is_file, is_folder, printable
 from firstdrift.dumps.json_file import read_json
 from firstdrift.dumps.msprobe_records import canonical_dtype
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
@@ -124,7 +124,7 @@ class HfDebugTreeReader:
 
 def _trees(path: Path) -> dict[str, Path]:
     """Return the tree of each model at a path; that with values where there are both."""
-    if path.is_file():
+    if is_file(path):
         match = _TREE.fullmatch(path.name)
         return {match["model"]: path} if match else {}
     found: dict[str, Path] = {}

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.bounds import Bounds
-from firstdrift.dumps.folders import MOST_ENTRIES, search_folders, sub_folders
+from firstdrift.dumps.folders import MOST_ENTRIES, is_file, search_folders, sub_folders
 
 TREE_FILE = "model_tree.json"
 WEIGHTS_FOLDER = "weights"
@@ -84,7 +84,7 @@ def is_module_name(name: str) -> bool:
 
 
 def _is_device(path: Path, bounds: Bounds) -> bool:
-    if (path / TREE_FILE).is_file():
+    if is_file(path / TREE_FILE):
         return True
     return _DEVICE_NAME.fullmatch(path.name) is not None and any(
         map(is_token, sub_folders(path, MOST_ENTRIES, bounds=bounds))

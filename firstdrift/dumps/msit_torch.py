@@ -27,7 +27,7 @@ from firstdrift.dumps.dump import (
     SliceListing,
 )
 from firstdrift.dumps.execution_order import OPERATOR, finish_order, value_flows
-from firstdrift.dumps.folders import folder_entries, printable, refused_links, sub_folders
+from firstdrift.dumps.folders import folder_entries, is_file, printable, refused_links, sub_folders
 from firstdrift.dumps.listed_files import not_part_of_a_dump
 from firstdrift.dumps.msit_folder import ModuleFolder, read_module_folder, read_tensor_file
 from firstdrift.dumps.msit_layout import (
@@ -64,7 +64,7 @@ class MsitTorchReader:
         if not devices:
             return ()
         folders = _names(devices)
-        has_tree = any((device.folder / TREE_FILE).is_file() for device in devices)
+        has_tree = any(is_file(device.folder / TREE_FILE) for device in devices)
         tokens = sum(len(device.tokens) for device in devices)
         evidence = (f"{TREE_FILE} in {folders}",) if has_tree else (f"folders of modules in {folders}",)
         return (*evidence, f"{tokens} token folders")

@@ -24,6 +24,7 @@ from firstdrift.dumps.dump import (
     Slice,
     SliceListing,
 )
+from firstdrift.dumps.folders import is_file
 from firstdrift.dumps.json_file import read_json, read_json_if_present
 from firstdrift.dumps.msprobe_layout import DUMP_FILE, find_slices, read_header
 from firstdrift.dumps.msprobe_records import DATA_FOLDER, RecordReader
@@ -62,7 +63,7 @@ class MsprobeReader:
             if header is not None:
                 said = ", ".join(f"{key} {value}" for key, value in header.items())
                 return (f'{where} has "data"' + (f" ({said})" if said else ""),)
-            beside = [name for name in (CONSTRUCT_FILE, STACK_FILE) if (listing.directory / name).is_file()]
+            beside = [name for name in (CONSTRUCT_FILE, STACK_FILE) if is_file(listing.directory / name)]
             if beside:
                 return (f"{' and '.join(beside)} beside {where}",)
         return ()

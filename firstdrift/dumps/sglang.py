@@ -10,6 +10,7 @@ A file holds {"value": tensor, "meta": {...}}, or the tensor alone by earlier re
 in the order of `dump_index`.
 """
 
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -131,7 +132,7 @@ class SglangReader:
 
 def _folder(path: Path) -> Path | None:
     """Return the folder of a run: the path itself, or the only one below it."""
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112 (never raises)
         return None
     found = search_folders(
         path, lambda folder: _first_name(folder) is not None, deepest=_DEEPEST, most=2

@@ -156,6 +156,28 @@ def test_what_may_not_be_read_is_said_to_be_so() -> None:
     assert done.stdout.splitlines() == ["this may not be read (permission denied)"] * 2
 
 
+@pytest.mark.parametrize("mode", [0, 0o744])
+def test_a_folder_that_nobody_may_look_into_hides_no_other(mode: int) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from firstdrift.dumps.detect import recognise\n"
+        "recognise(Path(sys.argv[1]))\n"  # readers are imported while they may be
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "for name in sys.argv[1:]: print((recognise(Path(name)) or ['none'])[0])\n"
+    )
+    with TemporaryDirectory() as folder:
+        top = Path(folder)
+        closed = touch(top, "whole/a.npy", "closed/inner/dump.json") / "closed"
+        for open_to_all in (top, top / "whole", closed / "inner"):
+            open_to_all.chmod(0o755)
+        closed.chmod(mode)
+        asked = (top, top / "whole", closed, closed / "inner")
+        done = subprocess.run(
+            [sys.executable, "-c", script, *asked], capture_output=True, text=True, check=True
+        )
+        closed.chmod(0o700)
+    assert done.stdout.splitlines() == ["plain", "plain", "none", "none"]
+
+
 @pytest.mark.parametrize(
     "file", ["torch_tensors/readme.txt", "tensors/0_42/readme.txt", "atb_dump_data/info/model/0_42/M.json"]
 )
