@@ -50,7 +50,11 @@ def _same_scalar(golden: TensorRecord, target: TensorRecord) -> bool:
     left, right = _number(golden), _number(target)
     if left is None or right is None:
         return False
-    return left == right or (math.isnan(left) and math.isnan(right))
+    return left == right or (_is_nan(left) and _is_nan(right))
+
+
+def _is_nan(number: float) -> bool:
+    return isinstance(number, float) and math.isnan(number)  # an integer may be too large for a float
 
 
 def _number(record: TensorRecord) -> int | float | None:

@@ -58,6 +58,12 @@ def test_digests_that_cannot_be_compared_are_said_to_be_so(
         (("nan", "float"), ("nan", "float"), True, ""),
         (("nan", "float"), ("NaN", "float"), True, "nan against NaN"),
         (("nan", "float"), ("1.0", "float"), False, "nan against 1.0"),
+        (
+            ("1" + "0" * 400, "int"),
+            ("nan", "float"),
+            False,
+            f"1{'0' * 400} against nan; types differ: int and float",
+        ),
         (("Infinity", "float"), ("inf", "float"), True, "Infinity against inf"),
         (("Infinity", "float"), ("-Infinity", "float"), False, "Infinity against -Infinity"),
         (("True", "bool"), ("False", "bool"), False, "True against False"),
