@@ -309,10 +309,15 @@ def _headers(file: _TensorFile, container: str) -> tuple[list[TensorHeader], str
 
 
 def _full_name(file: _TensorFile, entry: str, *, is_alone: bool) -> str:
-    """Return the name of a tensor: a dotted entry is a full path, any other lies below its file."""
-    is_path = "." in entry and not entry.replace(".", "").isdecimal()
-    if entry and (is_path or is_alone or not file.name):
+    """Return the name of a tensor: a dotted entry is a full path, any other lies below its file.
+
+    What a file that is named after a path holds by position is what the module of that path gave.
+    """
+    is_position = entry.replace(".", "").isdecimal()
+    if entry and ((not is_position and "." in entry) or is_alone or not file.name):
         return entry
+    if is_position and "." in file.name and not _ROLE.fullmatch(file.name):
+        return f"{file.name}.output.{entry}"
     return ".".join(part for part in (file.name, entry) if part)
 
 

@@ -62,6 +62,11 @@ _FUSIONS: Final = (
     ),
 )
 
+FUSED_NAMES: Final = frozenset(
+    {name for fusion in _FUSIONS for names in (*fusion.parts, fusion.whole) for name in names}
+)
+"""What modules are called, in lower case, that may be fused into one, or be such a one."""
+
 _FITS: Final = 0.95
 """Score of parts whose shapes join to that of the whole, and whose names say so too."""
 

@@ -5,7 +5,8 @@
 
 A value that bears a module's name is what the module gave; of several calls the first, unless the name ends
 in the number of another. All names of a dump may lack, or have, the same words at their beginning. Then the
-nodes take pass, class and place from their namesakes, so that the other rules find what is left.
+nodes take pass, class and place from their namesakes, so that what was fused is found beside them; whatever
+else has no namesake is left over: without class or inputs, likeness would be a guess.
 """
 
 import re
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Node, Slice
 from firstdrift.matching.alignment import Pair
+from firstdrift.matching.fusion import FUSED_NAMES
 from firstdrift.matching.pairing import SAME_PLACE, Found, Pairing
 from firstdrift.matching.plan import Origin
 from firstdrift.matching.tensors import relate_shapes
@@ -176,7 +178,8 @@ def _readings(node: Node) -> Iterator[tuple[str, int | None]]:
 
     A number that is the place of a tensor in what was saved is no call: the first is what a module gave.
     """
-    is_place = any(record.location is not None and record.location.entry for record in node.tensors)
+    entries = [record.location.entry for record in node.tensors if record.location is not None]
+    is_place = any(entry and f".{node.path}".endswith(f".{entry}") for entry in entries)
     numbered = _CALL.fullmatch(node.path)
     marked = _MARKED.fullmatch(node.path)
     if numbered and not (is_place and int(numbered["call"])):
@@ -260,7 +263,7 @@ def _adopt(
                     parent=place(at),
                 )
             )
-        elif at in valued:
+        elif at in valued and node.path.rpartition(".")[2].lower() in FUSED_NAMES:
             adopted.append(replace(node, direction=Direction.FORWARD, parent=place(at)))
         else:
             adopted.append(node)

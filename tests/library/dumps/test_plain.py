@@ -136,6 +136,19 @@ def test_many_tensors_without_paths_hang_below_their_file(tmp_path: Path) -> Non
     }
 
 
+def test_a_tuple_in_a_file_named_after_a_path_is_what_that_module_gave(tmp_path: Path) -> None:
+    write(tmp_path, "layers.0.npy")
+    values = torch.ones(2), (torch.ones(3), torch.ones(4))
+    torch.save(values, tmp_path / "layers.0.attn.pt")
+    torch.save(values[1], tmp_path / "hidden_states.pt")
+    assert tensors(read_only(tmp_path)) == {
+        "layers.0": ["output.0"],
+        "layers.0.attn": ["output.0", "output.1.0", "output.1.1"],
+        "hidden_states.0": ["output.0"],
+        "hidden_states.1": ["output.0"],
+    }
+
+
 def test_a_single_file_is_a_dump(tmp_path: Path) -> None:
     write(tmp_path, "token3.golden.npy", "b.pt")
     assert READER.recognise(tmp_path / "b.pt") == ("it is a .pt file",)

@@ -85,7 +85,7 @@ def save_calls(folder: Path, values: Values) -> None:
 
 def save_tuples(folder: Path, values: Values) -> None:
     for path, value in outputs(values):
-        torch.save((value, torch.zeros(3)), folder / f"{path}.pt")
+        torch.save((value,), folder / f"{path}.pt")
 
 
 def save_wrapped(folder: Path, values: Values) -> None:
@@ -196,6 +196,25 @@ def test_what_has_no_namesake_is_left_over(unpacked: Unpacked, folder: Callable[
         ".forward." not in name or name.startswith("Module.model.LlamaModel")
         for name in plan.unmatched_golden
     )
+
+
+@pytest.mark.parametrize("side", ["golden", "target"])
+def test_fused_projections_are_held_against_their_parts(
+    unpacked: Unpacked, folder: Callable[[Way, Values], Path], side: str
+) -> None:
+    dump = unpacked("msprobe/llama_tensor_L0_bf16")
+    values = msprobe_values(dump / side)
+    for layer in range(4):
+        attention = f"model.layers.{layer}.self_attn"
+        parts = [values.pop((f"{attention}.{name}_proj", "output")) for name in "qkv"]
+        values[f"{attention}.qkv_proj", "output"] = torch.cat(parts, dim=-1)
+    fused = folder(save_names, values)
+    report = compare(*((fused, dump / "target") if side == "golden" else (dump / "golden", fused)))
+    plan = report.slices[0].plan
+    joined = [pair for pair in plan.pairs if pair.is_joined]
+    assert len(joined) == 4
+    assert report.counts.pairs == report.counts.passed == MODULES - 8
+    assert not any("qkv_proj" in name for name in (*plan.unmatched_golden, *plan.unmatched_target))
 
 
 def test_healthy_runs_of_other_precision_stay_clean(
@@ -340,15 +359,21 @@ def test_a_name_as_it_stands_comes_before_one_that_is_read_into() -> None:
     assert plan.unmatched_golden == ("a.b_0",)
 
 
-def test_places_of_a_tuple_are_no_calls(tmp_path: Path) -> None:
-    torch.save((torch.ones(2, 8), torch.zeros(2, 8)), tmp_path / "layers.0.mlp.pt")
-    torch.save(torch.ones(2, 8), tmp_path / "layers.0.pt")
+@pytest.mark.parametrize("name", ["mlp", "layers.0.mlp"])
+def test_places_of_a_tuple_are_no_calls(tmp_path: Path, name: str) -> None:
+    torch.save((torch.ones(2, 8), torch.zeros(2, 8)), tmp_path / f"{name}.pt")
+    torch.save(torch.ones(2, 8), tmp_path / "norm.pt")
     dump = open_dump(tmp_path)
     plain = read_slice(dump, dump.slices[0])
-    tree = [node("layers.0.mlp", 0), node("layers.0.mlp", 1), node("layers.0", 0)]
+    tree = [node(name, 0), node(name, 1), node("norm", 0)]
     plan = match_slices(plain, Slice(plain.listing, tuple(tree)), MatchingRules())
-    assert pairs_of(plan)["layers.0.mlp.0"] == "Module.layers.0.mlp.Linear.forward.0"
-    assert "layers.0.mlp.1" in plan.unmatched_golden
+    paired = {(pair.golden_node, pair.golden.label, pair.target_node) for pair in plan.pairs}
+    first = "mlp.0" if name == "mlp" else name
+    assert paired == {
+        (first, "output.0", f"Module.{name}.Linear.forward.0"),
+        ("norm", "output.0", "Module.norm.Linear.forward.0"),
+    }
+    assert plan.unmatched_target == (f"Module.{name}.Linear.forward.1",)
 
 
 def test_what_a_person_says_comes_first(unpacked: Unpacked, folder: Callable[[Way, Values], Path]) -> None:
