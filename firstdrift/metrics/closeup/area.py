@@ -1,0 +1,93 @@
+"""A map of |target - golden| over two dimensions, the others held at an index."""
+
+from math import ceil
+
+import numpy as np
+from msgspec import Struct
+
+from firstdrift.metrics.closeup.sample import BUDGET, distances
+from firstdrift.metrics.dtypes import Array
+
+MOST_CELLS = 256
+"""Along each side of a map."""
+
+
+class Area(Struct, frozen=True):
+    """A map; each cell shows the largest |target - golden| of a block of elements.
+
+    Attributes:
+        axes: dimension that runs down, dimension that runs across; the first is None for a single row.
+        at: the index in every dimension at which the others are held.
+        size: number of indexes down and across.
+        block: number of indexes that a cell covers down and across; those at the far edges may cover fewer.
+        every: of each block, every how many-th index was looked at, down and across.
+        cells: row by row; infinite where NaN or an infinity meets something else.
+        largest: of the cells; 0 if there are none.
+    """
+
+    axes: tuple[int | None, int]
+    at: tuple[int, ...]
+    size: tuple[int, int]
+    block: tuple[int, int]
+    every: tuple[int, int]
+    cells: tuple[tuple[float, ...], ...]
+    largest: float
+
+
+def plane(array: Array, axes: tuple[int | None, int], at: tuple[int, ...]) -> Array:
+    """View a tensor as the table of two of its dimensions, the others held at an index; copies nothing."""
+    down, across = axes
+    if array.ndim == 0:
+        return array.reshape(1, 1)
+    where = tuple(slice(None) if axis in axes else index for axis, index in enumerate(at))
+    table = array[where]
+    if down is None:
+        return table.reshape(1, -1)
+    return table if down < across else table.T
+
+
+def difference_map(
+    golden: Array,
+    target: Array,
+    axes: tuple[int | None, int],
+    at: tuple[int, ...],
+    *,
+    most: int = MOST_CELLS,
+    budget: int = BUDGET,
+) -> Area:
+    """Draw the map of two tensors of one shape.
+
+    Args:
+        golden: the trusted tensor.
+        target: the tensor under suspicion.
+        axes: dimension that runs down (None: there is only one), dimension that runs across.
+        at: an index for every dimension.
+        most: largest number of cells along a side.
+        budget: about how many elements are looked at; no cell is left without.
+    """
+    tables = [plane(array, axes, at) for array in (golden, target)]
+    size = tables[0].shape
+    block = tuple(max(1, ceil(length / most)) for length in size)
+    wanted = ceil(size[0] * size[1] / budget)
+    every_row = min(block[0], max(1, wanted))
+    every_column = min(block[1], max(1, ceil(wanted / every_row)))
+    begins = np.arange(0, size[1], block[1])
+    pieces = [np.arange(begin, min(begin + block[1], size[1]), every_column) for begin in begins]
+    columns = np.concatenate(pieces) if pieces else begins
+    starts = np.searchsorted(columns, begins)
+    chosen: Array | slice = columns if every_column > 1 else slice(None)
+    rows = []
+    for start in range(0, size[0], block[0]):
+        part = slice(start, min(start + block[0], size[0]), every_row)
+        far = distances(tables[0][part][:, chosen], tables[1][part][:, chosen]).max(axis=0)
+        rows.append(np.maximum.reduceat(far, starts) if len(starts) else far)
+    cells = tuple(tuple(row.tolist()) for row in rows)
+    return Area(
+        axes,
+        at,
+        (size[0], size[1]),
+        (block[0], block[1]),
+        (every_row, every_column),
+        cells,
+        max((max(row, default=0.0) for row in cells), default=0.0),
+    )

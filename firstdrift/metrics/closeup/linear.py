@@ -1,0 +1,75 @@
+"""Does a line explain the difference: target = scale * golden + offset?
+
+Of a factor alone, a shift alone and both, the simplest is taken that leaves hardly more than both would.
+"""
+
+from math import inf, sqrt
+
+import numpy as np
+
+from firstdrift.metrics.closeup.hint import Hint, HintKind
+from firstdrift.metrics.closeup.sample import Sample
+from firstdrift.metrics.dtypes import Floats
+from firstdrift.metrics.hints import fit
+
+EXPLAINS = 0.3
+"""A cause is named only if it leaves at most so much of the error: a tenth of its square."""
+
+_AS_GOOD = 1.5
+_A_SIGN = 0.02
+
+
+def scaled(sample: Sample) -> Hint | None:
+    """Say by which line target follows from golden, if that explains the difference."""
+    finite = sample.finite
+    x, y = sample.golden[finite], sample.target[finite]
+    norm = _norm(x)
+    line = fit(x, y) if norm else None
+    if line is None or line.size <= 2:  # noqa: PLR2004 (any two points lie on a line)
+        return None
+    before = _norm(y - x) / norm
+    scale = float(x @ y) / norm**2
+    offset = float((y - x).mean())
+    models = (
+        (scale, 0.0, _norm(y - scale * x) / norm),
+        (1.0, offset, _norm(y - x - offset) / norm),
+        (line.scale, line.offset, line.residual),
+    )
+    limit = max(_AS_GOOD * line.residual, np.finfo(float).eps)
+    factor, shift, after = next((model for model in models if model[2] <= limit), models[-1])
+    if not after <= EXPLAINS * before:
+        return None
+    kind = HintKind.SIGN if factor < 0 else HintKind.SCALED
+    return Hint(kind, f"target is {_line(factor, shift)}", before, after)
+
+
+def sign_flipped(sample: Sample) -> Hint | None:
+    """Say how many elements have the sign of the other side, if that explains the difference."""
+    finite = sample.finite
+    x, y = sample.golden[finite], sample.target[finite]
+    norm, before = _norm(x), _norm(y - x)
+    flipped = np.abs(y + x) < _A_SIGN * np.abs(x)
+    left = _norm(np.where(flipped, y + x, y - x))
+    if not norm or not flipped.any() or not left <= EXPLAINS * before:
+        return None
+    share = 100 * float(flipped.mean())
+    says = f"{share:.3g} % of the elements have the other sign and the same size"
+    return Hint(HintKind.SIGN, says, before / norm, left / norm)
+
+
+def _line(factor: float, shift: float) -> str:
+    if factor == 1:
+        said = "golden"
+    elif abs(factor + 1) < _A_SIGN / 2:
+        said = "golden with the sign flipped"
+    else:
+        said = f"golden x {factor:.4g}"
+    if not shift:
+        return said
+    return f"{said} + {shift:.4g}" if shift > 0 else f"{said} - {-shift:.4g}"
+
+
+def _norm(values: Floats) -> float:
+    with np.errstate(all="ignore"):
+        found = float(np.linalg.norm(values))
+    return found if found < inf else sqrt(np.finfo(float).max)

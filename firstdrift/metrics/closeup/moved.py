@@ -1,0 +1,135 @@
+"""Do the values of golden lie at other places in target: shifted, reversed, with dimensions exchanged?
+
+Asked of a few thousand places: what target has there is held against what golden has where it would have
+come from. So the size of a tensor does not matter, nor how it lies in memory.
+"""
+
+from collections.abc import Iterator
+from itertools import permutations
+from math import inf, prod
+
+import numpy as np
+from msgspec import Struct
+
+from firstdrift.metrics.closeup.hint import Hint, HintKind
+from firstdrift.metrics.closeup.linear import EXPLAINS
+from firstdrift.metrics.closeup.sample import Places
+from firstdrift.metrics.conversion import as_float64
+from firstdrift.metrics.dtypes import Array, Floats
+
+PLACES = 4096
+_FARTHEST = 4
+"""Shifts by up to so many indexes are tried."""
+
+_MOST_DIMENSIONS = 5
+_FEWEST_LEFT = 0.25
+"""A shift must leave so many of the places inside the tensor."""
+
+_TWO = 2
+
+
+class Move(Struct, frozen=True):
+    """Where the values of target would have come from.
+
+    Attributes:
+        says: the move in words.
+        origin: flat index in golden of each place; -1 where it would lie outside.
+    """
+
+    says: str
+    origin: Places
+
+
+def moved(
+    golden: Array, target: Array, fine: tuple[int, ...] | None = None, places: int = PLACES
+) -> Hint | None:
+    """Say how the values of golden were moved, if that explains the difference.
+
+    Args:
+        golden: the trusted tensor.
+        target: the tensor under suspicion, of the same shape.
+        fine: the same elements in more dimensions, such as [tokens, heads, depth] for [tokens, channels].
+        places: how many elements are looked at.
+    """
+    if golden.size <= _TWO or golden.shape != target.shape:
+        return None
+    at = _places(golden.size, places)
+    seen = _take(target, at)
+    before = _error(seen, _take(golden, at))
+    if before is None or before == 0:
+        return None
+    best, least = None, inf
+    for move in _moves(at, golden.shape, fine or golden.shape):
+        inside = move.origin >= 0
+        if inside.sum() < max(_TWO, _FEWEST_LEFT * len(at)):
+            continue
+        after = _error(seen[inside], _take(golden, move.origin[inside]))
+        if after is not None and after < least:
+            best, least = move, after
+    if best is None or not least <= EXPLAINS * min(before, 1.0):
+        return None
+    return Hint(HintKind.MOVED, best.says, before, least)
+
+
+def _places(size: int, count: int) -> Places:
+    if size <= count:
+        return np.arange(size)
+    # The same places each time: an answer that changes when a page is loaded again is none.
+    return np.unique(np.random.default_rng(0).integers(0, size, count))
+
+
+def _moves(at: Places, shape: tuple[int, ...], fine: tuple[int, ...]) -> Iterator[Move]:
+    index = np.unravel_index(at, shape)
+    for axis, size in ((axis, size) for axis, size in enumerate(shape) if size > 1):
+        for step in (sign * far for far in range(1, min(_FARTHEST, size - 1) + 1) for sign in (1, -1)):
+            origin = index[axis] - step
+            flat = np.ravel_multi_index((*index[:axis], origin % size, *index[axis + 1 :]), shape)
+            side = "later" if step > 0 else "earlier"
+            said = f"target is golden shifted: its values come {abs(step)} {side} along dimension {axis}"
+            yield Move(said, np.where((origin >= 0) & (origin < size), flat, -1))
+        mirrored = np.ravel_multi_index((*index[:axis], size - 1 - index[axis], *index[axis + 1 :]), shape)
+        yield Move(f"target is golden in reverse order along dimension {axis}", mirrored)
+    bare, fine = (tuple(size for size in each if size != 1) for each in (shape, fine))
+    yield from _permutations(at, bare)
+    if fine != bare and prod(fine) == prod(bare):
+        yield from _permutations(at, fine)
+    last = shape[-1]
+    if last % _TWO == 0 and last > _TWO:
+        lead, column = np.divmod(at, last)
+        half = last // _TWO
+        to_pairs = column // _TWO + column % _TWO * half
+        to_halves = column % half * _TWO + column // half
+        yield Move("target has in turn what golden has as first and second half", lead * last + to_pairs)
+        yield Move("target has as first and second half what golden has in turn", lead * last + to_halves)
+
+
+def _permutations(at: Places, shape: tuple[int, ...]) -> Iterator[Move]:
+    """Golden may have been written with its dimensions in another order, and read as if they were not."""
+    if not 1 < len(shape) <= _MOST_DIMENSIONS:
+        return
+    for order in permutations(range(len(shape))):
+        if order == tuple(range(len(shape))):
+            continue
+        index = np.unravel_index(at, [shape[axis] for axis in order])
+        origin = [index[order.index(axis)] for axis in range(len(shape))]
+        of = " x ".join(map(str, shape))
+        said = (
+            "target is golden transposed"
+            if len(shape) == _TWO
+            else f"target is golden ({of}) with its dimensions in the order {', '.join(map(str, order))}"
+        )
+        yield Move(said, np.ravel_multi_index(origin, shape))
+
+
+def _take(array: Array, at: Places) -> Floats:
+    taken = array[np.unravel_index(at, array.shape)] if array.ndim else array.reshape(1)
+    found = np.empty(len(at))
+    as_float64(taken, found)
+    return found
+
+
+def _error(target: Floats, golden: Floats) -> float | None:
+    """Return the relative L2 error over finite pairs; None if there are none, or golden is zero."""
+    finite = np.isfinite(golden) & np.isfinite(target)
+    norm = float(np.linalg.norm(golden[finite]))
+    return float(np.linalg.norm(target[finite] - golden[finite])) / norm if norm else None

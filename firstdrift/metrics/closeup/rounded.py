@@ -1,0 +1,115 @@
+"""Does the difference look like rounding to a narrower format?
+
+| format        | unit roundoff | is also                                        |
+| ------------- | ------------- | ---------------------------------------------- |
+| float32       | 2^-24         |                                                |
+| TF32          | 2^-11         | float16, but for its range                     |
+| float16       | 2^-11         |                                                |
+| bfloat16      | 2^-9          |                                                |
+| float8_e4m3fn | 2^-4          |                                                |
+| float8_e5m2   | 2^-3          |                                                |
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from firstdrift.metrics.closeup.hint import Hint, HintKind
+from firstdrift.metrics.closeup.sample import Sample
+from firstdrift.metrics.dtypes import Floats
+from firstdrift.tensors import UNIT_ROUNDOFF
+
+_BY_SIZE: Final = (
+    (UNIT_ROUNDOFF["float32"], "float32", "float32"),
+    (UNIT_ROUNDOFF["float16"], "float16", "TF32 or float16"),
+    (UNIT_ROUNDOFF["bfloat16"], "bfloat16", "bfloat16"),
+    (UNIT_ROUNDOFF["float8_e4m3fn"], "float8_e4m3fn", "float8_e4m3fn"),
+    (UNIT_ROUNDOFF["float8_e5m2"], "float8_e5m2", "float8_e5m2"),
+)
+"""Unit roundoff, what is stored with it, and what may have been computed with it; the finest first."""
+
+_NEARLY_ALL: Final = 0.999
+_LOOKED_AT_FIRST: Final = 4096
+_FEWEST_CHANGED: Final = 0.05
+_LEAST, _MOST = 1 / 8, 4.0
+"""Relative L2 error of a rounding, in unit roundoffs of a coarser format than that of the tensors."""
+
+_GATHERED: Final = 32.0
+"""Likewise in the format of the tensors: operators gather its roundings; and it may be any less."""
+
+_FARTHEST: Final = 256.0
+"""No single element is farther off than so many unit roundoffs of itself, or of the root mean square."""
+
+
+def exactly_rounded(sample: Sample) -> Hint | None:
+    """Say to which format one side is the other rounded, element by element; the first that fits."""
+    finite = sample.finite
+    x, y = sample.golden[finite], sample.target[finite]
+    begin = slice(None, _LOOKED_AT_FIRST)
+    for name, cut in _FORMATS.items():
+        for said, before, after in (("target is golden", x, y), ("golden is target", y, x)):
+            if _is_cut(cut, before[begin], after[begin]) and _is_cut(cut, before, after):
+                return Hint(HintKind.ROUNDED, f"{said} {name}")
+    return None
+
+
+def _is_cut(cut: Callable[[Floats], Floats], before: Floats, after: Floats) -> bool:
+    if not before.size:
+        return False
+    with np.errstate(all="ignore"):
+        rounded = cut(before)
+    changed, same = np.mean(rounded != before), np.mean(rounded == after)
+    return bool(changed >= _FEWEST_CHANGED and same >= _NEARLY_ALL)
+
+
+def like_rounding(sample: Sample, error: float, roundoff: float) -> Hint | None:
+    """Say of which format's rounding the difference has the size.
+
+    Args:
+        sample: the pair.
+        error: relative L2 error of the pair.
+        roundoff: unit roundoff of the coarser of the two formats.
+    """
+    finite = sample.finite
+    x, distance = sample.golden[finite], sample.distance[finite]
+    if not x.size:
+        return None
+    scale = np.maximum(np.abs(x), float(np.sqrt(np.mean(np.square(x)))))
+    with np.errstate(all="ignore"):
+        farthest = float(np.max(np.where(distance > 0, distance / scale, 0.0)))
+    for unit, own, other in _BY_SIZE:
+        is_own = unit == roundoff
+        least, most = (0.0, _GATHERED) if is_own else (_LEAST, _MOST)
+        if unit >= roundoff and least * unit <= error <= most * unit and farthest <= _FARTHEST * unit:
+            said = f"the difference has the size of rounding to {own if is_own else other}"
+            return Hint(HintKind.ROUNDED, said, error)
+    return None
+
+
+def _to(dtype: type) -> Callable[[Floats], Floats]:
+    # By way of float32, as models do: from float64, results differ where both roundings meet a tie.
+    return lambda values: values.astype(np.float32).astype(dtype).astype(np.float64)
+
+
+def _to_tf32(values: Floats) -> Floats:
+    mantissa, exponent = np.frexp(values)
+    rounded: Floats = np.ldexp(np.rint(mantissa * 2.0**11), exponent - 11)
+    return rounded
+
+
+def _cut_to_bfloat16(values: Floats) -> Floats:
+    bits = values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+    return bits.view(np.float32).astype(np.float64)
+
+
+_FORMATS: Final[dict[str, Callable[[Floats], Floats]]] = {
+    "rounded to float32": lambda values: values.astype(np.float32).astype(np.float64),
+    "rounded to float16": _to(np.float16),
+    "rounded to TF32": _to_tf32,
+    "rounded to bfloat16": _to(ml_dtypes.bfloat16),
+    "cut, not rounded, to bfloat16": _cut_to_bfloat16,
+    "rounded to float8_e4m3fn": _to(ml_dtypes.float8_e4m3fn),
+    "rounded to float8_e5m2": _to(ml_dtypes.float8_e5m2),
+}

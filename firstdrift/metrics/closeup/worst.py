@@ -1,0 +1,98 @@
+"""The elements that are farthest apart, with both values, and how many numbers lie between the two.
+
+A unit in the last place (ULP) is the step from one number of a format to the next; between two numbers lie as
+many steps as their bit patterns, read as whole numbers with a sign, differ.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from firstdrift.metrics.closeup.sample import Sample
+from firstdrift.metrics.dtypes import NumberKind, number_kind
+from firstdrift.tensors import UNIT_ROUNDOFF
+
+MOST = 20
+_LARGEST = 4
+"""Formats of up to so many bytes have ULPs that fit into int64 with room to spare."""
+
+
+class WorstElement(Struct, frozen=True):
+    """One element of a pair.
+
+    Attributes:
+        index: of the element, one number for each dimension.
+        golden: its value; likewise target.
+        distance: |target - golden|; infinite if one is not finite and the other not equal to it.
+        ulps: how many steps of the coarser format lie between the two; None where there are none.
+    """
+
+    index: tuple[int, ...]
+    golden: float
+    target: float
+    distance: float
+    ulps: int | None
+
+
+def worst_elements(
+    sample: Sample, ulp_dtype: np.dtype[np.generic] | None, most: int = MOST
+) -> tuple[WorstElement, ...]:
+    """List the elements that differ most, the worst first; of equally bad ones those that come first."""
+    flat = sample.distance.reshape(-1)
+    if flat.size > most:
+        # All that are as bad as the last one that is listed: which of them are listed must not be chance.
+        limit = np.partition(flat, flat.size - most)[flat.size - most]
+        places = np.flatnonzero(flat > limit)
+        ties = np.flatnonzero(flat == limit)[: most - len(places)]
+        places = np.concatenate([places, ties])
+    else:
+        places = np.arange(flat.size)
+    places = places[flat[places] > 0]
+    places = places[np.argsort(-flat[places], kind="stable")]
+    rows, columns = np.divmod(places, max(1, len(sample.columns)))
+    golden, target = sample.golden[rows, columns], sample.target[rows, columns]
+    steps = ulps(golden, target, ulp_dtype)
+    lead = np.unravel_index(sample.rows[rows], sample.shape[:-1]) if len(sample.shape) > 1 else ()
+    indexes = np.stack([*lead, sample.columns[columns]], axis=-1) if len(places) else np.empty((0, 1), int)
+    return tuple(
+        WorstElement(
+            tuple(indexes[at].tolist()),
+            float(golden[at]),
+            float(target[at]),
+            float(flat[place]),
+            None if steps is None or not np.isfinite(flat[place]) else int(steps[at]),
+        )
+        for at, place in enumerate(places)
+    )
+
+
+def ulp_dtype(golden: np.dtype[np.generic], target: np.dtype[np.generic]) -> np.dtype[np.generic] | None:
+    """Return the coarser of two floating dtypes; None if one is not floating, or both have over 32 bits."""
+    pair = (golden, target)
+    if any(
+        number_kind(dtype) is not NumberKind.FLOATING or dtype.name not in UNIT_ROUNDOFF for dtype in pair
+    ):
+        return None
+    coarser = max(pair, key=lambda dtype: UNIT_ROUNDOFF[dtype.name])
+    # Formats of less than a byte are stored in a byte, but their bits do not fill it.
+    known = coarser.itemsize <= _LARGEST and not coarser.name.startswith(("float4", "float6"))
+    return coarser if known else None
+
+
+def ulps(
+    golden: npt.NDArray[np.float64], target: npt.NDArray[np.float64], dtype: np.dtype[np.generic] | None
+) -> npt.NDArray[np.int64] | None:
+    """Count the steps of a format between golden and target, rounded to it; without meaning for NaN."""
+    if dtype is None:
+        return None
+    with np.errstate(all="ignore"):
+        ordered = [_ordered(array.astype(dtype)) for array in (golden, target)]
+    steps: npt.NDArray[np.int64] = np.abs(ordered[1] - ordered[0])
+    return steps
+
+
+def _ordered(array: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
+    """Number the values of a format in ascending order; both zeros are 0."""
+    bits = array.view(f"u{array.itemsize}").astype(np.int64)
+    sign = 1 << (8 * array.itemsize - 1)
+    return np.where(bits >= sign, sign - bits, bits)
