@@ -8,6 +8,8 @@ FirstdriftError                  its text is fit to show to a user
 ├── TensorUnreadableError        the data of one tensor cannot be read; the rest of the dump can
 ├── SettingsError                an option, rule set or mapping that makes no sense
 ├── PathOutsideRootsError        a path leads out of the directories that may be read
+├── UploadError                  an upload, or an archive, that cannot be taken
+│   └── NoRoomError              there is no room for it
 └── CatalogueError
     ├── NotInCatalogueError      no such dump, comparison, node, job
     ├── ConflictError            somebody else has changed it meanwhile
@@ -62,6 +64,14 @@ class SettingsError(FirstdriftError):
 
 class PathOutsideRootsError(FirstdriftError):
     """A path leads out of the directories that may be read."""
+
+
+class UploadError(FirstdriftError):
+    """An upload, or an archive in it, that cannot be taken as it is."""
+
+
+class NoRoomError(UploadError):
+    """The disk, or what uploads may take of it, is full."""
 
 
 class CatalogueError(FirstdriftError):

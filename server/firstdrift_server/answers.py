@@ -15,6 +15,7 @@ from firstdrift.errors import (
     CatalogueError,
     ConflictError,
     FirstdriftError,
+    NoRoomError,
     NotInCatalogueError,
     PathOutsideRootsError,
 )
@@ -33,7 +34,7 @@ HINTS = {
     HTTPStatus.FORBIDDEN: "Open firstdrift itself and try again from there",
     HTTPStatus.NOT_FOUND: "The address may be mistyped, or what it showed was deleted",
     HTTPStatus.METHOD_NOT_ALLOWED: "See /openapi.json for what this address understands",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Send paths, not files",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Send paths, or upload files in chunks to /api/v1/uploads",
     HTTPStatus.INTERNAL_SERVER_ERROR: "This is a fault in firstdrift: its log says more. Please report it",
 }
 
@@ -104,6 +105,8 @@ def status_of(error: FirstdriftError) -> HTTPStatus:
         return HTTPStatus.NOT_FOUND
     if isinstance(error, ConflictError):
         return HTTPStatus.CONFLICT
+    if isinstance(error, NoRoomError):
+        return HTTPStatus.INSUFFICIENT_STORAGE
     if isinstance(error, CatalogueError):
         return HTTPStatus.SERVICE_UNAVAILABLE
     return HTTPStatus.UNPROCESSABLE_ENTITY

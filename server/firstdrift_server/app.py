@@ -11,6 +11,7 @@ from firstdrift_server.answers import explain_errors
 from firstdrift_server.context import Context
 from firstdrift_server.guards import guard
 from firstdrift_server.settings import Settings
+from firstdrift_server.uploads.store import Uploads
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -23,7 +24,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(title="firstdrift", version=version("firstdrift"), docs_url=None, redoc_url=None)
     engine = open_engine(settings.database, checkpoints=False)
     upgrade(engine)
-    app.state.context = Context(settings, engine)
+    app.state.context = Context(settings, engine, Uploads(settings.uploads, settings.upload_quota))
     explain_errors(app)
     for router in (*api.ROUTERS, *pages.ROUTERS):
         app.include_router(router)

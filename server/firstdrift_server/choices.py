@@ -86,7 +86,7 @@ class Choice(BaseModel):
             DumpError: one of the two is no dump, and why.
         """
         options = self.options()
-        golden, target = self.dumps(context.settings.roots)
+        golden, target = self.dumps(context.roots)
         require_slices(golden, target, options)
         with context.writing() as session:
             return create_comparison(session, golden, target, options, note=self.note)

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
@@ -15,6 +16,7 @@ from firstdrift.catalogue.comparisons import SlicePair
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.comparison.report import Options
 from firstdrift_server.settings import Settings
+from firstdrift_server.uploads.store import Uploads
 
 if TYPE_CHECKING:
     from firstdrift.catalogue.editing import Bench
@@ -52,6 +54,7 @@ class Context:
     """What routes share.
 
     Attributes:
+        uploads: what visitors have uploaded.
         outlines: of trees, by id and revision of their slice pair.
         stacks: call stacks of the nodes of a slice, by the id of the indexed slice.
         benches: pairs of indexed slices, matched but for edits, by their ids and what was asked for.
@@ -59,9 +62,16 @@ class Context:
 
     settings: Settings
     engine: Engine
+    uploads: Uploads
     outlines: Recent[tuple[int, int], "Outline"] = field(default_factory=lambda: Recent(16))
     stacks: Recent[int, Mapping[str, tuple[str, ...]]] = field(default_factory=lambda: Recent(4))
     benches: Recent[tuple[int, int, Options], "Bench"] = field(default_factory=lambda: Recent(4))
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The directories that may be browsed and read: the operator's, and the one of uploads."""
+        uploads = self.uploads.folder
+        return (*self.settings.roots, uploads) if uploads.is_dir() else self.settings.roots
 
     def reading(self) -> AbstractContextManager[Session]:
         """Give a session with one consistent view of the database."""

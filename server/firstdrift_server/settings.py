@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from firstdrift.catalogue.engine import database_url as embedded_database
@@ -37,6 +37,7 @@ class Settings(BaseSettings):
         allowed_hosts: further names by which browsers may address this server, such as a proxy's.
         workers: processes that measure; 0 for one per core.
         largest_body: bytes of a request body that are accepted.
+        upload_quota: how much uploads may take below `data_dir`, such as 50GiB; 0 switches them off.
     """
 
     model_config = SettingsConfigDict(env_prefix="FIRSTDRIFT_", frozen=True, extra="forbid")
@@ -50,6 +51,7 @@ class Settings(BaseSettings):
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     workers: Annotated[int, Field(ge=0)] = 0
     largest_body: Annotated[int, Field(ge=1024)] = 1 << 20
+    upload_quota: ByteSize = ByteSize(50 << 30)
 
     @field_validator("roots", mode="before")
     @classmethod
@@ -92,6 +94,11 @@ class Settings(BaseSettings):
     def secret(self) -> str | None:
         """The token in plain text, for comparing."""
         return self.token.get_secret_value() if self.token is not None else None
+
+    @property
+    def uploads(self) -> Path:
+        """Where uploads lie."""
+        return self.data_dir.resolve() / "uploads"
 
     @property
     def database(self) -> str:

@@ -1,5 +1,7 @@
 """The JSON API, one module per thing it serves."""
 
-from firstdrift_server.api import comparisons, folders, health, jobs, match_sets, slices, static
+from firstdrift_server.api import comparisons, folders, health, jobs, match_sets, slices, static, uploads
 
-ROUTERS = tuple(module.router for module in (comparisons, slices, match_sets, folders, jobs, health, static))
+ROUTERS = tuple(
+    module.router for module in (comparisons, slices, match_sets, folders, jobs, health, static, uploads)
+)

@@ -15,4 +15,4 @@ router = APIRouter(
 @router.get("/browse")
 def browse(context: Shared, path: str = "") -> StrictJSONResponse:
     """List a folder under the roots; without a path the only root, or all of them."""
-    return StrictJSONResponse(list_folder(context.settings.roots, path))
+    return StrictJSONResponse(list_folder(context.roots, path))

@@ -7,12 +7,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from firstdrift_server.answers import error_answer
 
+UPLOADS = "/api/v1/uploads"
+LARGEST_CHUNK = 16 << 20
+"""Bytes of a chunk of an upload, and of the list of its files."""
+
 
 class BodyGuard:
     """Count the bytes of a body, whatever its declared length."""
 
     def __init__(self, app: ASGIApp, largest: int) -> None:
-        """Accept bodies of up to `largest` bytes."""
+        """Accept bodies of up to `largest` bytes, and chunks of uploads."""
         self.app, self.largest = app, largest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -22,26 +26,31 @@ class BodyGuard:
             return
         request = Request(scope)
         declared = request.headers.get("content-length", "0")
-        if not declared.isdecimal() or int(declared) > self.largest:
-            response = error_answer(request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self.complaint)
+        largest = self._largest_for(request.url.path)
+        if not declared.isdecimal() or int(declared) > largest:
+            response = error_answer(request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _complaint(largest))
             await response(scope, receive, send)
             return
-        await self.app(scope, self._counted(receive), send)
+        await self.app(scope, _counted(receive, largest), send)
 
-    @property
-    def complaint(self) -> str:
-        """What is said to whoever sends too much."""
-        return f"the request body is larger than {self.largest:,} bytes"
+    def _largest_for(self, path: str) -> int:
+        is_upload = path == UPLOADS or path.startswith(f"{UPLOADS}/")
+        return max(LARGEST_CHUNK, self.largest) if is_upload else self.largest
 
-    def _counted(self, receive: Receive) -> Receive:
-        total = 0
 
-        async def counted() -> Message:
-            nonlocal total
-            message = await receive()
-            total += len(message.get("body", b""))
-            if total > self.largest:
-                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self.complaint)
-            return message
+def _complaint(largest: int) -> str:
+    return f"the request body is larger than {largest:,} bytes"
 
-        return counted
+
+def _counted(receive: Receive, largest: int) -> Receive:
+    total = 0
+
+    async def counted() -> Message:
+        nonlocal total
+        message = await receive()
+        total += len(message.get("body", b""))
+        if total > largest:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _complaint(largest))
+        return message
+
+    return counted

@@ -161,7 +161,7 @@ def changes_view(session: Session, context: Context, comparison_id: int) -> list
 
 def _is_inside(context: Context, path: Path) -> bool:
     try:
-        inside(context.settings.roots, path)
+        inside(context.roots, path)
     except PathOutsideRootsError:
         return False
     return True

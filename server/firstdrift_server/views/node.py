@@ -157,7 +157,7 @@ def _stack(session: Session, context: Context, slice_id: int, names: Sequence[st
     indexed = get_slice(session, slice_id)
 
     def read() -> Mapping[str, tuple[str, ...]]:
-        inside(context.settings.roots, indexed.directory)
+        inside(context.roots, indexed.directory)
         return read_stacks(load_dump(session, indexed.dump_id), indexed.listing)
 
     try:

@@ -1,0 +1,312 @@
+"""Unpack an archive that a stranger made: below one folder, within limits, files and folders only.
+
+    member  ─▶  a name that stays inside  ─▶  a file, a folder      written at once, and counted meanwhile
+                                          ─▶  a link                made when all else is there:
+                                                                    it must end inside
+                                          ─▶  a device, a pipe      refused
+
+Nothing is ever written through a link, because there is none until the end. Whoever calls removes the folder
+when an error is raised.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+from msgspec import Struct
+
+from firstdrift.errors import FirstdriftError, NoRoomError, UploadError
+from firstdrift_server.uploads.names import parts_of
+
+if TYPE_CHECKING:
+    import tarfile
+
+PIECE = 1 << 20
+FREE_BYTES = 100 << 20
+"""So much may come out of any archive, however small: what is nearly empty packs well."""
+
+MOST_LINKS = 1000
+LONGEST_HEADER = 4 << 20
+LONGEST_LINK = 4096
+TAR_BLOCK = 512
+LONGEST_PADDING = 64 << 20
+ENCRYPTED = 1
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Limits(Struct, frozen=True):
+    """What may come out of an archive.
+
+    Attributes:
+        size: bytes of all files together.
+        files: files, folders and links.
+        ratio: how many times the size of the archive.
+    """
+
+    size: int
+    files: int = 200_000
+    ratio: int = 250
+
+
+Watch = Callable[[int, int, float], None]
+"""Is told files, bytes and the share (0 to 1) that is done; what it raises ends the work."""
+
+
+def unpack(archive: Path, folder: Path, limits: Limits, watch: Watch) -> None:
+    """Unpack a zip file, or a tar file that may be compressed, into an empty folder.
+
+    What it is is seen from its first bytes.
+
+    Raises:
+        UploadError: it is damaged, holds what must not be unpacked, or more than the limits allow.
+        NoRoomError: the disk is full, or `limits.size` is less than what it holds.
+    """
+    try:
+        with archive.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            filling = _Filling(folder, limits, size, watch)
+            if file.read(4) in (b"PK\3\4", b"PK\5\6"):
+                _unzip(file, filling)
+            else:
+                file.seek(0)
+                _untar(file, filling)
+            filling.make_links()
+    except FirstdriftError:
+        raise
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise NoRoomError("the disk is full", hint="Make room, and try again") from error
+        raise UploadError(f"the archive cannot be unpacked ({error.strerror or error})") from error
+    except (
+        Exception
+    ) as error:  # what decompressors, zipfile and tarfile make of damaged files is listed nowhere
+        raise UploadError(f"the archive is damaged ({error or type(error).__name__})") from error
+
+
+class _Filling:
+    """A folder that is filled, and how much has come so far."""
+
+    def __init__(self, folder: Path, limits: Limits, packed: int, watch: Watch) -> None:
+        self.folder, self._limits, self._watch = folder, limits, watch
+        self._most = max(FREE_BYTES, packed * limits.ratio)
+        self._links: list[tuple[Path, str]] = []
+        self._files = self._size = 0
+        self.share = 0.0
+
+    def expect(self, files: int, size: int) -> None:
+        """Refuse before anything is written what will be too much."""
+        if files > self._limits.files:
+            most = f"{self._limits.files:,}"
+            raise UploadError(f"the archive holds more than {most} files", hint="Upload it in parts")
+        if size > self._limits.size:
+            raise NoRoomError(
+                f"what the archive holds needs more than the {self._limits.size:,} bytes there is room for",
+                hint="Remove uploads that are not needed any more, or raise FIRSTDRIFT_UPLOAD_QUOTA",
+            )
+        if size > self._most:
+            raise UploadError(
+                f"the archive holds more than {self._limits.ratio} times its own size",
+                hint="Put the dump itself below a directory that the server was started with",
+            )
+
+    def add_folder(self, name: str) -> None:
+        self._count(0, files=1)
+        self._place(name).mkdir(parents=True, exist_ok=True)
+
+    def add_file(self, name: str, data: IO[bytes]) -> None:
+        self._count(0, files=1)
+        with self._new(name).open("xb") as file:
+            while piece := data.read(PIECE):
+                self._count(len(piece))
+                file.write(piece)
+
+    def add_hard_link(self, name: str, to: str) -> None:
+        self._count(0, files=1)
+        source = self.folder.joinpath(*parts_of(to))
+        if source.is_symlink() or not source.is_file():
+            raise UploadError(f"the link {name!a} leads to what the archive does not hold before it")
+        os.link(source, self._new(name))
+
+    def add_link(self, name: str, to: str) -> None:
+        self._count(0, files=1)
+        self._links.append((self._place(name), to))
+        if len(self._links) > MOST_LINKS:
+            raise UploadError(f"the archive holds more than {MOST_LINKS:,} links")
+
+    def make_links(self) -> None:
+        """Make the links, now that nothing is written any more; each must end inside."""
+        if not self._files:
+            raise UploadError("the archive holds nothing")
+        for link, to in self._links:
+            if to.startswith("/") or not to:
+                raise self._leads_out(link)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(to)
+        real = Path(os.path.realpath(self.folder))
+        for link, _ in self._links:
+            try:
+                end = Path(os.path.realpath(link))
+            except (OSError, RecursionError):
+                raise self._leads_out(link) from None
+            if not end.is_relative_to(real):
+                raise self._leads_out(link)
+
+    def _leads_out(self, link: Path) -> UploadError:
+        name = link.relative_to(self.folder).as_posix()
+        return UploadError(
+            f"the link {name!a} leads out of the archive", hint="Pack what links lead to: tar --dereference"
+        )
+
+    def _place(self, name: str) -> Path:
+        return self.folder.joinpath(*parts_of(name))
+
+    def _new(self, name: str) -> Path:
+        place = self._place(name)
+        if place == self.folder or place.exists():
+            raise UploadError(f"the archive holds {name!a} twice")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def _count(self, size: int, *, files: int = 0) -> None:
+        self._files, self._size = self._files + files, self._size + size
+        self.expect(self._files, self._size)
+        self._watch(self._files, self._size, self.share)
+
+
+def _unzip(file: IO[bytes], filling: _Filling) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(file) as archive:
+        entries = [entry for entry in archive.infolist() if not entry.filename.startswith("__MACOSX/")]
+        total = sum(entry.file_size for entry in entries)
+        filling.expect(len(entries), total)
+        done = 0
+        for entry in entries:
+            kind = stat.S_IFMT(entry.external_attr >> 16)
+            filling.share = done / total if total else 0.0
+            done += entry.file_size
+            if entry.flag_bits & ENCRYPTED:
+                raise UploadError("the archive is encrypted", hint="Pack it without a password")
+            if entry.is_dir():
+                filling.add_folder(entry.filename)
+            elif kind in (0, stat.S_IFREG):
+                with archive.open(entry) as data:
+                    filling.add_file(entry.filename, data)
+            elif kind == stat.S_IFLNK:
+                with archive.open(entry) as data:
+                    filling.add_link(entry.filename, os.fsdecode(data.read(LONGEST_LINK)))
+            else:
+                raise _special(entry.filename)
+
+
+def _untar(file: IO[bytes], filling: _Filling) -> None:
+    import tarfile
+
+    size = os.fstat(file.fileno()).st_size
+    with _decompressed(file) as plain:
+        stream = _Stream(plain)
+        try:
+            archive = tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|")  # noqa: SIM115
+        except tarfile.ReadError as error:
+            raise UploadError(f"this is no archive ({error})", hint="Upload a zip or a tar file") from error
+        with archive:
+            for member in archive:
+                filling.share = file.tell() / size if size else 1.0
+                _check(member, filling.folder)
+                if member.isdir():
+                    filling.add_folder(member.name)
+                elif member.issym():
+                    filling.add_link(member.name, member.linkname)
+                elif member.islnk():
+                    filling.add_hard_link(member.name, member.linkname)
+                else:
+                    stream.has_data = True
+                    filling.add_file(member.name, cast("IO[bytes]", archive.extractfile(member)))
+                stream.has_data, stream.header = False, 0
+            if stream.given < archive.offset + TAR_BLOCK:
+                raise UploadError("the archive is cut short: its end is missing", hint="Upload it again")
+        stream.read_to_end()
+
+
+def _check(member: "tarfile.TarInfo", folder: Path) -> None:
+    """Refuse what must not be unpacked, first by our own rules and then by those of the standard library."""
+    import tarfile
+
+    parts_of(member.name)
+    if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
+        raise _special(member.name)
+    try:
+        tarfile.data_filter(member, str(folder))
+    except tarfile.FilterError as error:
+        said = f"{member.name!a} must not be unpacked ({type(error).__name__})"
+        raise UploadError(said, hint="Pack what links lead to: tar --dereference") from error
+
+
+def _special(name: str) -> UploadError:
+    return UploadError(f"{name!a} is a device or a pipe, which no dump has")
+
+
+class _Stream:
+    """What comes out of the decompressor; headers of members may be only so long."""
+
+    def __init__(self, plain: IO[bytes]) -> None:
+        self._plain = plain
+        self.given = self.header = 0
+        self.has_data = False
+
+    def read(self, size: int) -> bytes:
+        piece = self._plain.read(size)
+        self.given += len(piece)
+        if not self.has_data:
+            self.header += len(piece)
+            if self.header > LONGEST_HEADER:
+                raise UploadError("the archive is damaged (a header without an end)")
+        return piece
+
+    def read_to_end(self) -> None:
+        """Let the decompressor check what stands at the end."""
+        left = LONGEST_PADDING
+        while piece := self._plain.read(PIECE):
+            left -= len(piece)
+            if left < 0:
+                raise UploadError("the archive goes on after its end")
+
+
+def _decompressed(file: IO[bytes]) -> IO[bytes]:
+    start = file.read(6)
+    file.seek(0)
+    if start.startswith(b"\x1f\x8b"):
+        import gzip
+
+        return cast("IO[bytes]", gzip.open(file))
+    if start.startswith(b"\xfd7zXZ\0"):
+        import lzma
+
+        return cast("IO[bytes]", lzma.open(file))
+    if start.startswith(b"BZh"):
+        import bz2
+
+        return cast("IO[bytes]", bz2.open(file))
+    return file
+
+
+def tree_size(folder: Path) -> int:
+    """Add up the sizes of all files below a folder; links count for nothing."""
+    return sum(_sizes(folder))
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as found:
+                for entry in found:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif not entry.is_symlink():
+                        yield entry.stat(follow_symlinks=False).st_size
+        except OSError:  # removed meanwhile
+            continue

@@ -1,0 +1,57 @@
+"""Names of uploaded files, from strangers: relative paths that stay where they are put.
+
+parts_of("run1/step0/dump.json")  ─▶  ("run1", "step0", "dump.json")
+parts_of("run1/../../etc/passwd") ─▶  UploadError
+"""
+
+import os
+from pathlib import PurePosixPath
+
+from firstdrift.errors import UploadError
+
+LONGEST_PART = 255
+LONGEST_PATH = 2048
+DEEPEST = 64
+
+ARCHIVES = (".tar.gz", ".tar.xz", ".tar.bz2", ".tgz", ".txz", ".tbz2", ".tar", ".zip")
+"""What is unpacked. Tensor files are zip files too, so the name says what is meant as an archive."""
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """Take a relative path apart; "." counts for nothing.
+
+    Raises:
+        UploadError: it leads out of the folder it is put in, or no file can be called so.
+    """
+    try:
+        length = len(os.fsencode(name))
+    except UnicodeEncodeError as error:
+        raise UploadError(f"no file can be called {_shown(name)}") from error
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if name.startswith("/") or ".." in parts:
+        raise UploadError(f"{_shown(name)} leads out of the folder it would be put in")
+    if "\0" in name or len(parts) > DEEPEST or length > LONGEST_PATH:
+        raise UploadError(f"no file can be called {_shown(name)}")
+    if any(len(os.fsencode(part)) > LONGEST_PART for part in parts):
+        raise UploadError(f"a part of the name {_shown(name)} is longer than {LONGEST_PART} bytes")
+    return parts
+
+
+def is_archive(name: str) -> bool:
+    """Tell by its name whether a file is to be unpacked."""
+    return name.lower().endswith(ARCHIVES)
+
+
+def folder_name(name: str) -> str:
+    """Give the name of the folder for an upload: an archive's without its ending, never a hidden one.
+
+    Raises:
+        UploadError: no folder can be called so.
+    """
+    ending = next((ending for ending in ARCHIVES if name.lower().endswith(ending)), "")
+    bare = PurePosixPath(*parts_of(name[: len(name) - len(ending)])).name.lstrip(".")
+    return bare or "upload"
+
+
+def _shown(name: str) -> str:
+    return ascii(name if len(name) < 100 else f"{name[:100]}…")  # noqa: PLR2004 - what fits into a message

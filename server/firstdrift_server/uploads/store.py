@@ -1,0 +1,404 @@
+"""Uploads on disk: what has arrived is the size of the files, so a killed process loses nothing.
+
+uploads/                      a root that can be browsed
+├── golden/                   an upload that has arrived whole
+├── .incoming/{id}/           one that has not
+│   ├── upload.json           what was announced, and where it came to lie
+│   ├── files/…               what has arrived of it
+│   └── unpacked/…            what has been unpacked of it so far
+└── .bin/{name}/              a dump that was removed, and can be taken back for some days
+"""
+
+import errno
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.errors import ConflictError, NoRoomError, NotInCatalogueError, UploadError
+from firstdrift_server.uploads.names import folder_name, is_archive, parts_of
+
+INCOMING, BIN = ".incoming", ".bin"
+RECORD = "upload.json"
+KEPT_DAYS = 3
+"""Uploads nobody goes on with, records of finished ones, and removed dumps are kept so long."""
+
+MOST_FILES = 100_000
+LEAST_FREE = 256 << 20
+"""Bytes of the disk that uploads leave free: the database lies there too."""
+
+_ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_MAKE_ROOM = "Remove uploads that are not needed any more, or raise FIRSTDRIFT_UPLOAD_QUOTA"
+
+
+class UploadFile(Struct, frozen=True):
+    """A file that was announced: its path inside the upload, and its size in bytes."""
+
+    path: str
+    size: int
+
+
+class Upload(Struct, frozen=True):
+    """Files that somebody is uploading, or has uploaded.
+
+    Attributes:
+        name: of the folder they are to lie in, unless there is one of that name.
+        landed: that folder; None until all has arrived.
+    """
+
+    id: str
+    name: str
+    files: tuple[UploadFile, ...]
+    created_at: float
+    landed: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def archive(self) -> str | None:
+        """The path of the archive, if the upload is one."""
+        only = self.files[0].path
+        return only if len(self.files) == 1 and is_archive(only) else None
+
+
+class Unpacking:
+    """How far an archive is unpacked; `stop` ends it."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.files = self.size = 0
+        self.share = 0.0
+        self.stop = False
+
+    def watch(self, files: int, size: int, share: float) -> None:
+        """Take down how far it is, or end it."""
+        self.files, self.size, self.share = files, size, share
+        if self.stop:
+            raise UploadError("the upload was cancelled")
+
+
+class Uploads:
+    """The uploads below one folder, which may be shared by several servers."""
+
+    def __init__(self, folder: Path, quota: int) -> None:
+        """Keep them in a folder, which is made when it is needed; they may take `quota` bytes."""
+        self.folder, self.quota = folder, quota
+        self._unpacking: dict[str, Unpacking] = {}
+        self._known: dict[str, tuple[int, Upload]] = {}
+        self._lock = Lock()
+
+    def begin(self, name: str, files: Sequence[UploadFile]) -> Upload:
+        """Announce an upload, for which there must be room.
+
+        Raises:
+            UploadError: uploads are switched off, a name cannot be used, or two files would be one.
+            NoRoomError: the files would not fit.
+        """
+        if not self.quota:
+            raise UploadError(
+                "uploads are switched off",
+                hint="Put dumps below a directory that the server was started with",
+            )
+        tidy = tuple(UploadFile("/".join(_file_parts(file.path)), file.size) for file in files)
+        _require_distinct(tidy)
+        upload = Upload(secrets.token_hex(8), folder_name(name), tidy, time.time())
+        self.clean()
+        self._require_room(upload.size)
+        with _room():
+            (self._of(upload.id) / "files").mkdir(parents=True)
+            self._save(upload)
+        return upload
+
+    def get(self, upload_id: str) -> Upload:
+        """Look up an upload.
+
+        Raises:
+            NotInCatalogueError: there is none (any more).
+        """
+        record = self._of(upload_id) / RECORD if _ID.fullmatch(upload_id) else None
+        if record is None or not record.is_file():
+            self._known.pop(upload_id, None)
+            raise NotInCatalogueError(
+                f"there is no upload {upload_id[:40]!a}",
+                hint="It was cancelled, or lay too long: begin it anew",
+            )
+        # Written anew, also by another server, the record is another file.
+        inode = record.stat().st_ino
+        known = self._known.get(upload_id)
+        if known is None or known[0] != inode:
+            known = (inode, msgspec.json.decode(record.read_bytes(), type=Upload))
+            self._known[upload_id] = known
+        return known[1]
+
+    def arrived(self, upload: Upload, number: int) -> int:
+        """Say how many bytes of a file have arrived."""
+        if upload.landed is not None:
+            return upload.files[number].size
+        try:
+            return self._file(upload, number).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def write(self, upload_id: str, number: int, offset: int, data: bytes) -> int:
+        """Write a chunk where the file ends; return how much of the file there is then.
+
+        Raises:
+            NotInCatalogueError: there is no such upload or file.
+            ConflictError: the file does not end at `offset`: another chunk has arrived, or one is missing.
+            UploadError: the file would be longer than announced.
+            NoRoomError: the disk is full.
+        """
+        upload = self.get(upload_id)
+        if not 0 <= number < len(upload.files):
+            raise NotInCatalogueError(f"the upload has no file {number}")
+        size = upload.files[number].size
+        there = self.arrived(upload, number)
+        if offset != there:
+            raise ConflictError(
+                f"{there:,} bytes of this file have arrived, not {offset:,}", hint=f"Go on at {there}"
+            )
+        if offset + len(data) > size:
+            raise UploadError(f"the file was announced with {size:,} bytes, and this would make it longer")
+        path = self._file(upload, number)
+        with _room():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Written at its place, not at the end: the same chunk sent twice at once is the same bytes.
+            with open(path, "r+b" if there else "wb") as file:  # noqa: PTH123 - the mode says what is meant
+                file.seek(offset)
+                file.write(data)
+            os.utime(self._of(upload_id) / RECORD)
+        return offset + len(data)
+
+    def finish(self, upload_id: str) -> Path:
+        """Put an upload that has arrived whole in its place, unpacked if it is an archive; return where.
+
+        What cannot be unpacked is thrown away, unless there was no room: then it can be finished later.
+
+        Raises:
+            NotInCatalogueError: there is no such upload.
+            ConflictError: it is being unpacked.
+            UploadError: it has not arrived whole, or the archive cannot be unpacked, and why.
+            NoRoomError: there is no room for what the archive holds.
+        """
+        with self._alone(upload_id) as unpacking:
+            upload = self.get(upload_id)
+            if upload.landed is not None and Path(upload.landed).exists():
+                return Path(upload.landed)
+            self._require_whole(upload)
+            here = self._of(upload_id)
+            source = here / "files"
+            if upload.archive is not None:
+                source = here / "unpacked"
+                try:
+                    self._unpack(here / "files" / upload.archive, source, unpacking)
+                except NoRoomError:
+                    shutil.rmtree(source, ignore_errors=True)
+                    raise
+                except UploadError:
+                    self._forget(upload_id)
+                    raise
+            landed = self._land(upload, _innermost(source))
+            for rest in ("files", "unpacked"):
+                shutil.rmtree(here / rest, ignore_errors=True)
+            return landed
+
+    def cancel(self, upload_id: str) -> None:
+        """Throw away what has arrived of an upload, and stop unpacking it.
+
+        Raises:
+            NotInCatalogueError: there is no such upload.
+        """
+        self.get(upload_id)
+        if (unpacking := self._unpacking.get(upload_id)) is not None:
+            unpacking.stop = True  # who unpacks it throws it away
+        else:
+            self._forget(upload_id)
+
+    def unpacking(self, upload_id: str) -> Unpacking | None:
+        """Say how far an archive is unpacked; None if it is not being unpacked by this process."""
+        return self._unpacking.get(upload_id)
+
+    def remove(self, name: str) -> None:
+        """Move an uploaded dump to the bin, from which `restore` takes it back.
+
+        Raises:
+            NotInCatalogueError: there is no such dump.
+        """
+        self._move(self.folder / _one_part(name), self.folder / BIN / _one_part(name))
+
+    def restore(self, name: str) -> None:
+        """Take an uploaded dump back from the bin.
+
+        Raises:
+            NotInCatalogueError: it is not there (any more).
+        """
+        self._move(self.folder / BIN / _one_part(name), self.folder / _one_part(name))
+
+    def listed(self) -> tuple[Path, ...]:
+        """List what has been uploaded, the newest first."""
+        try:
+            found = [path for path in self.folder.iterdir() if not path.name.startswith(".")]
+        except OSError:  # nothing was ever uploaded
+            return ()
+        return tuple(sorted(found, key=lambda path: -path.lstat().st_mtime))
+
+    def clean(self) -> None:
+        """Remove what has been left alone for days."""
+        then = time.time() - KEPT_DAYS * 86400
+        for record in self.folder.glob(f"{INCOMING}/*/{RECORD}"):
+            if record.stat().st_mtime < then:
+                self._forget(record.parent.name)
+        for removed in self.folder.glob(f"{BIN}/*"):
+            if removed.lstat().st_mtime < then:
+                shutil.rmtree(removed, ignore_errors=True)
+
+    def room(self) -> int:
+        """Say how many bytes can still be uploaded: what the quota and the disk leave, bin included."""
+        from firstdrift_server.uploads.archives import tree_size
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        waiting = 0
+        for record in self.folder.glob(f"{INCOMING}/*/{RECORD}"):
+            upload = msgspec.json.decode(record.read_bytes(), type=Upload)
+            if upload.landed is None:
+                waiting += max(0, upload.size - tree_size(record.parent / "files"))
+        free = shutil.disk_usage(self.folder).free - LEAST_FREE
+        return max(0, min(self.quota - tree_size(self.folder), free) - waiting)
+
+    def _require_room(self, size: int) -> None:
+        if size > self.room():
+            shutil.rmtree(self.folder / BIN, ignore_errors=True)
+        if size > (room := self.room()):
+            raise NoRoomError(f"{size:,} bytes are too many: there is room for {room:,}", hint=_MAKE_ROOM)
+
+    def _unpack(self, archive: Path, into: Path, unpacking: Unpacking) -> None:
+        from firstdrift_server.uploads.archives import Limits, unpack
+
+        shutil.rmtree(into, ignore_errors=True)
+        into.mkdir()
+        unpack(archive, into, Limits(size=self.room()), unpacking.watch)
+
+    def _require_whole(self, upload: Upload) -> None:
+        missing = [
+            file for number, file in enumerate(upload.files) if self.arrived(upload, number) != file.size
+        ]
+        if missing:
+            raise UploadError(
+                f"{len(missing):,} of {len(upload.files):,} files have not arrived whole,"
+                f" {missing[0].path!a} among them",
+                hint="Ask for the upload, and go on where each file ends",
+            )
+        for number, file in enumerate(upload.files):
+            if not file.size:  # of an empty file there is nothing to send
+                path = self._file(upload, number)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+
+    def _land(self, upload: Upload, source: Path) -> Path:
+        with self._lock:
+            landed = _free_place(self.folder / upload.name)
+            # First where, then there: if this process dies in between, it is put there once more.
+            self._save(replace(upload, landed=str(landed)))
+            source.rename(landed)
+        os.utime(landed)
+        return landed
+
+    def _move(self, source: Path, to: Path) -> None:
+        with self._lock:
+            if not source.is_dir() or to.exists():
+                raise NotInCatalogueError(f"there is no uploaded dump {source.name!a}")
+            to.parent.mkdir(parents=True, exist_ok=True)
+            source.rename(to)
+            os.utime(to)
+
+    @contextmanager
+    def _alone(self, upload_id: str) -> Iterator[Unpacking]:
+        self.get(upload_id)
+        with self._lock:
+            if upload_id in self._unpacking:
+                raise ConflictError("this upload is being unpacked", hint="Ask for it to see how far it is")
+            mine = self._unpacking[upload_id] = Unpacking()
+        try:
+            yield mine
+        finally:
+            del self._unpacking[upload_id]
+            if mine.stop:
+                self._forget(upload_id)
+
+    def _save(self, upload: Upload) -> None:
+        record = self._of(upload.id) / RECORD
+        new = record.with_suffix(".new")
+        new.write_bytes(msgspec.json.encode(upload))
+        new.replace(record)
+
+    def _forget(self, upload_id: str) -> None:
+        self._known.pop(upload_id, None)
+        shutil.rmtree(self._of(upload_id), ignore_errors=True)
+
+    def _of(self, upload_id: str) -> Path:
+        return self.folder / INCOMING / upload_id
+
+    def _file(self, upload: Upload, number: int) -> Path:
+        return self._of(upload.id) / "files" / upload.files[number].path
+
+
+def _file_parts(path: str) -> tuple[str, ...]:
+    parts = parts_of(path)
+    if not parts or path.endswith("/") or not path.isprintable():
+        raise UploadError(f"{path!a} is no name of a file")
+    return parts
+
+
+def _one_part(name: str) -> str:
+    parts = parts_of(name)
+    if len(parts) != 1 or parts[0].startswith("."):
+        raise NotInCatalogueError(f"there is no uploaded dump {name!a}")
+    return parts[0]
+
+
+def _require_distinct(files: Sequence[UploadFile]) -> None:
+    paths = {file.path for file in files}
+    folders = {
+        "/".join(parts[:end]) for parts in (path.split("/") for path in paths) for end in range(1, len(parts))
+    }
+    if len(paths) < len(files):
+        raise UploadError("two files have the same name")
+    if both := paths & folders:
+        raise UploadError(f"{min(both)!a} is both a file and a folder")
+
+
+def _innermost(folder: Path) -> Path:
+    """Give the one folder that is all there is in another, else that one."""
+    found = list(folder.iterdir())
+    return found[0] if len(found) == 1 and found[0].is_dir() and not found[0].is_symlink() else folder
+
+
+def _free_place(wanted: Path) -> Path:
+    """Give a path at which there is nothing: golden, or golden-2, or golden-3."""
+    number, place = 1, wanted
+    while place.exists() or place.is_symlink():
+        number += 1
+        place = wanted.with_name(f"{wanted.name}-{number}")
+    return place
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoRoomError("the disk is full", hint="Make room, and go on with the upload") from error
+        raise UploadError(f"the upload cannot be kept ({error.strerror})") from error
