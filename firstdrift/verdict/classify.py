@@ -218,7 +218,7 @@ class _Walk:
             self.seen = max(self.seen or 0.0, error.output)
 
     def _tell_parent(self, row: TreeRow, error: RowErrors, said: Classified) -> None:
-        is_origin = said.node_class in ORIGINS and not is_harmless(said, error)
+        is_origin = said.node_class in ORIGINS and affects_output(said, error)
         if is_origin and self.result.first_origin is None:
             self.result.first_origin = row.order
             self.result.level = self._level_of_fault()
@@ -548,11 +548,13 @@ class _Walk:
         )
 
 
-def is_harmless(said: Classified, error: RowErrors) -> bool:
-    """Tell a parameter that differs without changing the output (padding, an unused row) from a fault."""
+def affects_output(said: Classified, error: RowErrors) -> bool:
+    """Tell a fault from what changes no number: another shape, or a parameter (padding, an unused row)."""
+    if said.node_class is NodeClass.STRUCTURE_DIFFERS:
+        return error.output is not None
     if said.node_class is not NodeClass.WEIGHTS_DIFFER or error.output is None:
-        return False
-    return error.output <= FLOOR * (error.roundoff or 0.0) or (said.amplification or 0.0) <= 1.0
+        return True
+    return error.output > FLOOR * (error.roundoff or 0.0) and (said.amplification or 0.0) > 1.0
 
 
 def _cancellation(given: SideSummary, total: SideSummary) -> float:

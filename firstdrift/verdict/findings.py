@@ -342,6 +342,9 @@ def _nothing_bad_sentence(judgements: Sequence[SliceJudgement]) -> str:
     left = f"; {counted(counts.incomparable, 'tensor')} could not be compared" if counts.incomparable else ""
     if judgements[0].rules != OWN_RULES:
         return f"No bad token and no bad node under the rules of {judgements[0].rules}{left}."
+    if counts.error:
+        differ = f"the runs differ by more than rounding in {counted(counts.error, 'tensor')}"
+        return f"No first bad node can be named, but {differ}{left}."
     if len(judgements) == 1 and _is_off_alone(judgements[0]):
         return (
             f"The only output that could be compared is {how_far_off(judgements[0])}: too little to call it "

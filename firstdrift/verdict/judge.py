@@ -13,7 +13,7 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role
-from firstdrift.verdict.classify import FLOOR, HIDDEN_FLOOR, Classification, classify, is_harmless
+from firstdrift.verdict.classify import FLOOR, HIDDEN_FLOOR, Classification, affects_output, classify
 from firstdrift.verdict.communication import group_of, is_communication, peer_of, rank_alone
 from firstdrift.verdict.judgement import (
     ORIGINS,
@@ -156,7 +156,7 @@ def _judge_pair(case: _Case, index: int, row: TreeRow, *, after_origin: bool) ->
     error = case.pair_errors[index]
     said = case.classification.rows[row.index]
     if said.worst_pair == index and said.node_class in ORIGINS:
-        verdict = Verdict.ERROR if _affects_output(case, row) else Verdict.WARNING
+        verdict = Verdict.ERROR if affects_output(said, case.errors[row.index]) else Verdict.WARNING
         return PairJudgement(verdict, error.value, said.reasons)
     verdict, reason = _judge_follower(case, index, row, after_origin=after_origin)
     return PairJudgement(verdict, error.value, (reason,) if reason else ())
@@ -176,13 +176,6 @@ def _judge_follower(case: _Case, index: int, row: TreeRow, *, after_origin: bool
     if error.discrete:
         return Verdict.WARNING, "other whole numbers"
     return Verdict.PASS, ""
-
-
-def _affects_output(case: _Case, row: TreeRow) -> bool:
-    said, error = case.classification.rows[row.index], case.errors[row.index]
-    if said.node_class is NodeClass.STRUCTURE_DIFFERS:
-        return error.output is not None
-    return not is_harmless(said, error)
 
 
 def _judge_rows(case: _Case, pairs: Sequence[PairJudgement], *, own_rules: bool) -> list[RowJudgement]:

@@ -216,7 +216,7 @@ def test_a_parameter_that_differs_without_harm_is_a_warning() -> None:
     assert judged.of(MLP).verdict == Verdict.WARNING
 
 
-def test_after_a_parameter_that_differs_without_harm_rounding_is_rounding() -> None:
+def test_after_what_changes_no_number_rounding_is_rounding() -> None:
     table = values_of("table", (50, 8))
     other = table.copy()
     other[0] = 7.0
@@ -225,8 +225,13 @@ def test_after_a_parameter_that_differs_without_harm_rounding_is_rounding() -> N
         Call(f"Functional.linear.{n}.forward", inputs=[before], outputs=[after])
         for n, (before, after) in enumerate(itertools.pairwise(errors))
     ]
-    for weights, warnings in (((table, table), 0), ((table, other), 1)):
-        embedding = Call(MLP, inputs=[0.0], parameters={"weight": weights}, outputs=[0.0])
+    of_other_shapes = (table, values_of("table", (3, 3)))
+    for weights, output, warnings in (
+        ((table, table), 0.0, 0),
+        ((table, other), 0.0, 1),
+        ((table, table), of_other_shapes, 0),
+    ):
+        embedding = Call(MLP, inputs=[0.0], parameters={"weight": weights}, outputs=[output])
         counts = judge(embedding, *gathered).said.counts
         assert (counts.warning, counts.error) == (warnings, 0)
 

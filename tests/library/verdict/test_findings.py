@@ -431,6 +431,15 @@ def test_what_could_not_be_compared_is_not_said_to_agree(rules: str) -> None:
         assert said.endswith((f"agree within rounding{left}", f"under the rules of {rules}{left}"))
 
 
+def test_errors_without_a_node_to_name_are_not_said_to_agree() -> None:
+    nan = (np.ones(SHAPE, np.float32), np.full(SHAPE, np.nan, np.float32))
+    findings = conclude([judge(Call("Functional.linear.0.backward", inputs=[nan], outputs=[0.0])).said])
+    assert findings.first_bad_node is None
+    assert findings.summary == (
+        "No first bad node can be named, but the runs differ by more than rounding in 1 tensor."
+    )
+
+
 def test_under_the_rules_of_peers_nothing_is_found_that_they_do_not_flag() -> None:
     def layered(number: int, odd: float, rules: str) -> SliceJudgement:
         errors = [9 * U32, 9 * U32, 9 * U32, odd, 9 * U32]
