@@ -13,7 +13,7 @@
 | `engine`      | `open_engine`, `reading`, `writing`                                                    |
 | `migrate`     | `upgrade`, once when a process starts                                                  |
 | `comparisons` | create, list, note, delete, restore, cancel, compare again (other rules); slice pairs  |
-| `match_sets`  | what people decided of matches: versions, undo, redo                                   |
+| `match_sets`  | what people decided of matches: versions, undo, redo; rename, delete, restore          |
 | `editing`     | preview, suggestions and checks for match sets                                         |
 | `outline`     | the shape of a whole tree, and what it is filtered by and searched for                 |
 | `tree`        | rows, pairs of a row, what they were measured from, layers of all slices               |
