@@ -46,6 +46,9 @@ _ROLES: Final = {
 _FEWEST: Final = 8
 """Elements from which equal values are no accident."""
 
+_MOST_GIVERS: Final = 16
+"""A value that more operators give tells nothing: zeros, for example."""
+
 _MOST_ROUNDS: Final = 64
 """How often values are followed from operator to operator."""
 
@@ -195,6 +198,8 @@ class _Times:
         """Return when a value was there: as a module gave it, or another operator."""
         if value in self._given:
             return self._given[value], 0
+        if len(self._made[value]) > _MOST_GIVERS:
+            return None
         return min((time for giver, time in self._made[value].items() if giver != name), default=None)
 
 

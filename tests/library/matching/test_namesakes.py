@@ -10,17 +10,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 from safetensors.torch import save_file
 
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.rematch import rematch
 from firstdrift.comparison.report import Options, Report
 from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
+from firstdrift.dumps.dump import (
+    ORDER_FROM_NAMES,
+    Coordinates,
+    Direction,
+    Node,
+    NodeKind,
+    Slice,
+    SliceListing,
+)
 from firstdrift.matching.edits import Edit, EditKind
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
 from firstdrift.tensors import Role, TensorRecord
+from firstdrift.verdict.tree import build_rows
 
 Unpacked = Callable[[str], Path]
 Values = dict[tuple[str, str], torch.Tensor]
@@ -281,6 +291,43 @@ def test_a_call_tree_of_transformers_is_compared_with_files_of_its_modules(
         # The tree holds the outputs of innermost modules alone.
         assert report.counts.pairs == report.counts.passed > 30
         assert report.findings.first_bad_node is None
+
+
+def test_files_of_sglang_are_compared_with_files_named_after_modules(tmp_path: Path) -> None:
+    random = torch.Generator().manual_seed(3)
+    known, other = tmp_path / "sglang", tmp_path / "files"
+    known.mkdir()
+    other.mkdir()
+    for layer in range(4):
+        value = torch.randn(5, 16, generator=random)
+        name = f"step=0___rank=0___dump_index={layer}___name=non_intrusive__model.layers.{layer}.mlp.output"
+        torch.save({"value": value, "meta": {}}, known / f"{name}___layer_id={layer}.pt")
+        torch.save(value * (1.5 if layer == 2 else 1.0), other / f"model.layers.{layer}.mlp.pt")
+    for pair in ((known, other), (other, known)):
+        report = compare(*pair)
+        assert (report.counts.pairs, report.counts.passed) == (4, 3)
+        assert bad_module(report) == "model.layers.2.mlp"
+
+
+@pytest.mark.parametrize("side", ["golden", "target"])
+def test_what_ran_first_is_taken_from_the_dump_that_recorded_it(side: str) -> None:
+    listing = SliceListing(Coordinates(), Path("made"))
+    tree = [node("z_first", 0), node("a_second", 0)]
+    plain = [node("a_second"), node("z_first")]
+    recorded = Slice(listing, tuple(replace(one, order=at) for at, one in enumerate(tree)))
+    known = Slice(
+        listing,
+        tuple(replace(one, order=at) for at, one in enumerate(plain)),
+        f"derived: {ORDER_FROM_NAMES}",
+    )
+    pair = (known, recorded) if side == "golden" else (recorded, known)
+    rows = build_rows(*pair, match_slices(*pair, MatchingRules()))
+    assert [(row.order, row.path, row.type_name) for row in rows] == [
+        (0, "z_first", "Linear"),
+        (1, "a_second", "Linear"),
+    ]
+    named = [row.golden if side == "golden" else row.target for row in rows]
+    assert named == [("z_first",), ("a_second",)]
 
 
 def test_weights_of_a_checkpoint_are_compared_with_those_that_a_dump_recorded(
