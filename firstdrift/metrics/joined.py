@@ -89,6 +89,25 @@ def measure_joined(
     return replace(measured, reason=measured.reason or said) if measured.errors is not None else measured
 
 
+def load_joined(parts: Parts, whole: Array, load: Load) -> tuple[Array, str]:
+    """Load the parts of a pair and join them as the whole has them; return them, and how they lie, in words.
+
+    Args:
+        parts: what is joined.
+        whole: the tensor on the other side.
+        load: reads the values of a tensor; raises TensorUnreadableError where it cannot.
+
+    Raises:
+        TensorUnreadableError: one of them cannot be read, or they do not join.
+    """
+    try:
+        return _join(
+            parts, [load(part.location) for part in parts.records if part.location is not None], whole
+        )
+    except (_DoNotJoinError, DoesNotRotateError) as error:
+        raise TensorUnreadableError(f"the parts could not be joined: {error}") from error
+
+
 class _DoNotJoinError(Exception):
     """The parts cannot be joined; the text says why."""
 

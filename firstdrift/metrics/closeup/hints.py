@@ -19,6 +19,7 @@ from firstdrift.metrics.closeup.moved import moved
 from firstdrift.metrics.closeup.rounded import exactly_rounded, like_rounding
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Array, Floats
+from firstdrift.plurals import counted
 
 BEYOND_ROUNDING = 4.0
 """Unit roundoffs of relative L2 error above which a cause is looked for."""
@@ -110,8 +111,8 @@ def _non_finite(sample: Sample) -> list[Hint]:
                 row, column = np.unravel_index(int(here.argmax()), here.shape)
                 lead = np.unravel_index(sample.rows[row], sample.shape[:-1]) if len(sample.shape) > 1 else ()
                 place = [*map(int, lead), int(sample.columns[column])]
-                count = int(here.sum())
-                said = f"{name} has {what} at {count} places where {other} has not, the first at {place}"
+                count = counted(int(here.sum()), "place")
+                said = f"{name} has {what} at {count} where {other} has not, the first at {place}"
                 found.append(Hint(HintKind.NON_FINITE, said))
     return found
 

@@ -63,7 +63,11 @@ def changed(golden: np.ndarray, where: object, change: Callable[[np.ndarray], ob
         (np.clip(X, -1.25, 9), HintKind.SATURATED, "clipped at -1.25"),
         (X * 0, HintKind.CONSTANT, "target is zero everywhere"),
         (X * 0 + 3, HintKind.CONSTANT, "target is 3 everywhere"),
-        (changed(X, (1, 3, 4), lambda _: np.nan), HintKind.NON_FINITE, "NaN at 1 places"),
+        (
+            changed(X, (1, 3, 4), lambda _: np.nan),
+            HintKind.NON_FINITE,
+            "NaN at 1 place where golden has not, the first",
+        ),
         (changed(X, (0, 2), lambda _: np.inf), HintKind.NON_FINITE, "infinities at 64 places"),
         (X.astype(BF16).astype("float32"), HintKind.ROUNDED, "golden rounded to bfloat16"),
         (X.astype("float16").astype("float32"), HintKind.ROUNDED, "golden rounded to float16"),

@@ -26,7 +26,7 @@ def far(golden: np.ndarray, target: np.ndarray) -> np.ndarray:
     x, y = golden.astype("complex128"), target.astype("complex128")
     with np.errstate(all="ignore"):
         difference = np.abs(y - x)
-    same = (x == y) | (np.isnan(x) & np.isnan(y))
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
     return np.where(same, 0, np.where(np.isfinite(difference), difference, np.inf))
 
 

@@ -1,0 +1,83 @@
+"""A pair of tensors as a piece of Python that loads both and prints how far they are apart."""
+
+from math import prod
+
+from firstdrift.matching.joined_tensors import joined_axis
+from firstdrift.matching.plan import Joining, TensorPair
+from firstdrift.tensors import DataLocation, TensorRecord
+
+_HEAD = """\
+from pathlib import Path
+
+import numpy as np
+
+from firstdrift.dumps.data import load_tensor
+from firstdrift.tensors import DataLocation
+"""
+
+_TAIL = """\
+print("golden", golden.dtype, golden.shape)
+print("target", target.dtype, target.shape)
+
+wide = "complex128" if "c" in golden.dtype.kind + target.dtype.kind else "float64"
+golden, target = (tensor.astype(wide).reshape({shape}) for tensor in (golden, target))
+difference = target - golden
+finite = np.isfinite(difference)
+distance = np.where(finite, np.abs(difference), 0)
+at = tuple(map(int, np.unravel_index(distance.argmax(), distance.shape)))
+
+print("relative L2", np.linalg.norm(difference[finite]) / np.linalg.norm(golden[finite]))
+print("largest difference", distance[at], "at", at, "golden", golden[at], "target", target[at])
+print("not finite", distance.size - int(finite.sum()))
+"""
+
+
+def reproduction(pair: TensorPair, shape: tuple[int, ...]) -> str | None:
+    """Write a script that loads both tensors of a pair and prints their difference.
+
+    It needs numpy and firstdrift, which reads any file that is in a dump.
+
+    Args:
+        pair: what is compared.
+        shape: the one in which it is compared.
+
+    Returns:
+        None where the values of one were not saved, where there are none, or where one is rotated before,
+        which is not done in a line.
+    """
+    sides = (_tensor(pair.golden, pair.golden_parts, pair), _tensor(pair.target, pair.target_parts, pair))
+    if sides[0] is None or sides[1] is None or not prod(shape):
+        return None
+    about = f"# golden {pair.golden_node!r} {pair.golden.label!r}\n"
+    about += f"# target {pair.target_node!r} {pair.target.label!r}\n"
+    remark = f"# {pair.transform!r}\n" if pair.transform else ""
+    load = f"golden = {sides[0]}\ntarget = {sides[1]}\n"
+    return f"{about}{remark}{_HEAD}\n{load}{_TAIL.format(shape=shape)}"
+
+
+def _tensor(record: TensorRecord, parts: tuple[TensorRecord, ...], pair: TensorPair) -> str | None:
+    """Write the expression that loads a tensor, or the parts that it is made of."""
+    if not parts:
+        return None if record.location is None else f"load_tensor({_location(record.location)})"
+    loaded = [f"load_tensor({_location(part.location)})" for part in parts if part.location is not None]
+    if len(loaded) < len(parts) or pair.joining is Joining.ROTATED:
+        return None
+    lines = "".join(f"\n    {one}," for one in loaded)
+    if pair.joining is Joining.SUMMED:
+        return f"sum(part.astype(float) for part in [{lines}\n])"
+    whole = pair.target if pair.golden_parts else pair.golden
+    axis = joined_axis([part.shape for part in parts], whole.shape)
+    return None if axis is None else f"np.concatenate([{lines}\n], axis={axis})"
+
+
+def _location(location: DataLocation) -> str:
+    given = [f"Path({str(location.file)!r})", repr(location.container)]
+    if location.entry:
+        given.append(repr(location.entry))
+    if location.shards:
+        given.append(f"shards=({', '.join(map(_location, location.shards))},)")
+        given.append(f"axis={location.axis!r}")
+    for side, factor in (("left", location.left), ("right", location.right)):
+        if factor is not None:
+            given.append(f"{side}={_location(factor)}")
+    return f"DataLocation({', '.join(given)})"

@@ -1,0 +1,204 @@
+"""What can be looked at from near, what cannot and why, and the script that loads a pair."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from firstdrift import compare
+from firstdrift.comparison import closeup
+from firstdrift.comparison.closeup import NothingToSeeError, files_of, load_pair
+from firstdrift.comparison.compare import measure_pairs
+from firstdrift.exports.snippet import reproduction
+from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
+
+RANDOM = np.random.default_rng(1)
+
+
+def saved(folder: Path, name: str, array: np.ndarray) -> TensorRecord:
+    np.save(folder / f"{name}.npy", array)
+    location = DataLocation(folder / f"{name}.npy", "npy")
+    return TensorRecord(Role.OUTPUT, name, array.dtype.name, array.shape, location=location)
+
+
+def pair_of(golden: TensorRecord, target: TensorRecord, **more: object) -> TensorPair:
+    return TensorPair(0, "node 'a'", "node\nb", golden, target, **more)  # type: ignore[arg-type]
+
+
+def measured(pair: TensorPair) -> Measurement:
+    return measure_pairs(SlicePlan(None, None, (), (pair,), (), ()), 0, 1)[0]  # type: ignore[arg-type]
+
+
+def anything(_: Path) -> None:
+    """Let every file be read."""
+
+
+def why(pair: TensorPair, measurement: Measurement | None = None) -> str:
+    with pytest.raises(NothingToSeeError) as caught:
+        load_pair(pair, measurement or measured(pair), anything)
+    return str(caught.value)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> TensorPair:
+    golden = RANDOM.normal(size=(1, 5, 896)).astype("float32")
+    target = golden[0] * np.float32(1.5)
+    return pair_of(saved(tmp_path, "golden", golden), saved(tmp_path, "target's", target))
+
+
+@pytest.fixture
+def fused(tmp_path: Path) -> TensorPair:
+    parts = [RANDOM.normal(size=(4, size)).astype("float32") for size in (8, 4, 4)]
+    records = tuple(saved(tmp_path, name, part) for name, part in zip("qkv", parts, strict=True))
+    whole = saved(tmp_path, "qkv", np.concatenate(parts, axis=-1) + np.float32(0.5))
+    joined = replace(records[0], shape=(4, 16), location=None)
+    return pair_of(joined, whole, transform="joined", golden_parts=records, joining=Joining.CONCATENATED)
+
+
+def printed(script: str, tmp_path: Path) -> str:
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_shapes_are_laid_over_each_other_as_where_they_are_measured(one: TensorPair) -> None:
+    found = load_pair(one, measured(one), anything)
+    assert found.golden.shape == found.target.shape == (5, 896)
+    assert found.shapes == ((1, 5, 896), (5, 896))
+    assert found.notes == ("[1, 5, 896] and [5, 896] are compared as [5, 896]",)
+    assert found.fine is None
+
+
+def test_the_finer_of_two_shapes_is_kept(tmp_path: Path) -> None:
+    values = RANDOM.normal(size=(5, 14, 64))
+    pair = pair_of(saved(tmp_path, "fine", values), saved(tmp_path, "coarse", values.reshape(5, 896)))
+    assert load_pair(pair, measured(pair), anything).fine == (5, 14, 64)
+
+
+def test_parts_are_joined(fused: TensorPair) -> None:
+    found = load_pair(fused, measured(fused), anything)
+    assert np.allclose(found.target - found.golden, 0.5)
+    assert found.notes == ("joined", "arranged one part after another, which fits the values best")
+    assert [file.stem for file in files_of(fused)] == ["qkv", "q", "k", "v"]
+
+
+def test_every_file_is_asked_for_before_it_is_read(one: TensorPair, fused: TensorPair) -> None:
+    for pair in (one, fused):
+        asked: list[Path] = []
+        load_pair(pair, measured(pair), asked.append)
+        assert set(asked) == set(files_of(pair))
+
+        def refuse(file: Path) -> None:
+            raise PermissionError(file)
+
+        with pytest.raises(PermissionError):
+            load_pair(pair, measured(pair), refuse)
+
+
+def test_what_cannot_be_looked_at_is_said_in_a_sentence(one: TensorPair, tmp_path: Path) -> None:
+    statistics = Statistics(1.0, -1.0, 0.0, 2.0)
+    bare = replace(one.golden, location=None, statistics=statistics)
+    assert why(replace(one, golden=bare)) == "only statistics were recorded of the golden side, no values"
+    both = pair_of(bare, replace(one.target, location=None, statistics=statistics))
+    assert why(both) == "only statistics were recorded, no values"
+    digests = pair_of(*(replace(side, location=None, digest="md5:0") for side in (one.golden, one.target)))
+    assert why(digests) == "only digests were recorded, no values"
+    scalar = TensorRecord(Role.INPUT, "1", "int", (), scalar="3")
+    assert why(pair_of(scalar, scalar)) == "both are Python arguments, not tensors"
+    assert why(replace(one, incomparable="shapes differ: [1] and [2]")) == "shapes differ: [1] and [2]"
+    before = measured(one)
+    np.save(tmp_path / "target's.npy", np.zeros(7))
+    assert why(one, before) == "the file of the target side has changed: it has 7 elements, and had 4,480"
+    (tmp_path / "target's.npy").write_bytes(b"\x93NUMPY")
+    assert why(one, before) == (
+        "the values of the target side cannot be read (target's.npy: this is not a .npy file)"
+    )
+    (tmp_path / "target's.npy").unlink()
+    assert why(one, before).endswith("(target's.npy: the file is missing)")
+    assert why(one) == measured(one).reason
+
+
+def test_what_has_to_be_put_together_must_not_be_large(
+    fused: TensorPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = saved(tmp_path, "a", np.ones((2, 3))), saved(tmp_path, "b", np.ones((2, 3)))
+    places = tuple(shard.location for shard in shards if shard.location is not None)
+    whole = replace(shards[0], shape=(4, 3), location=replace(places[0], shards=places, axis=0))
+    other = saved(tmp_path, "c", np.full((4, 3), 2.0))
+    crossed = saved(tmp_path, "crossed", np.ones((4, 6), order="F"))
+    flat = pair_of(saved(tmp_path, "flat", np.ones(24)), crossed, transform="flattened")
+    before = [(pair, measured(pair)) for pair in (fused, pair_of(whole, other), flat)]
+    for pair, numbers in before:
+        assert load_pair(pair, numbers, anything).golden.size
+    monkeypatch.setattr(closeup, "LARGEST_COPY", 10)
+    for pair, numbers in before[:2]:
+        assert "put together in memory" in why(pair, numbers)
+    assert why(*before[2]).startswith("its dimensions do not lie in order in the file")
+
+
+def test_the_script_loads_both_and_prints_their_difference(one: TensorPair, tmp_path: Path) -> None:
+    script = reproduction(one, (5, 896))
+    assert script is not None
+    said = printed(script, tmp_path)
+    assert "golden float32 (1, 5, 896)\ntarget float32 (5, 896)\n" in said
+    found = re.search(r"relative L2 (\S+)", said)
+    assert found is not None
+    assert float(found[1]) == pytest.approx(0.5, rel=1e-6)
+    assert "not finite 0" in said
+
+
+def test_the_script_joins_parts_and_shards(fused: TensorPair, tmp_path: Path) -> None:
+    joined = reproduction(fused, (4, 16))
+    summed = reproduction(replace(fused, joining=Joining.SUMMED), (4, 16))
+    assert joined is not None
+    assert summed is not None
+    assert "largest difference 0.5" in printed(joined, tmp_path)
+    assert summed.count("load_tensor(") == 4
+    assert reproduction(replace(fused, joining=Joining.ROTATED), (4, 16)) is None
+    assert fused.golden_parts[0].location is not None
+    place = fused.golden_parts[0].location
+    shared = replace(fused.golden_parts[0], location=replace(place, shards=(place, place), axis=0))
+    script = reproduction(pair_of(shared, shared), (8, 8))
+    assert script is not None
+    assert "golden float32 (8, 8)" in printed(script, tmp_path)
+
+
+def test_there_is_no_script_without_values(one: TensorPair) -> None:
+    assert reproduction(replace(one, golden=replace(one.golden, location=None)), (5, 896)) is None
+    assert reproduction(one, (0,)) is None
+
+
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [
+        ("msit/llama4_logits_golden", "msit/llama4_logits_perturb"),
+        ("msprobe/tp2_vs_tp1", None),
+        ("msprobe/llama_tensor_L1_identical", None),
+    ],
+)
+def test_of_real_dumps_every_pair_with_data_can_be_looked_at(
+    unpacked: Callable[[str], Path], golden: str, target: str | None
+) -> None:
+    folders = [unpacked(golden), unpacked(target)] if target else sorted(unpacked(golden).iterdir())[:2]
+    seen = 0
+    for result in compare(*folders).slices:
+        for pair, numbers in list(zip(result.plan.pairs, result.measurements, strict=True))[::7]:
+            try:
+                found = load_pair(pair, numbers, anything)
+            except NothingToSeeError:
+                assert numbers.kind is not MeasurementKind.DATA or pair.is_joined
+                continue
+            seen += 1
+            assert found.golden.shape == found.target.shape
+            assert (reproduction(pair, found.golden.shape) is not None) == bool(found.golden.size)
+    assert seen or "tp2" in golden
