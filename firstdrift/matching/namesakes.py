@@ -12,6 +12,7 @@ else has no namesake is left over: without class or inputs, likeness would be a 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import takewhile
 from typing import Final
 
@@ -31,7 +32,7 @@ _CALL: Final = re.compile(r"(?P<base>.+?)[._](?:(?:call|forward|fwd)[._]?)?(?P<c
 _MARKED: Final = re.compile(r"(?P<base>.+)[._](?:out|act|activations?|hook|forward|fwd)", re.ASCII)
 """Ways to say that a value is what a module gave, besides "output", which its reader knows."""
 
-_LOOKED_AT: Final = 32
+_LOOKED_AT: Final = 16
 """Names that tell which words the names of a dump lack."""
 
 Shift = tuple[tuple[str, ...], tuple[str, ...]]
@@ -193,6 +194,7 @@ def _readings(node: Node) -> Iterator[tuple[str, int | None]]:
             yield inner["base"], int(inner["call"])
 
 
+@lru_cache(maxsize=1 << 16)  # each name is asked for several times
 def _words(path: str) -> tuple[str, ...]:
     return tuple(filter(None, _SEPARATORS.split(path)))
 
