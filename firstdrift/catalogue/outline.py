@@ -4,6 +4,7 @@ Which rows a tree shows, when some are open and some are filtered out, depends o
 the rows themselves are looked up only for the window that is seen.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
@@ -14,8 +15,9 @@ from sqlalchemy import String, select, type_coerce
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import storable
-from firstdrift.catalogue.tables import PairEntry, RowEntry
+from firstdrift.catalogue.tables import PairEntry, RowEntry, SlicePairEntry
 from firstdrift.dumps.dump import Direction, NodeKind
+from firstdrift.errors import SettingsError
 from firstdrift.verdict.judgement import NodeClass, Verdict
 
 Integers = npt.NDArray[np.int32]
@@ -24,6 +26,11 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 VERDICTS, CLASSES, KINDS, DIRECTIONS = tuple(Verdict), tuple(NodeClass), tuple(NodeKind), tuple(Direction)
+LEVELS = ("medium", "high", "critical")
+"""Of overflow, as `firstdrift.verdict.judgement.Overflow` has them."""
+
+SEARCH_SECONDS = 2.0
+"""A pattern that takes longer than that is refused: some take for ever."""
 
 
 class Outline(Struct, frozen=True, eq=False):
@@ -38,6 +45,8 @@ class Outline(Struct, frozen=True, eq=False):
         origin: an error begins at it.
         unmatched: one side is missing.
         output_error: worst error of its outputs; NaN where none is known.
+        amplification: output error over input error; NaN where it is not known.
+        overflow: place in LEVELS; -1 where all values are finite, or not finite on both sides.
         own: something can be said of the node itself: tensors of it were compared, or an error begins at it.
     """
 
@@ -52,6 +61,8 @@ class Outline(Struct, frozen=True, eq=False):
     origin: Flags
     unmatched: Flags
     output_error: Floats
+    amplification: Floats
+    overflow: Codes
     own: Flags
 
     def __len__(self) -> int:
@@ -73,13 +84,25 @@ def load_outline(session: Session, slice_pair: int) -> Outline:
             columns.is_origin,
             columns.is_unmatched,
             columns.output_error,
+            columns.amplification,
         )
         .where(columns.slice_pair_id == slice_pair)
         .order_by(columns.index)
     )
-    parent, last, order, verdict, node_class, kind, direction, bad, origin, unmatched, error = (
-        zip(*rows, strict=True) if (rows := found.all()) else ((),) * 11
-    )
+    (
+        parent,
+        last,
+        order,
+        verdict,
+        node_class,
+        kind,
+        direction,
+        bad,
+        origin,
+        unmatched,
+        error,
+        amplification,
+    ) = zip(*rows, strict=True) if (rows := found.all()) else ((),) * 12
     own = np.array(origin, np.bool_)
     own[rows_with_pairs(session, slice_pair)] = True
     return Outline(
@@ -94,8 +117,21 @@ def load_outline(session: Session, slice_pair: int) -> Outline:
         origin=np.array(origin, np.bool_),
         unmatched=np.array(unmatched, np.bool_),
         output_error=np.array(error, np.float64),
+        amplification=np.array(amplification, np.float64),
+        overflow=_overflow(session, slice_pair, len(parent)),
         own=own,
     )
+
+
+def _overflow(session: Session, slice_pair: int, rows: int) -> Codes:
+    codes = np.full(rows, -1, np.int8)
+    judgement = session.scalar(select(SlicePairEntry.judgement).where(SlicePairEntry.id == slice_pair))
+    levels = {found.node: LEVELS.index(found.level) for found in (judgement.overflow if judgement else ())}
+    if levels:
+        named = select(RowEntry.index, RowEntry.golden, RowEntry.target)
+        for index, golden, target in session.execute(named.where(RowEntry.slice_pair_id == slice_pair)):
+            codes[index] = levels.get((target or golden)[0], -1)
+    return codes
 
 
 def rows_with_pairs(session: Session, slice_pair: int) -> Integers:
@@ -116,6 +152,36 @@ def rows_containing(session: Session, slice_pair: int, text: str) -> Integers:
         .order_by(columns.index)
     )
     return np.fromiter(found, np.int32)
+
+
+def rows_matching(session: Session, slice_pair: int, pattern: str) -> Integers:
+    """Return the indexes of the rows whose names or label match a regular expression, upper or lower case.
+
+    Raises:
+        SettingsError: it is no regular expression, or one that takes too long.
+    """
+    import regex
+
+    try:
+        expression = regex.compile(pattern, regex.IGNORECASE)
+    except regex.error as error:
+        raise SettingsError(
+            f"{pattern!r} is no regular expression ({error})", hint="Search for the text itself"
+        ) from error
+    columns = RowEntry.__table__.c
+    named = select(columns.index, columns.search).where(columns.slice_pair_id == slice_pair)
+    until = time.monotonic() + SEARCH_SECONDS
+    try:
+        found = [
+            index
+            for index, names in session.execute(named.order_by(columns.index))
+            if expression.search(names, timeout=max(0.001, until - time.monotonic()))
+        ]
+    except TimeoutError as error:
+        raise SettingsError(
+            f"the search for {pattern!r} takes too long", hint="Use fewer nested repetitions"
+        ) from error
+    return np.array(found, np.int32)
 
 
 def _codes(words: Iterable[str], known: Sequence[StrEnum]) -> Codes:

@@ -114,3 +114,39 @@ def test_unmatched_rows_of_both_sides_stand_in_the_tree(dashboard: Dashboard, pa
     with page.expect_response(lambda response: "unmatched" in response.url):
         page.keyboard.press("u")
     expect(page.locator("#panel article")).to_contain_text("unmatched")
+
+
+@pytest.mark.usefixtures("selected")
+def test_rows_are_listed_by_error_with_the_columns_that_were_chosen(dashboard: Dashboard, page: Page) -> None:
+    page.get_by_label("Sort").select_option("error")
+    first = page.locator('[role="row"][data-place="0"]')
+    expect(first).to_have_attribute("aria-level", "1")
+    expect(page.locator("#tree-count")).to_contain_text("rows shown")
+    page.get_by_text("Columns", exact=True).first.click()
+    page.get_by_role("checkbox", name="Reason").check()
+    page.get_by_role("checkbox", name="Golden").uncheck()
+    page.get_by_role("button", name="Show these").click()
+    expect(page.get_by_role("columnheader", name="Reason")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Golden")).to_have_count(0)
+    query = parse_qs(urlsplit(page.url).query)
+    assert (query["sort"], "golden" in query["column"], "reason" in query["column"]) == (
+        ["error"],
+        False,
+        True,
+    )
+    errors = page.locator('[role="row"] .error-cell.output data')
+    values = [float(errors.nth(place).get_attribute("value") or "nan") for place in range(8)]
+    assert values == sorted(values, reverse=True)
+    dashboard.settle()
+
+
+@pytest.mark.usefixtures("selected")
+def test_a_pattern_finds_rows_from_the_keyboard(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type(r"layers\.\d\.mlp\.up")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    page.wait_for_url("**regex=1*")
+    expect(page.get_by_role("link", name="up_proj").first).to_be_visible()
+    query = parse_qs(urlsplit(page.url).query)
+    assert (query["q"], query["regex"]) == ([r"layers\.\d\.mlp\.up"], ["1"])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -180,6 +181,19 @@ def test_searching_finds_parts_of_names_whatever_their_case(client: TestClient) 
         "down_proj" in " ".join((row["label"], row["path"] or "", *row["target"])).lower() for row in matching
     )
     assert client.get("/api/v1/comparisons/1/slices/0/rows?q=%25").json()["total"] == 0
+
+
+def test_a_search_by_pattern_finds_names_and_refuses_what_is_none_or_takes_for_ever(
+    client: TestClient,
+) -> None:
+    address = "/api/v1/comparisons/1/slices/0/rows?regex=1&sort=execution&count=1000&q="
+    found = client.get(address + r"LAYERS\.[01]\.mlp\.(up|down)_proj\.").json()
+    assert {re.search(r"layers\.(\d)\.mlp\.(\w+)", row["name"])[0] for row in found["rows"]} == {
+        f"layers.{layer}.mlp.{part}" for layer in (0, 1) for part in ("up_proj", "down_proj")
+    }
+    for pattern, said in (("(mlp", "no regular expression"), (r"(.|..)*(?!.)(?=.)", "takes too long")):
+        refused = client.get(address + quote(pattern))
+        assert (refused.status_code, said in refused.json()["error"]) == (422, True)
 
 
 def test_a_node_tells_its_tensors_its_match_and_where_it_was_called(client: TestClient) -> None:

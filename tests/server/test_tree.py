@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,8 @@ def outlines(draw: st.DrawFn, most: int = 30) -> Outline:
         **codes,
         **flags,
         output_error=np.zeros(size),
+        amplification=np.zeros(size),
+        overflow=np.full(size, -1, np.int8),
     )
 
 
@@ -224,5 +227,57 @@ def small_tree(rows: int = 3) -> Outline:
         no,
         no,
         np.zeros(rows),
+        np.zeros(rows),
+        np.full(rows, -1, np.int8),
         ~no,
     )
+
+
+def test_a_list_has_the_largest_error_first_and_nan_of_a_bad_row_before_all() -> None:
+    outline = small_outline(
+        output_error=[np.nan, 0.5, 2.0, np.nan, 0.1], bad=[False, True, True, True, False], own=[True] * 5
+    )
+    view = view_tree(outline, TreeState(sort="error"))
+    assert view.visible.tolist() == [3, 2, 1, 4, 0]
+    view = view_tree(outline, TreeState(sort="error", row=2))
+    assert (view.position, next_stop(view, Stop.BAD), next_stop(view, Stop.BAD, backwards=True)) == (1, 1, 3)
+
+
+def test_a_list_in_execution_order_leaves_out_of_what_nothing_can_be_said() -> None:
+    outline = small_outline(order=[4, 0, 3, 1, 2], own=[False, True, True, True, False])
+    assert view_tree(outline, TreeState(sort="execution")).visible.tolist() == [1, 3, 2]
+
+
+def test_rows_with_overflow_can_be_chosen_by_level() -> None:
+    outline = small_outline(overflow=[-1, 2, 0, -1, 2])
+    state = TreeState(chosen=(("overflow", frozenset({"critical"})),))
+    assert np.flatnonzero(view_tree(outline, state).matching).tolist() == [1, 4]
+
+
+@pytest.mark.parametrize("query", ["sort=size", "column=colour", "overflow=low"])
+def test_what_cannot_be_chosen_is_refused(query: str) -> None:
+    with pytest.raises(SettingsError, match="there is no"):
+        TreeState.read(QueryParams(query))
+
+
+def test_sort_and_columns_are_written_into_the_address_unless_they_are_the_usual_ones() -> None:
+    chosen = "q=mlp&regex=1&sort=error&column=order&column=reason"
+    assert TreeState.read(QueryParams(chosen)).query() == chosen
+    usual = "&".join(f"column={name}" for name in ("verdict", "golden", "output", "class", "input"))
+    assert TreeState.read(QueryParams(f"sort=tree&{usual}")).query() == ""
+
+
+def small_outline(**given: Any) -> Outline:  # noqa: ANN401
+    """Make a root with four rows in it, all clean but for what is given."""
+    size = 5
+    usual = {
+        "parent": [-1, 0, 0, 0, 0],
+        "last": [4, 1, 2, 3, 4],
+        "order": [4, 0, 1, 2, 3],
+        "output_error": [np.nan] * size,
+        "amplification": [np.nan] * size,
+        "overflow": [-1] * size,
+        **{name: [0] * size for name in ("verdict", "node_class", "kind", "direction")},
+        **{name: [False] * size for name in ("bad", "origin", "unmatched", "own")},
+    }
+    return Outline(**{name: np.array(given.get(name, values)) for name, values in usual.items()})

@@ -1,7 +1,7 @@
 // The tree: the server works out which rows are visible and renders them in pieces; this module keeps the
 // pieces around the screen, moves the selection, and writes every change into the address.
 
-import { copy, toast } from "./app.js";
+import { copy, say, toast } from "./app.js";
 
 const ROW = 28;
 const KEPT = 2; // pieces beyond the screen that are kept on either side
@@ -135,11 +135,10 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
 function count(found) {
   const line = document.getElementById("tree-count");
   const grouped = (number) => Number(number).toLocaleString("en-US");
-  const said = found.total === 1 ? line.dataset.saidOfOne : line.dataset.said;
-  line.textContent = said
-    .replace("{shown}", grouped(found.total))
-    .replace("{matching}", grouped(found.matching))
-    .replace("{all}", grouped(line.dataset.all));
+  const numbers = { shown: grouped(found.total), matching: grouped(found.matching), all: grouped(line.dataset.all) };
+  line.textContent = found.total === 1
+    ? say("{shown} row shown, {matching} of {all} match", numbers)
+    : say("{shown} rows shown, {matching} of {all} match", numbers);
   document.getElementById("no-rows").hidden = found.total > 0;
 }
 
@@ -300,10 +299,15 @@ document.addEventListener("click", (event) => {
 // ---- filters
 
 let typing = 0;
-function filter() {
+function chosenByNow() {
   const chosen = new URLSearchParams(new FormData(tools));
   if (!chosen.get("q")) chosen.delete("q");
-  const filtered = chosen.toString() !== "";
+  return chosen;
+}
+
+function filter() {
+  const chosen = chosenByNow();
+  const filtered = [...chosen.keys()].some((name) => !["column", "sort", "regex"].includes(name));
   document.querySelector("[data-clear]").hidden = !filtered;
   // Without filters the selected row stays, and what leads to it; with them, the first match is selected.
   if (!filtered && view.selected !== null) chosen.set("row", view.selected);
@@ -312,12 +316,19 @@ function filter() {
 }
 
 tools.addEventListener("input", (event) => {
-  if ("goto" in event.target.dataset) return;
+  if ("goto" in event.target.dataset || event.target.name === "column") return;
   clearTimeout(typing);
   typing = setTimeout(filter, event.target.name === "q" ? 160 : 0);
 });
 tools.addEventListener("submit", (event) => {
   event.preventDefault();
+  if (event.submitter?.matches("[data-columns]")) {
+    // The heading changes with the columns: that is another page, at the same place.
+    const parameters = new URLSearchParams(view.query);
+    parameters.delete("column");
+    for (const column of chosenByNow().getAll("column")) parameters.append("column", column);
+    return location.assign(`${rows.dataset.address}?${parameters}`);
+  }
   filter();
 });
 tools.addEventListener("change", (event) => {
@@ -325,7 +336,7 @@ tools.addEventListener("change", (event) => {
 });
 document.querySelector("[data-clear]").addEventListener("click", (event) => {
   event.preventDefault();
-  for (const input of tools.querySelectorAll("input")) input.type === "checkbox" ? (input.checked = false) : (input.value = "");
+  for (const input of tools.querySelectorAll("input:not([name=column])")) input.type === "checkbox" ? (input.checked = false) : (input.value = "");
   filter();
 });
 

@@ -40,4 +40,11 @@ def rows(request: Request, comparison: int, position: int, context: Shared) -> R
 
 def _html(request: Request, found: dict[str, Any], shown: list[dict[str, Any]]) -> str:
     language = language_of(request)
-    return render("tree_rows.html", language, rows=shown, address=found["address"], query=found["query"])
+    return render(
+        "tree_rows.html",
+        language,
+        rows=shown,
+        address=found["address"],
+        query=found["query"],
+        columns=found["columns"],
+    )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
+from firstdrift.catalogue.outline import LEVELS
 from firstdrift.catalogue.tree import Row, kinds_of_rows, rows_at
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift_server.tree.row import row_object
@@ -17,18 +18,25 @@ def window(session: Session, slice_pair: int, view: TreeView, start: int, count:
     indexes = view.visible[start : start + count].tolist()
     worst = {index: _worst_below(view, index) for index in indexes}
     kinds = kinds_of_rows(session, slice_pair, {*indexes, *filter(None, worst.values())})
-    rows = rows_at(session, slice_pair, indexes)
-    return [_seen(row, view, place, worst[row.tree.index], kinds) for place, row in enumerate(rows, start)]
+    rows = {row.tree.index: row for row in rows_at(session, slice_pair, indexes)}
+    return [
+        _seen(rows[index], view, place, worst[index], kinds) for place, index in enumerate(indexes, start)
+    ]
 
 
 def _seen(
     row: Row, view: TreeView, place: int, worst: int | None, kinds: Mapping[int, frozenset[MeasurementKind]]
 ) -> dict[str, Any]:
     index = row.tree.index
+    is_list = view.state.is_list
+    has_children = row.has_children and not is_list
     return row_object(row, kinds.get(index, frozenset())) | {
         "place": place,
-        "has_children": row.has_children,
-        "is_open": bool(view.opened[index]) and row.has_children,
+        "has_children": has_children,
+        "is_open": bool(view.opened[index]) and has_children,
+        "name": (row.tree.target or row.tree.golden)[0] if is_list else row.tree.label,
+        "indent": 0 if is_list else row.tree.depth,
+        "overflow": None if view.outline.overflow[index] < 0 else LEVELS[view.outline.overflow[index]],
         "is_selected": index == view.selected,
         "is_context": not view.matching[index],
         "worst_below": None if worst is None else float(view.outline.output_error[worst]),

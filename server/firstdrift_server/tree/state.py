@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Flags, Outline
+from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, LEVELS, VERDICTS, Flags, Outline
 from firstdrift.errors import SettingsError
 from firstdrift_server.tree.row import UNMATCHED
 
@@ -21,8 +21,33 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "class": tuple(str(node_class) for node_class in CLASSES if node_class != UNMATCHED),
     "kind": tuple(map(str, KINDS)),
     "direction": tuple(map(str, DIRECTIONS)),
+    "overflow": tuple(reversed(LEVELS)),
 }
 """What can be filtered by. To be unmatched is shown in place of a verdict, so it is chosen beside them."""
+
+
+SORTS = ("tree", "execution", "error", "amplification")
+"""How rows are ordered: as a tree, or as a list without what contains them."""
+
+COLUMNS = (
+    *(
+        "order",
+        "type",
+        "golden",
+        "origin",
+        "input",
+        "parameter",
+        "output",
+        "amplification",
+        "class",
+        "verdict",
+    ),
+    "reason",
+)
+"""What can be shown beside the name of a row."""
+
+SHOWN = ("golden", "input", "output", "class", "verdict")
+"""What is shown unless a visitor chooses."""
 
 
 class Parameters(Protocol):
@@ -45,6 +70,9 @@ class TreeState:
         closed: the closed rows, where all others are open: with filters, or after "expand all".
         chosen: values that rows must have, by filter; a filter without values lets all through.
         text: part of a name.
+        is_regex: the text is a regular expression.
+        sort: one of SORTS.
+        columns: those of COLUMNS that are shown.
     """
 
     row: int | None = None
@@ -52,6 +80,9 @@ class TreeState:
     closed: str | None = None
     chosen: tuple[tuple[str, frozenset[str]], ...] = ()
     text: str = ""
+    is_regex: bool = False
+    sort: str = SORTS[0]
+    columns: tuple[str, ...] = SHOWN
 
     @classmethod
     def read(cls, parameters: Parameters) -> Self:
@@ -62,16 +93,19 @@ class TreeState:
         """
         chosen = {name: frozenset(parameters.getlist(name)) for name in CHOICES}
         for name, values in chosen.items():
-            if unknown := values - set(CHOICES[name]):
-                raise SettingsError(
-                    f"there is no {name} {min(unknown)!r}", hint=f"Choose {', '.join(CHOICES[name])}"
-                )
+            _check(name, values, CHOICES[name])
+        sort, columns = parameters.get("sort") or SORTS[0], frozenset(parameters.getlist("column"))
+        _check("order", frozenset({sort}), SORTS)
+        _check("column", columns, COLUMNS)
         return cls(
             row=read_number(parameters.get("row"), "row"),
             open=parameters.get("open"),
             closed=parameters.get("closed"),
             chosen=tuple((name, values) for name, values in chosen.items() if values),
             text=(parameters.get("q") or "").strip(),
+            is_regex=parameters.get("regex") == "1",
+            sort=sort,
+            columns=tuple(name for name in COLUMNS if name in columns) or SHOWN,
         )
 
     @property
@@ -79,13 +113,26 @@ class TreeState:
         """True if some rows may be left out."""
         return bool(self.chosen or self.text)
 
+    @property
+    def is_list(self) -> bool:
+        """True if rows are listed one after the other, without what contains them."""
+        return self.sort != SORTS[0]
+
     def parameters(self) -> list[tuple[str, str]]:
         """Give the state as parameters of an address, in one order, so that equal states look equal."""
-        given = [("row", self.row), ("open", self.open), ("closed", self.closed), ("q", self.text or None)]
+        given = [
+            ("row", self.row),
+            ("open", self.open),
+            ("closed", self.closed),
+            ("q", self.text or None),
+            ("regex", 1 if self.is_regex else None),
+            ("sort", self.sort if self.is_list else None),
+        ]
+        columns = [("column", name) for name in self.columns if self.columns != SHOWN]
         filters = [
             (name, value) for name, values in self.chosen for value in CHOICES[name] if value in values
         ]
-        return [(name, str(value)) for name, value in given if value is not None] + filters
+        return [(name, str(value)) for name, value in given if value is not None] + filters + columns
 
     def query(self) -> str:
         """Write the state as the part of an address after the question mark."""
@@ -94,6 +141,11 @@ class TreeState:
     def without_position(self) -> Self:
         """Keep the filters only: what makes sense in another slice too."""
         return replace(self, row=None, open=None, closed=None)
+
+
+def _check(name: str, values: frozenset[str], known: Sequence[str]) -> None:
+    if unknown := values - set(known):
+        raise SettingsError(f"there is no {name} {min(unknown)!r}", hint=f"Choose {', '.join(known)}")
 
 
 def read_number(text: str | None, name: str) -> int | None:

@@ -2,14 +2,28 @@
 
         filters          what contains them     closed rows
 rows ─▶ matching rows ─▶ kept rows ───────────▶ visible rows ─▶ the window on the screen
+
+As a list, the visible rows are the matching ones of which something can be said, the worst first or in the
+order of execution.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 
-from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Flags, Integers, Outline
+from firstdrift.catalogue.outline import (
+    CLASSES,
+    DIRECTIONS,
+    KINDS,
+    LEVELS,
+    VERDICTS,
+    Flags,
+    Floats,
+    Integers,
+    Outline,
+)
 from firstdrift.errors import NotInCatalogueError
 from firstdrift_server.tree.row import UNMATCHED
 from firstdrift_server.tree.state import TreeState, codes_of, read_rows, write_rows
@@ -32,7 +46,7 @@ class TreeView:
         selected: the selected row; None in an empty tree.
         matching: rows that the filters let through.
         opened: rows whose children are shown.
-        visible: indexes of the rows that are seen, in the order of the tree.
+        visible: indexes of the rows that are seen, in the order in which they are.
     """
 
     outline: Outline
@@ -45,10 +59,8 @@ class TreeView:
     @property
     def position(self) -> int:
         """Where among the visible rows the selected one is; 0 if it is not among them."""
-        if self.selected is None:
-            return 0
-        place = int(np.searchsorted(self.visible, self.selected))
-        return place if place < len(self.visible) and self.visible[place] == self.selected else 0
+        here = np.flatnonzero(self.visible == self.selected)
+        return int(here[0]) if len(here) else 0
 
 
 def view_tree(outline: Outline, state: TreeState, containing: Integers | None = None) -> TreeView:
@@ -63,7 +75,10 @@ def view_tree(outline: Outline, state: TreeState, containing: Integers | None = 
     matching = match_filters(outline, state, containing)
     selected = state.row if state.row is not None else first_of_interest(outline, matching)
     opened = _opened(outline, state, selected)
-    visible = np.flatnonzero(_kept(outline, matching) & ~_hidden(outline, opened)).astype(np.int32)
+    if state.is_list:
+        visible = _listed(outline, state.sort, matching & (outline.own | outline.unmatched))
+    else:
+        visible = np.flatnonzero(_kept(outline, matching) & ~_hidden(outline, opened)).astype(np.int32)
     return TreeView(outline, _written(outline, state, opened), selected, matching, opened, visible)
 
 
@@ -119,16 +134,22 @@ def select(view: TreeView, row: int) -> TreeState:
 
 
 def next_stop(view: TreeView, stop: Stop, *, backwards: bool = False) -> int | None:
-    """Find the next row to stop at after the selected one, in execution order; None if there is none."""
+    """Find the next row to stop at after the selected one; None if there is none.
+
+    In a tree, the next in execution order; in a list, the next in the list.
+    """
     outline = view.outline
     flags = {Stop.BAD: outline.bad, Stop.ORIGIN: outline.origin, Stop.UNMATCHED: outline.unmatched}[stop]
+    order = outline.order
+    if view.state.is_list:
+        order = np.full(len(outline), len(outline), np.int32)
+        order[view.visible] = np.arange(len(view.visible))
     candidates = np.flatnonzero(flags & view.matching)
-    orders = outline.order[candidates]
-    here = -1 if view.selected is None else outline.order[view.selected]
-    ahead = candidates[orders < here if backwards else orders > here]
+    here = -1 if view.selected is None else order[view.selected]
+    ahead = candidates[order[candidates] < here if backwards else order[candidates] > here]
     if not len(ahead):
         return None
-    best = np.argmax(outline.order[ahead]) if backwards else np.argmin(outline.order[ahead])
+    best = np.argmax(order[ahead]) if backwards else np.argmin(order[ahead])
     return int(ahead[best])
 
 
@@ -150,12 +171,13 @@ def facets(outline: Outline) -> dict[str, dict[str, int]]:
         "class": _count(outline.node_class[judged], CLASSES),
         "kind": _count(outline.kind, KINDS),
         "direction": _count(outline.direction, DIRECTIONS),
+        "overflow": _count(outline.overflow[outline.overflow >= 0], LEVELS),
     }
     counts["class"].pop(UNMATCHED, None)
     return counts
 
 
-def _count(codes: np.ndarray, known: tuple[StrEnum, ...]) -> dict[str, int]:
+def _count(codes: np.ndarray, known: Sequence[str]) -> dict[str, int]:
     found = np.bincount(codes, minlength=len(known))
     return {str(word): int(found[place]) for place, word in enumerate(known)}
 
@@ -169,8 +191,23 @@ def _has_one_of(outline: Outline, name: str, values: frozenset[str]) -> Flags:
             return np.isin(outline.node_class, codes_of(CLASSES, values)) & outline.own
         case "kind":
             return np.isin(outline.kind, codes_of(KINDS, values))
+        case "overflow":
+            return np.isin(outline.overflow, codes_of(LEVELS, values))
         case _:
             return np.isin(outline.direction, codes_of(DIRECTIONS, values))
+
+
+def _listed(outline: Outline, sort: str, among: Flags) -> Integers:
+    """Order rows: the largest number first, and what has none last; equal ones as they were executed."""
+    numbers = {"error": outline.output_error, "amplification": outline.amplification}.get(sort)
+    keys = outline.order if numbers is None else _descending(numbers, outline.bad)
+    rows = np.flatnonzero(among)
+    return rows[np.lexsort((outline.order[rows], keys[rows]))].astype(np.int32)
+
+
+def _descending(numbers: Floats, bad: Flags) -> Floats:
+    """Make keys that sort large numbers first; of a bad row, NaN is not a missing number but the worst."""
+    return -np.where(np.isnan(numbers), np.where(bad, np.inf, -np.inf), numbers)
 
 
 def _kept(outline: Outline, matching: Flags) -> Flags:

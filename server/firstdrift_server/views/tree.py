@@ -5,11 +5,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons import SlicePair, get_comparison, get_slice_pair, slice_pairs_of
-from firstdrift.catalogue.outline import Outline, rows_containing
+from firstdrift.catalogue.outline import Outline, rows_containing, rows_matching
 from firstdrift.errors import SettingsError
 from firstdrift_server.context import Context
 from firstdrift_server.tree.rows import window
-from firstdrift_server.tree.state import CHOICES, Parameters, TreeState, read_number
+from firstdrift_server.tree.state import CHOICES, COLUMNS, SORTS, Parameters, TreeState, read_number
 from firstdrift_server.tree.view import (
     Stop,
     TreeView,
@@ -49,7 +49,8 @@ def view_from(session: Session, context: Context, pair: SlicePair, parameters: P
     """
     outline = context.outline(session, pair)
     state = TreeState.read(parameters)
-    containing = rows_containing(session, pair.id, state.text) if state.text else None
+    search = rows_matching if state.is_regex else rows_containing
+    containing = search(session, pair.id, state.text) if state.text else None
     view = view_tree(outline, state, containing)
     after = _step(view, parameters)
     return view if after is None else view_tree(outline, after, containing)
@@ -79,6 +80,8 @@ def tree_view(
         "state": view.state,
         "query": view.state.query(),
         "filters": _filters(view.outline, view.state),
+        "sorts": SORTS,
+        "columns": [(name, name in view.state.columns) for name in COLUMNS],
         "rows_in_tree": len(view.outline),
         "total": len(view.visible),
         "matching": int(view.matching.sum()),
@@ -107,6 +110,7 @@ def chunks_of(
     return {
         "query": view.state.query(),
         "address": tree_address(comparison, position),
+        "columns": view.state.columns,
         "total": len(view.visible),
         "matching": int(view.matching.sum()),
         "selected": view.selected,
