@@ -373,10 +373,12 @@ def _drift_sentence(drift: SliceJudgement) -> str:
 
 def _node_sentence(bad_token: Finding | None, bad_node: Finding) -> str:
     name = bad_node.module or bad_node.target or bad_node.golden
-    what = _WHAT.get(bad_node.node_class or NodeClass.SOURCE, "it is the first that is flagged")
-    if bad_node.node_class is NodeClass.SOURCE and not bad_node.reasons[0].startswith(
-        ("inputs", "its inputs")
-    ):
+    what, reason = _WHAT.get(bad_node.node_class or NodeClass.SOURCE, ""), bad_node.reasons[0]
+    if not what:
+        what = "it is the first that is flagged"
+    elif reason.startswith("its inputs, from"):
+        what = reason  # a sum has no name of its own: what was added tells which it is
+    elif bad_node.node_class is NodeClass.SOURCE and not reason.startswith(("inputs", "its inputs")):
         what = "its output is the first to differ"
     said = f"{name} is the first bad node: {what}."
     if bad_token is not None and bad_token.coordinates.token == bad_node.coordinates.token:
