@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from firstdrift.comparison.compare import Progress
     from firstdrift.comparison.report import Report
-    from firstdrift.dumps.dump import Layout
     from firstdrift.matching.edits import MatchSetFile
     from firstdrift_server.settings import Settings
 
@@ -138,10 +137,11 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     gc.disable()
     from firstdrift.comparison.compare import compare as run
     from firstdrift.comparison.report import Options
+    from firstdrift.matching.layouts import read_layouts
     from firstdrift.matching.plan import MatchingRules
 
     said = _said(chosen["mapping_files"])
-    layouts = _layouts(chosen["tp"], chosen["pp"], chosen["vpp"])
+    layouts = read_layouts(chosen["tp"], chosen["pp"], chosen["vpp"])
     matching = MatchingRules(
         fuzzy=chosen["fuzzy"],
         structure=not chosen["no_structure"],
@@ -364,23 +364,6 @@ def _additions(algorithms: tuple[str, ...], postprocess: Path | None) -> dict[st
 
         found["postprocess"] = read_postprocess(postprocess)
     return found
-
-
-def _layouts(*sizes: str | None) -> "tuple[Layout | None, Layout | None]":
-    """Read over how many ranks the models are spread: "2" for both, "1:2" for golden and target."""
-    if sizes == (None, None, None):
-        return None, None
-    from firstdrift.dumps.dump import Layout
-    from firstdrift.errors import SettingsError
-
-    sides: list[list[int]] = [[], []]
-    for option, given in zip(("--tp", "--pp", "--vpp"), sizes, strict=True):
-        parts = ("1" if given is None else given).split(":")
-        if len(parts) > len(sides) or not all(part.isdecimal() and int(part) for part in parts):
-            raise SettingsError(f"{option} {given} is neither a number nor two", hint="Say 2, or 1:2")
-        sides[0].append(int(parts[0]))
-        sides[1].append(int(parts[-1]))
-    return Layout(*sides[0]), Layout(*sides[1])
 
 
 def _fails(report: "Report", fail_on: str) -> bool:

@@ -202,6 +202,17 @@ def list_comparisons(
     return tuple(islice(comparisons, limit))
 
 
+def recent_paths(session: Session, *, most: int) -> tuple[Path, ...]:
+    """List the dumps that were compared last, each once, the latest first."""
+    paths = session.execute(
+        select(ComparisonEntry.golden_path, ComparisonEntry.target_path)
+        .where(ComparisonEntry.deleted_at.is_(None))
+        .order_by(ComparisonEntry.id.desc())
+        .limit(most * 5)
+    )
+    return tuple(map(Path, list(dict.fromkeys(path for pair in paths for path in pair))[:most]))
+
+
 def _mentions(comparison: Comparison, text: str) -> bool:
     said = comparison.findings.summary if comparison.findings is not None else ""
     places = (str(comparison.golden_path), str(comparison.target_path), comparison.note, said)

@@ -12,16 +12,26 @@ from firstdrift.comparison.report import Options
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
 from firstdrift.matching.choice import require_chosen_slices
+from firstdrift.matching.edits import MatchSetFile
+from firstdrift.matching.layouts import read_layouts
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
 from firstdrift_server.context import Context
 from firstdrift_server.views.folders import require_dump
 
 Coordinate = Annotated[int, Field(ge=0, le=10**9)]
+Sizes = Annotated[str, Field(max_length=20)]
+MOST_MAPPINGS = 16
 
 
 class Choice(BaseModel):
-    """Two dumps, and how they are to be compared."""
+    """Two dumps, and how they are to be compared.
+
+    Attributes:
+        tp: over how many ranks the models are spread, "1:2" for golden and target; likewise pp and vpp.
+        mapping: paths of mapping files below the roots, one a line.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,6 +45,10 @@ class Choice(BaseModel):
     rank: Coordinate | None = None
     token: Coordinate | None = None
     token_offset: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
+    tp: Sizes = ""
+    pp: Sizes = ""
+    vpp: Sizes = ""
+    mapping: Annotated[str, Field(max_length=8192)] = ""
     note: Annotated[str, Field(max_length=2000)] = ""
 
     @classmethod
@@ -53,11 +67,17 @@ class Choice(BaseModel):
             problems = [f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()]
             raise SettingsError("; ".join(problems)) from error
 
-    def options(self) -> Options:
+    @property
+    def mappings(self) -> tuple[str, ...]:
+        """The mapping files."""
+        return tuple(filter(None, map(str.strip, self.mapping.splitlines())))
+
+    def options(self, roots: tuple[Path, ...] = ()) -> Options:
         """Give the options of the comparison.
 
         Raises:
-            SettingsError: there is no such rule set or level.
+            SettingsError: there is no such rule set or level, or a mapping file makes no sense.
+            PathOutsideRootsError: a mapping file lies outside the roots.
         """
         if self.rules not in RULES:
             raise SettingsError(
@@ -67,6 +87,8 @@ class Choice(BaseModel):
             raise SettingsError(
                 f"there is no level {self.level!r}", hint=f"Choose one of {', '.join(LEVELS)}"
             )
+        said = self._said(roots)
+        golden, target = read_layouts(self.tp or None, self.pp or None, self.vpp or None)
         matching = MatchingRules(
             fuzzy=self.fuzzy,
             structure=self.structure,
@@ -74,8 +96,21 @@ class Choice(BaseModel):
             rank=self.rank,
             token=self.token,
             token_offset=self.token_offset,
+            mappings=said.mappings,
+            edits=said.edits,
+            golden_layout=golden,
+            target_layout=target,
         )
         return Options(matching=matching, rules=self.rules, level=self.level)
+
+    def _said(self, roots: tuple[Path, ...]) -> MatchSetFile:
+        if not self.mappings:
+            return MatchSetFile("")
+        if len(self.mappings) > MOST_MAPPINGS:
+            raise SettingsError(f"there are more than {MOST_MAPPINGS} mapping files")
+        from firstdrift.matching.match_set_file import read_matches
+
+        return read_matches([inside(roots, file) for file in self.mappings])
 
     def ask(self, context: Context) -> int:
         """Ask for the comparison; return its id.
@@ -85,7 +120,7 @@ class Choice(BaseModel):
             PathOutsideRootsError: a dump lies outside the roots.
             DumpError: one of the two is no dump, and why.
         """
-        options = self.options()
+        options = self.options(context.roots)
         golden, target = self.dumps(context.roots)
         require_slices(golden, target, options)
         with context.writing() as session:

@@ -5,7 +5,7 @@ from fastapi import APIRouter
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
-from firstdrift_server.views.folders import list_folder
+from firstdrift_server.views.folders import Order, list_folder
 
 router = APIRouter(
     prefix="/api/v1", tags=["folders"], responses=ERRORS, default_response_class=StrictJSONResponse
@@ -13,6 +13,6 @@ router = APIRouter(
 
 
 @router.get("/browse")
-def browse(context: Shared, path: str = "") -> StrictJSONResponse:
+def browse(context: Shared, path: str = "", order: Order = Order.NAME) -> StrictJSONResponse:
     """List a folder under the roots; without a path the only root, or all of them."""
-    return StrictJSONResponse(list_folder(context.roots, path))
+    return StrictJSONResponse(list_folder(context.roots, path, order))

@@ -36,4 +36,4 @@ def create(request: Request, fields: Fields, context: Shared) -> Response:
 
 
 def _view(context: Context, fields: dict[str, str]) -> dict[str, Any]:
-    return new_view(context.roots, fields)
+    return new_view(context, fields)

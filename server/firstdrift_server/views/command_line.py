@@ -1,14 +1,21 @@
 """The command that does in a terminal what a page does."""
 
 import shlex
+from collections.abc import Sequence
 
 from firstdrift.comparison.report import Options
+from firstdrift.matching.layouts import write_layouts
 
 
-def compare_command(golden: str, target: str, options: Options) -> str:
+def compare_command(golden: str, target: str, options: Options, mappings: Sequence[str] = ()) -> str:
     """Write the `firstdrift compare` line of a comparison; options left at their defaults are left out.
 
-    What people matched by hand is in the file that their match set is exported to.
+    Args:
+        golden: path of the golden dump; empty if it is not chosen yet.
+        target: likewise of the target dump.
+        options: what was chosen.
+        mappings: the mapping files, where it is known which they were. What people matched by hand is in the
+            file that their match set is exported to.
     """
     matching = options.matching
     words = ["firstdrift", "compare", golden or "GOLDEN", target or "TARGET"]
@@ -20,5 +27,9 @@ def compare_command(golden: str, target: str, options: Options) -> str:
         value = getattr(matching, name)
         words += [f"--{name}", str(value)] if value is not None else []
     words += ["--token-offset", str(matching.token_offset)] if matching.token_offset else []
-    words += ["--mapping", "MATCH_SET.json"] if matching.edits or matching.mappings else []
+    for option, said in write_layouts(matching.golden_layout, matching.target_layout).items():
+        words += [f"--{option}", said]
+    unknown = ["MATCH_SET.json"] if matching.edits or matching.mappings else []
+    for file in mappings or unknown:
+        words += ["--mapping", file]
     return shlex.join(words)

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from firstdrift.dumps.detect import open_dump, recognise
@@ -18,6 +19,13 @@ SECONDS_FOR_FORMATS = 0.6
 TENSOR_FILES = frozenset({".pt", ".pth", ".npy", ".safetensors", ".bin"})
 
 
+class Order(StrEnum):
+    """In which order what lies in a folder is listed; folders come before files."""
+
+    RECENT = "recent"
+    NAME = "name"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Something that can be opened or chosen.
@@ -26,6 +34,7 @@ class Entry:
         is_folder: it can be opened.
         format: the format of the dump it is; None if it is none, or was not looked into.
         evidence: why it is held to be of that format.
+        changed_at: when it was changed, in seconds since 1970; 0 if that is not known.
     """
 
     name: str
@@ -33,6 +42,7 @@ class Entry:
     is_folder: bool
     format: str | None = None
     evidence: tuple[str, ...] = ()
+    changed_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +62,10 @@ class Folder:
     hidden: int = 0
 
 
-def list_folder(roots: Sequence[Path], wanted: str) -> Folder:
+def list_folder(roots: Sequence[Path], wanted: str, order: Order = Order.NAME) -> Folder:
     """List a folder under the roots; the roots themselves for an empty path, if there are several.
+
+    Those of the same time are in the order of their names, in which step10 comes after step9.
 
     Raises:
         PathOutsideRootsError: it leads elsewhere.
@@ -66,6 +78,8 @@ def list_folder(roots: Sequence[Path], wanted: str) -> Folder:
     if not here.is_dir():
         raise DumpNotFoundError("there is no such folder", path=here)
     listed = sorted(_entries(roots, here), key=lambda entry: (not entry.is_folder, _natural(entry.name)))
+    if order is Order.RECENT:
+        listed.sort(key=lambda entry: (not entry.is_folder, -int(entry.changed_at)))
     (itself,) = _with_formats([_folder(here, here.name)])
     shown = tuple(_with_formats(listed[:MOST_ENTRIES]))
     return Folder(itself, _above(roots, here), shown, len(listed) - len(shown))
@@ -108,9 +122,9 @@ def _entries(roots: Sequence[Path], folder: Path) -> Iterator[Entry]:
                 if entry.is_symlink() and not _is_inside(roots, Path(entry.path)):
                     continue
                 if entry.is_dir():
-                    yield _folder(Path(entry.path), entry.name)
+                    yield Entry(entry.name, entry.path, is_folder=True, changed_at=entry.stat().st_mtime)
                 elif Path(entry.name).suffix in TENSOR_FILES and entry.is_file():
-                    yield Entry(entry.name, entry.path, is_folder=False)
+                    yield Entry(entry.name, entry.path, is_folder=False, changed_at=entry.stat().st_mtime)
     except OSError as error:
         raise DumpUnreadableError(f"this folder cannot be listed ({error.strerror})", path=folder) from error
 
@@ -131,7 +145,11 @@ def _with_formats(entries: Sequence[Entry]) -> Iterator[Entry]:
     until = time.monotonic() + SECONDS_FOR_FORMATS
     for entry in entries:
         found = recognise(Path(entry.path)) if time.monotonic() < until else None
-        yield entry if found is None else Entry(entry.name, entry.path, entry.is_folder, *found)
+        yield (
+            entry
+            if found is None
+            else Entry(entry.name, entry.path, entry.is_folder, *found, entry.changed_at)
+        )
 
 
 def _above(roots: Sequence[Path], folder: Path) -> tuple[Entry, ...]:

@@ -5,45 +5,58 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from firstdrift.catalogue.comparisons import recent_paths
 from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
 from firstdrift.errors import FirstdriftError, PathOutsideRootsError
+from firstdrift.matching.layouts import write_layouts
 from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
 from firstdrift_server.choices import Choice, require_slices
+from firstdrift_server.context import Context
 from firstdrift_server.views.command_line import compare_command
-from firstdrift_server.views.folders import describe_choice, list_folder
+from firstdrift_server.views.comparisons import distinct_names
+from firstdrift_server.views.folders import Order, describe_choice, list_folder
 
 SIDES = ("golden", "target")
+MOST_RECENT = 6
 
 
-def new_view(roots: Sequence[Path], fields: Mapping[str, str]) -> dict[str, Any]:
+def new_view(context: Context, fields: Mapping[str, str]) -> dict[str, Any]:
     """Lay the form out as far as it has been filled in; what is wrong with a field stands beside it."""
-    options, problem = _options(fields)
+    roots = context.roots
+    options, mappings, problem = _options(roots, fields)
     golden, target = (fields.get(side, "").strip() for side in SIDES)
-    sides = [_side(roots, side, fields) for side in SIDES]
+    sides = [_side(context, side, fields) for side in SIDES]
     chosen = [Path(side["entry"].path) for side in sides if side["entry"] is not None]
     if problem is None and len(chosen) == len(SIDES):
         problem = _missing(chosen[0], chosen[1], options)
     return {
         "fields": {name: fields.get(name, "") for name in Choice.model_fields},
+        "order": str(_order(fields)),
+        "orders": {str(order): _address(fields, order=str(order)) for order in Order},
         "sides": sides,
         "is_same": len(chosen) == len(SIDES) and len(set(chosen)) == 1,
         "options": options,
         "rule_sets": RULES,
         "levels": LEVELS,
-        "command": compare_command(golden, target, options),
+        "command": compare_command(golden, target, options, mappings),
         "roots": [str(root) for root in roots],
+        "uploads": str(context.uploads.folder) if context.uploads.quota else None,
         "problem": problem,
         "hint": "",
     }
 
 
-def _options(fields: Mapping[str, str]) -> tuple[Options, str | None]:
+def _options(
+    roots: tuple[Path, ...], fields: Mapping[str, str]
+) -> tuple[Options, tuple[str, ...], str | None]:
     try:
-        return Choice.from_fields(fields).options(), None
+        choice = Choice.from_fields(fields)
+        return choice.options(roots), choice.mappings, None
     except FirstdriftError as error:
-        return Options(), error.reason
+        where = f"{error.path}: " if error.path is not None else ""
+        return Options(), (), where + error.reason
 
 
 def new_address(golden: str, target: str, options: Options, note: str = "") -> str:
@@ -52,9 +65,20 @@ def new_address(golden: str, target: str, options: Options, note: str = "") -> s
     fields: dict[str, object] = {"golden": golden, "target": target, "rules": options.rules, "note": note}
     fields |= {"level": options.level, "token_offset": matching.token_offset or None}
     fields |= {name: getattr(matching, name) for name in ("step", "rank", "token")}
+    fields |= write_layouts(matching.golden_layout, matching.target_layout)
     for box in ("fuzzy", "structure"):
         fields |= {f"{box}_box": 1, box: "yes" if getattr(matching, box) else None}
     return f"/new?{urlencode({name: value for name, value in fields.items() if value not in (None, '')})}"
+
+
+def _address(fields: Mapping[str, str], **changed: str) -> str:
+    """Return the address of the form as it is filled in, with changes."""
+    kept = {name: value for name, value in fields.items() if value}
+    return f"/new?{urlencode(kept | changed)}"
+
+
+def _order(fields: Mapping[str, str]) -> Order:
+    return Order.NAME if fields.get("order") == Order.NAME else Order.RECENT
 
 
 def _missing(golden: Path, target: Path, options: Options) -> str | None:
@@ -65,7 +89,8 @@ def _missing(golden: Path, target: Path, options: Options) -> str | None:
     return None
 
 
-def _side(roots: Sequence[Path], side: str, fields: Mapping[str, str]) -> dict[str, Any]:
+def _side(context: Context, side: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    roots, order = context.roots, _order(fields)
     chosen, problem, hint = fields.get(side, "").strip(), None, ""
     entry = folder = None
     try:
@@ -73,15 +98,11 @@ def _side(roots: Sequence[Path], side: str, fields: Mapping[str, str]) -> dict[s
     except FirstdriftError as error:
         problem, hint = error.reason, error.hint
     try:
-        folder = list_folder(roots, _shown_folder(roots, side, fields))
+        folder = list_folder(roots, _shown_folder(context, side, fields), order)
     except FirstdriftError as error:
-        folder = list_folder(roots, "")
+        folder = list_folder(roots, "", order)
         problem = problem or error.reason
-
-    def address(**changed: str) -> str:
-        kept = {name: value for name, value in fields.items() if value}
-        return f"/new?{urlencode(kept | changed)}"
-
+    listed = (*folder.entries, *folder.above, *((folder.itself,) if folder.itself else ()))
     return {
         "side": side,
         "path": chosen,
@@ -92,23 +113,53 @@ def _side(roots: Sequence[Path], side: str, fields: Mapping[str, str]) -> dict[s
         "at": folder.itself.path if folder.itself else "",
         "addresses": {
             shown.path: {
-                "open": address(**{f"{side}_at": shown.path}),
-                "choose": address(**{side: shown.path, f"{side}_at": str(Path(shown.path).parent)}),
+                "open": _address(fields, **{f"{side}_at": shown.path}),
+                "choose": _choose(fields, side, shown.path),
             }
-            for shown in (*folder.entries, *folder.above, *((folder.itself,) if folder.itself else ()))
+            for shown in listed
         },
-        "top": address(**{f"{side}_at": ""}),
+        "recent": [
+            {"path": path, "name": name, "choose": _choose(fields, side, path)}
+            for path, name in _recent(context)
+        ],
+        "top": _address(fields, **{f"{side}_at": ""}),
     }
 
 
-def _shown_folder(roots: Sequence[Path], side: str, fields: Mapping[str, str]) -> str:
-    """Show the folder that was opened; else the one the chosen dumps lie in; else the top."""
+def _choose(fields: Mapping[str, str], side: str, path: str) -> str:
+    return _address(fields, **{side: path, f"{side}_at": str(Path(path).parent)})
+
+
+def _recent(context: Context) -> list[tuple[str, str]]:
+    """Give path and a short name of what was uploaded or compared last, as long as it is there."""
+    with context.reading() as session:
+        compared = recent_paths(session, most=MOST_RECENT)
+    known = dict.fromkeys((*context.uploads.listed()[:2], *compared))
+    there = [str(path) for path in known if _is_there(context.roots, path)][:MOST_RECENT]
+    return [(path, _short(path, there)) for path in there]
+
+
+def _short(path: str, among: Sequence[str]) -> str:
+    """Shorten a path to its last two parts, or to as many as tell it apart from the others."""
+    return max((distinct_names(path, other)[0] for other in among), key=len)
+
+
+def _is_there(roots: Sequence[Path], path: Path) -> bool:
+    try:
+        return inside(roots, path).exists()
+    except (OSError, PathOutsideRootsError):  # a folder that may not be looked into, or none at all
+        return False
+
+
+def _shown_folder(context: Context, side: str, fields: Mapping[str, str]) -> str:
+    """Show the folder that was opened; else the one the chosen dumps lie in; else the only root."""
     if f"{side}_at" in fields:
         return fields[f"{side}_at"]
     chosen = next((fields[name].strip() for name in (side, *SIDES) if fields.get(name, "").strip()), "")
     parent = Path(chosen).parent
     try:
-        is_listed = bool(chosen) and inside(roots, parent).is_dir()
+        is_listed = bool(chosen) and inside(context.roots, parent).is_dir()
     except (OSError, PathOutsideRootsError):  # a folder that may not be looked into, or none at all
         is_listed = False
-    return str(parent) if is_listed else ""
+    roots = context.settings.roots
+    return str(parent) if is_listed else str(roots[0]) if len(roots) == 1 else ""

@@ -1,0 +1,171 @@
+"""Dumps from the visitor's own machine: dropped or chosen, unpacked, and compared."""
+
+import base64
+import io
+import os
+import re
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from dashboard import Dashboard
+from playwright.sync_api import Page, Route, expect
+
+DROP = """
+([selector, files]) => {
+  const transfer = new DataTransfer();
+  for (const [name, text] of files)
+    transfer.items.add(new File([Uint8Array.from(atob(text), (one) => one.charCodeAt(0))], name));
+  const target = document.querySelector(selector);
+  for (const kind of ["dragover", "drop"])
+    target.dispatchEvent(new DragEvent(kind, { dataTransfer: transfer, bubbles: true, cancelable: true }));
+}
+"""
+
+
+def packed(folder: Path) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        archive.add(folder, folder.name)
+    return file.getvalue()
+
+
+def forgive(dashboard: Dashboard) -> None:
+    """Take no notice of what the browser says of uploads that a test lets fail."""
+    dashboard.settle()
+    dashboard.complaints[:] = [said for said in dashboard.complaints if "/api/v1/uploads" not in said]
+
+
+@pytest.fixture
+def perturbed(unpacked: Callable[[str], Path]) -> Path:
+    return unpacked("msprobe/llama_stat_mix_perturb")
+
+
+def test_two_archives_are_dropped_and_compared(dashboard: Dashboard, page: Page, perturbed: Path) -> None:
+    dashboard.open("/new")
+    files = [
+        [f"{side}-run.tar.gz", base64.b64encode(packed(perturbed / side)).decode()]
+        for side in ("golden", "target")
+    ]
+    page.evaluate(DROP, ["section[data-side=golden]", files])
+    for side in ("golden", "target"):
+        expect(page.locator(f"#{side}")).to_have_value(re.compile(rf"/uploads/{side}-run(-\d)?$"))
+        expect(page.locator(f"#part-said-{side}")).to_contain_text("msprobe")
+    expect(page.locator("#uploads > ul > li")).to_have_count(2)
+    expect(page.locator("#uploads [data-state]").first).to_have_text("Done: msprobe")
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url(re.compile(r"/c/\d+$"))
+    dashboard.wait_for_comparison()
+    expect(page.locator(".sentence")).to_contain_text("down_proj")
+
+
+def test_a_folder_is_chosen_with_keys_and_an_upload_goes_on_after_a_reload(
+    dashboard: Dashboard, page: Page, unpacked: Callable[[str], Path]
+) -> None:
+    folder = unpacked("msit/llama4_logits_golden")
+    sent: list[str] = []
+
+    def break_off(route: Route) -> None:
+        sent.append(route.request.url)
+        if len(sent) > 5:
+            route.abort()
+        else:
+            route.continue_()
+
+    dashboard.open("/new")
+    page.route("**/api/v1/uploads/*/files/**", break_off)
+    page.locator("section[data-side=golden] input[webkitdirectory]").set_input_files(folder)
+    expect(page.locator("#uploads [data-state]")).to_contain_text(re.compile("Uploading|does not answer"))
+    page.wait_for_function("localStorage.getItem('firstdrift.uploads') !== '[]'")
+    while len(sent) < 7:
+        page.wait_for_timeout(50)
+    page.unroute("**/api/v1/uploads/*/files/**")
+    page.reload()
+    expect(page.locator("#uploads [data-state]")).to_contain_text("choose the same files again")
+    page.on("request", lambda request: sent.append(request.url) if request.method == "PUT" else None)
+    before = len(sent)
+    page.locator("section[data-side=golden] input[webkitdirectory]").set_input_files(folder)
+    expect(page.locator("#golden")).to_have_value(re.compile(rf"/uploads/{folder.name}(-\d)?$"))
+    files = sum(path.is_file() for path in folder.rglob("*"))
+    assert len(sent) - before < files, "what had arrived was not sent again"
+    assert page.evaluate("localStorage.getItem('firstdrift.uploads')") == "[]"
+    forgive(dashboard)
+
+
+def test_an_upload_is_cancelled(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/new")
+    held: list[Route] = []
+    page.route("**/api/v1/uploads/*/files/**", lambda route: held.append(route))  # noqa: PLW0108
+    content = os.urandom(1 << 20)
+    page.locator("section[data-side=target] input[data-upload]").first.set_input_files(
+        {"name": "big.tar", "mimeType": "application/x-tar", "buffer": content}
+    )
+    expect(page.locator("#uploads .upload-files li")).to_have_count(1)
+    upload = page.evaluate("JSON.parse(localStorage.getItem('firstdrift.uploads'))[0].id")
+    with page.expect_response(lambda response: response.request.method == "DELETE"):
+        page.locator("#uploads").get_by_role("button", name="Cancel").press("Enter")
+    expect(page.locator("#uploads")).to_be_hidden()
+    assert page.request.get(f"/api/v1/uploads/{upload}").status == 404
+    expect(page.locator("#target")).to_have_value("")
+    forgive(dashboard)
+
+
+def test_what_is_no_archive_is_said_to_be_none(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/new")
+    page.evaluate(DROP, ["#new", [["run.zip", base64.b64encode(b"no zip at all").decode()]]])
+    expect(page.locator("#uploads [data-state]")).to_contain_text("no archive")
+    page.locator("#uploads").get_by_role("button", name="Hide").click()
+    expect(page.locator("#uploads")).to_be_hidden()
+    forgive(dashboard)
+
+
+def test_a_comparison_is_started_with_keys_alone(dashboard: Dashboard, page: Page, dumps: Path) -> None:
+    dashboard.open(f"/new?golden_at={dumps}&target_at={dumps}&order=name")
+
+    def step_to(side: str, name: str) -> None:
+        for _ in range(20):
+            row = page.evaluate("document.activeElement.closest('[data-path]')?.dataset.path ?? ''")
+            if row.endswith(f"/{name}"):
+                return
+            page.keyboard.press("ArrowDown")
+        pytest.fail(f"{name} is not among the folders of {side}")
+
+    for side, name in (("golden", "golden"), ("target", "target")):
+        page.locator(f"#{side}").focus()
+        for _ in range(20):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.matches('.folders a')"):
+                break
+        if side == "golden":
+            step_to(side, "perturbed")
+            page.keyboard.press("ArrowRight")
+            expect(page.locator("#part-folder-golden .trail nav")).to_contain_text("perturbed")
+            page.wait_for_function(
+                "document.activeElement.closest('[data-path]')?.dataset.path.includes('perturbed/')"
+            )
+        step_to(side, name)
+        page.keyboard.press("Space")
+        expect(page.locator(f"#{side}")).to_have_value(str(dumps / "perturbed" / name))
+        expect(page.locator(f"#part-folder-{side} .is-chosen")).to_have_count(1)
+    page.keyboard.press("Shift+Tab")
+    page.locator("#note").focus()
+    page.keyboard.type("by hand")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/c/\d+$"))
+    dashboard.wait_for_comparison()
+
+
+def test_the_command_follows_the_options(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/new")
+    page.get_by_label("Rule set").select_option("msit")
+    page.get_by_label("Tensor-parallel ranks").fill("1:2")
+    page.get_by_label("Token offset").fill("1")
+    page.get_by_label("Ignore call numbers").check()
+    page.get_by_label("Align what names").uncheck()
+    expect(page.locator("#part-command")).to_contain_text(
+        "firstdrift compare GOLDEN TARGET --rules msit --fuzzy --no-structure --token-offset 1 --tp 1:2"
+    )
+    address = page.url
+    dashboard.open(address)
+    expect(page.get_by_label("Tensor-parallel ranks")).to_have_value("1:2")

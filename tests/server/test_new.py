@@ -1,0 +1,131 @@
+"""The form for a new comparison: what is recent, what the options mean, the command that does the same."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from html import unescape
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from firstdrift_server.app import create_app
+from firstdrift_server.settings import settings_from
+
+HTML = {"accept": "text/html"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root with dumps made at other times than their names say."""
+    root = tmp_path / "root"
+    for time, name in ((3000, "run2"), (1000, "run10"), (2000, "run1")):
+        (root / name).mkdir(parents=True)
+        os.utime(root / name, (time, time))
+    return root
+
+
+@pytest.fixture
+def form(root: Path, tmp_path: Path) -> Iterator[TestClient]:
+    app = create_app(settings_from(roots=[root], data_dir=tmp_path / "data"))
+    with TestClient(app, base_url="http://localhost", follow_redirects=False) as client:
+        yield client
+
+
+def listed(client: TestClient, query: str) -> list[str]:
+    sides = client.get(f"/new.json?{query}").json()["sides"]
+    return [entry["name"] for entry in sides[0]["folder"]["entries"]]
+
+
+def test_folders_are_listed_with_the_newest_first_or_by_name(form: TestClient) -> None:
+    assert listed(form, "") == ["run2", "run1", "run10"]
+    assert listed(form, "order=name") == ["run1", "run2", "run10"]
+    page = unescape(form.get("/new?note=kept", headers=HTML).text)
+    assert "/new?note=kept&order=name" in page
+
+
+def test_what_was_compared_or_uploaded_last_can_be_chosen_at_once(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    recent = client.get("/new.json").json()["sides"][0]["recent"]
+    assert [one["path"] for one in recent] == [
+        *map(str, dumps["damaged"]),
+        *map(str, dumps["tokens"]),
+        *map(str, dumps["renamed"]),
+    ]
+    assert len({one["name"] for one in recent}) == len(recent), "each can be told from the others"
+    assert recent[0]["choose"] in unescape(client.get("/new", headers=HTML).text)
+
+
+def test_uploads_are_a_root_of_their_own(form: TestClient, root: Path) -> None:
+    assert form.get("/new.json").json()["roots"] == [str(root)]
+    upload = form.post("/api/v1/uploads", json={"files": [{"path": "a.npy", "size": 0}]}).json()["id"]
+    form.post(f"/api/v1/uploads/{upload}/complete")
+    view = form.get("/new.json").json()
+    assert view["roots"] == [str(root), view["uploads"]]
+    assert view["sides"][0]["at"] == str(root), "the operator's root is what is opened"
+    assert view["sides"][0]["recent"][0]["path"] == f"{view['uploads']}/a.npy"
+    top = form.get("/new?golden_at=", headers=HTML).text
+    assert ">Uploaded</a>" in top
+
+
+def test_sizes_of_a_spread_model_are_part_of_command_address_and_comparison(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    golden, target = map(str, dumps["perturbed"])
+    chosen = {"golden": golden, "target": target, "tp": "1:2", "pp": "2"}
+    assert f"firstdrift compare {golden} {target} --tp 1:2 --pp 2" in client.get("/new", params=chosen).text
+    assert "neither a number nor two" in client.get("/new", params=chosen | {"tp": "two"}).text
+    assert client.post("/api/v1/comparisons", json=chosen | {"vpp": "1:2:3"}).status_code == 422
+    made = client.post("/api/v1/comparisons", json=chosen).json()
+    page = unescape(client.get(made_address := f"/c/{made['id']}", headers=HTML).text)
+    assert "--tp 1:2 --pp 2" in page
+    assert "tp=1%3A2" in page
+    client.post(f"{made_address}/delete", headers={"content-type": "application/x-www-form-urlencoded"})
+
+
+def test_mapping_files_below_the_roots_are_read(
+    form: TestClient, root: Path, unpacked: Callable[[str], Path], tmp_path: Path
+) -> None:
+    file = root / "cells.yaml"
+    file.write_text("fc1.Dense: fc1.Linear\n")
+    (tmp_path / "outside.yaml").write_text("fc1.Dense: fc1.Linear\n")
+    chosen = {"golden": str(root), "target": str(root), "mapping": f"{file}\n"}
+    assert f"--mapping {file}" in form.get("/new", params=chosen).text
+    for mapping, said in (
+        (f"{tmp_path}/outside.yaml", "outside the directories"),
+        (f"{root}/none.yaml", "could not be read"),
+        ("\n".join([str(file)] * 20), "more than 16 mapping files"),
+    ):
+        assert said in unescape(form.get("/new", params=chosen | {"mapping": mapping}).text)
+    dumps = unpacked("msprobe/llama_stat_mix_perturb")
+    with TestClient(create_app(settings_from(roots=[dumps, root], data_dir=tmp_path / "other"))) as client:
+        client.base_url = "http://localhost"
+        pair = {side: str(dumps / side) for side in ("golden", "target")}
+        made = client.post("/api/v1/comparisons", json=pair | {"mapping": str(file)})
+        assert made.status_code == 201, made.text
+        assert client.post("/api/v1/comparisons", json=pair | {"mapping": "/etc/hosts"}).status_code == 404
+
+
+def test_every_option_says_what_it_means(form: TestClient) -> None:
+    page = form.get("/new", headers=HTML).text
+    for name in (
+        "rules",
+        "level",
+        "step",
+        "rank",
+        "token",
+        "token_offset",
+        "tp",
+        "pp",
+        "vpp",
+        "mapping",
+        "note",
+    ):
+        assert f'aria-describedby="{name}-help"' in page
+        assert f'id="{name}-help"' in page
+
+
+def test_without_uploads_the_form_offers_none(root: Path, tmp_path: Path) -> None:
+    app = create_app(settings_from(roots=[root], data_dir=tmp_path / "data", upload_quota=0))
+    with TestClient(app, base_url="http://localhost") as client:
+        assert "data-upload" not in client.get("/new", headers=HTML).text
