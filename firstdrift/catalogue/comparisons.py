@@ -33,6 +33,7 @@ from firstdrift.catalogue.tables import (
     JobState,
     MatchSetEntry,
     MatchSetVersionEntry,
+    NodeNoteEntry,
     SliceEntry,
     SlicePairEntry,
 )
@@ -292,6 +293,7 @@ def purge_deleted(session: Session, *, older_than: timedelta) -> int:
     """
     then = Now(-older_than.total_seconds())
     session.execute(delete(MatchSetEntry).where(MatchSetEntry.deleted_at < then))
+    session.execute(delete(NodeNoteEntry).where(NodeNoteEntry.deleted_at < then))
     old = ComparisonEntry.deleted_at < then
     session.execute(delete(ComparisonEntry).where(ComparisonEntry.id.in_(_results_of_match_sets(old))))
     purged = session.execute(delete(ComparisonEntry).where(old).returning(ComparisonEntry.id)).all()
