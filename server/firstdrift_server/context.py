@@ -21,6 +21,7 @@ from firstdrift_server.uploads.store import Uploads
 if TYPE_CHECKING:
     from firstdrift.catalogue.editing import Bench
     from firstdrift.catalogue.outline import Outline
+    from firstdrift.catalogue.sides import Sides
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -56,6 +57,7 @@ class Context:
     Attributes:
         uploads: what visitors have uploaded.
         outlines: of trees, by id and revision of their slice pair.
+        sides: which sides their rows have, likewise.
         stacks: call stacks of the nodes of a slice, by the id of the indexed slice.
         benches: pairs of indexed slices, matched but for edits, by their ids and what was asked for.
     """
@@ -64,6 +66,7 @@ class Context:
     engine: Engine
     uploads: Uploads
     outlines: Recent[tuple[int, int], "Outline"] = field(default_factory=lambda: Recent(16))
+    sides: Recent[tuple[int, int], "Sides"] = field(default_factory=lambda: Recent(16))
     stacks: Recent[int, Mapping[str, tuple[str, ...]]] = field(default_factory=lambda: Recent(4))
     benches: Recent[tuple[int, int, Options], "Bench"] = field(default_factory=lambda: Recent(4))
 

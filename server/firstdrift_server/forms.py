@@ -4,22 +4,34 @@ from typing import Annotated
 from urllib.parse import parse_qsl
 
 from fastapi import Depends, HTTPException, Request
+from starlette.datastructures import QueryParams
 
 FORM = "application/x-www-form-urlencoded"
 
 
-async def form_fields(request: Request) -> dict[str, str]:
-    """Return the fields of a submitted form.
+async def form_parameters(request: Request) -> QueryParams:
+    """Return the fields of a submitted form, of which some may come several times.
 
     Raises:
         HTTPException: 415 if the body is something else, which only a foreign page or a mistake sends.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise HTTPException(415, "this address takes a submitted form")
-    return dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
+    return QueryParams(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
+
+
+async def form_fields(parameters: Annotated[QueryParams, Depends(form_parameters)]) -> dict[str, str]:
+    """Return the fields of a submitted form; of those that come several times, the last.
+
+    Raises:
+        HTTPException: 415 if the body is something else, which only a foreign page or a mistake sends.
+    """
+    return dict(parameters)
 
 
 Submitted = Depends(form_fields)
 """For routes that take a submitted form without fields."""
+
+Form = Annotated[QueryParams, Depends(form_parameters)]
 
 Fields = Annotated[dict[str, str], Depends(form_fields)]

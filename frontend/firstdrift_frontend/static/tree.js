@@ -273,7 +273,7 @@ document.addEventListener("keydown", (event) => {
 // ---- mouse
 
 rows.addEventListener("click", (event) => {
-  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button || event.target.closest("[data-leave]")) return;
   const row = event.target.closest("[data-row]");
   if (!row) return;
   event.preventDefault();

@@ -23,6 +23,11 @@ def unmatched_address(comparison: int, slice_: int) -> str:
     return f"/c/{comparison}/s/{slice_}/unmatched"
 
 
+def match_address(comparison: int, slice_: int, **parameters: object) -> str:
+    """Return the address of the page on which nodes of a slice are matched by hand."""
+    return _with(f"/c/{comparison}/s/{slice_}/match", parameters)
+
+
 def _with(path: str, parameters: dict[str, object]) -> str:
     given = {name: value for name, value in parameters.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path

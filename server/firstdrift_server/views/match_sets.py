@@ -113,11 +113,26 @@ def check(
         NotInCatalogueError: there is no such set.
         SettingsError: they cannot, and why.
     """
+    known = get_match_set(session, match_set)
+    # A conflict is told when the change is made, where nobody can be faster any more.
+    if known.version == seen:
+        check_for(session, context, known, edits, mappings)
+
+
+def check_for(
+    session: Session,
+    context: Context,
+    known: MatchSet,
+    edits: tuple[Edit, ...],
+    mappings: tuple[MappingFile, ...] = (),
+) -> None:
+    """Make sure that edits can be applied to a match set, or to a comparison as it was found.
+
+    Raises:
+        SettingsError: they cannot, and why.
+    """
     from firstdrift.catalogue.editing import check_edits, state_of
 
-    known = get_match_set(session, match_set)
-    if known.version != seen:
-        return  # the conflict is told when the change is made, where nobody can be faster any more
     state = state_of(session, known)
     if edits:
         check_edits(session, state, edits, _benches(session, context, known, mappings))

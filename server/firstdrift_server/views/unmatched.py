@@ -10,7 +10,7 @@ from firstdrift.catalogue.tree import rows_at
 from firstdrift.matching.plan import UnmatchedTensor
 from firstdrift_server.context import Context
 from firstdrift_server.tree.row import row_object
-from firstdrift_server.views.addresses import comparison_address, tree_address
+from firstdrift_server.views.addresses import comparison_address, match_address, tree_address
 from firstdrift_server.views.comparisons import comparison_summary
 
 MOST = 2000
@@ -32,6 +32,7 @@ def unmatched_view(session: Session, context: Context, comparison: int, position
         "comparison_address": comparison_address(comparison, slice=position),
         "tree": tree_address(comparison, position, verdict="unmatched"),
         "tree_base": tree_address(comparison, position),
+        "match": match_address(comparison, position),
         "slice": position,
         "slice_name": pair.target.describe(),
         "nodes": {

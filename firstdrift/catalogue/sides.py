@@ -1,0 +1,89 @@
+"""Which nodes each side of a tree has: what two panes beside each other show, and where a name is found."""
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+from msgspec import Struct
+from sqlalchemy import Text, or_, select, type_coerce
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.codec import to_text
+from firstdrift.catalogue.outline import Flags, Integers
+from firstdrift.catalogue.tables import NodeEntry, RowEntry
+from firstdrift.dumps.dump import NodeKind
+
+
+class Sides(Struct, frozen=True, eq=False):
+    """One element for each row of a tree, in pre-order.
+
+    Attributes:
+        golden: the row has a golden node; likewise target.
+        doubtful: it is matched, but not compared until a person confirms it.
+    """
+
+    golden: Flags
+    target: Flags
+    doubtful: Flags
+
+
+def load_sides(session: Session, slice_pair: int, rows: int) -> Sides:
+    """Read which sides the rows of a slice pair have; `rows` is how many there are."""
+    columns = RowEntry.__table__.c
+    found = session.execute(
+        select(columns.index, columns.golden, columns.target, columns.doubtful).where(
+            columns.slice_pair_id == slice_pair,
+            or_(columns.golden == (), columns.target == (), columns.doubtful),
+        )
+    ).all()
+    sides = Sides(np.ones(rows, np.bool_), np.ones(rows, np.bool_), np.zeros(rows, np.bool_))
+    for index, golden, target, doubtful in found:
+        sides.golden[index], sides.target[index], sides.doubtful[index] = bool(golden), bool(target), doubtful
+    return sides
+
+
+def rows_named(session: Session, slice_pair: int, side: str, names: Collection[str]) -> Integers:
+    """Return the indexes of the rows that have one of these nodes of a side.
+
+    Beyond the first few names, a row that has several nodes is found only if they are just these names.
+    """
+    columns = RowEntry.__table__.c
+    if not names:
+        return np.empty(0, np.int32)
+    wanted = {tuple(names), *((name,) for name in names)}
+    text = type_coerce(columns[side], Text)
+    among = [text.contains(to_text(name), autoescape=True) for name in list(names)[:_FEW]]
+    here = (columns.slice_pair_id == slice_pair, or_(columns[side].in_(sorted(wanted)), *among))
+    return np.fromiter(session.scalars(select(columns.index).where(*here).order_by(columns.index)), np.int32)
+
+
+_FEW = 8
+
+
+def labels_of(session: Session, slice_id: int, names: Iterable[str]) -> dict[str, str]:
+    """Return short names of nodes of an indexed slice, as rows of the tree have them.
+
+    The rows of matched nodes are labelled by the target; this is what the golden ones are called.
+    """
+    nodes = _nodes(session, slice_id, set(names))
+    above = _nodes(session, slice_id, {parent for _, _, _, parent in nodes.values() if parent is not None})
+    labels = {}
+    for name, (path, kind, call, parent) in nodes.items():
+        if kind is NodeKind.API:
+            labels[name] = f"{path}.{call}"
+            continue
+        outer = above[parent][0] if parent in above else None
+        inner = path[len(outer) + 1 :] if outer is not None and path.startswith(f"{outer}.") else path
+        labels[name] = f"{inner} #{call}" if call else inner
+    return labels
+
+
+def _nodes(
+    session: Session, slice_id: int, names: Collection[str]
+) -> dict[str, tuple[str, NodeKind, int, str | None]]:
+    columns = NodeEntry.__table__.c
+    found = session.execute(
+        select(columns.name, columns.path, columns.kind, columns.call, columns.parent).where(
+            columns.slice_id == slice_id, columns.name.in_(names)
+        )
+    )
+    return {name: (path, kind, call, parent) for name, path, kind, call, parent in found}
