@@ -1,6 +1,9 @@
 """Comparisons: made by people, worked on by workers, shown by pages."""
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -173,10 +176,25 @@ def find_comparison(session: Session, golden: Path, target: Path, options: Optio
     return next((entry.id for entry, _ in found if entry.options == options), None)
 
 
+class Order(StrEnum):
+    """Which comparisons of a list come first."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    NAME = "name"
+
+
 def list_comparisons(
-    session: Session, *, limit: int = 50, before: int | None = None, text: str = "", deleted: bool = False
+    session: Session,
+    *,
+    limit: int = 50,
+    before: int | None = None,
+    text: str = "",
+    deleted: bool = False,
+    order: Order = Order.NEWEST,
+    skip: int = 0,
 ) -> tuple[Comparison, ...]:
-    """List comparisons, the newest first; those that hold the results of match sets are no entries.
+    """List comparisons; those that hold the results of match sets are no entries.
 
     Args:
         session: a reading session.
@@ -184,6 +202,8 @@ def list_comparisons(
         before: only those older than the comparison with this id, to go on with a list.
         text: only those whose paths, note or finding contain it, upper or lower case.
         deleted: those in the bin, instead of the others.
+        order: which come first; by name, those of the same golden dump are together.
+        skip: leave out so many, to go on with a list in another order than the newest first.
     """
     which: list[ColumnElement[bool]] = [
         ComparisonEntry.deleted_at.is_not(None) if deleted else ComparisonEntry.deleted_at.is_(None)
@@ -197,10 +217,19 @@ def list_comparisons(
         findings = type_coerce(ComparisonEntry.findings, Text)
         places = [column.icontains(text, autoescape=True) for column in columns]
         which.append(or_(*places, findings.icontains(to_text(text)[1:-1], autoescape=True)))
-    asked = _comparisons().where(*which).order_by(ComparisonEntry.id.desc())
-    found = session.execute(asked if text else asked.limit(limit))
+    orders: dict[Order, tuple[ColumnElement[Any], ...]] = {
+        Order.NEWEST: (ComparisonEntry.id.desc(),),
+        Order.OLDEST: (ComparisonEntry.id.asc(),),
+        Order.NAME: (
+            ComparisonEntry.golden_path.asc(),
+            ComparisonEntry.target_path.asc(),
+            ComparisonEntry.id.desc(),
+        ),
+    }
+    asked = _comparisons().where(*which).order_by(*orders[order])
+    found = session.execute(asked if text else asked.limit(limit + skip))
     comparisons = (comparison for row in found if _mentions(comparison := _comparison(row), text))
-    return tuple(islice(comparisons, limit))
+    return tuple(islice(comparisons, skip, skip + limit))
 
 
 def recent_paths(session: Session, *, most: int) -> tuple[Path, ...]:
@@ -212,6 +241,22 @@ def recent_paths(session: Session, *, most: int) -> tuple[Path, ...]:
         .limit(most * 5)
     )
     return tuple(map(Path, list(dict.fromkeys(path for pair in paths for path in pair))[:most]))
+
+
+def count_uses(session: Session, paths: Iterable[Path]) -> dict[Path, int]:
+    """Say in how many comparisons that are not in the bin each of some dumps is one of the two."""
+    used: Counter[str] = Counter()
+    wanted = list(map(str, paths))
+    rows = session.execute(
+        select(ComparisonEntry.golden_path, ComparisonEntry.target_path).where(
+            ComparisonEntry.deleted_at.is_(None),
+            ComparisonEntry.id.not_in(_results_of_match_sets()),
+            or_(ComparisonEntry.golden_path.in_(wanted), ComparisonEntry.target_path.in_(wanted)),
+        )
+    )
+    for golden, target in rows:
+        used.update({golden, target})
+    return {Path(path): used[path] for path in wanted}
 
 
 def _mentions(comparison: Comparison, text: str) -> bool:

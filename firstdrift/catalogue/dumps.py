@@ -5,12 +5,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from enum import StrEnum
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.bulk import insert_in_batches
@@ -21,6 +22,14 @@ from firstdrift.tensors import DataLocation, Statistics, TensorRecord
 
 INDEX_VERSION = 6
 """Counts up when readers find other things than before, so that an old index is not taken for new."""
+
+
+class DumpOrder(StrEnum):
+    """Which dumps of a list come first."""
+
+    NEWEST = "newest"
+    NAME = "name"
+    FORMAT = "format"
 
 
 class IndexedDump(Struct, frozen=True):
@@ -88,6 +97,25 @@ def fingerprint(path: Path) -> str:
     return f"{INDEX_VERSION}:{digest.hexdigest()}"
 
 
+def size_on_disk(path: Path) -> int:
+    """Add up the bytes of a file, or of all files below a folder; what links lead to counts for nothing."""
+    return path.lstat().st_size if path.is_file() else sum(_sizes_below(path))
+
+
+def _sizes_below(folder: Path) -> Iterator[int]:
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as listed:
+                for entry in listed:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif not entry.is_symlink():
+                        yield entry.stat(follow_symlinks=False).st_size
+        except OSError:  # may not be listed, or is gone since it was
+            continue
+
+
 def changed_since_indexed(dump: IndexedDump) -> bool:
     """Tell whether the files of a dump are other ones now, or are gone; looks at every file's date."""
     try:
@@ -111,6 +139,32 @@ def get_dump(session: Session, dump_id: int) -> IndexedDump:
     if found is None:
         raise NotInCatalogueError(f"there is no dump {dump_id}")
     return _dump(found)
+
+
+def list_dumps(
+    session: Session, *, text: str = "", order: DumpOrder = DumpOrder.NEWEST, limit: int = 100, skip: int = 0
+) -> tuple[IndexedDump, ...]:
+    """List the dumps that are indexed, each as it was last.
+
+    Args:
+        session: a reading session.
+        text: only those whose path or format contains it, upper or lower case.
+        order: which come first.
+        limit: at most so many.
+        skip: leave out so many, to go on with a list.
+    """
+    last = select(func.max(DumpEntry.id)).group_by(DumpEntry.path)
+    asked = _dumps().where(DumpEntry.id.in_(last))
+    if text:
+        places = (DumpEntry.path, DumpEntry.format)
+        asked = asked.where(or_(*(place.icontains(text, autoescape=True) for place in places)))
+    orders: dict[DumpOrder, ColumnElement[Any]] = {
+        DumpOrder.NEWEST: DumpEntry.indexed_at.desc(),
+        DumpOrder.NAME: DumpEntry.path.asc(),
+        DumpOrder.FORMAT: DumpEntry.format.asc(),
+    }
+    found = session.execute(asked.order_by(orders[order], DumpEntry.id.desc()).limit(limit).offset(skip))
+    return tuple(map(_dump, found))
 
 
 def find_dump(session: Session, path: Path, files: str) -> IndexedDump | None:

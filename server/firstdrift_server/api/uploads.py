@@ -63,6 +63,20 @@ def begin(wanted: UploadIn, context: Shared) -> StrictJSONResponse:
     return StrictJSONResponse(upload_view(context.uploads, upload), HTTPStatus.CREATED, headers)
 
 
+@router.delete("/dumps/{name}")
+def remove(name: str, context: Shared) -> StrictJSONResponse:
+    """Move a dump that was uploaded to the bin, where it is kept for some days."""
+    context.uploads.remove(name)
+    return StrictJSONResponse({"ok": True, "name": name})
+
+
+@router.post("/dumps/{name}/restore")
+def restore(name: str, context: Shared) -> StrictJSONResponse:
+    """Take a dump that was uploaded back from the bin."""
+    context.uploads.restore(name)
+    return StrictJSONResponse({"ok": True, "name": name})
+
+
 @router.get("/{upload}")
 def show(upload: str, context: Shared) -> StrictJSONResponse:
     """Say what has arrived of an upload, how far it is unpacked, and what came of it."""

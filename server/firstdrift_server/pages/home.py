@@ -1,26 +1,48 @@
-"""/: the comparisons, each with its finding in one line."""
+"""/: the comparisons, each with its finding in one line; the dumps that are known; the bin."""
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from http import HTTPStatus
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import RedirectResponse, Response
 
 from firstdrift_server.answers import answer
 from firstdrift_server.context import Shared
-from firstdrift_server.views.comparisons import list_view
-from firstdrift_server.views.workers import worker_view
+from firstdrift_server.forms import Fields
+from firstdrift_server.views.home import Asked, Part, home_view
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-def home(
-    request: Request, context: Shared, q: str = "", before: int | None = None, deleted: int | None = None
+def home(  # noqa: PLR0913 (what the address may say)
+    request: Request,
+    context: Shared,
+    *,
+    show: Part = Part.COMPARISONS,
+    q: str = "",
+    sort: str = "",
+    skip: Annotated[int, Query(ge=0, le=10**9)] = 0,
+    deleted: int | None = None,
+    removed: str | None = None,
 ) -> Response:
-    """Show the comparisons; `deleted` is the one that was just deleted, which can be taken back."""
+    """Show a part; `deleted` and `removed` are what was just deleted, which can be taken back."""
     with context.reading() as session:
-        view = list_view(session, text=q, before=before)
-        view |= {
-            "deleted": deleted,
-            "roots": context.settings.roots,
-            "worker": worker_view(session),
-        }
-    return answer(request, "home.html", view)
+        view = home_view(session, context, Asked(show, q, sort, skip))
+    return answer(request, "home.html", view | {"deleted": deleted, "removed": removed})
+
+
+@router.post("/uploaded/remove")
+def remove(fields: Fields, context: Shared) -> Response:
+    """Move an uploaded dump to the bin, and offer to take it back."""
+    name = fields.get("name", "")
+    context.uploads.remove(name)
+    return RedirectResponse(f"/?{urlencode({'show': 'dumps', 'removed': name})}", HTTPStatus.SEE_OTHER)
+
+
+@router.post("/uploaded/restore")
+def restore(fields: Fields, context: Shared) -> Response:
+    """Take an uploaded dump back from the bin."""
+    context.uploads.restore(fields.get("name", ""))
+    return RedirectResponse("/?show=dumps", HTTPStatus.SEE_OTHER)

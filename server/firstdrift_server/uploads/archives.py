@@ -12,7 +12,7 @@ when an error is raised.
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
@@ -291,22 +291,3 @@ def _decompressed(file: IO[bytes]) -> IO[bytes]:
 
         return cast("IO[bytes]", bz2.open(file))
     return file
-
-
-def tree_size(folder: Path) -> int:
-    """Add up the sizes of all files below a folder; links count for nothing."""
-    return sum(_sizes(folder))
-
-
-def _sizes(folder: Path) -> Iterator[int]:
-    waiting = [str(folder)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as found:
-                for entry in found:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    elif not entry.is_symlink():
-                        yield entry.stat(follow_symlinks=False).st_size
-        except OSError:  # removed meanwhile
-            continue

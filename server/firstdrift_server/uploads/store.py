@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.catalogue.dumps import size_on_disk
 from firstdrift.errors import ConflictError, NoRoomError, NotInCatalogueError, UploadError
 from firstdrift_server.uploads.names import folder_name, is_archive, parts_of
 
@@ -97,6 +98,7 @@ class Uploads:
         self.folder, self.quota = folder, quota
         self._unpacking: dict[str, Unpacking] = {}
         self._known: dict[str, tuple[int, Upload]] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
         self._lock = Lock()
 
     def begin(self, name: str, files: Sequence[UploadFile]) -> Upload:
@@ -254,6 +256,14 @@ class Uploads:
             return ()
         return tuple(sorted(found, key=lambda path: -path.lstat().st_mtime))
 
+    def size_of(self, uploaded: Path) -> int:
+        """Say how many bytes something that was uploaded takes; it does not change any more."""
+        changed = uploaded.lstat().st_mtime_ns
+        known = self._sizes.get(uploaded.name)
+        if known is None or known[0] != changed:
+            known = self._sizes[uploaded.name] = (changed, size_on_disk(uploaded))
+        return known[1]
+
     def clean(self) -> None:
         """Remove what has been left alone for days."""
         then = time.time() - KEPT_DAYS * 86400
@@ -266,16 +276,14 @@ class Uploads:
 
     def room(self) -> int:
         """Say how many bytes can still be uploaded: what the quota and the disk leave, bin included."""
-        from firstdrift_server.uploads.archives import tree_size
-
         self.folder.mkdir(parents=True, exist_ok=True)
         waiting = 0
         for record in self.folder.glob(f"{INCOMING}/*/{RECORD}"):
             upload = msgspec.json.decode(record.read_bytes(), type=Upload)
             if upload.landed is None:
-                waiting += max(0, upload.size - tree_size(record.parent / "files"))
+                waiting += max(0, upload.size - size_on_disk(record.parent / "files"))
         free = shutil.disk_usage(self.folder).free - LEAST_FREE
-        return max(0, min(self.quota - tree_size(self.folder), free) - waiting)
+        return max(0, min(self.quota - size_on_disk(self.folder), free) - waiting)
 
     def _require_room(self, size: int) -> None:
         if size > self.room():

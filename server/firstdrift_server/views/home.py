@@ -1,0 +1,169 @@
+"""The front page: comparisons, the dumps that are known, and the bin; searched, and in some order."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons import Order, count_uses, list_comparisons
+from firstdrift.catalogue.dumps import DumpOrder, IndexedDump, list_dumps
+from firstdrift_server.context import Context
+from firstdrift_server.uploads.store import Uploads
+from firstdrift_server.views.comparisons import comparison_summary
+from firstdrift_server.views.uploads import dump_view
+from firstdrift_server.views.workers import worker_view
+
+PAGE = 50
+MOST_WEIGHED = 2000
+"""So many comparisons, the newest, are looked at to put the worst first."""
+
+_RANKS = {
+    tone: rank
+    for rank, tone in enumerate(
+        ("error", "warning", "running", "queued", "incomparable", "cancelled", "pass")
+    )
+}
+"""How comparisons may have come out, the worst first."""
+
+
+class Part(StrEnum):
+    """The parts of the front page."""
+
+    COMPARISONS = "comparisons"
+    DUMPS = "dumps"
+    BIN = "bin"
+
+
+WORST = "worst"
+ORDERS: dict[Part, tuple[str, ...]] = {
+    Part.COMPARISONS: (Order.NEWEST, Order.OLDEST, WORST, Order.NAME),
+    Part.DUMPS: tuple(DumpOrder),
+    Part.BIN: (Order.NEWEST, Order.OLDEST, Order.NAME),
+}
+
+
+class Asked(Struct, frozen=True):
+    """What the address of the front page asks for.
+
+    Attributes:
+        show: which part.
+        text: only what mentions it.
+        sort: one of the orders of that part; the first of them unless it is one.
+        skip: how many entries are on the pages before.
+    """
+
+    show: Part = Part.COMPARISONS
+    text: str = ""
+    sort: str = ""
+    skip: int = 0
+
+    @property
+    def order(self) -> str:
+        """The order that is shown."""
+        return self.sort if self.sort in ORDERS[self.show] else ORDERS[self.show][0]
+
+    def address(self, **changed: object) -> str:
+        """Return the address of this, with changes; what is at its default is left out."""
+        said: dict[str, object] = {
+            "show": self.show,
+            "q": self.text,
+            "sort": self.sort,
+            "skip": self.skip,
+        } | changed
+        kept = {name: value for name, value in said.items() if value and value != Part.COMPARISONS}
+        return f"/?{urlencode(kept)}" if kept else "/"
+
+
+def home_view(session: Session, context: Context, asked: Asked) -> dict[str, Any]:
+    """Show a part of the front page."""
+    view = _dumps(session, context, asked) if asked.show is Part.DUMPS else _comparisons(session, asked)
+    more = view.pop("more")
+    return view | {
+        "show": str(asked.show),
+        "text": asked.text,
+        "sort": str(asked.order),
+        "orders": list(map(str, ORDERS[asked.show])),
+        "parts": {str(part): Asked(part, asked.text).address() for part in Part},
+        "all": Asked(asked.show).address(),
+        "next": asked.address(skip=asked.skip + PAGE) if more else None,
+        "previous": asked.address(skip=max(0, asked.skip - PAGE)) if asked.skip else None,
+        "roots": context.settings.roots,
+        "worker": worker_view(session),
+    }
+
+
+def _comparisons(session: Session, asked: Asked) -> dict[str, Any]:
+    deleted = asked.show is Part.BIN
+    if asked.order == WORST:
+        found = list_comparisons(session, text=asked.text, limit=MOST_WEIGHED)
+        summaries = [comparison_summary(session, comparison) for comparison in found]
+        summaries.sort(key=lambda summary: _RANKS.get(summary["tone"], len(_RANKS)))
+        summaries = summaries[asked.skip :]
+    else:
+        found = list_comparisons(
+            session,
+            text=asked.text,
+            deleted=deleted,
+            order=Order(asked.order),
+            skip=asked.skip,
+            limit=PAGE + 1,
+        )
+        summaries = [comparison_summary(session, comparison) for comparison in found]
+    shown = summaries[:PAGE]
+    is_live = not deleted and any(summary["job"]["is_open"] for summary in shown)
+    return {"comparisons": shown, "is_live": is_live, "more": len(summaries) > PAGE}
+
+
+def _dumps(session: Session, context: Context, asked: Asked) -> dict[str, Any]:
+    found = list_dumps(
+        session, text=asked.text, order=DumpOrder(asked.order), skip=asked.skip, limit=PAGE + 1
+    )
+    uses = count_uses(session, [dump.path for dump in found])
+    uploads = context.uploads
+    return {
+        "dumps": [_dump_view(dump, uses[dump.path]) for dump in found[:PAGE]],
+        "uploads": [
+            _upload_view(uploads, path)
+            for path in uploads.listed()
+            if not asked.skip and asked.text.lower() in path.name.lower()
+        ],
+        "is_live": False,
+        "more": len(found) > PAGE,
+    }
+
+
+def _dump_view(dump: IndexedDump, uses: int) -> dict[str, Any]:
+    path = str(dump.path)
+    return {
+        "id": dump.id,
+        "path": path,
+        "name": "/".join(dump.path.parts[-2:]).lstrip("/"),
+        "format": dump.format,
+        "slices": dump.slices,
+        "size": getattr(dump, "size", None),
+        "problems": len(dump.problems),
+        "indexed_at": dump.indexed_at,
+        "comparisons": uses,
+        "is_there": dump.path.exists(),
+        "golden": f"/new?{urlencode({'golden': path})}",
+        "target": f"/new?{urlencode({'target': path})}",
+        "uses": f"/?{urlencode({'q': path})}",
+    }
+
+
+def _upload_view(uploads: Uploads, uploaded: Path) -> dict[str, Any]:
+    dump = dump_view(uploaded)
+    path = dump["path"] if dump["format"] else str(uploaded)
+    return {
+        "name": uploaded.name,
+        "path": str(uploaded),
+        "format": dump["format"],
+        "size": uploads.size_of(uploaded),
+        "uploaded_at": datetime.fromtimestamp(uploaded.lstat().st_mtime, UTC),
+        "golden": f"/new?{urlencode({'golden': path} if dump['format'] else {'golden_at': path})}",
+        "target": f"/new?{urlencode({'target': path} if dump['format'] else {'target_at': path})}",
+    }

@@ -1,0 +1,58 @@
+"""The front page by mouse and by keyboard."""
+
+import re
+
+from dashboard import Dashboard
+from playwright.sync_api import Page, expect
+
+
+def test_comparisons_are_searched_sorted_and_walked_through_with_keys(
+    dashboard: Dashboard, page: Page
+) -> None:
+    dashboard.open("/c/2")
+    dashboard.wait_for_comparison()
+    dashboard.open("/")
+    page.get_by_label("Order").select_option("oldest")
+    page.wait_for_url(re.compile("sort=oldest"))
+    rows = page.locator(".comparisons > li")
+    expect(rows.first.locator(".what > a")).to_have_attribute("href", "/c/1")
+    page.keyboard.press("/")
+    page.keyboard.type("down_proj")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("q=down_proj"))
+    expect(page.get_by_role("searchbox")).to_have_value("down_proj")
+    expect(rows.first.locator(".what > a")).to_contain_text("down_proj")
+    page.locator("h1").click()
+    page.keyboard.press("ArrowDown")
+    expect(rows.first.locator(".what > a")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/c/\d+$"))
+
+
+def test_a_comparison_is_deleted_and_taken_back_with_keys(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/c/1")
+    dashboard.wait_for_comparison()
+    dashboard.open("/?sort=oldest")
+    page.locator('.comparisons a[href="/c/1"]').focus()
+    page.keyboard.press("Delete")
+    expect(page.locator(".banner")).to_contain_text("Comparison 1 was deleted")
+    expect(page.locator('.comparisons a[href="/c/1"]')).to_have_count(0)
+    expect(page.get_by_role("button", name="Undo")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".banner")).to_have_count(0)
+    dashboard.open("/?sort=oldest")
+    expect(page.locator('.comparisons a[href="/c/1"]')).to_have_count(1)
+
+
+def test_a_dump_that_was_compared_is_the_golden_one_of_the_next_comparison(
+    dashboard: Dashboard, page: Page
+) -> None:
+    dashboard.open("/c/1")
+    dashboard.wait_for_comparison()
+    dashboard.open("/")
+    page.get_by_role("navigation", name="What is shown").get_by_role("link", name="Dumps").click()
+    page.wait_for_url("**/?show=dumps")
+    row = page.locator(".dump-list > li", has_text="perturbed/golden").last
+    expect(row).to_contain_text("msprobe")
+    row.get_by_role("link", name="as golden").click()
+    expect(page.locator("#golden")).to_have_value(re.compile("/perturbed/golden$"))

@@ -1,0 +1,126 @@
+"""The front page: comparisons, dumps and bin, searched and sorted; what is deleted can be taken back."""
+
+from collections.abc import Mapping
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from firstdrift_server.views import home
+
+HTML = {"accept": "text/html"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+def shown(client: TestClient, query: str = "") -> Any:  # noqa: ANN401 (JSON)
+    answer = client.get(f"/.json?{query}")
+    assert answer.status_code == 200, answer.text
+    assert client.get(f"/?{query}", headers=HTML).status_code == 200
+    return answer.json()
+
+
+def ids(client: TestClient, query: str = "") -> list[int]:
+    return [comparison["id"] for comparison in shown(client, query)["comparisons"]]
+
+
+def test_comparisons_are_sorted_as_asked_for(client: TestClient) -> None:
+    assert ids(client) == ids(client, "sort=newest") == ids(client, "sort=nonsense") == [4, 3, 2, 1]
+    assert ids(client, "sort=oldest") == [1, 2, 3, 4]
+    paths = [comparison["golden"]["path"] for comparison in shown(client, "sort=name")["comparisons"]]
+    assert paths == sorted(paths)
+    ranks = [home._RANKS[comparison["tone"]] for comparison in shown(client, "sort=worst")["comparisons"]]
+    assert ranks == sorted(ranks)
+    assert len(set(ranks)) > 1
+
+
+@pytest.mark.parametrize("sort", ["newest", "oldest", "worst", "name"])
+def test_page_after_page_shows_every_comparison_once(
+    client: TestClient, sort: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home, "PAGE", 3)
+    first = shown(client, f"sort={sort}")
+    second = client.get(first["next"].replace("/?", "/.json?")).json()
+    assert (first["previous"], second["next"]) == (None, None)
+    both = [comparison["id"] for page in (first, second) for comparison in page["comparisons"]]
+    assert (len(both), sorted(both)) == (4, [1, 2, 3, 4])
+    assert (
+        client.get(second["previous"].replace("/?", "/.json?")).json()["comparisons"] == first["comparisons"]
+    )
+
+
+def test_a_deleted_comparison_lies_in_the_bin_until_it_is_taken_back(client: TestClient) -> None:
+    assert shown(client, "show=bin")["comparisons"] == []
+    client.post("/c/2/delete", headers=FORM)
+    assert (ids(client), ids(client, "show=bin"), ids(client, "show=bin&q=nothing-like-it")) == (
+        [4, 3, 1],
+        [2],
+        [],
+    )
+    page = client.get("/?show=bin", headers=HTML).text
+    assert 'action="/c/2/restore"' in page
+    client.post("/c/2/restore", headers=FORM)
+    assert ids(client) == [4, 3, 2, 1]
+
+
+def test_the_dumps_that_were_compared_are_listed_with_format_and_what_they_are_in(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    listed = {dump["path"]: dump for dump in shown(client, "show=dumps")["dumps"]}
+    assert set(listed) == {str(dump) for pair in dumps.values() for dump in pair}
+    golden = listed[str(dumps["tokens"][0])]
+    assert (golden["format"], golden["slices"], golden["comparisons"]) == ("msit-torch", 8, 1)
+    page = unescape(client.get("/?show=dumps", headers=HTML).text)
+    for address in (golden["golden"], golden["target"], golden["uses"]):
+        assert f'href="{address}"' in page
+        assert client.get(address, headers=HTML).status_code == 200
+    assert ids(client, golden["uses"].removeprefix("/?")) == [3]
+
+
+def test_dumps_are_searched_and_sorted(client: TestClient) -> None:
+    def paths(query: str) -> list[str]:
+        return [dump["path"] for dump in shown(client, f"show=dumps&{query}")["dumps"]]
+
+    assert paths("sort=name") == sorted(paths(""))
+    formats = [dump["format"] for dump in shown(client, "show=dumps&sort=format")["dumps"]]
+    assert formats == sorted(formats)
+    found = shown(client, "show=dumps&q=MSPROBE&sort=name")["dumps"]
+    assert {dump["format"] for dump in found} == {"msprobe"}
+    assert "No dump has" in client.get("/?show=dumps&q=nothing-like-it", headers=HTML).text
+
+
+def test_an_uploaded_dump_is_listed_deleted_and_taken_back(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    files = {path.name: path.read_bytes() for path in (dumps["perturbed"][0] / "step0/rank0").glob("*.json")}
+    listed = [{"path": f"my dump/{name}", "size": len(content)} for name, content in files.items()]
+    upload = client.post("/api/v1/uploads", json={"files": listed}).json()["id"]
+    for number, content in enumerate(files.values()):
+        client.put(f"/api/v1/uploads/{upload}/files/{number}", content=content)
+    path = client.post(f"/api/v1/uploads/{upload}/complete").json()["dump"]["path"]
+
+    (found,) = shown(client, "show=dumps")["uploads"]
+    assert (found["name"], found["format"], found["path"]) == ("my dump", "msprobe", path)
+    assert found["size"] == sum(map(len, files.values()))
+    assert shown(client, "show=dumps&q=another")["uploads"] == []
+
+    removed = client.post("/uploaded/remove", data={"name": "my dump"})
+    assert removed.headers["location"] == "/?show=dumps&removed=my+dump"
+    page = unescape(client.get(removed.headers["location"], headers=HTML).text)
+    assert "The uploaded dump “my dump” was deleted." in page
+    assert (shown(client, "show=dumps")["uploads"], Path(path).exists()) == ([], False)
+    assert client.post("/uploaded/restore", data={"name": "my dump"}).status_code == 303
+    assert Path(path).is_dir()
+    assert client.post("/uploaded/restore", data={"name": "my dump"}).status_code == 404
+    for name in ("..", "", ".bin", ".incoming", "a/b", "none"):
+        assert client.post("/uploaded/remove", data={"name": name}).status_code in (404, 422), name
+    for address, status in (("none", 404), ("my%20dump", 200), ("my%20dump", 404)):
+        assert client.delete(f"/api/v1/uploads/dumps/{address}").status_code == status
+    assert client.post("/api/v1/uploads/dumps/my%20dump/restore").json() == {"ok": True, "name": "my dump"}
+    assert client.delete("/api/v1/uploads/dumps/my%20dump").status_code == 200
+
+
+def test_what_the_address_cannot_mean_is_refused(client: TestClient) -> None:
+    assert client.get("/?show=nothing", headers=HTML).status_code == 422
+    assert client.get("/?skip=-1", headers=HTML).status_code == 422
