@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 from fastapi import Depends, Request
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from firstdrift.catalogue.editing import Bench
     from firstdrift.catalogue.outline import Outline
     from firstdrift.catalogue.sides import Sides
+    from firstdrift.metrics.closeup.look import Closeup
+
+LOOKED_AT_AT_ONCE = 2
+"""So many pairs of tensors are looked at from near at a time, each of which may take 100 MB and a second."""
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -60,6 +64,8 @@ class Context:
         sides: which sides their rows have, likewise.
         stacks: call stacks of the nodes of a slice, by the id of the indexed slice.
         benches: pairs of indexed slices, matched but for edits, by their ids and what was asked for.
+        closeups: what was seen of pairs of tensors from near, by what they are and how their files were.
+        looking: held by whoever looks at a pair from near.
     """
 
     settings: Settings
@@ -69,6 +75,8 @@ class Context:
     sides: Recent[tuple[int, int], "Sides"] = field(default_factory=lambda: Recent(16))
     stacks: Recent[int, Mapping[str, tuple[str, ...]]] = field(default_factory=lambda: Recent(4))
     benches: Recent[tuple[int, int, Options], "Bench"] = field(default_factory=lambda: Recent(4))
+    closeups: Recent[Hashable, "Closeup"] = field(default_factory=lambda: Recent(32))
+    looking: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(LOOKED_AT_AT_ONCE))
 
     @property
     def roots(self) -> tuple[Path, ...]:

@@ -25,10 +25,13 @@ _BY_SIZE: Final = (
     (UNIT_ROUNDOFF["float32"], "float32", "float32"),
     (UNIT_ROUNDOFF["float16"], "float16", "TF32 or float16"),
     (UNIT_ROUNDOFF["bfloat16"], "bfloat16", "bfloat16"),
-    (UNIT_ROUNDOFF["float8_e4m3fn"], "float8_e4m3fn", "float8_e4m3fn"),
-    (UNIT_ROUNDOFF["float8_e5m2"], "float8_e5m2", "float8_e5m2"),
+    (UNIT_ROUNDOFF["float8_e4m3fn"], "float8_e4m3fn", ""),
+    (UNIT_ROUNDOFF["float8_e5m2"], "float8_e5m2", ""),
 )
-"""Unit roundoff, what is stored with it, and what may have been computed with it; the finest first."""
+"""Unit roundoff, what is stored with it, and what may have been computed with it; the finest first.
+
+Of formats of eight bits a rounding is as large as a fault: only where they are stored is it taken for one.
+"""
 
 _NEARLY_ALL: Final = 0.999
 _LOOKED_AT_FIRST: Final = 4096
@@ -82,7 +85,12 @@ def like_rounding(sample: Sample, error: float, roundoff: float) -> Hint | None:
     for unit, own, other in _BY_SIZE:
         is_own = unit == roundoff
         least, most = (0.0, _GATHERED) if is_own else (_LEAST, _MOST)
-        if unit >= roundoff and least * unit <= error <= most * unit and farthest <= _FARTHEST * unit:
+        if (
+            (is_own or other)
+            and unit >= roundoff
+            and least * unit <= error <= most * unit
+            and farthest <= _FARTHEST * unit
+        ):
             said = f"the difference has the size of rounding to {own if is_own else other}"
             return Hint(HintKind.ROUNDED, said, error)
     return None

@@ -1,7 +1,18 @@
 """The JSON API, one module per thing it serves."""
 
-from firstdrift_server.api import comparisons, folders, health, jobs, match_sets, slices, static, uploads
+from firstdrift_server.api import (
+    closeups,
+    comparisons,
+    folders,
+    health,
+    jobs,
+    match_sets,
+    slices,
+    static,
+    uploads,
+)
 
 ROUTERS = tuple(
-    module.router for module in (comparisons, slices, match_sets, folders, jobs, health, static, uploads)
+    module.router
+    for module in (comparisons, slices, closeups, match_sets, folders, jobs, health, static, uploads)
 )

@@ -18,6 +18,11 @@ def node_address(comparison: int, slice_: int, row: int) -> str:
     return f"/c/{comparison}/s/{slice_}/n/{row}"
 
 
+def tensor_address(node: str, key: str) -> str:
+    """Return the address of a node's page on which a pair of its tensors is seen from near."""
+    return _with(node, {"tensor": key})
+
+
 def unmatched_address(comparison: int, slice_: int) -> str:
     """Return the address of the list of what has no partner in a slice."""
     return f"/c/{comparison}/s/{slice_}/unmatched"

@@ -1,5 +1,6 @@
 """One node: the verdict in words, its tensors, how it was matched, and where it was called from."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,9 @@ from firstdrift.tensors import TensorRecord
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
 from firstdrift_server.tree.row import row_object
-from firstdrift_server.views.addresses import comparison_address, node_address, tree_address
+from firstdrift_server.views.addresses import comparison_address, node_address, tensor_address, tree_address
+from firstdrift_server.views.notes import notes_view
+from firstdrift_server.views.tensor_choice import tensor_keys, worst_tensor
 
 FIRST = ("relative_l2", "cosine_similarity", "max_absolute_error")
 FIRST_OF_STATISTICS = ("error_bound", "relative_norm", "relative_maximum")
@@ -34,12 +37,18 @@ def node_view(
     slice_pair = get_slice_pair(session, comparison, position)
     row = get_row(session, slice_pair.id, index)
     pairs = pairs_of_row(session, slice_pair.id, index)
-    tensors = [_pair_object(pair) for pair in pairs]
+    address = node_address(comparison, position, index)
+    tensors = [
+        _pair_object(pair) | {"key": key, "closer": tensor_address(address, key)}
+        for pair, key in zip(pairs, tensor_keys(pairs), strict=True)
+    ]
+    worst = worst_tensor(row, pairs)
     return row_object(row, frozenset(pair.measurement.kind for pair in pairs)) | {
         "comparison": comparison,
         "slice": position,
         "slice_name": slice_pair.target.describe(),
-        "address": node_address(comparison, position, index),
+        "address": address,
+        "worst_tensor": None if worst is None else tensors[worst]["key"],
         "tree": tree_address(comparison, position, row=index),
         "comparison_address": comparison_address(comparison, slice=position),
         "above": [
@@ -49,6 +58,7 @@ def node_view(
         "columns": [(name, METRICS[name]) for name in _columns(tensors)],
         "pairs": tensors,
         "unmatched_tensors": _unmatched(session, slice_pair, row),
+        "noted": notes_view(session, slice_pair, row.tree),
         "stacks": {
             "golden": _stack(session, context, slice_pair.golden_slice_id, row.tree.golden),
             "target": _stack(session, context, slice_pair.target_slice_id, row.tree.target),
@@ -85,6 +95,7 @@ def _tensor(record: TensorRecord, summary: SideSummary | None) -> dict[str, Any]
     statistics = summary or record.statistics
     return {
         "label": record.label,
+        "role": str(record.role),
         "dtype": record.dtype,
         "shape": None if record.shape is None else list(record.shape),
         "maximum": statistics and statistics.maximum,
@@ -153,7 +164,7 @@ def _unmatched(session: Session, pair: SlicePair, row: Row) -> dict[str, list[di
 def _stack(session: Session, context: Context, slice_id: int, names: Sequence[str]) -> dict[str, Any]:
     """Read the call stack of a node from its dump, which may be gone, or outside the roots, by now."""
     if not names:
-        return {"frames": (), "problem": None}
+        return stack_object(())
     indexed = get_slice(session, slice_id)
 
     def read() -> Mapping[str, tuple[str, ...]]:
@@ -161,6 +172,23 @@ def _stack(session: Session, context: Context, slice_id: int, names: Sequence[st
         return read_stacks(load_dump(session, indexed.dump_id), indexed.listing)
 
     try:
-        return {"frames": context.stacks.get(slice_id, read).get(names[0], ()), "problem": None}
+        return stack_object(context.stacks.get(slice_id, read).get(names[0], ()))
     except FirstdriftError as error:
-        return {"frames": (), "problem": error.reason}
+        return stack_object(()) | {"problem": error.reason}
+
+
+def stack_object(frames: Sequence[str]) -> dict[str, Any]:
+    """Take a call stack, innermost frame first, apart into what the user wrote and what libraries did."""
+    own = [frame for frame in frames if not _LIBRARY.search(frame)]
+    return {
+        "frames": frames,
+        "own": own,
+        "library": [frame for frame in frames if _LIBRARY.search(frame)],
+        "problem": None,
+    }
+
+
+_LIBRARY = re.compile(
+    r"[/\\ ](site-packages|dist-packages|python\d(\.\d+)?|torch|transformers|msprobe|mindspore)[/\\]|<frozen "
+)
+"""In the path of a file that a user did not write."""
