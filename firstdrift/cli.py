@@ -64,6 +64,19 @@ def main() -> None:
 @click.option(
     "--rules", default="firstdrift", show_default=True, metavar="NAME", help="firstdrift, msprobe or msit."
 )
+@click.option(
+    "--threshold",
+    "thresholds",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Move a threshold of the rule set, such as factor=4 (docs/verdict.md lists them). Repeatable.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="DUMP",
+    help="A healthy run: what it is off by from GOLDEN is no fault of TARGET.",
+)
 @click.option("--level", type=click.Choice(["layer", "module", "api", "logits"]), help="Compare only these.")
 @click.option(
     "--fuzzy", is_flag=True, help="Match the same path inside a matched module whatever the call number."
@@ -139,6 +152,7 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     from firstdrift.comparison.report import Options
     from firstdrift.matching.layouts import read_layouts
     from firstdrift.matching.plan import MatchingRules
+    from firstdrift.verdict.thresholds import thresholds_of_words
 
     said = _said(chosen["mapping_files"])
     layouts = read_layouts(chosen["tp"], chosen["pp"], chosen["vpp"])
@@ -154,10 +168,15 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
         golden_layout=layouts[0],
         target_layout=layouts[1],
     )
-    options = Options(matching=matching, rules=chosen["rules"], level=chosen["level"])
+    options = Options(
+        matching=matching,
+        rules=chosen["rules"],
+        level=chosen["level"],
+        thresholds=thresholds_of_words(chosen["thresholds"]),
+    )
     additions = _additions(chosen["algorithms"], chosen["postprocess_file"])
     with _progress_bar() as progress:
-        report = run(golden, target, options, progress, **additions)
+        report = run(golden, target, options, progress, baseline=chosen["baseline"], **additions)
     if chosen["as_json"]:
         from firstdrift.exports.report_json import report_object
         from firstdrift.exports.strict_json import to_json

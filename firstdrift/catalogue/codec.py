@@ -4,7 +4,8 @@
 
 JSON has no NaN and no infinities, so they are written as the strings "NaN", "Infinity" and
 "-Infinity"; the types of the fields say which strings are numbers. A field that is None, and None by
-default, is left out; one that this version does not know is passed over.
+default, is left out, as is any default of a record that says so (`omit_defaults`); one that this version
+does not know is passed over.
 """
 
 import json
@@ -17,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
 _strict = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
@@ -73,13 +74,17 @@ def _encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 (a type)
 
 
 def _record_encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
-    optional = [(field.name, field.default is None) for field in fields(kind)]
+    omits_all = kind.__struct_config__.omit_defaults
+    omitted = [
+        (field.name, field.default if omits_all or field.default is None else NODEFAULT)
+        for field in fields(kind)
+    ]
 
     def encode(record: object) -> dict[str, Any]:
         plain = {}
-        for name, may_be_left_out in optional:
+        for name, default in omitted:
             value = getattr(record, name)
-            if value is None and may_be_left_out:
+            if value is default or (omits_all and value == default):
                 continue
             plain[name] = value if type(value) in _ALREADY_PLAIN else to_plain(value)
         return plain

@@ -6,7 +6,7 @@ Each stage is a function of what the one before it gave, so that the worker can 
 test can look in between.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +21,8 @@ from firstdrift.comparison.report import DumpSummary, Options, Report, SliceResu
 from firstdrift.comparison.volume import data_bytes
 from firstdrift.dumps.data import load_tensor
 from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Dump, Problem, Slice, SliceListing
-from firstdrift.errors import DumpUnreadableError
+from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.errors import DumpUnreadableError, SettingsError
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import Joining, SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.slices import pair_slices
@@ -31,6 +31,7 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts
 from firstdrift.verdict.logits import is_logits
+from firstdrift.verdict.noise import QUIET, Noise, noise_of
 from firstdrift.verdict.tree import TreeRow, build_rows
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def compare(
     *,
     algorithms: "Sequence[Algorithm]" = (),
     postprocess: "Postprocess | None" = None,
+    baseline: Path | str | None = None,
 ) -> Report:
     """Compare two dumps.
 
@@ -70,13 +72,16 @@ def compare(
         progress: is told how far it has come.
         algorithms: functions that give a number for each pair (`firstdrift.comparison.algorithms`).
         postprocess: what is done to tensors before (`firstdrift.comparison.postprocess`).
+        baseline: a dump of a healthy run, which is compared with the golden one first: errors that it shows
+            too are no faults.
 
     Raises:
-        DumpError: one of the two cannot be used at all. What can be used is compared; the rest is
+        DumpError: one of them cannot be used at all. What can be used is compared; the rest is
             listed in the report as problems, unmatched and incomparable.
-        SettingsError: the options make no sense.
+        SettingsError: the options make no sense, or the baseline has nothing in common with the golden dump.
     """
     options = options or Options()
+    noise = {} if baseline is None else _noise(golden, baseline, options, progress)
     additions = Additions(tuple(algorithms), postprocess)
     if algorithms:
         _require_names(algorithms)
@@ -84,6 +89,8 @@ def compare(
     with clock.measure("index"):
         golden_dump, target_dump = open_dump(Path(golden)), open_dump(Path(target))
         pairing = plan_slices(golden_dump, target_dump, options)
+    if baseline is not None:
+        pairing = _with_notes_on_noise(pairing, noise)
     results: list[SliceResult] = []
     unread: list[tuple[SliceListing, SliceListing]] = []
     read_golden, read_target = _Read(golden_dump), _Read(target_dump)
@@ -102,7 +109,15 @@ def compare(
             measurements = _measure_all(plan, Progress("measuring", done, len(pairing.pairs)), progress)
             measurements = additions.measure(plan, measurements)
             earlier = [result.judgement for result in results]
-            judgement = judge_after(earlier, plan, rows, measurements, options.rules)
+            judgement = judge_after(
+                earlier,
+                plan,
+                rows,
+                measurements,
+                options.rules,
+                limits=options.thresholds,
+                noise=noise.get(listings[0].coordinates, QUIET),
+            )
         results.append(SliceResult(plan, rows, tuple(measurements), judgement))
     if unread and not results:
         raise (read_golden.errors + read_target.errors)[0]
@@ -120,7 +135,39 @@ def compare(
         additions=additions,
         seconds=clock.seconds | {"total": clock.elapsed()},
         unreadable=len(unread) + sum(map(count_unreadable, results)),
+        noise=noise,
     )
+
+
+def _noise(
+    golden: Path | str, baseline: Path | str, options: Options, progress: Callable[[Progress], None]
+) -> dict[Coordinates, Noise]:
+    """Compare a healthy run with the golden one, and take its errors for noise.
+
+    What was said of matching target nodes does not hold for its nodes.
+    """
+    matching = replace(options.matching, mappings=(), edits=(), token_offset=0, target_layout=None)
+    report = compare(golden, baseline, Options(matching=matching, level=options.level), progress)
+    return {
+        result.plan.golden.coordinates: noise_of(result.rows, result.judgement.rows)
+        for result in report.slices
+    }
+
+
+def _with_notes_on_noise(pairing: SlicePairing, noise: Mapping[Coordinates, Noise]) -> SlicePairing:
+    """Say of which slices the healthy run shows nothing.
+
+    Raises:
+        SettingsError: of none it shows anything.
+    """
+    unknown = [golden.coordinates for golden, _ in pairing.pairs if golden.coordinates not in noise]
+    if pairing.pairs and len(unknown) == len(pairing.pairs):
+        raise SettingsError(
+            "the baseline shows nothing of the slices that are compared",
+            hint="Give a dump of a healthy run with the same steps, ranks and tokens",
+        )
+    notes = (f"the baseline shows nothing of {coordinates.describe()}" for coordinates in unknown)
+    return replace(pairing, notes=(*pairing.notes, *notes))
 
 
 def _require_names(algorithms: "Sequence[Algorithm]") -> None:

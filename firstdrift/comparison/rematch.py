@@ -23,6 +23,7 @@ from firstdrift.matching.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, Findings
+from firstdrift.verdict.noise import QUIET
 
 Identity = tuple[object, ...]
 """What tells a pair from all others of two slices: which tensors are compared, and how."""
@@ -200,7 +201,10 @@ def _rematch(
     plan = report.additions.prepare(plan)
     measurements = report.additions.measure(plan, measure_missing(plan, known))
     earlier = [one.judgement for one in before]
-    judgement = judge_after(earlier, plan, rows, measurements, options.rules)
+    noise = report.noise.get(plan.golden.coordinates, QUIET)
+    judgement = judge_after(
+        earlier, plan, rows, measurements, options.rules, limits=options.thresholds, noise=noise
+    )
     return SliceResult(plan, rows, tuple(measurements), judgement)
 
 

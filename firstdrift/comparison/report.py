@@ -12,6 +12,8 @@ from firstdrift.matching.plan import MatchingRules, SlicePairing, SlicePlan, Ten
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.findings import prompt_starts
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
+from firstdrift.verdict.noise import Noise
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 
 if TYPE_CHECKING:
@@ -28,11 +30,16 @@ class Options(Struct, frozen=True):
         matching: which matching rules may be used, and which slices.
         rules: name of the rule set: "firstdrift", "msprobe" or "msit".
         level: compare only "layer", "module", "api" or "logits"; None for everything.
+        thresholds: what the rule sets hold errors against.
+        baseline: the comparison of the golden run with a healthy one, in the same catalogue, whose errors
+            are no faults; None if there is none.
     """
 
     matching: MatchingRules = field(default_factory=MatchingRules)
     rules: str = "firstdrift"
     level: str | None = None
+    thresholds: Thresholds = DEFAULTS
+    baseline: int | None = None
 
 
 class DumpSummary(Struct, frozen=True):
@@ -70,6 +77,7 @@ class Report(Struct, frozen=True):
         unreadable: number of slices and pairs that could not be compared because a file is missing,
             damaged or not what the dump says it is.
         additions: what was done beside what the options say.
+        noise: what a healthy run shows, by the coordinates of the golden slice; empty without one.
     """
 
     golden: DumpSummary
@@ -82,6 +90,7 @@ class Report(Struct, frozen=True):
     seconds: Mapping[str, float]
     unreadable: int = 0
     additions: Additions = field(default_factory=Additions)
+    noise: Mapping[Coordinates, Noise] = field(default_factory=dict)
 
     def incomparable(self) -> Iterator[tuple[Coordinates, TensorPair, str]]:
         """Yield the pairs that could not be compared, each with its slice and the reason."""

@@ -16,6 +16,7 @@ def report_object(report: Report) -> dict[str, Any]:
     """Return the object that `firstdrift compare --json` prints; of what is incomparable, the first 100."""
     return comparison_object(report.golden, report.target, report.counts, report.findings, report.seconds) | {
         "rules": report.options.rules,
+        "thresholds": report.options.thresholds.moved(),
         "unpaired_slices": {
             "golden": [coordinates_object(c) for c in report.pairing.unmatched_golden],
             "target": [coordinates_object(c) for c in report.pairing.unmatched_target],

@@ -39,6 +39,8 @@ def report_text(report: Report) -> str:
     lines = [findings.summary, "", *found, *([""] if found else [])]
     lines += [_dump_line("golden", report.golden), _dump_line("target", report.target)]
     lines += _count_lines(report.counts) if report.slices else []
+    if moved := report.options.thresholds.moved():
+        lines.append(f"thresholds    {', '.join(f'{name}={value:g}' for name, value in moved.items())}")
     notes = report.notes()
     lines += [f"note          {note}" for note in notes[:_SHOWN]] + _more(notes)
     for side, left in (

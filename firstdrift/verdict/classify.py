@@ -29,36 +29,17 @@ from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import honest_error, is_sum
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
 from firstdrift.verdict.logits import count_outputs, is_logits
+from firstdrift.verdict.noise import QUIET, Noise
 from firstdrift.verdict.peers import PeerGroup, outstanding, peer_group
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 
-FACTOR = 3.0
-"""An output error this many times the input error was made by the node."""
+FACTOR = DEFAULTS.factor
+"""What `factor` is unless it is moved."""
 
-FLOOR = 32.0
-"""Output errors below this many unit roundoffs are rounding that a node gathers inside."""
-
-PEER_FLOOR = 8.0
-"""A node that stands out among its peers needs at least an error of so many unit roundoffs."""
-
-WEAK_FACTOR = 1.5
-"""A node that stands out by this much is no finding, but fits one that another token shows clearly."""
-
-HIDDEN_FLOOR = 128.0
-"""The same for an input that operations made which the dump does not hold: whole attention cores."""
-
-ALONE_FLOOR = 0.25
-"""Below it, an output that is all that can be compared tells nothing: bfloat16 gathers as much."""
-
-PARAMETER_FLOOR = 4.0
-"""Parameters that differ by more than this many unit roundoffs differ; fewer is a change of dtype."""
-
-GRADIENT_SCALE = 0.01
-"""A gradient this much smaller than the largest of the slice has cancelled out."""
-
-LATER_STEP_PARAMETERS = 1e-3
-"""After the first step, parameters carry the rounding of training; below this they count as equal."""
+FLOOR = DEFAULTS.floor
+"""What `floor` is unless it is moved."""
 
 
 @dataclass(slots=True)
@@ -112,6 +93,8 @@ def classify(
     measurements: Sequence[Measurement],
     *,
     other_input: bool = False,
+    limits: Thresholds = DEFAULTS,
+    noise: Noise = QUIET,
 ) -> Classification:
     """Walk the rows in execution order and say what each did to the error.
 
@@ -121,7 +104,9 @@ def classify(
     compute = max(compute_roundoff(in_order, errors), stored_roundoff(plan, measurements))
 
     def walked(outstanding: frozenset[int], outstanding_inputs: frozenset[int]) -> Classification:
-        walk = _Walk(rows, errors, plan, measurements, outstanding, outstanding_inputs, compute)
+        walk = _Walk(
+            rows, errors, plan, measurements, outstanding, outstanding_inputs, compute, limits, noise
+        )
         if other_input and in_order:
             walk.result.input_row = in_order[0].index
         for row in in_order:
@@ -130,16 +115,16 @@ def classify(
 
     first = walked(frozenset(), frozenset())
     amplifications = [said.amplification for said in first.rows]
-    outputs = outstanding(rows, amplifications, FACTOR)
-    inputs = outstanding(rows, [said.input_jump for said in first.rows], FACTOR)
+    outputs = outstanding(rows, amplifications, limits.factor)
+    inputs = outstanding(rows, [said.input_jump for said in first.rows], limits.factor)
     # Whoever stands out after the first origin does so for what began there.
     last = first.first_origin if first.first_origin is not None else len(rows)
     early = any(rows[index].order < last for index in outputs | inputs)
     result = walked(outputs, inputs) if early else first
     result.weak = frozenset(
         index
-        for index in outstanding(rows, amplifications, WEAK_FACTOR)
-        if (errors[index].output or 0.0) > PEER_FLOOR * result.roundoff
+        for index in outstanding(rows, amplifications, limits.weak_factor)
+        if (errors[index].output or 0.0) > limits.peer_floor * result.roundoff
     )
     return result
 
@@ -155,6 +140,8 @@ class _Walk:
     outstanding: frozenset[int]  # rows whose output error stands out among their peers
     outstanding_inputs: frozenset[int]  # likewise input error
     compute: float  # unit roundoff of the format that matrix products run in
+    limits: Thresholds
+    noise: Noise
     result: Classification = field(init=False)
     seen: float | None = None  # worst output error so far; None before the first
     inside: list[float] = field(init=False)  # worst error recorded below each row
@@ -169,7 +156,7 @@ class _Walk:
     roundoff: float = field(init=False)  # coarsest so far: what was once rounded stays so
 
     def __post_init__(self) -> None:
-        self.result = Classification([Classified() for _ in self.rows])
+        self.result = Classification([Classified() for _ in self.rows], roundoff=self.limits.roundoff_float32)
         self.roundoff = self.compute
         self.inside = [0.0] * len(self.rows)
         self.known_inside = [False] * len(self.rows)
@@ -218,7 +205,7 @@ class _Walk:
             self.seen = max(self.seen or 0.0, error.output)
 
     def _tell_parent(self, row: TreeRow, error: RowErrors, said: Classified) -> None:
-        is_origin = said.node_class in ORIGINS and affects_output(said, error)
+        is_origin = said.node_class in ORIGINS and affects_output(said, error, self.limits)
         if is_origin and self.result.first_origin is None:
             self.result.first_origin = row.order
             self.result.level = self._level_of_fault()
@@ -228,12 +215,12 @@ class _Walk:
             self.origins_inside[row.parent] += self.origins_inside[row.index] + is_origin
 
     def _level_of_fault(self) -> float:
-        roundoff = self.roundoff or UNIT_ROUNDOFF["float32"]
+        roundoff = self.roundoff or self.limits.roundoff_float32
         noise = self.seen if self.seen is not None and math.isfinite(self.seen) else 0.0
-        return max(FLOOR * roundoff, 2 * noise)
+        return max(self.limits.floor * roundoff, 2 * noise)
 
     def _judge(self, row: TreeRow, error: RowErrors, said: Classified) -> None:
-        roundoff = self.roundoff or UNIT_ROUNDOFF["float32"]
+        roundoff = self.roundoff or self.limits.roundoff_float32
         if self._input_comes_from_outside_and_differs(row, error, roundoff):
             pair = error.input_pair if error.integer_input_pair is None else error.integer_input_pair
             self.result.input_row, self.result.input_pair = row.index, pair
@@ -241,7 +228,8 @@ class _Walk:
             said.worst_pair = pair
             return
         if self.result.input_row is not None:
-            said.node_class = NodeClass.PROPAGATED if error.worst > FLOOR * roundoff else NodeClass.CLEAN
+            is_off = error.worst > self.limits.floor * roundoff
+            said.node_class = NodeClass.PROPAGATED if is_off else NodeClass.CLEAN
             return
         if self._entered_unexplained(row, error, roundoff):
             self._blame_what_surrounds(row, error)
@@ -261,6 +249,7 @@ class _Walk:
             error.output is not None
             and error.output > self._factor(error) * explained
             and error.output > self._floor(row, error, roundoff)
+            and error.output > self.limits.excess * self.noise.of_output(row)
         )
         weights = self._weights_differ(error, roundoff)
         if error.non_finite and (jumped or Role.PARAMETER in error.non_finite):
@@ -282,16 +271,17 @@ class _Walk:
     def _floor(self, row: TreeRow, error: RowErrors, roundoff: float) -> float:
         """Return the output error above which something can have begun at a row."""
         if self.measured_outputs > 1:
-            return (PEER_FLOOR if self._stands_out(row, error) else FLOOR) * roundoff
+            return (self.limits.peer_floor if self._stands_out(row, error) else self.limits.floor) * roundoff
         if error.output_pair is not None and is_logits(self.plan.pairs[error.output_pair]):
             return math.inf  # logits alone are held against those of other tokens
-        return max(HIDDEN_FLOOR * roundoff, ALONE_FLOOR)
+        return max(self.limits.hidden_floor * roundoff, self.limits.alone_floor)
 
     def _factor(self, error: RowErrors) -> float:
         """Return how many times the explained error is a jump; vectors of few elements can come out short."""
         summary = self.measurements[error.output_pair].golden if error.output_pair is not None else None
         size = summary.size if summary is not None else None
-        return FACTOR * (1.0 + 2.0 / math.sqrt(size)) if size else FACTOR
+        factor = self.limits.factor
+        return factor * (1.0 + 2.0 / math.sqrt(size)) if size else factor
 
     def _stands_out(self, row: TreeRow, error: RowErrors) -> bool:
         if row.index not in self.outstanding or error.output_pair is None:
@@ -368,7 +358,9 @@ class _Walk:
         if pair is None or len(sides) < len(known) or len(sides) == 1:
             return False
         dtype = self.plan.pairs[pair].golden.dtype
-        return is_sum(sides[0], sides[1:], UNIT_ROUNDOFF.get(dtype, self.roundoff))
+        return is_sum(
+            sides[0], sides[1:], self.limits.roundoff(dtype) if dtype in UNIT_ROUNDOFF else self.roundoff
+        )
 
     def _operands(self, row: TreeRow) -> list[TreeRow]:
         names = self.plan.matches[row.match].operands if row.match is not None else ()
@@ -407,9 +399,9 @@ class _Walk:
         smallest, largest = min(norms, default=0.0), max(self.gradient_norm, *norms, 0.0)
         seen = self.seen or 0.0
         if smallest:
-            return seen * max(1.0, GRADIENT_SCALE * largest / smallest)
+            return seen * max(1.0, self.limits.gradient_scale * largest / smallest)
         left = [target.norm or 0.0 for golden, target in sides if golden and target and not golden.norm]
-        return math.inf if max(left, default=0.0) <= GRADIENT_SCALE * largest else seen
+        return math.inf if max(left, default=0.0) <= self.limits.gradient_scale * largest else seen
 
     def _explained_by_cancellation(self, row: TreeRow, error: RowErrors) -> float:
         """Return the error of a parameter's gradient among the outputs of a backward operator.
@@ -426,7 +418,9 @@ class _Walk:
             and (side := self.measurements[index].golden) is not None
         ]
         cancelled = [_cancellation(side, total) for side in given if total is not None]
-        return max(error.input or 0.0, self.roundoff, UNIT_ROUNDOFF["float32"]) * max(cancelled, default=0.0)
+        return max(error.input or 0.0, self.roundoff, self.limits.roundoff_float32) * max(
+            cancelled, default=0.0
+        )
 
     def _forward_partner(self, row: TreeRow) -> RowErrors | None:
         if not row.golden:
@@ -439,7 +433,7 @@ class _Walk:
             return False
         if "embedding" in row.type_name.lower() and error.integer_input_pair is not None:
             return self.result.first_origin is None
-        return self.seen is None and error.input > FLOOR * roundoff and row.last == row.index
+        return self.seen is None and error.input > self.limits.floor * roundoff and row.last == row.index
 
     def _was_chosen_otherwise(self, row: TreeRow) -> bool:
         """Tell whether a module around a row was given other whole numbers: other experts, by a tie.
@@ -453,8 +447,11 @@ class _Walk:
             return False
         explained = max(roundoff, self.seen, self.inside[row.index])
         self.result.rows[row.index].input_jump = _ratio(error.input, explained)
-        floor = FLOOR if row.index in self.outstanding_inputs else HIDDEN_FLOOR
-        return error.input > floor * roundoff and error.input > FACTOR * explained
+        floor = self.limits.floor if row.index in self.outstanding_inputs else self.limits.hidden_floor
+        least = max(
+            floor * roundoff, self.limits.factor * explained, self.limits.excess * self.noise.of_input(row)
+        )
+        return error.input > least
 
     def _blame_what_surrounds(self, row: TreeRow, error: RowErrors) -> None:
         """Mark the module whose own code, between its children, made an input that nothing explains."""
@@ -462,7 +459,8 @@ class _Walk:
         while surrounding.parent is not None:
             surrounding = self.rows[surrounding.parent]
             around = self.errors[surrounding.index]
-            if surrounding.kind is NodeKind.MODULE and (around.input or 0.0) < (error.input or 0.0) / FACTOR:
+            agrees = (around.input or 0.0) < (error.input or 0.0) / self.limits.factor
+            if surrounding.kind is NodeKind.MODULE and agrees:
                 break
         said = self.result.rows[surrounding.index]
         if said.node_class in ORIGINS:
@@ -480,8 +478,8 @@ class _Walk:
         if error.parameter is None:
             return False
         later_step = (self.plan.target.coordinates.step or 0) > 0
-        limit = PARAMETER_FLOOR * roundoff
-        return error.parameter > (max(limit, LATER_STEP_PARAMETERS) if later_step else limit)
+        limit = self.limits.parameter_floor * roundoff
+        return error.parameter > (max(limit, self.limits.later_step_parameters) if later_step else limit)
 
     def _weights_reason(self, error: RowErrors) -> str:
         pair = self.plan.pairs[error.parameter_pair or 0].target
@@ -548,13 +546,13 @@ class _Walk:
         )
 
 
-def affects_output(said: Classified, error: RowErrors) -> bool:
+def affects_output(said: Classified, error: RowErrors, limits: Thresholds = DEFAULTS) -> bool:
     """Tell a fault from what changes no number: another shape, or a parameter (padding, an unused row)."""
     if said.node_class is NodeClass.STRUCTURE_DIFFERS:
         return error.output is not None
     if said.node_class is not NodeClass.WEIGHTS_DIFFER or error.output is None:
         return True
-    return error.output > FLOOR * (error.roundoff or 0.0) and (said.amplification or 0.0) > 1.0
+    return error.output > limits.floor * (error.roundoff or 0.0) and (said.amplification or 0.0) > 1.0
 
 
 def _cancellation(given: SideSummary, total: SideSummary) -> float:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 
 from msgspec.structs import replace
@@ -10,7 +11,6 @@ from firstdrift.dumps.dump import Coordinates
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.plurals import counted
-from firstdrift.verdict.classify import FLOOR
 from firstdrift.verdict.communication import explain, is_communication
 from firstdrift.verdict.judge import judge_slice
 from firstdrift.verdict.judgement import (
@@ -23,6 +23,8 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     Verdict,
 )
+from firstdrift.verdict.noise import QUIET, Noise
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tokens import (
     differing_inputs,
     drift_limit,
@@ -63,6 +65,9 @@ def judge_after(
     rows: Sequence[TreeRow],
     measurements: Sequence[Measurement],
     rules: str = OWN_RULES,
+    *,
+    limits: Thresholds = DEFAULTS,
+    noise: Noise = QUIET,
 ) -> SliceJudgement:
     """Judge a pair of slices, knowing what was said of those that ran before.
 
@@ -71,9 +76,10 @@ def judge_after(
     Raises:
         SettingsError: there is no rule set of that name.
     """
-    judged = judge_slice(plan, rows, measurements, rules)
+    judge = partial(judge_slice, plan, rows, measurements, rules, limits=limits, noise=noise)
+    judged = judge()
     if judged.input_difference is None and _runs_on_other_input(earlier, judged):
-        return judge_slice(plan, rows, measurements, rules, other_input=True)
+        return judge(other_input=True)
     return judged
 
 
@@ -252,7 +258,7 @@ def _first(findings: Iterable[Finding | None]) -> Finding | None:
 def _gradual_drift(comparable: Sequence[SliceJudgement]) -> SliceJudgement | None:
     for judged in comparable:
         error = judged.logits_error if judged.rules == OWN_RULES else None
-        if error is not None and judged.compared_outputs > 1 and error > drift_limit(judged.roundoff):
+        if error is not None and judged.compared_outputs > 1 and error > drift_limit(judged):
             return judged
     return None
 
@@ -355,7 +361,11 @@ def _nothing_bad_sentence(judgements: Sequence[SliceJudgement]) -> str:
 
 def _is_off_alone(judged: SliceJudgement) -> bool:
     error = judged.logits_error or 0.0
-    return judged.compared_outputs == 1 and not judged.logits_recorded and error > FLOOR * judged.roundoff
+    return (
+        judged.compared_outputs == 1
+        and not judged.logits_recorded
+        and error > judged.limits.floor * judged.roundoff
+    )
 
 
 def _drift_sentence(drift: SliceJudgement) -> str:

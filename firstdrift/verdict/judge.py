@@ -13,7 +13,7 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role
-from firstdrift.verdict.classify import FLOOR, HIDDEN_FLOOR, Classification, affects_output, classify
+from firstdrift.verdict.classify import Classification, affects_output, classify
 from firstdrift.verdict.communication import group_of, is_communication, peer_of, rank_alone
 from firstdrift.verdict.judgement import (
     ORIGINS,
@@ -30,13 +30,17 @@ from firstdrift.verdict.judgement import (
     Verdict,
 )
 from firstdrift.verdict.logits import count_outputs, is_logits
+from firstdrift.verdict.noise import QUIET, Noise
 from firstdrift.verdict.overflow import find_overflow
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds
 from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, fingerprint, row_errors
 from firstdrift.verdict.rules_of_peers import judge_by_msit, judge_by_msprobe
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 
-_PairRules = Callable[[SlicePlan, Sequence[Measurement], Sequence[PairError]], list[PairJudgement]]
+_PairRules = Callable[
+    [SlicePlan, Sequence[Measurement], Sequence[PairError], Thresholds], list[PairJudgement]
+]
 _PEERS: dict[str, _PairRules] = {"msprobe": judge_by_msprobe, "msit": judge_by_msit}
 RULES = (OWN_RULES, *_PEERS)
 """Names of the rule sets."""
@@ -49,6 +53,8 @@ def judge_slice(
     rules: str = OWN_RULES,
     *,
     other_input: bool = False,
+    limits: Thresholds = DEFAULTS,
+    noise: Noise = QUIET,
 ) -> SliceJudgement:
     """Say what there is to say of one pair of slices by looking at it alone.
 
@@ -58,17 +64,23 @@ def judge_slice(
         measurements: one for each pair of the plan.
         rules: name of the rule set.
         other_input: whether it is known that the two sides were given something else.
+        limits: what errors are held against.
+        noise: what a healthy run shows of the same slice.
 
     Raises:
         SettingsError: there is no rule set of that name.
     """
     if rules not in RULES:
         raise SettingsError(f"there is no rule set {rules!r}", hint=f"Choose one of {', '.join(RULES)}")
-    errors, pair_errors = row_errors(rows, plan, measurements)
-    classification = classify(rows, errors, plan, measurements, other_input=other_input)
+    errors, pair_errors = row_errors(rows, plan, measurements, limits)
+    classification = classify(
+        rows, errors, plan, measurements, other_input=other_input, limits=limits, noise=noise
+    )
     communications = sorted(row.order for row in rows if is_communication(row.type_name))
-    case = _Case(plan, rows, measurements, errors, pair_errors, classification, communications)
-    pairs = _judge_pairs(case) if rules == OWN_RULES else _PEERS[rules](plan, measurements, pair_errors)
+    case = _Case(plan, rows, measurements, errors, pair_errors, classification, communications, limits, noise)
+    pairs = (
+        _judge_pairs(case) if rules == OWN_RULES else _PEERS[rules](plan, measurements, pair_errors, limits)
+    )
     judged = _judge_rows(case, pairs, own_rules=rules == OWN_RULES)
     origins = [row for row in rows if _is_origin(judged[row.index], own_rules=rules == OWN_RULES)]
     logits = _find_logits(case)
@@ -94,6 +106,8 @@ def judge_slice(
         overflow=find_overflow(rows, errors, plan.target.coordinates),
         rules=rules,
         communications=tuple(_communications(case, judged)),
+        limits=limits,
+        noise=_noise_of_logits(case, logits),
     )
 
 
@@ -107,6 +121,8 @@ class _Case(Struct, frozen=True):
     pair_errors: Sequence[PairError]
     classification: Classification
     communications: Sequence[int]  # when operators ran that let ranks talk to each other, ascending
+    limits: Thresholds
+    noise: Noise
 
 
 def _order(row: TreeRow) -> int:
@@ -147,7 +163,7 @@ def _why_incomparable(pair: TensorPair, measured: Measurement) -> str:
 
 def _with_other_input(case: _Case, index: int) -> PairJudgement:
     error = case.pair_errors[index]
-    if error.value is not None and error.value > FLOOR * error.roundoff:
+    if error.value is not None and error.value > case.limits.floor * error.roundoff:
         return PairJudgement(Verdict.WARNING, error.value, ("the model's input differs",))
     return PairJudgement(Verdict.PASS, error.value)
 
@@ -156,7 +172,9 @@ def _judge_pair(case: _Case, index: int, row: TreeRow, *, after_origin: bool) ->
     error = case.pair_errors[index]
     said = case.classification.rows[row.index]
     if said.worst_pair == index and said.node_class in ORIGINS:
-        verdict = Verdict.ERROR if affects_output(said, case.errors[row.index]) else Verdict.WARNING
+        verdict = (
+            Verdict.ERROR if affects_output(said, case.errors[row.index], case.limits) else Verdict.WARNING
+        )
         return PairJudgement(verdict, error.value, said.reasons)
     verdict, reason = _judge_follower(case, index, row, after_origin=after_origin)
     return PairJudgement(verdict, error.value, (reason,) if reason else ())
@@ -171,11 +189,24 @@ def _judge_follower(case: _Case, index: int, row: TreeRow, *, after_origin: bool
         return (Verdict.WARNING, "the argument differs") if matters else (Verdict.PASS, "")
     if error.non_finite:
         return Verdict.ERROR, "NaN or infinity on one side only"
-    if after_origin and error.value > case.classification.level:
+    if after_origin and error.value > max(case.classification.level, case.limits.excess * _noise(case, row)):
         return Verdict.ERROR, "above the rounding of what ran before"
     if error.discrete:
         return Verdict.WARNING, "other whole numbers"
     return Verdict.PASS, ""
+
+
+def _noise(case: _Case, row: TreeRow) -> float:
+    """Return the error of a row in the healthy run; 0 if none is known."""
+    return max(case.noise.of_input(row), case.noise.of_output(row))
+
+
+def _noise_of_logits(case: _Case, logits: int | None) -> float | None:
+    """Return the error that the logits have in the healthy run; None if that is not known."""
+    if logits is None:
+        return None
+    row = next(row for row in case.rows if row.match == case.plan.pairs[logits].match)
+    return case.noise.of_output(row) or None
 
 
 def _judge_rows(case: _Case, pairs: Sequence[PairJudgement], *, own_rules: bool) -> list[RowJudgement]:
@@ -277,7 +308,7 @@ def _communications(case: _Case, judged: Sequence[RowJudgement]) -> Iterator[Com
         error = case.errors[row.index]
         level = case.classification.level
         roundoff = error.roundoff or case.classification.roundoff
-        limit = level if math.isfinite(level) else HIDDEN_FLOOR * roundoff
+        limit = level if math.isfinite(level) else case.limits.hidden_floor * roundoff
         arguments = [case.plan.pairs[index].target for index in error.pairs]
         group, peer = group_of(arguments), peer_of(arguments)
         operator = row.type_name.rpartition(".")[2]

@@ -12,6 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from firstdrift.dumps.dump import Coordinates
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
 OWN_RULES = "firstdrift"
 """Name of our own rule set; the others are those of peers."""
@@ -245,6 +246,8 @@ class SliceJudgement(Struct, frozen=True):
         overflow: nodes with non-finite values that a healthy model does not have.
         rules: name of the rule set that the verdicts follow.
         communications: its communication operators, in execution order.
+        limits: what errors were held against.
+        noise: the error that the logits have in a healthy run; None if none is known.
     """
 
     coordinates: Coordinates
@@ -267,6 +270,8 @@ class SliceJudgement(Struct, frozen=True):
     rules: str = OWN_RULES
     communications: tuple[Communication, ...] = ()
     positions: int | None = None
+    limits: Thresholds = DEFAULTS
+    noise: float | None = None
 
 
 class Findings(Struct, frozen=True):

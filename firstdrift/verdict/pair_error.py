@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.tensors import UNIT_ROUNDOFF, Role, coarsest_roundoff, is_floating
+from firstdrift.tensors import UNIT_ROUNDOFF, Role, is_floating
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
 
 class PairError(NamedTuple):
@@ -36,12 +37,12 @@ class PairError(NamedTuple):
     roundoff: float
 
 
-def pair_error(pair: TensorPair, measurement: Measurement) -> PairError:
+def pair_error(pair: TensorPair, measurement: Measurement, limits: Thresholds = DEFAULTS) -> PairError:
     """Reduce a measurement to one number."""
     if are_of_other_kinds(pair) and not measurement.equal:
-        return PairError(None, non_finite=False, discrete=False, roundoff=UNIT_ROUNDOFF["float32"])
+        return PairError(None, non_finite=False, discrete=False, roundoff=limits.roundoff_float32)
     discrete = pair.target.is_tensor and not is_floating(pair.target.dtype)
-    roundoff = coarsest_roundoff(pair.golden.dtype, pair.target.dtype)
+    roundoff = limits.roundoff(pair.golden.dtype, pair.target.dtype)
     is_gradient = pair.target.role is Role.GRADIENT
     value, non_finite = _value(measurement, discrete=discrete, whole=is_gradient)
     return PairError(value, non_finite, discrete, roundoff)

@@ -14,6 +14,7 @@ from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role, TensorRecord
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, pair_error
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 
 _PARAMETER_POSITIONS: dict[str, frozenset[str]] = {
@@ -79,10 +80,15 @@ class RowErrors(Struct):
 
 
 def row_errors(
-    rows: Sequence[TreeRow], plan: SlicePlan, measurements: Sequence[Measurement]
+    rows: Sequence[TreeRow],
+    plan: SlicePlan,
+    measurements: Sequence[Measurement],
+    limits: Thresholds = DEFAULTS,
 ) -> tuple[list[RowErrors], list[PairError]]:
     """Collect the errors of every row, and of every pair of the plan."""
-    errors = [pair_error(pair, measured) for pair, measured in zip(plan.pairs, measurements, strict=True)]
+    errors = [
+        pair_error(pair, measured, limits) for pair, measured in zip(plan.pairs, measurements, strict=True)
+    ]
     row_of_match = {row.match: row for row in rows if row.match is not None}
     parameters = _known_parameters(plan.pairs)
     collected = [RowErrors() for _ in rows]

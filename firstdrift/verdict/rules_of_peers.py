@@ -27,6 +27,7 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErr
 from firstdrift.tensors import Role, is_floating
 from firstdrift.verdict.judgement import PairJudgement, Verdict
 from firstdrift.verdict.pair_error import PairError
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
 _NEVER_JUDGED = frozenset(
     {
@@ -57,7 +58,10 @@ class _Item(NamedTuple):
 
 
 def judge_by_msprobe(
-    plan: SlicePlan, measurements: Sequence[Measurement], errors: Sequence[PairError]
+    plan: SlicePlan,
+    measurements: Sequence[Measurement],
+    errors: Sequence[PairError],
+    limits: Thresholds = DEFAULTS,
 ) -> list[PairJudgement]:
     """Judge every pair of a slice as `msprobe compare` does."""
     reasons: _Reasons = [[] for _ in plan.pairs]
@@ -66,7 +70,7 @@ def judge_by_msprobe(
         records.setdefault(pair.match, []).append(_Item(index, pair, measurements[index]))
     kind = _kind_of_dump(plan.pairs)
     for items in records.values():
-        _judge_record(items, kind, reasons)
+        _judge_record(items, kind, reasons, limits)
     return [
         _judged(pair, measurements[index], errors[index], reasons[index])
         for index, pair in enumerate(plan.pairs)
@@ -81,7 +85,9 @@ def _kind_of_dump(pairs: Sequence[TensorPair]) -> MeasurementKind:
     return MeasurementKind.DATA if 2 * saved > len(records) else MeasurementKind.STATISTICS
 
 
-def _judge_record(items: Sequence[_Item], kind: MeasurementKind, reasons: _Reasons) -> None:
+def _judge_record(
+    items: Sequence[_Item], kind: MeasurementKind, reasons: _Reasons, limits: Thresholds
+) -> None:
     operator = _second_field(items[0].pair.target_node)
     if operator in _NEVER_JUDGED:
         return
@@ -91,7 +97,7 @@ def _judge_record(items: Sequence[_Item], kind: MeasurementKind, reasons: _Reaso
         if not alone or item.pair.target.role is Role.OUTPUT:
             reasons[item.place] += of_row(item)
     if not alone and kind is not MeasurementKind.DIGEST:
-        _record_reasons(items, kind, reasons)
+        _record_reasons(items, kind, reasons, limits)
 
 
 def _second_field(name: str) -> str:
@@ -161,7 +167,9 @@ def _bad_extreme(measured: Measurement, *, of_target: bool) -> bool:
     return any(value is not None and not math.isfinite(value) for value in (side.maximum, side.minimum))
 
 
-def _record_reasons(items: Sequence[_Item], kind: MeasurementKind, reasons: _Reasons) -> None:
+def _record_reasons(
+    items: Sequence[_Item], kind: MeasurementKind, reasons: _Reasons, limits: Thresholds
+) -> None:
     outputs = [item for item in items if item.pair.target.role is Role.OUTPUT]
     inputs = [item for item in items if item.pair.target.role is not Role.OUTPUT]
     if not outputs:
@@ -173,18 +181,26 @@ def _record_reasons(items: Sequence[_Item], kind: MeasurementKind, reasons: _Rea
         )
         out = [(item, error) for item in outputs if (error := _norm_error(item)) is not None]
         for item, error in out:
-            if worst_in < 0.1 and error > 0.5:  # noqa: PLR2004
-                reasons[item.place].append((Verdict.ERROR, "the norm of the output is more than 50 % off"))
+            if worst_in < limits.msprobe_norm_in and error > limits.msprobe_norm_out:
+                share = f"{100 * limits.msprobe_norm_out:g}"
+                reasons[item.place].append(
+                    (Verdict.ERROR, f"the norm of the output is more than {share} % off")
+                )
         worst_out = max((error for _, error in out if math.isfinite(error)), default=0.0)
-        if worst_out > 10 * worst_in if worst_in else worst_out > 0.1:  # noqa: PLR2004
-            first.append((Verdict.WARNING, "the norm error of the output is over 10 times the input's"))
+        growth = limits.msprobe_norm_growth
+        if worst_out > growth * worst_in if worst_in else worst_out > limits.msprobe_norm_alone:
+            text = f"the norm error of the output is over {growth:g} times the input's"
+            first.append((Verdict.WARNING, text))
     elif kind is MeasurementKind.DATA:
         share_in, share_out = _lowest(inputs, _share), _lowest(outputs, _share)
-        if share_in > 0.9 and share_out < 0.1:  # noqa: PLR2004
-            first.append((Verdict.ERROR, "inputs agree to 1/1000 in over 90 %, the output in under 10 %"))
+        if share_in > limits.msprobe_share_in and share_out < limits.msprobe_share_out:
+            shares = f"{100 * limits.msprobe_share_in:g}", f"{100 * limits.msprobe_share_out:g}"
+            text = f"inputs agree to 1/1000 in over {shares[0]} %, the output in under {shares[1]} %"
+            first.append((Verdict.ERROR, text))
         cosine_in, cosine_out = _lowest(inputs, _cosine), _lowest(outputs, _cosine)
-        if cosine_in > 0.9 and cosine_in - cosine_out > 0.1:  # noqa: PLR2004
-            first.append((Verdict.WARNING, "the cosine of the output is 0.1 below the inputs'"))
+        drop = limits.msprobe_cosine_drop
+        if cosine_in > limits.msprobe_cosine_in and cosine_in - cosine_out > drop:
+            first.append((Verdict.WARNING, f"the cosine of the output is {drop:g} below the inputs'"))
 
 
 def _norm_error(item: _Item) -> float | None:
@@ -228,22 +244,27 @@ def _comparable_errors(item: _Item) -> PairErrors | None:
     return errors
 
 
-MSIT_COSINE = 0.999
-MSIT_KL = {"bfloat16": 0.005}
-MSIT_KL_FINER = 0.0001
+MSIT_COSINE = DEFAULTS.msit_cosine
+MSIT_KL = {"bfloat16": DEFAULTS.msit_kl_bfloat16}
+MSIT_KL_FINER = DEFAULTS.msit_kl
 
 
 def judge_by_msit(
-    plan: SlicePlan, measurements: Sequence[Measurement], errors: Sequence[PairError]
+    plan: SlicePlan,
+    measurements: Sequence[Measurement],
+    errors: Sequence[PairError],
+    limits: Thresholds = DEFAULTS,
 ) -> list[PairJudgement]:
     """Judge the outputs of a slice by the limits of msit's guide."""
     return [
-        _by_limits(pair, measured, error)
+        _by_limits(pair, measured, error, limits)
         for pair, measured, error in zip(plan.pairs, measurements, errors, strict=True)
     ]
 
 
-def _by_limits(pair: TensorPair, measured: Measurement, error: PairError) -> PairJudgement:
+def _by_limits(
+    pair: TensorPair, measured: Measurement, error: PairError, limits: Thresholds
+) -> PairJudgement:
     if measured.kind is MeasurementKind.INCOMPARABLE:
         return PairJudgement(Verdict.INCOMPARABLE, None, (pair.incomparable or measured.reason,))
     if error.non_finite:
@@ -252,10 +273,10 @@ def _by_limits(pair: TensorPair, measured: Measurement, error: PairError) -> Pai
         return PairJudgement(Verdict.PASS, error.value)
     reasons = []
     cosine = measured.errors.cosine_similarity
-    if cosine is not None and cosine <= MSIT_COSINE:
-        reasons.append(f"cosine similarity {cosine:.6f} is not above {MSIT_COSINE}")
+    if cosine is not None and cosine <= limits.msit_cosine:
+        reasons.append(f"cosine similarity {cosine:.6f} is not above {limits.msit_cosine}")
     if measured.logits is not None:
-        limit = MSIT_KL.get(pair.target.dtype, MSIT_KL_FINER)
+        limit = limits.msit_kl_bfloat16 if pair.target.dtype == "bfloat16" else limits.msit_kl
         if measured.logits.kl_divergence >= limit:
             reasons.append(f"KL divergence {measured.logits.kl_divergence:.2g} is not below {limit}")
     return PairJudgement(Verdict.ERROR if reasons else Verdict.PASS, error.value, tuple(reasons))

@@ -16,28 +16,19 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from firstdrift.verdict.classify import FLOOR
 from firstdrift.verdict.judgement import OWN_RULES, Finding, InputDifference, SliceJudgement, Verdict
 
-RATIO = 2.5
-"""A token whose error is this many times the worst before it stands out."""
 
-LASTING = 2.0
-"""... and it is a fault if later tokens stay above the worst before it by this factor,"""
-
-UNFOLLOWED = 4.0
-"""or if it stands out by this factor and no token follows that could tell,"""
-
-SUDDEN = 6.0
-"""or if it stands out by this factor by itself."""
-
-DRIFT_ROUNDOFFS = 128.0
-DRIFT_LEAST = 1e-3
+def drift_limit(judged: SliceJudgement) -> float:
+    """Return the error of logits above which neither rounding nor what healthy runs show explains it."""
+    limits = judged.limits
+    rounding = max(limits.drift_least, limits.drift_roundoffs * judged.roundoff)
+    return max(min(limits.drift_most, rounding), _healthy(judged))
 
 
-def drift_limit(roundoff: float) -> float:
-    """Return the error of logits above which rounding alone is no explanation."""
-    return min(0.5, max(DRIFT_LEAST, DRIFT_ROUNDOFFS * roundoff))
+def _healthy(judged: SliceJudgement) -> float:
+    """Return the error of logits that a healthy run excuses."""
+    return judged.limits.excess * (judged.noise or 0.0)
 
 
 def how_far_off(judged: SliceJudgement) -> str:
@@ -124,15 +115,18 @@ def _why_bad(
     if error is None:
         return ()
     if not clean:
-        limit = drift_limit(judged.roundoff)
+        limit = drift_limit(judged)
         return (f"the logits are {how_far_off(judged)}",) if error > limit else ()
     before = max(*clean, judged.roundoff)
-    if error <= RATIO * before or error <= FLOOR * judged.roundoff:
+    limits = judged.limits
+    if error <= max(limits.token_ratio * before, limits.floor * judged.roundoff, _healthy(judged)):
         return ()
     from statistics import median  # imported late: most dumps have one token, and it is slow to load
 
     after = [j.logits_error for j in later if j.logits_error is not None]
-    lasts = median(after) > LASTING * before if after else error > UNFOLLOWED * before
-    if lasts or error > SUDDEN * before:
+    lasts = (
+        median(after) > limits.token_lasting * before if after else error > limits.token_unfollowed * before
+    )
+    if lasts or error > limits.token_sudden * before:
         return (f"the logits are {how_far_off(judged)}, those of tokens before by at most {before:.2g}",)
     return ()

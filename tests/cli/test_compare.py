@@ -201,6 +201,7 @@ ANSWER = {
     "overflow",
     "seconds",
     "rules",
+    "thresholds",
     "unpaired_slices",
     "notes",
     "unreadable",
@@ -368,6 +369,54 @@ def test_the_rules_of_a_peer_can_be_asked_for(firstdrift: Run, unpacked: Unpacke
     answer = json_of(firstdrift, dump / "golden", dump / "target", "--rules", "msprobe")
     assert (answer["counts"]["warning"], answer["counts"]["error"]) == (17, 3)
     assert answer["rules"] == "msprobe"
+
+
+def test_thresholds_are_moved_by_name(
+    firstdrift: Run, main_case: tuple[Path, Path], unpacked: Unpacked
+) -> None:
+    golden, healthy = main_case[0], unpacked("msit/llama12_bf16")
+    assert json_of(firstdrift, golden, healthy)["first_bad_node"] is None
+    moved = ("--threshold", "floor=1", "--threshold", "factor=1.5")
+    strict_rules = json_of(firstdrift, golden, healthy, *moved)
+    assert strict_rules["first_bad_node"] is not None
+    assert strict_rules["thresholds"] == {"factor": 1.5, "floor": 1.0}
+    lines = firstdrift("compare", golden, healthy, *moved).out.splitlines()
+    assert "thresholds    factor=1.5, floor=1" in lines
+
+
+def test_a_healthy_run_tells_noise_from_faults(
+    firstdrift: Run, main_case: tuple[Path, Path], unpacked: Unpacked
+) -> None:
+    golden, target = main_case
+    healthy = unpacked("msit/llama12_bf16")
+    moved = ("--threshold", "floor=1", "--threshold", "factor=1.5", "--baseline", healthy)
+    assert json_of(firstdrift, golden, healthy, *moved)["first_bad_node"] is None
+    found = json_of(firstdrift, golden, target, *moved)["first_bad_node"]
+    assert (found["token"], found["module"]) == (2, "model.layers.7.mlp")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--threshold", "flor=1"), "Perhaps floor"),
+        (("--threshold", "floor=low"), "the threshold floor cannot be low"),
+        (("--threshold", "floor"), "Say NAME=VALUE"),
+    ],
+)
+def test_a_threshold_that_makes_no_sense_is_refused(
+    firstdrift: Run, main_case: tuple[Path, Path], option: tuple[str, str], said: str
+) -> None:
+    done = firstdrift("compare", *main_case, *option)
+    assert done.status == 2
+    assert said in done.err
+
+
+def test_a_baseline_of_other_slices_is_refused(
+    firstdrift: Run, main_case: tuple[Path, Path], two_ranks: tuple[Path, Path]
+) -> None:
+    done = firstdrift("compare", *main_case, "--baseline", two_ranks[0])
+    assert done.status == 2
+    assert "the baseline shows nothing of the slices that are compared" in done.err
 
 
 # --- files -------------------------------------------------------------------------------------------
