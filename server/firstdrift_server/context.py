@@ -16,6 +16,7 @@ from firstdrift.catalogue.comparisons import SlicePair
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.comparison.report import Options
 from firstdrift_server.settings import Settings
+from firstdrift_server.sizes import Sizes
 from firstdrift_server.uploads.store import Uploads
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Context:
 
     Attributes:
         uploads: what visitors have uploaded.
+        sizes: of dumps, as far as they are known.
         outlines: of trees, by id and revision of their slice pair.
         sides: which sides their rows have, likewise.
         stacks: call stacks of the nodes of a slice, by the id of the indexed slice.
@@ -71,6 +73,7 @@ class Context:
     settings: Settings
     engine: Engine
     uploads: Uploads
+    sizes: Sizes = field(default_factory=Sizes)
     outlines: Recent[tuple[int, int], "Outline"] = field(default_factory=lambda: Recent(16))
     sides: Recent[tuple[int, int], "Sides"] = field(default_factory=lambda: Recent(16))
     stacks: Recent[int, Mapping[str, tuple[str, ...]]] = field(default_factory=lambda: Recent(4))

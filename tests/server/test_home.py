@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from working import wait_until
 
+from firstdrift.catalogue.engine import database_url as embedded_database
+from firstdrift_server.app import create_app
+from firstdrift_server.settings import settings_from
 from firstdrift_server.views import home
 
 HTML = {"accept": "text/html"}
@@ -71,6 +75,12 @@ def test_the_dumps_that_were_compared_are_listed_with_format_and_what_they_are_i
     assert set(listed) == {str(dump) for pair in dumps.values() for dump in pair}
     golden = listed[str(dumps["tokens"][0])]
     assert (golden["format"], golden["slices"], golden["comparisons"]) == ("msit-torch", 8, 1)
+    wait_until(lambda: not shown(client, "show=dumps")["is_live"])
+    sizes = {dump["path"]: dump["size"] for dump in shown(client, "show=dumps&sort=size")["dumps"]}
+    assert sizes[golden["path"]] == sum(
+        path.stat().st_size for path in dumps["tokens"][0].rglob("*") if path.is_file()
+    )
+    assert list(sizes.values()) == sorted(sizes.values(), reverse=True)
     page = unescape(client.get("/?show=dumps", headers=HTML).text)
     for address in (golden["golden"], golden["target"], golden["uses"]):
         assert f'href="{address}"' in page
@@ -100,6 +110,7 @@ def test_an_uploaded_dump_is_listed_deleted_and_taken_back(
         client.put(f"/api/v1/uploads/{upload}/files/{number}", content=content)
     path = client.post(f"/api/v1/uploads/{upload}/complete").json()["dump"]["path"]
 
+    wait_until(lambda: not shown(client, "show=dumps")["is_live"])
     (found,) = shown(client, "show=dumps")["uploads"]
     assert (found["name"], found["format"], found["path"]) == ("my dump", "msprobe", path)
     assert found["size"] == sum(map(len, files.values()))
@@ -119,6 +130,19 @@ def test_an_uploaded_dump_is_listed_deleted_and_taken_back(
         assert client.delete(f"/api/v1/uploads/dumps/{address}").status_code == status
     assert client.post("/api/v1/uploads/dumps/my%20dump/restore").json() == {"ok": True, "name": "my dump"}
     assert client.delete("/api/v1/uploads/dumps/my%20dump").status_code == 200
+
+
+def test_nothing_is_looked_at_outside_the_roots(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]], tmp_path: Path
+) -> None:
+    data_dir = client.app.state.context.settings.data_dir  # type: ignore[attr-defined] # an application
+    other = create_app(
+        settings_from(roots=[tmp_path], data_dir=tmp_path, database_url=embedded_database(data_dir))
+    )
+    with TestClient(other, base_url="http://localhost") as elsewhere:
+        view = shown(elsewhere, "show=dumps&sort=size")
+    assert len(view["dumps"]) == 2 * len(dumps)
+    assert {(dump["size"], dump["is_there"]) for dump in view["dumps"]} == {(None, False)}
 
 
 def test_what_the_address_cannot_mean_is_refused(client: TestClient) -> None:

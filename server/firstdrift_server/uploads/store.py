@@ -98,7 +98,6 @@ class Uploads:
         self.folder, self.quota = folder, quota
         self._unpacking: dict[str, Unpacking] = {}
         self._known: dict[str, tuple[int, Upload]] = {}
-        self._sizes: dict[str, tuple[int, int]] = {}
         self._lock = Lock()
 
     def begin(self, name: str, files: Sequence[UploadFile]) -> Upload:
@@ -255,14 +254,6 @@ class Uploads:
         except OSError:  # nothing was ever uploaded
             return ()
         return tuple(sorted(found, key=lambda path: -path.lstat().st_mtime))
-
-    def size_of(self, uploaded: Path) -> int:
-        """Say how many bytes something that was uploaded takes; it does not change any more."""
-        changed = uploaded.lstat().st_mtime_ns
-        known = self._sizes.get(uploaded.name)
-        if known is None or known[0] != changed:
-            known = self._sizes[uploaded.name] = (changed, size_on_disk(uploaded))
-        return known[1]
 
     def clean(self) -> None:
         """Remove what has been left alone for days."""

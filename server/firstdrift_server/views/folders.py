@@ -112,6 +112,14 @@ def describe_choice(roots: Sequence[Path], wanted: str) -> Entry | None:
     return entry
 
 
+def is_there(roots: Sequence[Path], path: Path) -> bool:
+    """Tell whether there is something at a path, and it may be read."""
+    try:
+        return inside(roots, path).exists()
+    except (OSError, PathOutsideRootsError):  # in a folder that may not be looked into, or none at all
+        return False
+
+
 def _entries(roots: Sequence[Path], folder: Path) -> Iterator[Entry]:
     """Give what is in a folder and may be read; links that lead out of the roots are left out."""
     try:

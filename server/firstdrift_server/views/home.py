@@ -12,14 +12,14 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons import Order, count_uses, list_comparisons
 from firstdrift.catalogue.dumps import DumpOrder, IndexedDump, list_dumps
 from firstdrift_server.context import Context
-from firstdrift_server.uploads.store import Uploads
 from firstdrift_server.views.comparisons import comparison_summary
+from firstdrift_server.views.folders import is_there
 from firstdrift_server.views.uploads import dump_view
 from firstdrift_server.views.workers import worker_view
 
 PAGE = 50
 MOST_WEIGHED = 2000
-"""So many comparisons, the newest, are looked at to put the worst first."""
+"""So many comparisons, or dumps, the newest, are looked at to put the worst, or the largest, first."""
 
 _RANKS = {
     tone: rank
@@ -39,9 +39,10 @@ class Part(StrEnum):
 
 
 WORST = "worst"
+LARGEST = "size"
 ORDERS: dict[Part, tuple[str, ...]] = {
     Part.COMPARISONS: (Order.NEWEST, Order.OLDEST, WORST, Order.NAME),
-    Part.DUMPS: tuple(DumpOrder),
+    Part.DUMPS: (*DumpOrder, LARGEST),
     Part.BIN: (Order.NEWEST, Order.OLDEST, Order.NAME),
 }
 
@@ -119,24 +120,28 @@ def _comparisons(session: Session, asked: Asked) -> dict[str, Any]:
 
 
 def _dumps(session: Session, context: Context, asked: Asked) -> dict[str, Any]:
-    found = list_dumps(
-        session, text=asked.text, order=DumpOrder(asked.order), skip=asked.skip, limit=PAGE + 1
-    )
-    uses = count_uses(session, [dump.path for dump in found])
-    uploads = context.uploads
-    return {
-        "dumps": [_dump_view(dump, uses[dump.path]) for dump in found[:PAGE]],
-        "uploads": [
-            _upload_view(uploads, path)
-            for path in uploads.listed()
-            if not asked.skip and asked.text.lower() in path.name.lower()
-        ],
-        "is_live": False,
-        "more": len(found) > PAGE,
-    }
+    if asked.order == LARGEST:
+        weighed = list_dumps(session, text=asked.text, limit=MOST_WEIGHED)
+        found = tuple(sorted(weighed, key=lambda dump: -(_size(context, dump.path) or 0))[asked.skip :])
+    else:
+        order = DumpOrder(asked.order)
+        found = list_dumps(session, text=asked.text, order=order, skip=asked.skip, limit=PAGE + 1)
+    uses = count_uses(session, [dump.path for dump in found[:PAGE]])
+    uploads = [
+        _upload_view(context, path)
+        for path in context.uploads.listed()
+        if not asked.skip and asked.text.lower() in path.name.lower()
+    ]
+    dumps = [_dump_view(context, dump, uses[dump.path]) for dump in found[:PAGE]]
+    waits = any(view["size"] is None and view["is_there"] for view in (*uploads, *dumps))
+    return {"dumps": dumps, "uploads": uploads, "is_live": waits, "more": len(found) > PAGE}
 
 
-def _dump_view(dump: IndexedDump, uses: int) -> dict[str, Any]:
+def _size(context: Context, path: Path) -> int | None:
+    return context.sizes.get(path) if is_there(context.roots, path) else None
+
+
+def _dump_view(context: Context, dump: IndexedDump, uses: int) -> dict[str, Any]:
     path = str(dump.path)
     return {
         "id": dump.id,
@@ -144,25 +149,26 @@ def _dump_view(dump: IndexedDump, uses: int) -> dict[str, Any]:
         "name": "/".join(dump.path.parts[-2:]).lstrip("/"),
         "format": dump.format,
         "slices": dump.slices,
-        "size": getattr(dump, "size", None),
+        "size": _size(context, dump.path),
         "problems": len(dump.problems),
         "indexed_at": dump.indexed_at,
         "comparisons": uses,
-        "is_there": dump.path.exists(),
+        "is_there": is_there(context.roots, dump.path),
         "golden": f"/new?{urlencode({'golden': path})}",
         "target": f"/new?{urlencode({'target': path})}",
         "uses": f"/?{urlencode({'q': path})}",
     }
 
 
-def _upload_view(uploads: Uploads, uploaded: Path) -> dict[str, Any]:
+def _upload_view(context: Context, uploaded: Path) -> dict[str, Any]:
     dump = dump_view(uploaded)
     path = dump["path"] if dump["format"] else str(uploaded)
     return {
         "name": uploaded.name,
         "path": str(uploaded),
         "format": dump["format"],
-        "size": uploads.size_of(uploaded),
+        "size": _size(context, uploaded),
+        "is_there": True,
         "uploaded_at": datetime.fromtimestamp(uploaded.lstat().st_mtime, UTC),
         "golden": f"/new?{urlencode({'golden': path} if dump['format'] else {'golden_at': path})}",
         "target": f"/new?{urlencode({'target': path} if dump['format'] else {'target_at': path})}",

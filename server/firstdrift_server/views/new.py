@@ -16,7 +16,7 @@ from firstdrift_server.choices import Choice, require_slices
 from firstdrift_server.context import Context
 from firstdrift_server.views.command_line import compare_command
 from firstdrift_server.views.comparisons import distinct_names
-from firstdrift_server.views.folders import Order, describe_choice, list_folder
+from firstdrift_server.views.folders import Order, describe_choice, is_there, list_folder
 
 SIDES = ("golden", "target")
 MOST_RECENT = 6
@@ -135,20 +135,13 @@ def _recent(context: Context) -> list[tuple[str, str]]:
     with context.reading() as session:
         compared = recent_paths(session, most=MOST_RECENT)
     known = dict.fromkeys((*context.uploads.listed()[:2], *compared))
-    there = [str(path) for path in known if _is_there(context.roots, path)][:MOST_RECENT]
+    there = [str(path) for path in known if is_there(context.roots, path)][:MOST_RECENT]
     return [(path, _short(path, there)) for path in there]
 
 
 def _short(path: str, among: Sequence[str]) -> str:
     """Shorten a path to its last two parts, or to as many as tell it apart from the others."""
     return max((distinct_names(path, other)[0] for other in among), key=len)
-
-
-def _is_there(roots: Sequence[Path], path: Path) -> bool:
-    try:
-        return inside(roots, path).exists()
-    except (OSError, PathOutsideRootsError):  # a folder that may not be looked into, or none at all
-        return False
 
 
 def _shown_folder(context: Context, side: str, fields: Mapping[str, str]) -> str:
