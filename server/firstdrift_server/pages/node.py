@@ -34,7 +34,6 @@ def show(  # noqa: PLR0913 - what an address may say
     """
     with context.reading() as session:
         view = node_view(session, context, comparison, position, row)
-    view["closeup"] = None
     if closeup or (tensor and not panel):
         from firstdrift_server.views.closeup import asked_from, closeup_view
 

@@ -47,6 +47,7 @@ def node_view(
         "slice": position,
         "slice_name": slice_pair.target.describe(),
         "address": address,
+        "closeup": None,
         "worst_tensor": None if worst is None else tensors[worst]["key"],
         "tree": tree_address(comparison, position, row=index),
         "comparison_address": comparison_address(comparison, slice=position),
