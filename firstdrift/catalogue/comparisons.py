@@ -332,7 +332,7 @@ def compare_again(session: Session, comparison_id: int, rules: str | None = None
 
 
 def purge_deleted(session: Session, *, older_than: timedelta) -> int:
-    """Remove for good what was deleted so long ago, and dumps that no comparison uses then.
+    """Remove for good what was deleted so long ago, and dumps that nobody uses then.
 
     Return how many comparisons were removed.
     """
@@ -347,7 +347,9 @@ def purge_deleted(session: Session, *, older_than: timedelta) -> int:
             select(ComparisonEntry.golden_id).where(ComparisonEntry.golden_id.is_not(None)),
             select(ComparisonEntry.target_id).where(ComparisonEntry.target_id.is_not(None)),
         )
-        session.execute(delete(DumpEntry).where(DumpEntry.id.not_in(in_use)))
+        seen_alone = select(JobEntry.path).where(JobEntry.path.is_not(None))
+        unused = (DumpEntry.id.not_in(in_use), DumpEntry.path.not_in(seen_alone))
+        session.execute(delete(DumpEntry).where(*unused))
     return len(purged)
 
 

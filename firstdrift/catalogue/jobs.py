@@ -45,6 +45,12 @@ from firstdrift.errors import CatalogueError, JobCancelledError, JobLostError, N
 log = logging.getLogger(__name__)
 
 COMPARE = "compare"
+INDEX = "index"
+"""Read a dump into the catalogue: all its slices, nodes and tensors."""
+COMPUTE = "compute"
+"""The same, and compute the statistics of tensors that were saved without them."""
+SLICE_STEPS = 1000
+"""Steps of a job that compares, for each pair of slices: `Job.total` tells how many pairs there are."""
 LEASE_SECONDS = 15.0
 BEAT_SECONDS = 1.0
 
@@ -53,6 +59,8 @@ class Job(Struct, frozen=True):
     """A job as pages show it.
 
     Attributes:
+        comparison_id: what it works on, if that is a comparison.
+        path: where the dump lies, if it works on one dump.
         done: steps done, of `total`; both 0 before it began.
         stage: what is being done, in words.
         error: what went wrong, for a person; `traceback` for a bug report.
@@ -60,7 +68,8 @@ class Job(Struct, frozen=True):
 
     id: int
     kind: str
-    comparison_id: int
+    comparison_id: int | None
+    path: str | None
     state: JobState
     priority: int
     attempts: int
@@ -93,7 +102,8 @@ class Claim(Struct, frozen=True):
     job_id: int
     attempt: int
     kind: str
-    comparison_id: int
+    comparison_id: int | None
+    path: str | None
 
 
 class Worker(Struct, frozen=True):
@@ -107,10 +117,18 @@ class Worker(Struct, frozen=True):
 
 
 def enqueue(
-    session: Session, kind: str, comparison_id: int, *, priority: int = 0, max_attempts: int = 3
+    session: Session,
+    kind: str,
+    comparison_id: int | None = None,
+    *,
+    path: str | None = None,
+    priority: int = 0,
+    max_attempts: int = 3,
 ) -> int:
-    """Add a job; return its id."""
-    job = JobEntry(kind=kind, comparison_id=comparison_id, priority=priority, max_attempts=max_attempts)
+    """Add a job that works on a comparison, or on the dump at a path; return its id."""
+    job = JobEntry(
+        kind=kind, comparison_id=comparison_id, path=path, priority=priority, max_attempts=max_attempts
+    )
     session.add(job)
     session.flush()
     return job.id
@@ -200,7 +218,9 @@ def claim_job(engine: Engine, worker: str, *, lease: float = LEASE_SECONDS) -> C
                 started_at=func.coalesce(JobEntry.started_at, Now()),
                 leased_until=Now(lease),
             )
-            .returning(JobEntry.id, JobEntry.attempts, JobEntry.kind, JobEntry.comparison_id)
+            .returning(
+                JobEntry.id, JobEntry.attempts, JobEntry.kind, JobEntry.comparison_id, JobEntry.path
+            )
             .execution_options(synchronize_session=False)
         ).one_or_none()
     return None if taken is None else Claim(*taken)

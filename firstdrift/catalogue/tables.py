@@ -1,6 +1,6 @@
 """The tables.
 
-    dumps ──< slices ──< nodes ──< tensors              what lies on disk, indexed once
+    dumps ──< slices ──< nodes ──< tensors, computed    what lies on disk, indexed once
                 │
     comparisons ──< slice_pairs ──< rows                results, replaced whole when judged again
                 │        └───────< pairs ──> measurements
@@ -26,7 +26,7 @@ from firstdrift.dumps.dump import Coordinates, Direction, NodeKind, Problem, Sli
 from firstdrift.matching.edits import Edit
 from firstdrift.matching.mapping import MappingFile
 from firstdrift.matching.plan import Origin, TensorPair, UnmatchedTensor
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.tensors import Role
 from firstdrift.verdict.judgement import Counts, Findings, NodeClass, SliceJudgement, Verdict
 
@@ -156,6 +156,23 @@ class TensorEntry(Entry):
     entry: Mapped[str | None]
     scalar: Mapped[str | None]
     requires_grad: Mapped[bool | None]
+    problem: Mapped[str | None]
+
+
+class ComputedEntry(Entry):
+    """Statistics that were computed from the values of a tensor, because the dump has none of it.
+
+    Attributes:
+        summary: what was found; None if the values cannot be read, and `problem` says why.
+    """
+
+    __tablename__ = "computed"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    slice_id: Mapped[int] = mapped_column(ForeignKey("slices.id", ondelete="CASCADE"), primary_key=True)
+    node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    summary: Mapped[SideSummary | None] = mapped_column(Record(SideSummary))
     problem: Mapped[str | None]
 
 
@@ -470,6 +487,8 @@ class JobEntry(Entry):
 
     Attributes:
         kind: which function of the worker does it.
+        comparison_id: what it works on, if that is a comparison.
+        path: where the dump lies, if it works on one dump.
         priority: higher ones are taken first.
         attempts: how often it was claimed; also the fencing token of the worker that has it.
         max_attempts: after so many it has failed for good.
@@ -484,11 +503,13 @@ class JobEntry(Entry):
     __table_args__ = (
         Index("ix_jobs_waiting", "state", "priority", "id"),
         Index(None, "comparison_id", "id"),
+        Index(None, "path", "id"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     kind: Mapped[str]
-    comparison_id: Mapped[int] = mapped_column(ForeignKey("comparisons.id", ondelete="CASCADE"))
+    comparison_id: Mapped[int | None] = mapped_column(ForeignKey("comparisons.id", ondelete="CASCADE"))
+    path: Mapped[str | None]
     priority: Mapped[int] = mapped_column(default=0)
     state: Mapped[JobState] = mapped_column(default=JobState.QUEUED)
     attempts: Mapped[int] = mapped_column(default=0)

@@ -163,20 +163,30 @@ def _stacks(dump: Dump, listing: SliceListing) -> tuple[Mapping[str, tuple[str, 
         return {}, f"{error.path.name}: {error.reason}" if error.path else error.reason
 
 
-def _view(record: TensorRecord) -> TensorView:
+def view_recorded(record: TensorRecord) -> TensorView | None:
+    """Say what is known of a tensor without its values; None if they have to be read for that."""
     if not record.is_tensor or record.problem is not None:
         return TensorView(record, problem=record.problem)
     if (recorded := record.statistics) is not None:
         found = SideSummary(None, recorded.maximum, recorded.minimum, recorded.mean, recorded.norm)
         return TensorView(record, found, "statistics")
-    if record.location is None:
-        return TensorView(record)
+    return TensorView(record) if record.location is None else None
+
+
+def view_values(record: TensorRecord) -> TensorView:
+    """Compute the statistics of a tensor from its values, or say why they cannot be read."""
     from firstdrift.metrics.arrays import summarise_values
 
+    if record.location is None:
+        return TensorView(record)
     try:
         return TensorView(record, as_recorded(summarise_values(record.location, "", load_tensor)), "data")
     except IncomparableError as error:
         return TensorView(replace(record, problem=str(error)), problem=str(error))
+
+
+def _view(record: TensorRecord) -> TensorView:
+    return view_recorded(record) or view_values(record)
 
 
 def _in_tree_order(read: Slice) -> Iterator[tuple[Node, int]]:

@@ -42,7 +42,7 @@ def measure_empty(golden: Shape, target: Shape, transform: str) -> Measurement:
 
 
 def summarise_values(location: DataLocation, side: str, load: Load) -> SideSummary:
-    """Compute the statistics of one tensor, which lies on the named side.
+    """Compute the statistics of one tensor, which lies on the named side ("" if there is but one).
 
     Raises:
         IncomparableError: it cannot be read or holds no numbers.
@@ -54,8 +54,12 @@ def _load(location: DataLocation, side: str, load: Load) -> Array:
     try:
         array = load(location)
     except TensorUnreadableError as error:
+        if not side:
+            raise IncomparableError(f"the data could not be read: {error}") from error
         raise IncomparableError(f"the data of the {side} side could not be read: {error}") from error
     if number_kind(array.dtype) is None:
+        if not side:
+            raise IncomparableError(f"the data are of dtype {array.dtype}, not numbers")
         raise IncomparableError(f"the data of the {side} side are of dtype {array.dtype}, not numbers")
     return array
 

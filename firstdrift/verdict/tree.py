@@ -7,6 +7,8 @@ mlp             feed_forward               mlp ~ feed_forward
                 └─ linear.1                └─ linear.1
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -85,6 +87,13 @@ def _lay_over(golden: Slice, target: Slice, plan: SlicePlan) -> tuple[TreeRow, .
         for draft in drafts
     ]
     return _in_pre_order(drafts, parents)
+
+
+def rows_of_nodes(nodes: Sequence[Node]) -> tuple[TreeRow, ...]:
+    """Lay the nodes of one slice, given in execution order, out as rows: each has a target alone."""
+    row_of = {node.name: index for index, node in enumerate(nodes)}
+    drafts = [_Draft(node, (), (node.name,), None, (node.order, 0, 0)) for node in nodes]
+    return _in_pre_order(drafts, [row_of.get(node.parent or "") for node in nodes])
 
 
 class _Draft(Struct):

@@ -20,7 +20,7 @@ from firstdrift.catalogue.comparisons import Comparison, get_comparison
 from firstdrift.catalogue.dumps import IndexedSlice
 from firstdrift.catalogue.editing import unchanged_slice
 from firstdrift.catalogue.engine import reading, writing
-from firstdrift.catalogue.jobs import Lease, confirm, finish_job
+from firstdrift.catalogue.jobs import SLICE_STEPS, Lease, confirm, finish_job
 from firstdrift.catalogue.results import Answer, SavedSlice, SlicePlace
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.compare import count_unreadable, left_over, plan_slice, plan_slices
@@ -36,9 +36,6 @@ from firstdrift.plurals import counted
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, SliceJudgement
 from firstdrift_worker.measuring import Measurer
-
-STEPS_OF_A_SLICE = 1000
-"""Progress is counted in these."""
 
 STAGES = ("index", "match", "measure", "store")
 """What the time of a comparison is spent on."""
@@ -117,8 +114,8 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
         comparison = get_comparison(session, comparison_id)
     clock = Clock(*STAGES)
     with clock.measure("index"):
-        golden = _index_dump(work, comparison.golden_path, comparison.golden_dump_id)
-        target = _index_dump(work, comparison.target_path, comparison.target_dump_id)
+        golden = index_dump(work, comparison.golden_path, comparison.golden_dump_id)
+        target = index_dump(work, comparison.target_path, comparison.target_dump_id)
         pairing = plan_slices(golden.dump, target.dump, comparison.options)
         golden = _with_merged(work, golden, [one for one, _ in pairing.pairs])
         target = _with_merged(work, target, [other for _, other in pairing.pairs])
@@ -168,8 +165,8 @@ class _SliceWork:
         clock = Clock(*STAGES)
         self._progress(0, "reading")
         with clock.measure("index"):
-            golden = _read(self.work, golden_dump, self.place.golden)
-            target = _read(self.work, target_dump, self.place.target)
+            golden = read_indexed(self.work, golden_dump, self.place.golden)
+            target = read_indexed(self.work, target_dump, self.place.target)
         if golden is None or target is None:
             return None
         self._progress(0, "matching")
@@ -210,12 +207,12 @@ class _SliceWork:
 
     def _progress(self, share: float, stage: str) -> None:
         self.work.check()
-        done = round((self.place.position + share) * STEPS_OF_A_SLICE)
+        done = round((self.place.position + share) * SLICE_STEPS)
         stage = f"slice {self.place.position + 1} of {self.slices}: {stage}"
-        self.work.lease.progress(done, self.slices * STEPS_OF_A_SLICE, stage)
+        self.work.lease.progress(done, self.slices * SLICE_STEPS, stage)
 
 
-def _index_dump(work: Work, path: Path, known: int | None) -> Indexed:
+def index_dump(work: Work, path: Path, known: int | None) -> Indexed:
     """Index the dump at a path, if it has not been as it is now; one that is gone is taken as it was."""
     try:
         files = dumps.fingerprint(path)
@@ -251,7 +248,7 @@ def _add_dump(work: Work, path: Path, files: str) -> int:
         return found.id if found else dumps.add_dump(session, dump, files)
 
 
-def _read(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
+def read_indexed(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
     """Read a slice from the catalogue; from its dump, and into the catalogue, the first time."""
     with reading(work.engine) as session:
         known = dumps.get_slice(session, slice_id)
@@ -273,7 +270,7 @@ def _read(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
 
 def _read_merged(work: Work, indexed: Indexed, slice_id: int, listing: SliceListing) -> Slice | None:
     """Merge a slice from those of its ranks, of which none may be damaged."""
-    parts = [_read(work, indexed, indexed.slices[part].id) for part in listing.parts]
+    parts = [read_indexed(work, indexed, indexed.slices[part].id) for part in listing.parts]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from types import FrameType
 
 from sqlalchemy import Engine
@@ -28,6 +29,7 @@ from firstdrift.catalogue.migrate import upgrade
 from firstdrift.errors import CatalogueError, FirstdriftError, JobCancelledError, JobLostError
 from firstdrift_worker.comparing import Work, WorkerStoppedError, compare_dumps
 from firstdrift_worker.measuring import Measurer
+from firstdrift_worker.reading import read_dump
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +127,14 @@ def _tolerated() -> Iterator[None]:
         log.warning("%s", error)
 
 
-_KINDS = {jobs.COMPARE: compare_dumps}
+def _work_on(work: Work, claim: Claim, measurer: Measurer) -> None:
+    match claim:
+        case Claim(kind=jobs.COMPARE, comparison_id=int(comparison)):
+            compare_dumps(work, comparison, measurer)
+        case Claim(kind=jobs.INDEX | jobs.COMPUTE, path=str(path)):
+            read_dump(work, Path(path), computes=claim.kind == jobs.COMPUTE)
+        case _:
+            raise CatalogueError(f"this version knows no job of the kind {claim.kind!r}")
 
 
 def _do(engine: Engine, claim: Claim, processes: int, until: threading.Event, lease: float) -> None:
@@ -134,7 +143,7 @@ def _do(engine: Engine, claim: Claim, processes: int, until: threading.Event, le
     isolated = claim.attempt > 1
     try:
         with Lease(engine, claim, lease) as held, Measurer(processes, isolated=isolated) as measurer:
-            _KINDS[claim.kind](Work(engine, held, until), claim.comparison_id, measurer)
+            _work_on(Work(engine, held, until), claim, measurer)
     except JobLostError:
         raise
     except JobCancelledError:

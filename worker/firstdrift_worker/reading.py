@@ -1,0 +1,77 @@
+"""The job that reads one dump into the catalogue, so that it can be looked at without a partner.
+
+    index the dump ─▶ for each slice: read its nodes ─▶ compute the statistics that were not recorded
+
+What is in the catalogue already is not read again.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from firstdrift.catalogue import one_dump
+from firstdrift.catalogue.dumps import IndexedSlice, load_slice
+from firstdrift.catalogue.engine import reading
+from firstdrift.catalogue.jobs import SLICE_STEPS, finish_job
+from firstdrift.catalogue.one_dump import Place
+from firstdrift.comparison.one_dump import TensorView, view_recorded, view_values
+from firstdrift.plurals import counted
+from firstdrift.tensors import TensorRecord
+from firstdrift_worker.comparing import Work, index_dump, read_indexed
+
+KEEP_SECONDS = 1.0
+"""What was computed is kept so often."""
+
+
+def read_dump(work: Work, path: Path, *, computes: bool) -> None:
+    """Do the job; with `computes`, read the values of tensors that were saved without statistics.
+
+    Raises:
+        FirstdriftError: the dump as a whole cannot be used; or as `Work.check`.
+    """
+    work.lease.progress(0, 0, "indexing")
+    indexed = index_dump(work, path, None)
+    slices = [known for known in indexed.slices.values() if known.merged is None]
+    for number, known in enumerate(slices):
+        _progress(work, number, slices, 0.0, "reading")
+        is_read = known.nodes is not None or read_indexed(work, indexed, known.id) is not None
+        if is_read and computes:
+            _compute(work, known.id, number, slices)
+    with work.writing() as session:
+        finish_job(session, work.lease.claim)
+
+
+def _compute(work: Work, slice_id: int, number: int, slices: Sequence[IndexedSlice]) -> None:
+    """Compute the statistics of the tensors of which none are known, and keep them as they come."""
+    with reading(work.engine) as session:
+        read = load_slice(session, slice_id)
+        done = one_dump.computed_of_slice(session, slice_id)
+    left: list[tuple[Place, TensorRecord]] = [
+        ((node.order, position), record)
+        for node in read.nodes
+        for position, record in enumerate(node.tensors)
+        if (node.order, position) not in done and view_recorded(record) is None
+    ]
+    found: dict[Place, TensorView] = {}
+    keep_at = time.monotonic() + KEEP_SECONDS
+    for count, (place, record) in enumerate(left):
+        work.check()
+        found[place] = view_values(record)
+        if time.monotonic() > keep_at or count == len(left) - 1:
+            with work.writing() as session:
+                one_dump.add_computed(session, slice_id, found)
+            found, keep_at = {}, time.monotonic() + KEEP_SECONDS
+            remaining = len(left) - count - 1
+            _progress(
+                work,
+                number,
+                slices,
+                1 - remaining / len(left),
+                f"computing, {counted(remaining, 'tensor')} left",
+            )
+
+
+def _progress(work: Work, number: int, slices: Sequence[IndexedSlice], share: float, stage: str) -> None:
+    work.check()
+    done = round((number + share) * SLICE_STEPS)
+    work.lease.progress(done, len(slices) * SLICE_STEPS, f"slice {number + 1} of {len(slices)}: {stage}")
