@@ -57,16 +57,6 @@ class Pair(Struct, frozen=True):
     judgement: PairJudgement
 
 
-class LayerError(Struct, frozen=True):
-    """A cell of the map of slices and layers: the output error of a layer in a slice."""
-
-    position: int
-    path: str
-    index: int
-    verdict: Verdict
-    output_error: float | None
-
-
 def get_row(session: Session, slice_pair: int, index: int) -> Row:
     """Look up a row.
 
@@ -120,23 +110,6 @@ def incomparable_pairs(session: Session, slice_pair: int, *, limit: int) -> tupl
     """List the first pairs that could not be compared, in the order of the plan."""
     which = _select_pairs(slice_pair).where(PairEntry.verdict == Verdict.INCOMPARABLE)
     return tuple(map(_pair, session.execute(which.order_by(PairEntry.index).limit(limit))))
-
-
-def layer_errors(session: Session, comparison_id: int) -> tuple[LayerError, ...]:
-    """List the output errors of the layers of all slices of a comparison, as cells of a map."""
-    query = (
-        select(
-            SlicePairEntry.position,
-            func.coalesce(RowEntry.path, ""),
-            RowEntry.index,
-            RowEntry.verdict,
-            RowEntry.output_error,
-        )
-        .join(RowEntry, RowEntry.slice_pair_id == SlicePairEntry.id)
-        .where(SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.complete, RowEntry.is_layer)
-        .order_by(SlicePairEntry.position, RowEntry.order)
-    )
-    return tuple(LayerError(*found) for found in session.execute(query))
 
 
 def kinds_of_rows(

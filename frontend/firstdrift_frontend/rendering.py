@@ -15,7 +15,7 @@ from firstdrift.plurals import plural
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS
-from firstdrift_frontend.sentences import sayer
+from firstdrift_frontend.sentences import pieces, sayer
 
 
 def render(template: str, language: str = SOURCE, **context: object) -> str:
@@ -38,8 +38,10 @@ def _environment(language: str) -> Environment:
     )
     # What the extension adds to an environment is known at run time only.
     environment.install_gettext_translations(texts, newstyle=True)  # type: ignore[attr-defined]
+    say = sayer(known.sentences)
     environment.filters |= {
-        "said": sayer(known.sentences),
+        "said": say,
+        "pieces": partial(pieces, say),
         "number": number,
         "short": numbers.short,
         "exact": numbers.exact,

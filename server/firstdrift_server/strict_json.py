@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
@@ -38,3 +39,21 @@ class StrictJSONResponse(Response):
     def render(self, content: object) -> bytes:
         """Encode the content; lone surrogates, which names of dumps may have, are written as escapes."""
         return to_json(plain(content)).encode("utf-8", "backslashreplace")
+
+
+def encodable(name: str) -> str:
+    """Write the lone surrogates of a name as escapes, for which UTF-8 has no bytes."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+class ManyNumbersResponse(Response):
+    """An answer in strict JSON that holds many numbers: it is encoded as it is.
+
+    Non-finite numbers are spelled out in it already, and its names are `encodable`.
+    """
+
+    media_type = "application/json"
+
+    def render(self, content: object) -> bytes:
+        """Encode the content."""
+        return msgspec.json.encode(content)

@@ -1,6 +1,6 @@
 """What the library says, said in another language."""
 
-from firstdrift_frontend.sentences import sayer
+from firstdrift_frontend.sentences import Gap, Piece, pieces, sayer, with_gaps
 
 PATTERNS = {
     "its weight differs": "W",
@@ -35,3 +35,49 @@ def test_names_from_dumps_cannot_break_a_sentence() -> None:
     say = sayer(PATTERNS)
     assert say("{1}.{x} is the first bad node: its weight differs.") == "{1}.{x}! W"
     assert say("a\nb is the first bad node: its weight differs.") == "a\nb! W"
+
+
+LINKED = {
+    "Token {0} is the first bad token; in it {1}": "词元 {0} 首先出错; 其中 {1}",
+    "{0} is the first bad node: {1}.": "{0} 最先出错: {1}。",
+    "In {0}, {1}": "在 {0}, {1}",
+    "its weight differs": "权重不同",
+    "step {0}": "第 {0} 步",
+}
+
+
+def test_links_in_a_sentence_lead_to_the_same_in_every_language() -> None:
+    gaps = [Gap("3", "/t", before="Token "), Gap("layers.2: a, b", "/n")]
+    summary = (
+        "Token 3 is the first bad token; in it layers.2: a, b is the first bad node: its weight differs."
+    )
+    linked = with_gaps(summary, gaps)
+    english = pieces(sayer({}), linked)
+    assert [(piece.text, piece.address) for piece in english if piece.address] == [
+        ("Token 3", "/t"),
+        ("layers.2: a, b", "/n"),
+    ]
+    assert "".join(piece.text for piece in english) == summary
+    chinese = pieces(sayer(LINKED), linked)
+    assert (
+        "".join(piece.text for piece in chinese)
+        == "词元 3 首先出错; 其中 layers.2: a, b 最先出错: 权重不同。"
+    )
+    assert [(piece.text, piece.address) for piece in chinese if piece.address] == [
+        ("3", "/t"),
+        ("layers.2: a, b", "/n"),
+    ]
+
+
+def test_a_gap_without_an_address_is_said_and_names_are_not() -> None:
+    gaps = [Gap("step 0", is_said=True), Gap("step 4", "/n")]
+    linked = with_gaps("In step 0, step 4 is the first bad node: its weight differs.", gaps)
+    said = pieces(sayer(LINKED), linked)
+    assert "".join(piece.text for piece in said) == "在 第 0 步, step 4 最先出错: 权重不同。"
+
+
+def test_a_name_that_looks_like_a_gap_is_a_name() -> None:
+    hostile = "a\ue0001\ue001b\ue0007\ue001"
+    linked = with_gaps(f"{hostile} is the first bad node: its weight differs.", [Gap(hostile, "/n")])
+    assert pieces(sayer(LINKED), linked)[0] == Piece(hostile, "/n")
+    assert "".join(piece.text for piece in pieces(sayer({}), with_gaps(hostile, []))) == hostile

@@ -3,17 +3,18 @@
 The tree and what is unmatched need NumPy, which the server is ready without.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 
 from firstdrift.catalogue.comparisons import get_comparison, get_slice_pair, slice_pairs_of
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
-from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.strict_json import ManyNumbersResponse, StrictJSONResponse
 from firstdrift_server.views.charts import strip_chart
 from firstdrift_server.views.comparison import slice_object
 from firstdrift_server.views.node import node_view
+from firstdrift_server.views.progress import findings_so_far
 from firstdrift_server.views.strip import strip_of
 
 router = APIRouter(
@@ -35,14 +36,43 @@ def list_slices(comparison: int, context: Shared) -> StrictJSONResponse:
 
 
 @router.get("/chart")
-def chart(comparison: int, context: Shared, metric: str | None = None) -> StrictJSONResponse:
+def chart(
+    comparison: int, context: Shared, metric: str | None = None, scale: Literal["log", "linear"] | None = None
+) -> StrictJSONResponse:
     """Give the points and the threshold of a metric over all slices."""
     with context.reading() as session:
-        findings = get_comparison(session, comparison).findings
-        strip = strip_of(slice_pairs_of(session, comparison), findings, metric)
+        slices = slice_pairs_of(session, comparison)
+        findings = findings_so_far(get_comparison(session, comparison), slices)
+        strip = strip_of(slices, findings, metric)
         return StrictJSONResponse(
-            {"metric": strip.metric, "metrics": strip.metrics, "chart": strip_chart(strip)}
+            {"metric": strip.metric, "metrics": strip.metrics, "chart": strip_chart(strip, scale)}
         )
+
+
+@router.get("/layers")
+def map_layers(
+    comparison: int,
+    context: Shared,
+    by: Literal["slice", "token", "step", "rank", "micro_step"] | None = None,
+) -> ManyNumbersResponse:
+    """Give the output error of every layer in every slice, or in the worst slice of each token, step or rank.
+
+    `null` stands for a layer that a slice does not have, or of which nothing is known.
+    """
+    from firstdrift_server.views.heat_map import heat_map
+
+    with context.reading() as session:
+        slices = slice_pairs_of(session, comparison)
+        return ManyNumbersResponse(heat_map(session, get_comparison(session, comparison), slices, by))
+
+
+@router.get("/slices/{position}/scatter")
+def scatter_nodes(comparison: int, position: int, context: Shared) -> ManyNumbersResponse:
+    """Give input and output error of the nodes of a slice; of many, the worst and a sample of the others."""
+    from firstdrift_server.views.scatter import scatter
+
+    with context.reading() as session:
+        return ManyNumbersResponse(scatter(session, get_slice_pair(session, comparison, position)))
 
 
 @router.get("/slices/{position}/rows")

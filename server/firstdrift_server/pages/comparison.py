@@ -4,7 +4,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from firstdrift.catalogue import match_sets
@@ -19,9 +19,18 @@ from firstdrift_server.choices import Choice
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Fields, Submitted
 from firstdrift_server.strict_json import StrictJSONResponse
-from firstdrift_server.views.comparison import changes_view, comparison_data, comparison_view
+from firstdrift_server.views.comparison import Wanted, changes_view, comparison_data, comparison_view
 
 router = APIRouter(include_in_schema=False)
+
+
+def _wanted(
+    position: Annotated[int | None, Query(alias="slice")] = None,
+    metric: str | None = None,
+    scale: str | None = None,
+    by: str | None = None,
+) -> Wanted:
+    return Wanted(position, metric, scale, by)
 
 
 @router.get("/c/{comparison}")
@@ -29,19 +38,18 @@ def show(
     request: Request,
     comparison: int,
     context: Shared,
-    position: Annotated[int | None, Query(alias="slice")] = None,
-    metric: str | None = None,
+    wanted: Annotated[Wanted, Depends(_wanted)],
     *,
     check: bool = False,
 ) -> Response:
-    """Show a comparison; `slice` and `metric` choose what the lower half is about.
+    """Show a comparison; `slice`, `metric`, `scale` and `by` choose what the lower half is about.
 
     With `check` it says whether the dumps have changed, for which all their files have to be looked at.
     """
     with context.reading() as session:
         if wants_json(request):
             return StrictJSONResponse(comparison_data(session, comparison))
-        view = comparison_view(session, comparison, wanted_slice=position, wanted_metric=metric)
+        view = comparison_view(session, comparison, wanted)
         view["changes"] = changes_view(session, context, comparison) if check else None
     return answer(request, "comparison.html", view)
 

@@ -8,33 +8,39 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from firstdrift.catalogue.comparisons import SlicePair
-from firstdrift.catalogue.tree import LayerError
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_frontend.numbers import exact
-from firstdrift_server.views.addresses import tree_address
 from firstdrift_server.views.strip import Cell, Strip
 
+SCALES = ("log", "linear")
 
-def strip_chart(strip: Strip) -> dict[str, Any] | None:
+
+def scale_of(strip: Strip, wanted: str | None = None) -> str | None:
+    """Say on which scale a metric is drawn: as wanted, else as suits it; None without a metric."""
+    if strip.metric is None:
+        return None
+    return wanted if wanted in SCALES else SCALES[0 if METRICS[strip.metric].logarithmic else 1]
+
+
+def strip_chart(strip: Strip, scale: str | None = None) -> dict[str, Any] | None:
     """Draw the chosen metric of every slice, with its threshold; None if there is no metric.
 
     Colours are left to the page, which knows whether it is light or dark: a trace names its role.
+
+    Args:
+        strip: the slices under the metric.
+        scale: "log" or "linear"; that of the metric if None.
     """
     if strip.metric is None:
         return None
     metric = METRICS[strip.metric]
+    logarithmic = scale_of(strip, scale) == "log"
     known = [
-        cell.value
-        for line in strip.lines
-        for cell in line.cells
-        if _is_drawable(cell.value, metric.logarithmic)
+        cell.value for line in strip.lines for cell in line.cells if _is_drawable(cell.value, logarithmic)
     ]
     limits = [strip.threshold.value] if strip.threshold else []
-    low, high = _edges(
-        [value for value in known if value is not None] + limits, logarithmic=metric.logarithmic
-    )
-    traces = [_trace(line.label, line.cells, low, high, metric.logarithmic) for line in strip.lines]
+    low, high = _edges([value for value in known if value is not None] + limits, logarithmic=logarithmic)
+    traces = [_trace(line.label, line.cells, low, high, logarithmic) for line in strip.lines]
     return {
         "traces": traces,
         "threshold": {"value": strip.threshold.value, "meaning": strip.threshold.meaning}
@@ -42,50 +48,9 @@ def strip_chart(strip: Strip) -> dict[str, Any] | None:
         else None,
         "x_title": strip.axis.replace("_", " "),
         "y_title": metric.label,
-        "logarithmic": metric.logarithmic,
+        "logarithmic": logarithmic,
         "range": [low, high],
     }
-
-
-def layer_map(
-    comparison: int, slices: Sequence[SlicePair], cells: Sequence[LayerError]
-) -> dict[str, Any] | None:
-    """Draw the output error of every layer in every slice as a map; None if there are not several layers.
-
-    Colours stand for powers of ten; a layer that a slice does not have, or whose error is not known, is left
-    blank.
-    """
-    layers = list(dict.fromkeys(cell.path for cell in cells))
-    known = [cell.output_error for cell in cells if _is_drawable(cell.output_error, logarithmic=True)]
-    if len(layers) < 2 or not known:  # noqa: PLR2004 - one layer is no map
-        return None
-    powers = [math.log10(error) for error in known if error is not None]
-    low = min(powers)
-    high = max(*powers, low + 1)
-    by_place = {(cell.position, cell.path): cell for cell in cells}
-    table = [[by_place.get((pair.position, layer)) for layer in layers] for pair in slices]
-    return {
-        "kind": "map",
-        "x": layers,
-        "y": [pair.target.describe() for pair in slices],
-        "z": [[_power(cell, low, high) for cell in row] for row in table],
-        "exact": [[exact(cell.output_error) if cell else "" for cell in row] for row in table],
-        "verdict": [[str(cell.verdict) if cell else "" for cell in row] for row in table],
-        "address": [
-            [tree_address(comparison, cell.position, row=cell.index) if cell else None for cell in row]
-            for row in table
-        ],
-        "range": [low, high],
-    }
-
-
-def _power(cell: LayerError | None, low: float, high: float) -> float | None:
-    """Return the power of ten of an error; zero is drawn as the least, NaN and infinity as the most."""
-    if cell is None or cell.output_error is None:
-        return None
-    if _is_drawable(cell.output_error, logarithmic=True):
-        return math.log10(cell.output_error)
-    return low if cell.output_error == 0 else high
 
 
 def _trace(label: str, cells: Sequence[Cell], low: float, high: float, logarithmic: bool) -> dict[str, Any]:

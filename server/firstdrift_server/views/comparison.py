@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
+from firstdrift.catalogue.charts import most_amplified
 from firstdrift.catalogue.comparisons import Comparison, SlicePair, get_comparison, slice_pairs_of
 from firstdrift.catalogue.dumps import changed_since_indexed, get_dump
 from firstdrift.catalogue.match_sets import laid_over
-from firstdrift.catalogue.tree import incomparable_pairs, layer_errors
+from firstdrift.catalogue.tree import incomparable_pairs
 from firstdrift.comparison.report import DumpSummary, all_notes
 from firstdrift.errors import PathOutsideRootsError
 from firstdrift.exports.report_json import (
@@ -26,16 +29,45 @@ from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Finding, Findings
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
-from firstdrift_server.views.addresses import comparison_address, tree_address, unmatched_address
-from firstdrift_server.views.charts import layer_map, strip_chart
+from firstdrift_server.views.addresses import (
+    comparison_address,
+    node_address,
+    tree_address,
+    unmatched_address,
+)
+from firstdrift_server.views.charts import SCALES, scale_of
 from firstdrift_server.views.command_line import compare_command
 from firstdrift_server.views.comparisons import comparison_summary
+from firstdrift_server.views.heat_map import axes_of, layers_table
 from firstdrift_server.views.new import new_address
+from firstdrift_server.views.progress import findings_so_far, slices_expected
 from firstdrift_server.views.sentence import finding_address, linked_summary, position_of
 from firstdrift_server.views.strip import Strip, metrics_of, strip_of
 from firstdrift_server.views.workers import worker_view
 
 NOTHING_YET = Findings(summary="")
+AMPLIFIED_SHOWN = 10
+
+
+class Wanted(Struct, frozen=True):
+    """What of a comparison its page is asked to show; None where the page chooses.
+
+    Attributes:
+        slice: position of the slice that the lower half is about.
+        metric: of the strip of slices and its chart.
+        scale: of the chart: "log" or "linear".
+        by: what a row of the map of layers stands for: "slice", "token", "step", "rank", "micro_step".
+    """
+
+    slice: int | None = None
+    metric: str | None = None
+    scale: str | None = None
+    by: str | None = None
+
+    def address(self, comparison: int, part: str = "", **changes: object) -> str:
+        """Return the address of the page as it is shown, with something else chosen."""
+        chosen = {name: getattr(self, name) for name in self.__struct_fields__} | changes
+        return comparison_address(comparison, **chosen) + (part and f"#{part}")
 
 
 def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
@@ -96,9 +128,7 @@ def slice_object(pair: SlicePair) -> dict[str, Any]:
     }
 
 
-def comparison_view(
-    session: Session, comparison_id: int, *, wanted_slice: int | None = None, wanted_metric: str | None = None
-) -> dict[str, Any]:
+def comparison_view(session: Session, comparison_id: int, wanted: Wanted) -> dict[str, Any]:
     """Lay a comparison out for its page.
 
     Raises:
@@ -106,12 +136,13 @@ def comparison_view(
     """
     comparison = get_comparison(session, comparison_id)
     slices = slice_pairs_of(session, comparison_id)
-    findings = comparison.findings
-    selected = _selected(slices, findings, wanted_slice)
-    strip = strip_of(slices, findings, wanted_metric)
+    findings = findings_so_far(comparison, slices)
+    selected = _selected(slices, findings, wanted.slice)
+    strip = strip_of(slices, findings, wanted.metric)
+    expected = slices_expected(comparison, slices)
     return comparison_summary(session, comparison) | {
-        "sentence": linked_summary(comparison.id, findings, slices) if findings else [],
-        "findings": findings,
+        "sentence": linked_summary(comparison.id, findings, slices) if findings else None,
+        "findings": comparison.findings,
         "first": _first_places(comparison, slices),
         "suspects": _elsewhere(comparison, slices, selected),
         "dumps": {"golden": _dump(comparison, "golden"), "target": _dump(comparison, "target")},
@@ -131,13 +162,62 @@ def comparison_view(
             str(comparison.golden_path), str(comparison.target_path), comparison.options
         ),
         "slices": len(slices),
-        "strip": _strip_view(comparison.id, strip, selected),
-        "chart": strip_chart(strip),
-        "layers": layer_map(comparison.id, slices, layer_errors(session, comparison.id))
-        if comparison.job.is_over
-        else None,
+        "expected": expected,
+        "counts_so_far": counts_object(sum((pair.judgement.counts for pair in slices), Counts())),
+        "measured_from": strip.measured_from,
+        "strip": _strip_view(comparison.id, strip, wanted, selected),
+        "layers": _layers_view(session, comparison, slices, findings, wanted),
         "selected": _slice_view(comparison.id, selected, slices) if selected else None,
+        "amplified": _amplified(session, selected) if selected else [],
+        "drawn": _drawn(comparison, slices, wanted, selected),
     }
+
+
+def _layers_view(
+    session: Session,
+    comparison: Comparison,
+    slices: Sequence[SlicePair],
+    findings: Findings | None,
+    wanted: Wanted,
+) -> dict[str, Any]:
+    """Say how the map of layers may be shown, and give a part of it as a table; None if there is none."""
+    axes = axes_of(slices)
+    chosen = wanted.by if wanted.by in axes else axes[0]
+    return {
+        "by": chosen,
+        "axes": [
+            {"name": axis, "address": wanted.address(comparison.id, "layers", by=axis)} for axis in axes
+        ],
+        "table": layers_table(session, comparison.id, slices, findings),
+    }
+
+
+def _amplified(session: Session, pair: SlicePair) -> list[dict[str, Any]]:
+    """List the nodes of a slice that add the most to the error: what the chart of nodes says, in words."""
+    return [
+        {"node": node, "address": node_address(pair.comparison_id, pair.position, node.row)}
+        for node in most_amplified(session, pair.id, AMPLIFIED_SHOWN)
+    ]
+
+
+def _drawn(
+    comparison: Comparison, slices: Sequence[SlicePair], wanted: Wanted, selected: SlicePair | None
+) -> dict[str, Any]:
+    """Say where the data of the charts are, and by `version` when they have changed."""
+    data = f"/api/v1/comparisons/{comparison.id}"
+    made = sum(pair.revision for pair in slices)
+    return {
+        "version": f"{comparison.revision}.{len(slices)}.{made}.{comparison.state}",
+        "chart": _address(f"{data}/chart", metric=wanted.metric, scale=wanted.scale),
+        "layers": _address(f"{data}/layers", by=wanted.by),
+        "scatter": f"{data}/slices/{selected.position}/scatter" if selected else "",
+        "nodes": f"/c/{comparison.id}/s/{selected.position}/n/" if selected else "",
+    }
+
+
+def _address(path: str, **parameters: str | None) -> str:
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
 
 
 def changes_view(session: Session, context: Context, comparison_id: int) -> list[dict[str, Any]]:
@@ -231,27 +311,29 @@ def _place(comparison: int, finding: Finding, slices: Sequence[SlicePair]) -> di
     }
 
 
-def _strip_view(comparison: int, strip: Strip, selected: SlicePair | None) -> dict[str, Any]:
-    position = selected.position if selected else None
-
-    def address(slice_: int | None, metric: str | None) -> str:
-        return comparison_address(comparison, slice=slice_, metric=metric) + "#slices"
-
+def _strip_view(comparison: int, strip: Strip, wanted: Wanted, selected: SlicePair | None) -> dict[str, Any]:
+    shown = replace(wanted, slice=selected.position if selected else None, metric=strip.metric)
     return {
         "strip": strip,
-        "selected": position,
+        "selected": shown.slice,
         "metric": METRICS[strip.metric] if strip.metric else None,
         "metrics": [
             {
                 "name": name,
                 "label": METRICS[name].label,
                 "meaning": METRICS[name].meaning,
-                "address": address(position, name),
+                "address": shown.address(comparison, "slices", metric=name, scale=None),
             }
             for name in strip.metrics
         ],
+        "scale": scale_of(strip, wanted.scale),
+        "scales": [
+            {"name": scale, "address": shown.address(comparison, "slices", scale=scale)} for scale in SCALES
+        ],
         "addresses": {
-            cell.slice: address(cell.slice, strip.metric) for line in strip.lines for cell in line.cells
+            cell.slice: shown.address(comparison, "slices", slice=cell.slice)
+            for line in strip.lines
+            for cell in line.cells
         },
     }
 

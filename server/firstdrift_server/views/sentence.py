@@ -1,45 +1,31 @@
 """A finding as a sentence in which the places it names are links.
 
 "Token 3 is the first bad token; in it layers.2 is ..."  ─▶  [Token 3] is the first ... [layers.2] is ...
+
+The sentence is said in the language of the page, so what is a link in it is left as a gap until then.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from firstdrift.catalogue.comparisons import SlicePair
 from firstdrift.dumps.dump import Coordinates
 from firstdrift.verdict.judgement import Finding, Findings
+from firstdrift_frontend.sentences import Gap, Linked, with_gaps
 from firstdrift_server.views.addresses import comparison_address, tree_address
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a sentence; with an address it is a link."""
-
-    text: str
-    address: str | None = None
-
-
-def linked_summary(comparison: int, findings: Findings, slices: Sequence[SlicePair]) -> list[Piece]:
-    """Turn the names of the first bad token and node in the summary into links."""
-    links = []
+def linked_summary(comparison: int, findings: Findings, slices: Sequence[SlicePair]) -> Linked:
+    """Make the names of the first bad token and node in the summary links, in the order of the sentence."""
+    gaps = []
     token, node = findings.first_bad_token, findings.first_bad_node
     if token is not None and (position := position_of(slices, token.coordinates)) is not None:
-        links.append((f"Token {token.coordinates.token}", comparison_address(comparison, slice=position)))
-    if node is not None and (address := finding_address(comparison, node, slices)) is not None:
-        links.append((node.module or node.target or node.golden, address))
-    return with_links(findings.summary, links)
-
-
-def with_links(sentence: str, links: Sequence[tuple[str, str]]) -> list[Piece]:
-    """Cut a sentence at the first occurrence of each phrase, phrases in the order of the sentence."""
-    pieces, rest = [], sentence
-    for phrase, address in links:
-        before, found, after = rest.partition(phrase)
-        if found and phrase:
-            pieces += [Piece(before), Piece(phrase, address)]
-            rest = after
-    return [piece for piece in (*pieces, Piece(rest)) if piece.text]
+        address = comparison_address(comparison, slice=position)
+        gaps.append(Gap(str(token.coordinates.token), address, before="Token "))
+    if node is not None:
+        gaps.append(Gap(node.coordinates.describe(), is_said=True))
+        name = node.module or node.target or node.golden
+        gaps.append(Gap(name, finding_address(comparison, node, slices)))
+    return with_gaps(findings.summary, gaps)
 
 
 def finding_address(comparison: int, finding: Finding, slices: Sequence[SlicePair]) -> str | None:
@@ -48,12 +34,26 @@ def finding_address(comparison: int, finding: Finding, slices: Sequence[SlicePai
     return None if position is None else tree_address(comparison, position, row=finding.row)
 
 
+class Places:
+    """Where slices are in a comparison, by their target coordinates."""
+
+    def __init__(self, slices: Sequence[SlicePair]) -> None:
+        """Remember them."""
+        self._known: dict[tuple[int | None, ...], list[SlicePair]] = {}
+        for pair in slices:
+            self._known.setdefault(_key(pair.target), []).append(pair)
+
+    def position(self, coordinates: Coordinates) -> int | None:
+        """Find a slice; the micro step counts where the slice itself has one."""
+        here = self._known.get(_key(coordinates), [])
+        exact = [pair for pair in here if pair.target.micro_step == coordinates.micro_step]
+        return next((pair.position for pair in exact or here), None)
+
+
 def position_of(slices: Sequence[SlicePair], coordinates: Coordinates) -> int | None:
-    """Find a slice by its target coordinates; the micro step counts where the slice itself has one."""
+    """Find one slice by its target coordinates."""
+    return Places(slices).position(coordinates)
 
-    def key(of: Coordinates) -> tuple[int | None, ...]:
-        return (of.step, of.rank, of.token)
 
-    here = [pair for pair in slices if key(pair.target) == key(coordinates)]
-    exact = [pair for pair in here if pair.target.micro_step == coordinates.micro_step]
-    return next((pair.position for pair in exact or here), None)
+def _key(coordinates: Coordinates) -> tuple[int | None, ...]:
+    return (coordinates.step, coordinates.rank, coordinates.token)

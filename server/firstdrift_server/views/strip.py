@@ -10,7 +10,7 @@ from firstdrift.catalogue.comparisons import SlicePair
 from firstdrift.dumps.dump import Coordinates
 from firstdrift.verdict.judgement import Findings
 from firstdrift_frontend.metric_names import CHARTED, Threshold, threshold
-from firstdrift_server.views.sentence import position_of
+from firstdrift_server.views.sentence import Places
 
 AXES = ("token", "micro_step", "step", "rank")
 """What a cell may stand for: the first of these by which slices differ."""
@@ -67,6 +67,14 @@ class Strip:
     of_logits: bool
 
     @property
+    def measured_from(self) -> str:
+        """What errors come from: "statistics" gives lower bounds, "digest" no number at all, else "data"."""
+        known = set(self.metrics)
+        if known == {"equal"}:
+            return "digest"
+        return "statistics" if "error_bound" in known and "relative_l2" not in known else "data"
+
+    @property
     def states(self) -> frozenset[str]:
         """The states that cells are in."""
         return frozenset(cell.state for line in self.lines for cell in line.cells)
@@ -92,6 +100,12 @@ def strip_of(slices: Sequence[SlicePair], findings: Findings | None, wanted: str
     )
 
 
+def states_of(slices: Sequence[SlicePair], findings: Findings | None) -> dict[int, str]:
+    """Say of each slice, by its position, its verdict or that its input differs."""
+    marked = _Marked.of(slices, findings)
+    return {pair.position: marked.state(pair) for pair in slices}
+
+
 def metrics_of(pair: SlicePair) -> Mapping[str, float | int | None]:
     """Return the metrics of the logits of a slice, or of its last output."""
     return pair.judgement.logits.metrics if pair.judgement.logits is not None else {}
@@ -114,11 +128,15 @@ class _Marked:
     def of(cls, slices: Sequence[SlicePair], findings: Findings | None) -> "_Marked":
         if findings is None:
             return cls(frozenset(), frozenset())
+        places = Places(slices)
         first = [found for found in (findings.first_bad_token, findings.first_bad_node) if found is not None]
         return cls(
-            frozenset(position_of(slices, found.coordinates) for found in first),
-            frozenset(position_of(slices, found.coordinates) for found in findings.input_differs),
+            frozenset(places.position(found.coordinates) for found in first),
+            frozenset(places.position(found.coordinates) for found in findings.input_differs),
         )
+
+    def state(self, pair: SlicePair) -> str:
+        return INPUT_DIFFERS if pair.position in self.input_differs else str(pair.verdict)
 
 
 def _cell(pair: SlicePair, axis: str, metric: str | None, marked: _Marked) -> Cell:
@@ -127,7 +145,7 @@ def _cell(pair: SlicePair, axis: str, metric: str | None, marked: _Marked) -> Ce
         slice=pair.position,
         label=str(pair.position if coordinate is None else coordinate),
         title=pair.target.describe(),
-        state=INPUT_DIFFERS if pair.position in marked.input_differs else str(pair.verdict),
+        state=marked.state(pair),
         is_first_bad=pair.position in marked.first_bad,
         value=metrics_of(pair).get(metric) if metric is not None else None,
     )

@@ -1,0 +1,74 @@
+"""Input error against output error of the nodes of a slice: what lies above the diagonal makes the error."""
+
+import math
+import random
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.charts import NodeErrors, names_of_rows, node_errors
+from firstdrift.catalogue.comparisons import SlicePair
+from firstdrift.exports.strict_json import spelled_out
+from firstdrift.verdict.classify import FACTOR
+from firstdrift_server.strict_json import encodable
+
+WORST = 1500
+"""How many nodes are drawn for their output error, and how many more for what they add to the error."""
+
+RANDOM = 1000
+"""How many of all others are drawn."""
+
+
+def scatter(session: Session, pair: SlicePair) -> dict[str, Any]:
+    """Give the nodes of a slice as points; of many, the worst and a random sample of the others.
+
+    The sample is the same every time.
+    """
+    errors = node_errors(session, pair.id)
+    drawn = choose(errors, pair.judgement.roundoff, seed=pair.id)
+    rows = [errors.rows[at] for at in drawn]
+    names = names_of_rows(session, pair.id, rows)
+    classes = sorted({errors.classes[at] for at in drawn})
+    code = {name: number for number, name in enumerate(classes)}
+    return {
+        "slice": pair.position,
+        "matched": errors.matched,
+        "total": len(errors.rows),
+        "shown": len(drawn),
+        "factor": FACTOR,
+        "roundoff": pair.judgement.roundoff,
+        "range": _range(errors),
+        "class_names": classes,
+        "rows": rows,
+        "names": [encodable(names[row]) for row in rows],
+        "inputs": [spelled_out(errors.inputs[at]) for at in drawn],
+        "outputs": [spelled_out(errors.outputs[at]) for at in drawn],
+        "classes": [code[errors.classes[at]] for at in drawn],
+    }
+
+
+def choose(errors: NodeErrors, roundoff: float, seed: int) -> list[int]:
+    """Choose the points to draw, in the order of the tree."""
+    everything = range(len(errors.rows))
+    if len(everything) <= 2 * WORST + RANDOM:
+        return list(everything)
+    outputs = [_size(error) for error in errors.outputs]
+    added = [
+        output - _size(max(error, roundoff)) if math.isfinite(error) else 0.0
+        for output, error in zip(outputs, errors.inputs, strict=True)
+    ]
+    worst = set(sorted(everything, key=outputs.__getitem__)[-WORST:])
+    worst |= set(sorted(set(everything) - worst, key=added.__getitem__)[-WORST:])
+    others = sorted(set(everything) - worst)
+    return sorted(worst | set(random.Random(seed).sample(others, RANDOM)))  # noqa: S311 - a sample, no secret
+
+
+def _size(error: float) -> float:
+    """Order errors; zero is less than any, NaN and infinity are more."""
+    return math.inf if not math.isfinite(error) else math.log10(error) if error > 0 else -400.0
+
+
+def _range(errors: NodeErrors) -> tuple[float, float] | None:
+    """Return the least and the greatest error that a logarithmic axis can show; None if there is none."""
+    known = [error for error in (*errors.inputs, *errors.outputs) if 0 < error < math.inf]
+    return (min(known), max(known)) if known else None

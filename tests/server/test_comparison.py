@@ -1,0 +1,205 @@
+"""The page of a comparison: its charts and their data, and what it shows before it is finished."""
+
+import json
+import math
+import re
+import threading
+from collections.abc import Callable, Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from working import wait_until, worker
+
+from firstdrift.catalogue.charts import NodeErrors
+from firstdrift_server.app import create_app
+from firstdrift_server.settings import settings_from
+from firstdrift_server.views.scatter import RANDOM, WORST, choose
+from firstdrift_worker.main import run
+
+HTML = {"accept": "text/html"}
+TOKENS, STATISTICS = 3, 1
+
+
+def page(client: TestClient, address: str) -> str:
+    answer = client.get(address, headers=HTML)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def strict(text: str) -> Any:  # noqa: ANN401
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def layers(client: TestClient, comparison: int, by: str | None = None) -> dict[str, Any]:
+    parameters = {} if by is None else {"by": by}
+    answer = client.get(f"/api/v1/comparisons/{comparison}/layers", params=parameters)
+    assert answer.status_code == 200, answer.text
+    found = strict(answer.text)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_map_shows_every_layer_of_every_slice_and_where_the_error_begins(client: TestClient) -> None:
+    found = layers(client, TOKENS)
+    assert (found["by"], found["axes"]) == ("token", ["token"])
+    assert [row["token"] for row in found["rows"]] == list(range(8))
+    assert [name.rpartition(".")[2] for name in found["layers"]] == ["0", "1", "2", "3"]
+    for name in ("errors", "verdicts", "classes", "slices", "nodes"):
+        assert [len(row) for row in found[name]] == [4] * 8
+    assert found["first"] == {"row": 3, "layer": 2}
+    assert found["errors"][3][2] > max(found["errors"][2])
+    assert found["verdict_names"][found["verdicts"][3][2]] == "error"
+    assert found["slices"][3] == [3] * 4
+    assert 'aria-selected="true"' in page(client, f"/c/3/s/3/tree?row={found['nodes'][3][2]}")
+
+
+def test_the_errors_of_the_map_are_those_of_the_tree(client: TestClient) -> None:
+    found = layers(client, TOKENS)
+    for layer, row in enumerate(found["nodes"][3]):
+        node = client.get(f"/api/v1/comparisons/3/slices/3/rows/{row}").json()
+        assert found["errors"][3][layer] == pytest.approx(node["output_error"], rel=1e-4)
+        assert found["class_names"][found["classes"][3][layer]] == node["class"]
+
+
+def test_a_map_of_what_slices_do_not_differ_by_shows_every_slice(client: TestClient) -> None:
+    assert layers(client, TOKENS, by="rank")["by"] == "token"
+    assert client.get("/api/v1/comparisons/3/layers?by=colour").status_code == 422
+
+
+def test_rows_that_stand_for_several_slices_show_the_worst(
+    client: TestClient, unpacked: Callable[[str], Path], tmp_path: Path
+) -> None:
+    del client
+    dumps = unpacked("msprobe/dp2_stat_mix")
+    app = create_app(settings_from(roots=[dumps], data_dir=tmp_path))
+    with (
+        worker(f"sqlite:///{tmp_path}/firstdrift.db"),
+        TestClient(app, base_url="http://localhost", follow_redirects=False) as both,
+    ):
+        asked = {"golden": str(dumps / "golden"), "target": str(dumps / "target")}
+        assert both.post("/api/v1/comparisons", json=asked).status_code == 201
+        wait_until(lambda: not both.get("/api/v1/comparisons/1").json()["job"]["is_open"])
+        each, by_rank = layers(both, 1), layers(both, 1, by="rank")
+        assert each["axes"] == ["slice", "step", "rank"]
+        assert [row["rank"] for row in by_rank["rows"]] == [0, 1]
+        for rank, row in enumerate(by_rank["errors"]):
+            of_rank = [each["errors"][at] for at, one in enumerate(each["rows"]) if one["rank"] == rank]
+            worst = [max(errors) for errors in zip(*of_rank, strict=True)]
+            first = by_rank["first"]
+            for layer, error in enumerate(row):
+                is_first = first == {"row": rank, "layer": layer}
+                assert error == worst[layer] or (is_first and error in [one[layer] for one in of_rank])
+        text = page(both, "/c/1?by=rank&metric=relative_norm")
+        assert re.search(r'<a href="[^"]*by=rank[^"]*"[^>]*aria-current="true"', text)
+        assert re.search(r'<a href="/c/1\?[^"]*metric=relative_norm[^"]*by=step#layers"', text)
+
+
+def test_the_scatter_names_every_node_with_both_errors(client: TestClient) -> None:
+    found = strict(client.get("/api/v1/comparisons/3/slices/3/scatter").text)
+    lengths = {len(found[name]) for name in ("rows", "names", "inputs", "outputs", "classes")}
+    assert lengths == {found["shown"]} == {found["total"]}
+    assert found["matched"] >= found["total"] > 50
+    first = client.get("/api/v1/comparisons/3").json()["first_bad_node"]
+    at = found["names"].index(first["target"])
+    assert found["class_names"][found["classes"][at]] == "source"
+    assert found["outputs"][at] > found["factor"] * found["inputs"][at]
+    low, high = found["range"]
+    assert 0 < low <= found["outputs"][at] <= high
+    assert first["target"] in page(client, f"/c/3/s/3/n/{found['rows'][at]}")
+    assert client.get("/api/v1/comparisons/3/slices/99/scatter").status_code == 404
+
+
+def test_of_many_nodes_the_worst_are_drawn_and_always_the_same_of_the_others() -> None:
+    many = 20_000
+    errors = NodeErrors(
+        rows=list(range(many)),
+        inputs=[1e-3] * many,
+        outputs=[1e-3 * (1 + at / many) for at in range(many)],
+        classes=["propagated"] * many,
+        matched=many,
+    )
+    errors.outputs[7], errors.outputs[8] = math.nan, math.inf
+    errors.inputs[9], errors.outputs[9] = 0.0, 9e-4
+    drawn = choose(errors, roundoff=1e-7, seed=3)
+    assert drawn == choose(errors, roundoff=1e-7, seed=3) == sorted(drawn)
+    assert len(drawn) == 2 * WORST + RANDOM
+    assert {7, 8, 9, *range(many - WORST + 2, many)} <= set(drawn)
+    few = NodeErrors([5, 6], [0.0, 1.0], [1.0, 2.0], ["source", "propagated"], 2)
+    assert choose(few, roundoff=1e-7, seed=3) == [0, 1]
+
+
+def test_the_chart_is_drawn_on_the_scale_of_the_address(client: TestClient) -> None:
+    address = "/api/v1/comparisons/3/chart?metric=relative_l2"
+    logarithmic, linear = (client.get(f"{address}&scale={name}").json()["chart"] for name in ("log", "linear"))
+    assert (logarithmic["logarithmic"], linear["logarithmic"]) == (True, False)
+    assert linear["range"][0] < 0 < logarithmic["range"][0]
+    assert not any(linear["traces"][0]["at_edge"])
+    assert client.get(f"{address}&scale=square").status_code == 422
+    text = page(client, "/c/3?metric=relative_l2&scale=linear&slice=2")
+    (current,) = re.findall(r'<a href="([^"]*)" data-scale="linear" aria-current="true"', text)
+    assert unescape(current) == "/c/3?slice=2&metric=relative_l2&scale=linear#slices"
+    assert 'data-chart="/api/v1/comparisons/3/chart?metric=relative_l2&amp;scale=linear"' in text
+
+
+def test_without_a_script_the_map_is_a_table_whose_cells_lead_to_the_tree(client: TestClient) -> None:
+    text = page(client, "/c/3")
+    table = re.search(r'<table class="data dense cells">(.*?)</table>', text, re.DOTALL)
+    assert table is not None
+    (first,) = re.findall(r'<a href="([^"]+)" class="verdict v-error is-first"', table[1])
+    assert unescape(first) == f"/c/3/s/3/tree?row={layers(client, TOKENS)['nodes'][3][2]}"
+    assert 'aria-selected="true"' in page(client, unescape(first))
+    assert len(re.findall(r"<td>", table[1])) <= 320
+
+
+def test_what_comes_of_statistics_is_called_a_lower_bound(client: TestClient) -> None:
+    assert "output error of each layer, at least" in page(client, f"/c/{STATISTICS}")
+    assert "output error of each layer, at least" not in page(client, f"/c/{TOKENS}")
+
+
+@pytest.fixture
+def partial(tmp_path: Path, unpacked: Callable[[str], Path]) -> Iterator[TestClient]:
+    """A comparison of six tokens whose worker stopped after some of them."""
+    golden, target = unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_perturb_L7_T2")
+    settings = settings_from(roots=[golden, target], data_dir=tmp_path)
+    app = create_app(settings)
+    with TestClient(app, base_url="http://localhost", follow_redirects=False) as client:
+        asked = {"golden": str(golden), "target": str(target)}
+        assert client.post("/api/v1/comparisons", json=asked).status_code == 201
+
+        def is_begun() -> bool:
+            found = client.get("/api/v1/comparisons/1").json()
+            return bool(found["slices"]) and found["job"]["total"] > 0
+
+        stopping = threading.Event()
+        work = {"processes": 1, "until": stopping, "lease": 1.0}
+        thread = threading.Thread(target=run, args=(settings.database,), kwargs=work)
+        thread.start()
+        wait_until(is_begun)
+        stopping.set()
+        thread.join(60)
+        yield client
+
+
+def test_what_is_done_is_shown_as_such_before_the_comparison_is_finished(partial: TestClient) -> None:
+    done = len(partial.get("/api/v1/comparisons/1/slices").json()["slices"])
+    assert 0 < done < 6
+    found = partial.get("/api/v1/comparisons/1").json()
+    assert (found["state"], found["summary"]) == ("queued", "")
+    text = page(partial, "/c/1")
+    assert re.search(rf"{done} of 6 slices are done", text)
+    assert "So far" in text
+    assert len(re.findall(r'class="cell-link v-', text)) == done
+    assert len(re.findall(r'class="cell-link is-pending"', text)) == 6 - done
+    assert layers(partial, 1)["expected"] == 6
+    assert len(layers(partial, 1)["rows"]) == done
+    partial.post("/c/1/cancel", headers={"content-type": "application/x-www-form-urlencoded"})
+    text = page(partial, "/c/1")
+    assert "This comparison was cancelled" in text
+    assert "So far" in text
+    assert "is-pending" not in text
