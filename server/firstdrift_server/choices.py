@@ -17,6 +17,7 @@ from firstdrift.matching.layouts import read_layouts
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
+from firstdrift.verdict.thresholds import thresholds_of_words
 from firstdrift_server.context import Context
 from firstdrift_server.views.folders import require_dump
 
@@ -30,6 +31,7 @@ class Choice(BaseModel):
 
     Attributes:
         tp: over how many ranks the models are spread, "1:2" for golden and target; likewise pp and vpp.
+        thresholds: those that are moved, "factor=4 floor=16".
         mapping: paths of mapping files below the roots, one a line.
     """
 
@@ -48,6 +50,7 @@ class Choice(BaseModel):
     tp: Sizes = ""
     pp: Sizes = ""
     vpp: Sizes = ""
+    thresholds: Annotated[str, Field(max_length=1000)] = ""
     mapping: Annotated[str, Field(max_length=8192)] = ""
     note: Annotated[str, Field(max_length=2000)] = ""
 
@@ -76,7 +79,7 @@ class Choice(BaseModel):
         """Give the options of the comparison.
 
         Raises:
-            SettingsError: there is no such rule set or level, or a mapping file makes no sense.
+            SettingsError: there is no such rule set, level or threshold, or a mapping file makes no sense.
             PathOutsideRootsError: a mapping file lies outside the roots.
         """
         if self.rules not in RULES:
@@ -101,7 +104,8 @@ class Choice(BaseModel):
             golden_layout=golden,
             target_layout=target,
         )
-        return Options(matching=matching, rules=self.rules, level=self.level)
+        thresholds = thresholds_of_words(self.thresholds.split())
+        return Options(matching=matching, rules=self.rules, level=self.level, thresholds=thresholds)
 
     def _said(self, roots: tuple[Path, ...]) -> MatchSetFile:
         if not self.mappings:

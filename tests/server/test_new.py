@@ -83,6 +83,22 @@ def test_sizes_of_a_spread_model_are_part_of_command_address_and_comparison(
     client.post(f"{made_address}/delete", headers={"content-type": "application/x-www-form-urlencoded"})
 
 
+def test_thresholds_that_are_moved_are_part_of_command_address_and_comparison(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    golden, target = map(str, dumps["perturbed"])
+    chosen = {"golden": golden, "target": target, "thresholds": "factor=4.5  floor=16"}
+    said = "--threshold factor=4.5 --threshold floor=16"
+    assert f"firstdrift compare {golden} {target} {said}" in client.get("/new", params=chosen).text
+    assert "there is no threshold" in client.get("/new", params=chosen | {"thresholds": "x=1"}).text.lower()
+    assert client.post("/api/v1/comparisons", json=chosen | {"thresholds": "factor"}).status_code == 422
+    made = client.post("/api/v1/comparisons", json=chosen).json()["id"]
+    page = unescape(client.get(f"/c/{made}", headers=HTML).text)
+    assert said in page
+    assert "thresholds=factor%3D4.5+floor%3D16" in page
+    client.delete(f"/api/v1/comparisons/{made}")
+
+
 def test_mapping_files_below_the_roots_are_read(
     form: TestClient, root: Path, unpacked: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -111,6 +127,7 @@ def test_every_option_says_what_it_means(form: TestClient) -> None:
     for name in (
         "rules",
         "level",
+        "thresholds",
         "step",
         "rank",
         "token",

@@ -20,6 +20,8 @@ def compare_command(golden: str, target: str, options: Options, mappings: Sequen
     matching = options.matching
     words = ["firstdrift", "compare", golden or "GOLDEN", target or "TARGET"]
     words += ["--rules", options.rules] if options.rules != Options().rules else []
+    for moved in threshold_words(options):
+        words += ["--threshold", moved]
     words += ["--level", options.level] if options.level else []
     words += ["--fuzzy"] if matching.fuzzy else []
     words += [] if matching.structure else ["--no-structure"]
@@ -33,3 +35,8 @@ def compare_command(golden: str, target: str, options: Options, mappings: Sequen
     for file in mappings or unknown:
         words += ["--mapping", file]
     return shlex.join(words)
+
+
+def threshold_words(options: Options) -> list[str]:
+    """Write each threshold that is moved as "factor=4"."""
+    return [f"{name}={str(value).removesuffix('.0')}" for name, value in options.thresholds.moved().items()]

@@ -12,9 +12,10 @@ from firstdrift.errors import FirstdriftError, PathOutsideRootsError
 from firstdrift.matching.layouts import write_layouts
 from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
+from firstdrift.verdict.thresholds import ABOUT
 from firstdrift_server.choices import Choice, require_slices
 from firstdrift_server.context import Context
-from firstdrift_server.views.command_line import compare_command
+from firstdrift_server.views.command_line import compare_command, threshold_words
 from firstdrift_server.views.comparisons import distinct_names
 from firstdrift_server.views.folders import Order, describe_choice, is_there, list_folder
 
@@ -39,6 +40,7 @@ def new_view(context: Context, fields: Mapping[str, str]) -> dict[str, Any]:
         "is_same": len(chosen) == len(SIDES) and len(set(chosen)) == 1,
         "options": options,
         "rule_sets": RULES,
+        "thresholds": list(ABOUT),
         "levels": LEVELS,
         "command": compare_command(golden, target, options, mappings),
         "roots": [str(root) for root in roots],
@@ -65,6 +67,7 @@ def new_address(golden: str, target: str, options: Options, note: str = "") -> s
     fields: dict[str, object] = {"golden": golden, "target": target, "rules": options.rules, "note": note}
     fields |= {"level": options.level, "token_offset": matching.token_offset or None}
     fields |= {name: getattr(matching, name) for name in ("step", "rank", "token")}
+    fields["thresholds"] = " ".join(threshold_words(options))
     fields |= write_layouts(matching.golden_layout, matching.target_layout)
     for box in ("fuzzy", "structure"):
         fields |= {f"{box}_box": 1, box: "yes" if getattr(matching, box) else None}
