@@ -46,6 +46,7 @@ from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.matching.plan import UnmatchedTensor
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
 INTERACTIVE = 10
 """Priority of what somebody waits for on a page, such as other rules; comparing has 0."""
@@ -55,7 +56,7 @@ class Comparison(Struct, frozen=True):
     """Two dumps that are, or will be, compared.
 
     Attributes:
-        options: what the user chose, with the rule set now in force.
+        options: what the user chose, with the rule set, the thresholds and the baseline now in force.
         revision: counts up whenever its results are to be made again.
         job: the last job that worked, works or will work on it: its state is that of the comparison.
         findings: what to say first; None until it has been finished once.
@@ -93,6 +94,19 @@ class Comparison(Struct, frozen=True):
     def state(self) -> JobState:
         """Queued, running, done, failed or cancelled."""
         return self.job.state
+
+
+class Judging(Struct, frozen=True):
+    """By what a comparison is judged: what of its options may be changed without measuring again."""
+
+    rules: str
+    thresholds: Thresholds = DEFAULTS
+    baseline: int | None = None
+
+
+def judging_of(options: Options) -> Judging:
+    """Say by what is judged."""
+    return Judging(options.rules, options.thresholds, options.baseline)
 
 
 class SlicePair(Struct, frozen=True):
@@ -148,6 +162,8 @@ def create_comparison(
         target_path=str(target.absolute()),
         options=options,
         rules=options.rules,
+        thresholds=options.thresholds,
+        baseline=options.baseline,
         note=note,
     )
     session.add(entry)
@@ -314,8 +330,10 @@ def cancel_comparison(session: Session, comparison_id: int) -> None:
     request_cancel(session, get_comparison(session, comparison_id).job.id)
 
 
-def compare_again(session: Session, comparison_id: int, rules: str | None = None) -> int:
+def compare_again(session: Session, comparison_id: int, rules: str | Judging | None = None) -> int:
     """Make the results of a comparison again, under other rules if given; return the id of the job.
+
+    The name of a rule set leaves thresholds and baseline as they are.
 
     What has been measured is not measured again, unless the dumps have changed.
 
@@ -323,11 +341,13 @@ def compare_again(session: Session, comparison_id: int, rules: str | None = None
         NotInCatalogueError: there is none.
         SettingsError: there is no such rule set.
     """
-    if rules is not None:
-        _require_rules(rules)
+    judging: dict[str, Any] = {"rules": rules} if isinstance(rules, str) else {}
+    if isinstance(rules, Judging):
+        judging = {name: getattr(rules, name) for name in Judging.__struct_fields__}
+    if judging:
+        _require_rules(judging["rules"])
     cancel_comparison(session, comparison_id)
-    changes = {"revision": ComparisonEntry.revision + 1} | ({} if rules is None else {"rules": rules})
-    _change(session, comparison_id, **changes)
+    _change(session, comparison_id, revision=ComparisonEntry.revision + 1, **judging)
     return enqueue(session, COMPARE, comparison_id, priority=INTERACTIVE)
 
 
@@ -398,7 +418,9 @@ def _comparison(found: Row[*tuple[Any, ...]]) -> Comparison:
         target_path=Path(entry.target_path),
         golden_dump_id=entry.golden_id,
         target_dump_id=entry.target_id,
-        options=replace(entry.options, rules=entry.rules),
+        options=replace(
+            entry.options, rules=entry.rules, thresholds=entry.thresholds, baseline=entry.baseline
+        ),
         revision=entry.revision,
         note=entry.note,
         created_at=entry.created_at,

@@ -22,6 +22,7 @@ from firstdrift.catalogue.comparisons import (
 )
 from firstdrift.catalogue.dumps import get_slice, load_slice, slices_of_dump
 from firstdrift.catalogue.match_sets import MatchSet, laid_over
+from firstdrift.catalogue.noise import load_noise, noise_places
 from firstdrift.catalogue.results import SlicePlace, load_measurements, pair_keys, without_details
 from firstdrift.catalogue.tables import JobState, Names, NodeEntry
 from firstdrift.catalogue.tree import all_pairs, all_rows
@@ -174,7 +175,8 @@ def unchanged_slice(session: Session, place: SlicePlace, options: Options) -> tu
     known = laid_over(session, place.comparison_id)
     if known is None:
         return None
-    base = get_comparison(session, known.comparison_id).options
+    comparison = get_comparison(session, known.comparison_id)
+    base = comparison.options
     edits = options.matching.edits[len(base.matching.edits) :]
     if replace(options, matching=replace(options.matching, edits=base.matching.edits)) != base:
         return None
@@ -182,7 +184,7 @@ def unchanged_slice(session: Session, place: SlicePlace, options: Options) -> tu
         return None
     here = (place.golden, place.target)
     for pair in slice_pairs_of(session, known.comparison_id):
-        if (pair.golden_slice_id, pair.target_slice_id) == here and pair.judgement.rules == options.rules:
+        if (pair.golden_slice_id, pair.target_slice_id) == here and pair.revision == comparison.revision:
             return pair.id, refusals(edits, (), ())
     return None
 
@@ -233,6 +235,7 @@ class _Trial:
 
     def __init__(self, session: Session, state: State, edits: tuple[Edit, ...], bench_of: Benches) -> None:
         self.session, self.state, self.edits, self.bench_of = session, state, edits, bench_of
+        self.places = noise_places(session, state.base.options.baseline)
         self.looked_at = 0
         self.new_pairs = self.unmeasured = 0
         self.bytes_left = PREVIEW_BYTES
@@ -282,7 +285,13 @@ class _Trial:
         made = {key: self._measure(plan, pair) for key, pair in new.items()}
         measurements = [made[key] if key in made else known[key] for key in keys]
         rows = build_rows(bench.golden, bench.target, plan)
-        return without_details(judge_after(earlier, plan, rows, measurements, self.state.base.options.rules))
+        options = self.state.base.options
+        noise = load_noise(self.session, self.places, bench.golden.listing.coordinates)
+        return without_details(
+            judge_after(
+                earlier, plan, rows, measurements, options.rules, limits=options.thresholds, noise=noise
+            )
+        )
 
     def _measure(self, plan: SlicePlan, pair: TensorPair) -> Measurement:
         self.bytes_left -= (size := data_bytes(pair))

@@ -23,9 +23,11 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons import (
     INTERACTIVE,
+    Judging,
     compare_again,
     create_comparison,
     get_comparison,
+    judging_of,
     set_note,
 )
 from firstdrift.catalogue.tables import ComparisonEntry, MatchSetEntry, MatchSetVersionEntry
@@ -286,7 +288,7 @@ def redo(session: Session, match_set_id: int, seen: int) -> MatchSet:
     return _move(session, match_set_id, seen, "redo", lambda known: known.redone)
 
 
-def judge_again(session: Session, comparison_id: int, rules: str | None = None) -> None:
+def judge_again(session: Session, comparison_id: int, rules: str | Judging | None = None) -> None:
     """Make the results of a comparison again, under other rules if given, and those of its match sets.
 
     Of the sets, the versions in force; others follow when they are put in force.
@@ -299,7 +301,7 @@ def judge_again(session: Session, comparison_id: int, rules: str | None = None) 
     for known in list_match_sets(session, comparison_id):
         results = known.results()
         if results is not None and results != comparison_id:
-            compare_again(session, results, get_comparison(session, comparison_id).options.rules)
+            compare_again(session, results, judging_of(get_comparison(session, comparison_id).options))
 
 
 def options_of(base: Options, known: MatchSet, version: int | None = None) -> Options:
@@ -410,5 +412,6 @@ def _require_results(session: Session, known: MatchSet) -> None:
     there = get_comparison(session, results)
     dumps = [(one.golden_dump_id, one.target_dump_id) for one in (base, there)]
     is_old = None not in dumps[1] and dumps[0] != dumps[1]
-    if is_old or there.options.rules != base.options.rules:
-        compare_again(session, results, base.options.rules)
+    judging = judging_of(base.options)
+    if is_old or judging_of(there.options) != judging:
+        compare_again(session, results, judging)

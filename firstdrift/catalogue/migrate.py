@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.errors import CatalogueError
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest step; known here so that a database at it is opened without loading Alembic."""
 
 

@@ -29,6 +29,7 @@ from firstdrift.matching.plan import Origin, TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.tensors import Role
 from firstdrift.verdict.judgement import Counts, Findings, NodeClass, SliceJudgement, Verdict
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
 Names = tuple[str, ...]
 
@@ -181,7 +182,7 @@ class ComparisonEntry(Entry):
 
     Attributes:
         golden_id: the indexed golden dump; None until it is indexed. Likewise target_id.
-        rules: the rule set in force, which may be changed after the fact.
+        rules: the rule set in force, which may be changed after the fact; likewise thresholds and baseline.
         revision: counts up whenever results are to be made again.
         note: what a person wrote about it.
         findings: None until it is finished; likewise counts, seconds, summaries of the dumps.
@@ -200,6 +201,10 @@ class ComparisonEntry(Entry):
     target_id: Mapped[int | None] = mapped_column(ForeignKey("dumps.id"), index=True)
     options: Mapped[Options] = mapped_column(Record(Options))
     rules: Mapped[str]
+    thresholds: Mapped[Thresholds] = mapped_column(
+        Record(Thresholds), default=DEFAULTS, server_default=text("'{}'")
+    )
+    baseline: Mapped[int | None]
     revision: Mapped[int] = mapped_column(default=1)
     note: Mapped[str] = mapped_column(default="")
     created_at: Mapped[datetime] = mapped_column(default=Now())

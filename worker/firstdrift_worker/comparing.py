@@ -21,13 +21,14 @@ from firstdrift.catalogue.dumps import IndexedSlice
 from firstdrift.catalogue.editing import unchanged_slice
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.jobs import SLICE_STEPS, Lease, confirm, finish_job
+from firstdrift.catalogue.noise import load_noise, noise_places
 from firstdrift.catalogue.results import Answer, SavedSlice, SlicePlace
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.compare import count_unreadable, left_over, plan_slice, plan_slices
 from firstdrift.comparison.report import Options, SliceResult
 from firstdrift.comparison.volume import data_bytes
 from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Dump, Problem, Slice, SliceListing
+from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.dumps.ranks import merge_ranks
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
@@ -35,6 +36,7 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.plurals import counted
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, SliceJudgement
+from firstdrift.verdict.noise import Noise
 from firstdrift_worker.measuring import Measurer
 
 STAGES = ("index", "match", "measure", "store")
@@ -112,6 +114,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     work.lease.progress(0, 0, "indexing")
     with reading(work.engine) as session:
         comparison = get_comparison(session, comparison_id)
+        baseline = noise_places(session, comparison.options.baseline)
     clock = Clock(*STAGES)
     with clock.measure("index"):
         golden = index_dump(work, comparison.golden_path, comparison.golden_dump_id)
@@ -127,7 +130,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     for position, ids in enumerate(slice_ids):
         place = SlicePlace(comparison_id, comparison.revision, position, *ids)
         earlier = [saved.judgement for saved in done.values()]
-        slice_work = _SliceWork(work, comparison.options, place, len(slice_ids), measurer, earlier)
+        slice_work = _SliceWork(work, comparison.options, place, len(slice_ids), measurer, earlier, baseline)
         saved = slice_work.saved() or slice_work.copied() or slice_work.do(golden, target)
         if saved is not None:
             done[position] = saved
@@ -138,7 +141,10 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _SliceWork:
-    """A pair of slices to be compared, number `place.position` of `slices`; `earlier` ran before it."""
+    """A pair of slices to be compared, number `place.position` of `slices`; `earlier` ran before it.
+
+    `baseline` says in which slice pair of the healthy run the noise of each golden slice is.
+    """
 
     work: Work
     options: Options
@@ -146,6 +152,7 @@ class _SliceWork:
     slices: int
     measurer: Measurer
     earlier: Sequence[SliceJudgement]
+    baseline: Mapping[Coordinates, int]
 
     def saved(self) -> SavedSlice | None:
         """Give what was kept of it for this revision, if it was."""
@@ -174,11 +181,24 @@ class _SliceWork:
             plan, rows = plan_slice(golden, target, self.options)
         with clock.measure("measure"):
             measurements = self._measure(plan)
-            judgement = judge_after(self.earlier, plan, rows, measurements, self.options.rules)
+            judgement = judge_after(
+                self.earlier,
+                plan,
+                rows,
+                measurements,
+                self.options.rules,
+                limits=self.options.thresholds,
+                noise=self._noise(golden),
+            )
         result = SliceResult(plan, rows, tuple(measurements), judgement)
         with clock.measure("store"):
             results.save_slice(self.work.writing, self.place, result, (golden, target), clock.seconds)
         return SavedSlice(results.without_details(judgement), count_unreadable(result), clock.seconds)
+
+    def _noise(self, golden: Slice) -> Noise:
+        """Read what a healthy run shows of it."""
+        with reading(self.work.engine) as session:
+            return load_noise(session, self.baseline, golden.listing.coordinates)
 
     def _measure(self, plan: SlicePlan) -> list[Measurement]:
         """Measure what has not been measured before, and keep it as it comes."""

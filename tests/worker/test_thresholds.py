@@ -1,0 +1,202 @@
+"""Moved thresholds and baselines: a worker finds what a preview says, and nothing is measured for it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
+from working import ask_to_compare, compare_with_worker, wait_for_comparison, worker
+
+from firstdrift.catalogue.comparisons import (
+    Comparison,
+    Judging,
+    compare_again,
+    get_comparison,
+    judging_of,
+    slice_pairs_of,
+)
+from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.judging import Trial, as_it_is, load_measured, rule_of, try_rules
+from firstdrift.catalogue.match_sets import add_edits, create_match_set, get_match_set, judge_again
+from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.noise import require_baseline
+from firstdrift.catalogue.tables import JobState
+from firstdrift.comparison.compare import compare
+from firstdrift.comparison.report import Options
+from firstdrift.errors import SettingsError
+from firstdrift.matching.edits import unmatch
+from firstdrift.verdict.thresholds import Thresholds
+
+SENSITIVE = Thresholds(factor=1.5, floor=1.0)
+
+
+@pytest.fixture
+def engine(sqlite_url: str) -> Iterator[Engine]:
+    engine = open_engine(sqlite_url)
+    upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def logits(unpacked: Callable[[str], Path]) -> tuple[Path, Path]:
+    """Dumps that are compared in no time."""
+    return unpacked("msit/llama4_logits_golden"), unpacked("msit/llama4_logits_bf16")
+
+
+@pytest.fixture
+def dumps(unpacked: Callable[[str], Path]) -> tuple[Path, Path]:
+    return unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_bf16")
+
+
+def trial(session: Session, comparison: Comparison, judging: Judging, *, seconds: float = 60.0) -> Trial:
+    pairs = slice_pairs_of(session, comparison.id)
+    return try_rules(
+        session,
+        comparison,
+        pairs,
+        judging,
+        lambda pair: load_measured(session, pair, comparison.options),
+        seconds=seconds,
+    )
+
+
+def measurements(engine: Engine) -> list[tuple[int, str]]:
+    with reading(engine) as session:
+        return [
+            tuple(row)
+            for row in session.execute(text("SELECT id, measurement FROM measurements ORDER BY id"))
+        ]
+
+
+def judge_by(engine: Engine, url: str, comparison_id: int, judging: Judging) -> Comparison:
+    with writing(engine) as session:
+        judge_again(session, comparison_id, judging)
+    with worker(url):
+        return wait_for_comparison(engine, comparison_id)
+
+
+def test_a_preview_is_what_applying_finds_and_neither_measures(
+    engine: Engine, sqlite_url: str, dumps: tuple[Path, Path]
+) -> None:
+    first = compare_with_worker(sqlite_url, *dumps)
+    before = measurements(engine)
+    for judging in (
+        Judging("firstdrift", SENSITIVE),
+        Judging("msit", Thresholds(msit_cosine=0.9999, msit_kl=1e-6)),
+        Judging("msprobe", Thresholds(msprobe_share_out=0.5)),
+    ):
+        with reading(engine) as session:
+            seen = trial(session, get_comparison(session, first.id), judging)
+        assert (seen.slices, seen.of_slices, seen.missing) == (8, 8, 0)
+        applied = judge_by(engine, sqlite_url, first.id, judging)
+        assert applied.state is JobState.DONE
+        assert judging_of(applied.options) == judging
+        assert (applied.counts, applied.findings) == (seen.after.counts, seen.findings_after)
+        assert applied.counts != first.counts
+        with reading(engine) as session:
+            now = as_it_is(session, applied, slice_pairs_of(session, applied.id)).after
+        assert (now.classes, now.verdicts) == (seen.after.classes, seen.after.verdicts)
+        assert now.rules == seen.after.rules
+    report = compare(*dumps, Options(rules=judging.rules, thresholds=judging.thresholds))
+    assert (report.counts, report.findings) == (applied.counts, applied.findings)
+
+    reset = judge_by(engine, sqlite_url, first.id, Judging("firstdrift"))
+    assert (reset.counts, reset.findings, reset.options) == (first.counts, first.findings, first.options)
+    assert measurements(engine) == before
+
+
+def test_the_name_of_a_rule_set_leaves_thresholds_as_they_are(
+    engine: Engine, dumps: tuple[Path, Path]
+) -> None:
+    comparison_id = ask_to_compare(engine, *dumps, Options(thresholds=SENSITIVE))
+    with writing(engine) as session:
+        compare_again(session, comparison_id, "msit")
+    with reading(engine) as session:
+        assert judging_of(get_comparison(session, comparison_id).options) == Judging("msit", SENSITIVE)
+
+
+def test_a_healthy_run_excuses_its_own_noise(
+    engine: Engine, sqlite_url: str, dumps: tuple[Path, Path], unpacked: Callable[[str], Path]
+) -> None:
+    golden, healthy = dumps
+    baseline = compare_with_worker(sqlite_url, golden, healthy)
+    first = compare_with_worker(
+        sqlite_url, golden, unpacked("msit/llama4_fp16"), Options(thresholds=SENSITIVE)
+    )
+    assert first.findings is not None
+    assert first.findings.first_bad_node is not None
+    judging = Judging("firstdrift", SENSITIVE, baseline.id)
+    with reading(engine) as session:
+        require_baseline(session, first, baseline.id)
+        seen = trial(session, first, judging)
+    assert seen.findings_after.first_bad_node is None
+    applied = judge_by(engine, sqlite_url, first.id, judging)
+    assert (applied.counts, applied.findings) == (seen.after.counts, seen.findings_after)
+    report = compare(golden, unpacked("msit/llama4_fp16"), Options(thresholds=SENSITIVE), baseline=healthy)
+    assert (report.counts, report.findings) == (applied.counts, applied.findings)
+
+
+def test_only_what_a_worker_can_judge_by_is_a_baseline(
+    engine: Engine, sqlite_url: str, logits: tuple[Path, Path], unpacked: Callable[[str], Path]
+) -> None:
+    first = compare_with_worker(sqlite_url, *logits)
+    steps = unpacked("msprobe/llama_stat_mix_perturb")
+    other = compare_with_worker(sqlite_url, steps / "golden", steps / "target")
+    waiting = ask_to_compare(engine, *logits)
+    for baseline, said in (
+        (first.id, "no baseline of itself"),
+        (other.id, "shows nothing of the slices"),
+        (waiting, "is not finished"),
+        (99, "is gone"),
+    ):
+        with reading(engine) as session, pytest.raises(SettingsError, match=said):
+            require_baseline(session, first, baseline)
+    failed = judge_by(engine, sqlite_url, first.id, Judging("firstdrift", baseline=99))
+    assert failed.state is JobState.FAILED
+    assert "the baseline, comparison 99, is gone" in (failed.job.error or "")
+
+
+def test_a_trial_stops_when_its_time_is_over_and_says_so(
+    engine: Engine, sqlite_url: str, logits: tuple[Path, Path]
+) -> None:
+    first = compare_with_worker(sqlite_url, *logits)
+    with reading(engine) as session:
+        seen = trial(session, first, Judging("firstdrift", SENSITIVE), seconds=0.0)
+        known = slice_pairs_of(session, first.id)
+    assert len(known) > 1
+    assert (seen.slices, seen.of_slices) == (1, len(known))
+    assert seen.before.counts == known[0].judgement.counts
+    assert seen.of_slice == (seen.before, seen.after)
+
+
+def test_match_sets_follow(engine: Engine, sqlite_url: str, dumps: tuple[Path, Path]) -> None:
+    first = compare_with_worker(sqlite_url, *dumps)
+    with writing(engine) as session:
+        made = create_match_set(session, first.id, "mine")
+        known = add_edits(session, made, 0, (unmatch("root.lm_head"),))
+    results = known.results() or 0
+    with worker(sqlite_url):
+        wait_for_comparison(engine, results)
+    judge_by(engine, sqlite_url, first.id, Judging("firstdrift", SENSITIVE))
+    with worker(sqlite_url):
+        after = wait_for_comparison(engine, get_match_set_results(engine, made))
+    assert after.options.thresholds == SENSITIVE
+    with reading(engine) as session:
+        limits = {pair.judgement.limits for pair in slice_pairs_of(session, results)}
+    assert limits == {SENSITIVE}
+
+
+def get_match_set_results(engine: Engine, match_set: int) -> int:
+    with reading(engine) as session:
+        return get_match_set(session, match_set).results() or 0
+
+
+def test_reasons_that_differ_in_numbers_alone_are_one_rule() -> None:
+    assert rule_of("cosine similarity 0.998000 is not above 0.999") == ("cosine similarity … is not above …")
+    assert rule_of("KL divergence 1.2e-05 is not below 0.0001") == "KL divergence … is not below …"
+    assert rule_of("inputs agree to 1/1000 in over 90 %, the output in under 10 %") == (
+        "inputs agree to 1/1000 in over … %, the output in under … %"
+    )
+    assert rule_of("float32 against int64") == "float32 against int64"
