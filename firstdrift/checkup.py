@@ -17,11 +17,22 @@ _ALIVE_SECONDS = 20.0
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at."""
+    """One thing that was looked at.
+
+    Attributes:
+        good: it works.
+        doubtful: it works, and yet there is something to be known of it.
+    """
 
     subject: str
     good: bool
     said: str
+    doubtful: bool = False
+
+    @property
+    def mark(self) -> str:
+        """Say in a word what came out: ok, warn or FAIL."""
+        return "FAIL" if not self.good else "warn" if self.doubtful else "ok"
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -64,11 +75,13 @@ def _database(settings: Settings) -> Iterator[Finding]:
     except FirstdriftError as error:
         yield Finding("database", good=False, said=str(error))
         return
-    yield Finding("database", good=True, said=warning or settings.database.rpartition("@")[2])
+    where = settings.database.rpartition("@")[2]
+    yield Finding("database", True, f"{where}: {warning}" if warning else where, doubtful=warning is not None)
     alive = [worker.name for worker in workers if worker.seconds_since_seen < _ALIVE_SECONDS]
     said = (
         ", ".join(alive)
         if alive
-        else "no worker is running: start `firstdrift worker` or use `firstdrift serve`"
+        else f"no worker uses the database in {settings.data_dir}: start `firstdrift worker` or "
+        "`firstdrift serve`; --data-dir says where they were started"
     )
     yield Finding("worker", bool(alive), said)

@@ -4,6 +4,7 @@ Everything but click is imported by the command that needs it: `firstdrift compa
 must not wait for torch, pandas or a web framework.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -154,6 +155,7 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     from firstdrift.matching.plan import MatchingRules
     from firstdrift.verdict.thresholds import thresholds_of_words
 
+    _require_writable(chosen)
     said = _said(chosen["mapping_files"])
     layouts = read_layouts(chosen["tp"], chosen["pp"], chosen["vpp"])
     matching = MatchingRules(
@@ -209,6 +211,9 @@ def inspect(ctx: click.Context, /, dump: Path, as_json: bool, **chosen: Any) -> 
     from firstdrift.exports.strict_json import to_json
     from firstdrift.exports.text import inspection_object, inspection_text
 
+    for name in ("step", "rank", "token"):
+        if chosen[name] is not None and not (chosen["tree"] or chosen["overflow"]):
+            raise click.UsageError(f"--{name} says what --tree and --overflow show: give one of them too.")
     found = inspect_dump(dump)
     if not chosen["tree"] and not chosen["overflow"]:
         click.echo(to_json(inspection_object(found), indent=1) if as_json else inspection_text(found))
@@ -341,7 +346,7 @@ def check(ctx: click.Context, /, roots: tuple[Path, ...], **chosen: Any) -> None
 
     findings = list(examine(_settings(roots, chosen)))
     for finding in findings:
-        click.echo(f"{'ok  ' if finding.good else 'FAIL'}  {finding.subject:<10} {finding.said}")
+        click.echo(f"{finding.mark:<4}  {finding.subject:<10} {finding.said}")
     ctx.exit(0 if all(finding.good for finding in findings) else EXIT_FOUND)
 
 
@@ -358,7 +363,8 @@ def _settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
 def _exit_status(report: "Report", fail_on: str) -> int:
     if _fails(report, fail_on):
         return EXIT_FOUND
-    return EXIT_UNUSABLE if report.unreadable or not report.slices else 0
+    nothing = not any(one.plan.matches for one in report.slices)
+    return EXIT_UNUSABLE if report.unreadable or nothing else 0
 
 
 def _said(files: tuple[Path, ...]) -> "MatchSetFile":
@@ -392,10 +398,26 @@ def _fails(report: "Report", fail_on: str) -> bool:
     return fail_on == "warning" and bool(report.counts.warning)
 
 
+_FILES = ("csv_file", "xlsx_file", "data_mapping_file", "layer_mapping_file")
+
+
+def _require_writable(chosen: dict[str, Any]) -> None:
+    """Refuse files that cannot be written before hours are spent on what is to be in them."""
+    from firstdrift.errors import SettingsError
+
+    for file in filter(None, map(chosen.get, _FILES)):
+        if str(file) == "-":
+            raise SettingsError("a report is written to a file, not to the terminal", hint="Give it a name")
+        if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+            raise SettingsError(
+                "the report cannot be written there",
+                path=file,
+                hint="The directory must exist, and it must be allowed to write to it",
+            )
+
+
 def _write_files(report: "Report", chosen: dict[str, Any]) -> None:
-    if not any(
-        chosen[option] for option in ("csv_file", "xlsx_file", "data_mapping_file", "layer_mapping_file")
-    ):
+    if not any(map(chosen.get, _FILES)):
         return
     from firstdrift.errors import SettingsError
     from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping

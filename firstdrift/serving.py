@@ -106,7 +106,9 @@ def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int
     from firstdrift.catalogue.engine import open_engine, writing
     from firstdrift.catalogue.migrate import upgrade
     from firstdrift.comparison.report import Options
+    from firstdrift.paths import inside
 
+    pairs = [(inside(settings.roots, golden), inside(settings.roots, target)) for golden, target in wanted]
     engine = open_engine(settings.database)
     try:
         upgrade(engine)
@@ -114,7 +116,7 @@ def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int
             return [
                 find_comparison(session, golden, target, Options())
                 or create_comparison(session, golden, target, Options())
-                for golden, target in wanted
+                for golden, target in pairs
             ]
     finally:
         engine.dispose()

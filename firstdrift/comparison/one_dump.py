@@ -116,6 +116,12 @@ def view_dump(
     """
     dump = open_dump(path)
     rules = MatchingRules(step=step, rank=rank, token=token)
+    for name, wanted in (("step", step), ("rank", rank), ("token", token)):
+        told_apart = any(getattr(listing.coordinates, name) is not None for listing in dump.slices)
+        if wanted and dump.slices and not told_apart:
+            raise SettingsError(
+                f"there is no {name} {wanted}: the dump does not tell {name}s apart", path=path
+            )
     chosen = [listing for listing in dump.slices if is_chosen(listing.coordinates, rules, 0)]
     if dump.slices and not chosen:
         asked = Coordinates(step, rank, token).describe()

@@ -175,8 +175,8 @@ def _in_pre_order(drafts: list[_Draft], parents: list[int | None]) -> tuple[Tree
 
 
 def _label(node: Node, above_path: str | None) -> str:
-    if node.kind is NodeKind.API:
-        return f"{node.path}.{node.call}"
     inside = above_path is not None and node.path.startswith(f"{above_path}.")
     name = node.path[len(above_path) + 1 :] if above_path is not None and inside else node.path
+    if node.kind is NodeKind.API:
+        return f"{name}.{node.call}"
     return f"{name} #{node.call}" if node.call else name

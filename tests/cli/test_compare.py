@@ -453,11 +453,28 @@ def test_csv_and_xlsx_hold_every_pair(firstdrift: Run, unpacked: Unpacked, tmp_p
     assert done.status == 1
 
 
-def test_a_file_that_cannot_be_written_exits_with_2_and_loses_nothing(
-    firstdrift: Run, unpacked: Unpacked, tmp_path: Path
+def test_a_file_for_which_there_is_no_space_exits_with_2_and_loses_nothing(
+    firstdrift: Run, unpacked: Unpacked
 ) -> None:
     dump = unpacked("msit/nested")
-    done = firstdrift("compare", dump, dump, "--csv", tmp_path / "nowhere" / "pairs.csv")
+    done = firstdrift("compare", dump, dump, "--csv", "/dev/full")
     assert done.status == 2
     assert "No bad token and no bad node" in done.out
-    assert f"{tmp_path / 'nowhere' / 'pairs.csv'}: the report could not be written" in done.err
+    assert "/dev/full: the report could not be written" in done.err
+
+
+def test_where_nothing_is_matched_the_exit_status_is_2(firstdrift: Run, unpacked: Unpacked) -> None:
+    golden, target = unpacked("msprobe/zoo_stat_mix") / "golden", unpacked("msprobe/llama_stat_mix_perturb")
+    done = firstdrift("compare", golden, target / "target", "--no-structure")
+    assert (done.status, "No values could be compared" in done.out) == (2, True)
+
+
+@pytest.mark.parametrize("option", ["--csv", "--xlsx", "--export-data-mapping", "--export-layer-mapping"])
+@pytest.mark.parametrize("file", ["-", "no/such/folder/report"])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read(
+    firstdrift: Run, tmp_path: Path, option: str, file: str
+) -> None:
+    done = firstdrift("compare", tmp_path / "missing", tmp_path / "missing", option, file)
+    assert done.status == 2
+    assert "report" in done.err
+    assert "missing" not in done.err

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from library.dumps.msprobe_samples import module, tensor, write_dump
 
 Run = Callable[..., Any]
@@ -118,3 +119,12 @@ def test_a_slice_that_is_not_there_exits_with_2(firstdrift: Run, unpacked: Unpac
     done = firstdrift("inspect", unpacked("msit/llama4_stats1_golden"), "--tree", "--token", "7")
     assert done.status == 2
     assert "no slice of the dump is token 7; there are token 0 to token 2" in done.err
+
+
+@pytest.mark.parametrize("name", ["step", "rank", "token"])
+def test_a_choice_that_chooses_nothing_is_refused(firstdrift: Run, unpacked: Unpacked, name: str) -> None:
+    dump = unpacked("msit/llama4_golden_fp32")
+    alone = firstdrift("inspect", dump, f"--{name}", "99")
+    assert (alone.status, "--tree" in alone.err) == (2, True)
+    shown = firstdrift("inspect", dump, "--tree", f"--{name}", "99")
+    assert (shown.status, shown.out.count("\n") < 20) == (2, True)

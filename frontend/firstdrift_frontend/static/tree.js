@@ -241,15 +241,25 @@ const KEYS = {
   u: () => jump("next=unmatched"),
   U: () => jump("previous=unmatched"),
   "*": () => view.selected !== null && take(`unfold=${view.selected}`, { keepScroll: true }),
-  "/": () => tools.elements.q.focus(),
+  "/": () => tools.elements.q.select(),
   "?": () => document.getElementById("help").showModal(),
   c: () => copy(location.href),
   m: () => panel.querySelector("[data-copy-markdown]")?.click(),
-  "[": () => document.querySelector('a[rel="prev"]')?.click(),
-  "]": () => document.querySelector('a[rel="next"]')?.click(),
+  "[": () => toSlice("prev"),
+  "]": () => toSlice("next"),
 };
 
-const jump = (change) => take(change);
+async function jump(change) {
+  const before = view.selected;
+  await take(change);
+  if (view.selected === before) toast(say("There is no other such row"));
+}
+
+function toSlice(way) {
+  const link = document.querySelector(`a[rel="${way}"]`);
+  if (link) link.click();
+  else toast(way === "prev" ? say("There is no slice before this one") : say("There is no slice after this one"));
+}
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;

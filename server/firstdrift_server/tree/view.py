@@ -134,9 +134,9 @@ def select(view: TreeView, row: int) -> TreeState:
 
 
 def next_stop(view: TreeView, stop: Stop, *, backwards: bool = False) -> int | None:
-    """Find the next row to stop at after the selected one; None if there is none.
+    """Find the next row to stop at after the selected one, from the other end where there is none ahead.
 
-    In a tree, the next in execution order; in a list, the next in the list.
+    In a tree, the next in execution order; in a list, the next in the list. None if there is none at all.
     """
     outline = view.outline
     flags = {Stop.BAD: outline.bad, Stop.ORIGIN: outline.origin, Stop.UNMATCHED: outline.unmatched}[stop]
@@ -147,6 +147,8 @@ def next_stop(view: TreeView, stop: Stop, *, backwards: bool = False) -> int | N
     candidates = np.flatnonzero(flags & view.matching)
     here = -1 if view.selected is None else order[view.selected]
     ahead = candidates[order[candidates] < here if backwards else order[candidates] > here]
+    if not len(ahead):
+        ahead = candidates
     if not len(ahead):
         return None
     best = np.argmax(order[ahead]) if backwards else np.argmin(order[ahead])
