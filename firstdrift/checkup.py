@@ -76,7 +76,8 @@ def _database(settings: Settings) -> Iterator[Finding]:
         yield Finding("database", good=False, said=str(error))
         return
     where = settings.database.rpartition("@")[2]
-    yield Finding("database", True, f"{where}: {warning}" if warning else where, doubtful=warning is not None)
+    said = f"{where}: {warning}" if warning else where
+    yield Finding("database", good=True, said=said, doubtful=warning is not None)
     alive = [worker.name for worker in workers if worker.seconds_since_seen < _ALIVE_SECONDS]
     said = (
         ", ".join(alive)
