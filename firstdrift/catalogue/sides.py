@@ -1,6 +1,6 @@
 """Which nodes each side of a tree has: what two panes beside each other show, and where a name is found."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 from msgspec import Struct
@@ -59,31 +59,35 @@ def rows_named(session: Session, slice_pair: int, side: str, names: Collection[s
 _FEW = 8
 
 
-def labels_of(session: Session, slice_id: int, names: Iterable[str]) -> dict[str, str]:
-    """Return short names of nodes of an indexed slice, as rows of the tree have them.
+def called(session: Session, slice_id: int, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return short name and type of nodes of an indexed slice, as rows of the tree have them.
 
-    The rows of matched nodes are labelled by the target; this is what the golden ones are called.
+    The rows of matched nodes say what the target calls them; this is what golden ones are called.
     """
     nodes = _nodes(session, slice_id, set(names))
-    above = _nodes(session, slice_id, {parent for _, _, _, parent in nodes.values() if parent is not None})
-    labels = {}
-    for name, (path, kind, call, parent) in nodes.items():
-        if kind is NodeKind.API:
-            labels[name] = f"{path}.{call}"
-            continue
-        outer = above[parent][0] if parent in above else None
-        inner = path[len(outer) + 1 :] if outer is not None and path.startswith(f"{outer}.") else path
-        labels[name] = f"{inner} #{call}" if call else inner
-    return labels
+    above = _nodes(session, slice_id, {node.parent for node in nodes.values() if node.parent is not None})
+    return {name: (_label(node, above), node.type_name) for name, node in nodes.items()}
 
 
-def _nodes(
-    session: Session, slice_id: int, names: Collection[str]
-) -> dict[str, tuple[str, NodeKind, int, str | None]]:
+class _Node(Struct, frozen=True):
+    path: str
+    kind: NodeKind
+    type_name: str
+    call: int
+    parent: str | None
+
+
+def _label(node: _Node, above: Mapping[str, _Node]) -> str:
+    if node.kind is NodeKind.API:
+        return f"{node.path}.{node.call}"
+    outer = above.get(node.parent or "")
+    inner = node.path.removeprefix(f"{outer.path}.") if outer is not None else node.path
+    return f"{inner} #{node.call}" if node.call else inner
+
+
+def _nodes(session: Session, slice_id: int, names: Collection[str]) -> dict[str, _Node]:
     columns = NodeEntry.__table__.c
-    found = session.execute(
-        select(columns.name, columns.path, columns.kind, columns.call, columns.parent).where(
-            columns.slice_id == slice_id, columns.name.in_(names)
-        )
-    )
-    return {name: (path, kind, call, parent) for name, path, kind, call, parent in found}
+    wanted = (columns.path, columns.kind, columns.type_name, columns.call, columns.parent)
+    here = (columns.slice_id == slice_id, columns.name.in_(names))
+    found = session.execute(select(columns.name, *wanted).where(*here))
+    return {name: _Node(*known) for name, *known in found}

@@ -153,7 +153,8 @@ class Pane {
     this.total = found.total;
     this.place = this.anchor = Math.max(0, Math.min(found.place ?? (top ? 0 : this.place), this.total - 1));
     for (const [number, html] of found.chunks) this.keep(number, html);
-    by(`count-${this.side}`).textContent = say("{free} unmatched of {nodes}", { free: found.free.toLocaleString("en-US"), nodes: found.nodes.toLocaleString("en-US") });
+    const counts = Object.fromEntries(["free", "doubtful", "nodes"].map((name) => [name, found[name].toLocaleString("en-US")]));
+    by(`count-${this.side}`).textContent = found.doubtful ? say("{free} unmatched and {doubtful} doubtful of {nodes}", counts) : say("{free} unmatched of {nodes}", counts);
     this.measure();
     this.element.scrollTop = top ? 0 : Math.max(0, this.place * ROW + offset);
     this.fill();
@@ -351,7 +352,9 @@ function take(link) {
   page.picks = parts;
   page.kind = null;
   changed();
-  link.scrollIntoView({ block: "nearest" });
+  const list = by("match-suggestions");
+  const top = link.offsetTop - list.offsetTop;
+  if (top < list.scrollTop || top + link.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = top;
   for (const side of ["golden", "target"]) panes[side].jump({ place_of: 1 }, { [side]: parts[side] });
 }
 

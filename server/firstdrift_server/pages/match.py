@@ -150,11 +150,11 @@ def _rows(
 def _state(
     request: Request, session: Session, context: Context, known: MatchSet, position: int, picking: "Picking"
 ) -> dict[str, Any]:
-    del picking
-    from firstdrift_server.views.match import panes_of, state_view
+    del context, picking
+    from firstdrift_server.views.match import state_view
     from firstdrift_server.views.workers import worker_view
 
-    state = state_view(session, known, position, panes_of(session, context, known, position))
+    state = state_view(session, known, position)
     address = match_address(known.comparison_id, position)
     html = _html(request, "match_state.html", state=state, address=address, worker=worker_view(session))
     return {name: state[name] for name in ("version", "shown", "name")} | {"html": html}

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons import SlicePair, get_comparison, get_slice_pair, slice_pairs_of
 from firstdrift.catalogue.match_sets import MatchSet, get_match_set, list_match_sets, no_match_set
 from firstdrift.catalogue.outline import Flags, Integers, Outline, rows_containing
-from firstdrift.catalogue.sides import Sides, labels_of, load_sides, rows_named
+from firstdrift.catalogue.sides import Sides, called, load_sides, rows_named
 from firstdrift.catalogue.tables import JobState
 from firstdrift.catalogue.tree import Row, rows_at
 from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
@@ -165,29 +165,26 @@ def set_of(session: Session, comparison: int, match_set: int | None) -> MatchSet
     return known
 
 
+def shown_results(session: Session, known: MatchSet) -> tuple[int, list[Edit]]:
+    """Return the comparison with the newest finished results of a match set, and what was decided since."""
+    since: list[Edit] = []
+    for version in reversed(known.chain()):
+        results = version.results_id
+        if results is not None and get_comparison(session, results).state is JobState.DONE:
+            return results, since
+        since += version.edits
+    return known.comparison_id, since
+
+
 def panes_of(session: Session, context: Context, known: MatchSet, position: int) -> Panes:
-    """Look up the newest finished results, and what was decided since.
+    """Look up the rows of the newest finished results, and mark what was decided since.
 
     Raises:
         NotInCatalogueError: there is no such slice (yet).
     """
-    since: list[Edit] = []
-    for version in reversed(known.chain()):
-        pair = _finished(session, version.results_id, position)
-        if pair is not None and version.results_id is not None:
-            return _panes(session, context, version.results_id, pair, since)
-        since += version.edits
-    pair = get_slice_pair(session, known.comparison_id, position)
-    return _panes(session, context, known.comparison_id, pair, since)
-
-
-def _finished(session: Session, results: int | None, position: int) -> SlicePair | None:
-    if results is None or get_comparison(session, results).state is not JobState.DONE:
-        return None
-    try:
-        return get_slice_pair(session, results, position)
-    except NotInCatalogueError:
-        return None
+    comparison, since = shown_results(session, known)
+    pair = get_slice_pair(session, comparison, position)
+    return _panes(session, context, comparison, pair, since)
 
 
 def _panes(
@@ -253,7 +250,7 @@ def match_view(
         "chunk": CHUNK,
         "panes": {side: _pane_view(session, panes, side, picking) for side in SIDES},
         "picked": picked_view(session, panes, picking),
-        "state": state_view(session, known, position, panes),
+        "state": state_view(session, known, position),
         "effect": None,
         "suggestions": None,
         "problem": None,
@@ -291,14 +288,22 @@ def _pane_view(session: Session, panes: Panes, side: Side, picking: Picking) -> 
     return {
         "side": side,
         "text": picking.text[SIDES.index(side)],
-        "nodes": int(panes.of(side).sum()),
-        "free": int((panes.of(side) & panes.free).sum()),
+        **_counts(panes, side),
         "total": len(listing.visible),
         "place": place,
         "start": start,
         "before": max(0, start - FIRST_CHUNKS * CHUNK) if start else None,
         "after": start + FIRST_CHUNKS * CHUNK if start + len(rows) < len(listing.visible) else None,
         "rows": rows,
+    }
+
+
+def _counts(panes: Panes, side: Side) -> dict[str, int]:
+    has_node = panes.of(side)
+    return {
+        "nodes": int(has_node.sum()),
+        "free": int((has_node & panes.free & panes.outline.unmatched).sum()),
+        "doubtful": int((has_node & panes.free & panes.sides.doubtful).sum()),
     }
 
 
@@ -332,8 +337,7 @@ def rows_of_pane(
     return {
         "side": side,
         "total": len(listing.visible),
-        "nodes": int(panes.of(side).sum()),
-        "free": int((panes.of(side) & panes.free).sum()),
+        **_counts(panes, side),
         "place": place,
         "chunks": [
             (number, rows_view(session, panes, listing, picks, number * CHUNK, CHUNK))
@@ -354,15 +358,16 @@ def rows_view(
     """Describe the rows of a pane from a place on, at most `count`."""
     side, picked = picks
     rows = rows_at(session, panes.pair.id, listing.visible[start : start + count].tolist())
-    labels = _labels(session, panes, side, rows)
+    golden = _called(session, panes, side, rows)
     return [
         node_view(panes, side, row)
         | {
             "place": place,
-            "label": labels.get(row.tree.index, row.tree.label),
+            "label": row.tree.label,
             "is_context": not listing.wanted[row.tree.index],
             "is_picked": bool(set(getattr(row.tree, side)) & set(picked)),
         }
+        | golden.get(row.tree.index, {})
         for place, row in enumerate(rows, start)
     ]
 
@@ -389,15 +394,18 @@ def node_view(panes: Panes, side: Side, row: Row) -> dict[str, Any]:
     }
 
 
-def _labels(session: Session, panes: Panes, side: Side, rows: Iterable[Row]) -> dict[int, str]:
-    """Name the golden nodes of rows that are labelled by a target node of another name."""
+def _called(session: Session, panes: Panes, side: Side, rows: Iterable[Row]) -> dict[int, dict[str, str]]:
+    """Say what the golden nodes are called of rows that are named after target nodes of other names."""
     if side == "target":
         return {}
     others = {row.tree.index: row.tree.golden for row in rows if row.tree.target not in ((), row.tree.golden)}
-    known = labels_of(
-        session, panes.pair.golden_slice_id, [name for names in others.values() for name in names]
-    )
-    return {index: ", ".join(known.get(name, name) for name in names) for index, names in others.items()}
+    wanted = [name for names in others.values() for name in names]
+    known = called(session, panes.pair.golden_slice_id, wanted)
+    found = {index: [known.get(name, (name, "")) for name in names] for index, names in others.items()}
+    return {
+        index: {"label": ", ".join(label for label, _ in each), "type_name": each[0][1]}
+        for index, each in found.items()
+    }
 
 
 def picked_view(session: Session, panes: Panes, picking: Picking) -> dict[str, Any]:
@@ -431,17 +439,18 @@ def picked_view(session: Session, panes: Panes, picking: Picking) -> dict[str, A
     }
 
 
-def state_view(session: Session, known: MatchSet, position: int, panes: Panes) -> dict[str, Any]:
+def state_view(session: Session, known: MatchSet, position: int) -> dict[str, Any]:
     """Say which version is in force, how far its results are, and what was done before."""
     said = {one.version: one.describe() for one in known.versions}
     results = known.results()
-    shown = [one.version for one in known.chain()]
+    in_force = {one.version for one in known.chain()}
+    shown, since = shown_results(session, known)
     return {
         "id": known.id or None,
         "name": known.name,
         "version": known.version,
-        "shown": panes.comparison,
-        "pending": int(panes.pending.sum()),
+        "shown": shown,
+        "pending": len(since),
         "edits": len(known.edits()),
         "undo": said.get(known.version) if known.undone is not None else None,
         "redo": said.get(known.redone) if known.redone is not None else None,
@@ -450,7 +459,7 @@ def state_view(session: Session, known: MatchSet, position: int, panes: Panes) -
             {
                 "version": one.version,
                 "says": one.describe(),
-                "in_force": one.version in shown,
+                "in_force": one.version in in_force,
                 "at": one.made_at,
             }
             for one in reversed(known.versions[-LATEST:])
