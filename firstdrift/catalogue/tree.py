@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Select, SQLColumnExpression, Text, and_, func, select, type_coerce
+from sqlalchemy import Select, SQLColumnExpression, Text, and_, func, or_, select, type_coerce
 from sqlalchemy.orm import Session, aliased
 
+from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.dumps import tensor_record
 from firstdrift.catalogue.tables import (
     MeasurementEntry,
@@ -83,6 +84,17 @@ def path_to_row(session: Session, slice_pair: int, index: int) -> tuple[Row, ...
 def rows_at(session: Session, slice_pair: int, indexes: Collection[int]) -> tuple[Row, ...]:
     """Look up rows by their indexes, in the order of the tree."""
     return _rows(session, slice_pair, RowEntry.index.in_(indexes))
+
+
+def rows_of_nodes(session: Session, slice_pair: int, side: str, names: Collection[str]) -> dict[str, int]:
+    """Say in which rows some nodes of a side ("golden", "target") are; those in none are left out."""
+    columns = RowEntry.__table__.c
+    text = type_coerce(columns[side], Text)
+    among = or_(*(text.contains(to_text(name), autoescape=True) for name in names))
+    found = session.execute(
+        select(columns.index, columns[side]).where(columns.slice_pair_id == slice_pair, among)
+    )
+    return {name: index for index, known in found for name in known if name in names}
 
 
 def pairs_of_row(session: Session, slice_pair: int, row: int) -> tuple[Pair, ...]:

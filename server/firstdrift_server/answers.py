@@ -22,6 +22,7 @@ from firstdrift.errors import (
 from firstdrift_frontend.languages import choose_language
 from firstdrift_frontend.rendering import render
 from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.visitors import viewer_of
 
 LANGUAGE_COOKIE = "firstdrift_language"
 
@@ -73,9 +74,8 @@ def answer(request: Request, template: str, view: object, status: int = HTTPStat
     if wants_json(request):
         return StrictJSONResponse(view, status)
     # Names of dumps may hold lone surrogates, which UTF-8 has no bytes for.
-    page = render(template, language_of(request), view=view, here=_here(request)).encode(
-        "utf-8", "backslashreplace"
-    )
+    around = {"here": _here(request), "viewer": viewer_of(request)}
+    page = render(template, language_of(request), view=view, **around).encode("utf-8", "backslashreplace")
     return HTMLResponse(page, status, headers={"vary": "Accept, Accept-Language, Cookie"})
 
 

@@ -13,6 +13,7 @@ OPEN_TO_STRANGERS = {
     ("GET", "/ready"),
     ("GET", "/static/{folder}/{name}"),
     ("GET", "/login"),
+    ("GET", "/share/{secret}"),
     ("POST", "/login"),
 }
 CROSS_SITE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "empty"}

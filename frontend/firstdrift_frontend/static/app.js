@@ -82,7 +82,7 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("submit", (event) => {
-  const back = event.target.closest("[data-language]")?.elements.back;
+  const back = event.target.closest("[data-language], [data-back]")?.elements.back;
   if (back) back.value = location.pathname + location.search;
 });
 

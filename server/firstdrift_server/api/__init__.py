@@ -7,6 +7,7 @@ from firstdrift_server.api import (
     health,
     jobs,
     match_sets,
+    sharing,
     slices,
     static,
     uploads,
@@ -14,5 +15,5 @@ from firstdrift_server.api import (
 
 ROUTERS = tuple(
     module.router
-    for module in (comparisons, slices, closeups, match_sets, folders, jobs, health, static, uploads)
+    for module in (comparisons, slices, closeups, match_sets, sharing, folders, jobs, health, static, uploads)
 )

@@ -3,6 +3,7 @@
 /c/7?token=SECRET        ─▶  a cookie, and on to /c/7 (the secret leaves the address bar)
 Authorization: Bearer …  ─▶  let through (scripts)
 the cookie               ─▶  let through
+the cookie of a link     ─▶  let through to the comparison that the link is for (guards/share.py)
 anything else            ─▶  401, with a form for people
 """
 
@@ -13,10 +14,12 @@ import time
 from http import HTTPStatus
 
 from fastapi import Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from firstdrift_server.answers import answer, error_answer, wants_json
+from firstdrift_server.guards import share
 from firstdrift_server.settings import Settings
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/login"})
@@ -38,7 +41,11 @@ class LoginGuard:
         """Pass the request on, or answer with a form, an error or a cookie."""
         response = None
         if scope["type"] == "http" and self.sessions is not None:
-            response = _stop(Request(scope), self.sessions)
+            request = Request(scope)
+            response = _stop(request, self.sessions)
+            if response is not None and share.has_links(request, self.sessions.cookie):
+                visitor = (request, self.sessions.cookie, response)
+                response = await run_in_threadpool(share.stop_visitor, *visitor)
         await (response or self.app)(scope, receive, send)
 
 
@@ -108,7 +115,7 @@ def _stop(request: Request, sessions: Sessions) -> Response | None:
     if shown is not None and sessions.is_token(shown):
         return sessions.welcome(request, wanted)
     path = request.url.path
-    if path in OPEN_PATHS or path.startswith(OPEN_FOLDER) or sessions.admits(request):
+    if path in OPEN_PATHS or path.startswith((OPEN_FOLDER, share.OPEN_FOLDER)) or sessions.admits(request):
         return None
     if wants_json(request) or request.method != "GET":
         return error_answer(request, HTTPStatus.UNAUTHORIZED, "a token is required")

@@ -33,6 +33,11 @@ def match_address(comparison: int, slice_: int, **parameters: object) -> str:
     return _with(f"/c/{comparison}/s/{slice_}/match", parameters)
 
 
+def share_address(comparison: int, **parameters: object) -> str:
+    """Return the address of the page of the links to a comparison."""
+    return _with(f"/c/{comparison}/share", parameters)
+
+
 def _with(path: str, parameters: dict[str, object]) -> str:
     given = {name: value for name, value in parameters.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path

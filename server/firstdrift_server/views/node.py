@@ -18,6 +18,7 @@ from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
 from firstdrift_server.tree.row import row_object
 from firstdrift_server.views.addresses import comparison_address, node_address, tensor_address, tree_address
+from firstdrift_server.views.notes import notes_view
 from firstdrift_server.views.tensor_choice import tensor_keys, worst_tensor
 
 FIRST = ("relative_l2", "cosine_similarity", "max_absolute_error")
@@ -58,6 +59,7 @@ def node_view(
         "columns": [(name, METRICS[name]) for name in _columns(tensors)],
         "pairs": tensors,
         "unmatched_tensors": _unmatched(session, slice_pair, row),
+        "noted": notes_view(session, slice_pair, row.tree),
         "stacks": {
             "golden": _stack(session, context, slice_pair.golden_slice_id, row.tree.golden),
             "target": _stack(session, context, slice_pair.target_slice_id, row.tree.target),

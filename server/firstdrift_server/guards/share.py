@@ -1,0 +1,53 @@
+"""Let visitors with a link see the comparison it is for, and nothing else."""
+
+from http import HTTPStatus
+
+from fastapi import Request
+from starlette.responses import Response
+
+from firstdrift.catalogue.sharing import link_to, open_links
+from firstdrift.errors import FirstdriftError
+from firstdrift_server.answers import error_answer, status_of
+from firstdrift_server.context import Context
+from firstdrift_server.visitors import asked_of, come_through, shown_secrets
+
+OPEN_FOLDER = "/share/"
+"""Where links lead: whoever has none learns there only that they have none."""
+
+LANGUAGE = "/language"
+"""Choosing a language changes nothing but a cookie."""
+
+
+def has_links(request: Request, cookie: str) -> bool:
+    """Tell whether somebody without the token may have a link."""
+    return bool(shown_secrets(request, cookie))
+
+
+def stop_visitor(request: Request, cookie: str, refusal: Response) -> Response | None:
+    """Answer in place of the application, or give None to let a visitor through.
+
+    Args:
+        request: of somebody without the token; its path is the one that the routes will see.
+        cookie: name of the cookie of those who have the token.
+        refusal: the answer to those whose links open nothing (any more).
+    """
+    context: Context = request.app.state.context
+    method, path = request.method, request.scope["path"]
+    asked = asked_of(method, path)
+    try:
+        with context.reading() as session:
+            links = open_links(session, shown_secrets(request, cookie))
+            link = None if asked is None else link_to(session, asked.comparison, links)
+    except FirstdriftError as error:
+        return error_answer(request, status_of(error), error.reason, error.hint)
+    if not links:
+        return refusal
+    come_through(request, links[0])
+    if link is not None:
+        come_through(request, link)
+    if (method, path) == ("POST", LANGUAGE):
+        return None
+    if asked is None or link is None or (asked.writes and not link.may_write):
+        hint = "The link you came with shows one comparison; log in to see more"
+        return error_answer(request, HTTPStatus.NOT_FOUND, "there is nothing here", hint)
+    return None

@@ -1,0 +1,119 @@
+"""Who looks at a page: somebody with the token, or a visitor who came through a link to one comparison.
+
+/share/SECRET  ─▶  the secret in a cookie of its own, and on to /c/7 (it leaves the address bar)
+the cookie     ─▶  what `asked_of` knows of comparison 7 can be read; nothing else is there (404)
+
+A server on which no token is set stands open, so that nobody is a visitor there.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import unquote, urlsplit
+
+from fastapi import Request
+from starlette.responses import Response
+
+from firstdrift.catalogue.sharing import LONGEST, ShareLink
+
+NAME_COOKIE = "firstdrift_name"
+"""How somebody called themselves when they wrote a note last."""
+
+_SCOPE = "firstdrift.visitor"
+_MOST_COOKIES = 50
+
+_NUMBER = "[0-9]{1,18}"
+_COMPARISON = f"/(?:api/v1/comparisons|c)/(?P<comparison>{_NUMBER})"
+_PAGES = f"|/export|/s/{_NUMBER}/(?:tree|tree/rows|unmatched|n/{_NUMBER})"
+_NODE = f"(?:/s/{_NUMBER}/n/{_NUMBER}|/slices/{_NUMBER}/rows/{_NUMBER})"
+_CHARTS = f"|/(?:chart|layers|notes|slices)|/slices/{_NUMBER}/(?:scatter|unmatched|rows)"
+_DATA = f"{_CHARTS}|{_NODE}(?:/tensors/{_NUMBER})?"
+_READ = re.compile(f"{_COMPARISON}(?:{_PAGES}{_DATA})")
+_WRITTEN = re.compile(f"{_COMPARISON}(?:{_NODE}/notes|/notes/{_NUMBER}(?:|/delete|/restore))")
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks at a page.
+
+    Attributes:
+        link: through which a visitor came; None for somebody with the token, or where none is set.
+        name: how they called themselves last.
+    """
+
+    link: ShareLink | None = None
+    name: str = ""
+
+    @property
+    def may_write(self) -> bool:
+        """Whether they may write notes."""
+        return self.link is None or self.link.may_write
+
+    def may_change(self, link_id: int | None) -> bool:
+        """Tell whether they may delete what was written through a link; None for without one."""
+        return self.link is None or (self.link.may_write and self.link.id == link_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of which comparison a request is about: to read it, or to write notes."""
+
+    comparison: int
+    writes: bool = False
+
+
+def asked_of(method: str, path: str) -> Asked | None:
+    """Say what a request asks of one comparison; None if it is nothing that a visitor may ask."""
+    if method in ("GET", "HEAD") and (found := _READ.fullmatch(path)):
+        return Asked(int(found["comparison"]))
+    if method in ("POST", "DELETE") and (found := _WRITTEN.fullmatch(path)):
+        return Asked(int(found["comparison"]), writes=True)
+    return None
+
+
+def view_asked_of(address: str) -> Asked | None:
+    """Say of which comparison an address on this server shows something; None if of none."""
+    path = unquote(urlsplit(address).path)
+    is_page = address.startswith("/c/") and address.isprintable()
+    return asked_of("GET", path.removesuffix(".json")) if is_page else None
+
+
+def viewer_of(request: Request) -> Viewer:
+    """Return who looks."""
+    return Viewer(request.scope.get(_SCOPE), unquote(request.cookies.get(NAME_COOKIE, "")))
+
+
+def come_through(request: Request, link: ShareLink) -> None:
+    """Mark a request as that of a visitor."""
+    request.scope[_SCOPE] = link
+
+
+def shown_secrets(request: Request, cookie: str) -> list[str]:
+    """Return the secrets of links that a visitor has been given cookies for."""
+    prefix = _prefix(cookie)
+    return [value for name, value in request.cookies.items() if name.startswith(prefix)][:_MOST_COOKIES]
+
+
+def give_secret(response: Response, request: Request, cookie: str, link: ShareLink, secret: str) -> None:
+    """Put the secret of a link into a cookie of its own, for as long as the link lasts.
+
+    Args:
+        response: that leads on to the comparison.
+        request: that was answered so.
+        cookie: name of the cookie of those who have the token, which is another for each server of a host.
+        link: that the secret opens.
+        secret: of the link.
+    """
+    longest = LONGEST if link.expires_at is None else link.expires_at - datetime.now(UTC)
+    response.set_cookie(
+        f"{_prefix(cookie)}{link.comparison_id}",
+        secret,
+        max_age=max(1, int(longest.total_seconds())),
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+
+
+def _prefix(cookie: str) -> str:
+    return f"{cookie}_share_"
