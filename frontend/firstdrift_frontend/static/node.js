@@ -179,7 +179,7 @@ function sayCell() {
     output.textContent = sampled ? say("Of each cell a part was looked at: one row in {rows}, one column in {columns}", { rows: map.every[0], columns: map.every[1] }) : "";
     return;
   }
-  const [down, across] = ranges(cell).map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`));
+  const [down, across] = ranges(cell).map(([first, last]) => (first === last ? `${first}` : say("{first} to {last}", { first, last })));
   const value = map.cells[cell[0]][cell[1]];
   const index = shown.at.map((at, number) => (number === shown.down ? down : number === shown.across ? across : at)).join(", ");
   output.textContent = Number.isFinite(value) ? say("[{index}]: at most {value}", { index, value: short(value) }) : say("[{index}]: NaN or infinity on one side", { index });
@@ -192,8 +192,10 @@ function point(next) {
 }
 
 function cellUnder(event) {
-  const box = event.currentTarget.getBoundingClientRect();
-  return [((event.clientY - box.top) / box.height) * map.cells.length, ((event.clientX - box.left) / box.width) * map.cells[0].length].map(Math.floor);
+  const canvas = event.currentTarget;
+  const box = canvas.getBoundingClientRect();
+  const [y, x] = [event.clientY - box.top - canvas.clientTop, event.clientX - box.left - canvas.clientLeft];
+  return [(y / canvas.clientHeight) * map.cells.length, (x / canvas.clientWidth) * map.cells[0].length].map(Math.floor);
 }
 
 // The values of a cell are shown around its first element.
