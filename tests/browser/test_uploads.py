@@ -93,6 +93,18 @@ def test_a_folder_is_chosen_with_keys_and_an_upload_goes_on_after_a_reload(
     forgive(dashboard)
 
 
+def test_a_mapping_file_is_uploaded_and_part_of_the_command(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/new")
+    page.get_by_label("Upload mapping files").set_input_files(
+        {"name": "cells.yaml", "mimeType": "text/yaml", "buffer": b"fc1.Dense: fc1.Linear"}
+    )
+    mapping = page.get_by_role("textbox", name="Mapping files")
+    expect(mapping).to_have_value(re.compile(r"/uploads/cells\.yaml/cells\.yaml$"))
+    expect(page.locator("#part-command")).to_contain_text("--mapping")
+    expect(page.locator("#part-command")).to_contain_text("cells.yaml")
+    expect(page.locator("#part-problem .banner")).to_have_count(0)
+
+
 def test_an_upload_is_cancelled(dashboard: Dashboard, page: Page) -> None:
     dashboard.open("/new")
     held: list[Route] = []

@@ -1,10 +1,12 @@
 """The form for a new comparison: what is recent, what the options mean, the command that does the same."""
 
+import io
 import os
 from collections.abc import Callable, Iterator, Mapping
 from html import unescape
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
@@ -58,12 +60,17 @@ def test_what_was_compared_or_uploaded_last_can_be_chosen_at_once(
 
 def test_uploads_are_a_root_of_their_own(form: TestClient, root: Path) -> None:
     assert form.get("/new.json").json()["roots"] == [str(root)]
-    upload = form.post("/api/v1/uploads", json={"files": [{"path": "a.npy", "size": 0}]}).json()["id"]
-    form.post(f"/api/v1/uploads/{upload}/complete")
+    array = io.BytesIO()
+    np.save(array, np.zeros(3))
+    for name, content in (("a.npy", array.getvalue()), ("mapping.yaml", b"fc1.Dense: fc1.Linear")):
+        listed = [{"path": name, "size": len(content)}]
+        upload = form.post("/api/v1/uploads", json={"files": listed}).json()["id"]
+        form.put(f"/api/v1/uploads/{upload}/files/0", content=content)
+        assert form.post(f"/api/v1/uploads/{upload}/complete").status_code == 200
     view = form.get("/new.json").json()
     assert view["roots"] == [str(root), view["uploads"]]
     assert view["sides"][0]["at"] == str(root), "the operator's root is what is opened"
-    assert view["sides"][0]["recent"][0]["path"] == f"{view['uploads']}/a.npy"
+    assert [one["path"] for one in view["sides"][0]["recent"]] == [f"{view['uploads']}/a.npy"], "dumps only"
     top = form.get("/new?golden_at=", headers=HTML).text
     assert ">Uploaded</a>" in top
 

@@ -18,6 +18,7 @@ from firstdrift_server.context import Context
 from firstdrift_server.views.command_line import compare_command, threshold_words
 from firstdrift_server.views.comparisons import distinct_names
 from firstdrift_server.views.folders import Order, describe_choice, is_there, list_folder
+from firstdrift_server.views.uploads import dump_view
 
 SIDES = ("golden", "target")
 MOST_RECENT = 6
@@ -137,7 +138,9 @@ def _recent(context: Context) -> list[tuple[str, str]]:
     """Give path and a short name of what was uploaded or compared last, as long as it is there."""
     with context.reading() as session:
         compared = recent_paths(session, most=MOST_RECENT)
-    known = dict.fromkeys((*context.uploads.listed()[:2], *compared))
+    uploaded = [dump_view(path) for path in context.uploads.listed()[:MOST_RECENT]]
+    new = [Path(dump["path"]) for dump in uploaded if dump["format"]][:2]
+    known = dict.fromkeys((*new, *compared))
     there = [str(path) for path in known if is_there(context.roots, path)][:MOST_RECENT]
     return [(path, _short(path, there)) for path in there]
 
