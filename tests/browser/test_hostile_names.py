@@ -40,6 +40,11 @@ def test_names_from_dumps_never_run_whatever_page_they_are_on(
     for step in (f"/n/{found['rows'][0]['row']}", f"/n/{found['rows'][-1]['row']}", "/unmatched"):
         dashboard.open(f"/c/{comparison}/s/0{step}")
         look()
+    dashboard.open(f"/c/{comparison}/s/0/match?show=all")
+    for row in page.locator(".pane.of-golden .node-row").all()[:4]:
+        row.click()
+        expect(page.locator("#match-picked li")).to_have_count(1)
+        look()
     for hostile in HOSTILE[:3]:
         dashboard.open(f"/c/{comparison}/s/0/tree?q={quote(hostile)}")
         look()

@@ -126,6 +126,7 @@ def test_matched_nodes_are_taken_apart(client: TestClient, page: str, submit: Su
     shown = client.get(page, params=names | {"preview": "1"}).text
     assert 'value="unmatch" checked' in shown
     assert re.search(r"\d+ matches are taken apart", shown)
+    assert re.search(r"<strong>\d+ pairs</strong> of tensors fewer are compared", shown)
     after = led_to(submit("edit", **names))
     settle(client)
     view = client.get(f"{page}.json", params=after).json()
