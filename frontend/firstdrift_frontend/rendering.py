@@ -1,6 +1,7 @@
 """Fill in the templates; everything that goes in is escaped."""
 
 import math
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -11,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from firstdrift.exports.strict_json import to_json
+from firstdrift.exports.text import printable
 from firstdrift.plurals import plural
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
@@ -54,6 +56,8 @@ def _environment(language: str) -> Environment:
         "moment": partial(moment, texts),
         "query": query,
         "name": name,
+        "in_markdown": in_markdown,
+        "in_line": in_line,
         "plural": plural,
     }
     environment.globals |= {
@@ -117,6 +121,23 @@ def name(text: str, *, breaks: bool = True) -> Markup:
         else character
         for character in text
     )
+
+
+def in_markdown(text: str) -> str:
+    """Write a name as code in Markdown, whatever is in it."""
+    shown = in_line(text, plain=False)
+    ticks = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    space = " " if "`" in shown else ""
+    return f"{ticks}{space}{shown}{space}{ticks}"
+
+
+def in_line(text: str, *, plain: bool = True) -> str:
+    """Keep a text on one line of Markdown and inside one cell of a table; plain text starts no markup."""
+    shown = printable(text).replace("|", "\\|")
+    return _MARKUP.sub(r"\\\g<0>", shown) if plain else shown
+
+
+_MARKUP = re.compile(r"[\\`*\[\]<>](?!\|)|(?<!\w)_|_(?!\w)")
 
 
 def magnitude(error: float) -> float:

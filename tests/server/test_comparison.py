@@ -136,7 +136,9 @@ def test_of_many_nodes_the_worst_are_drawn_and_always_the_same_of_the_others() -
 
 def test_the_chart_is_drawn_on_the_scale_of_the_address(client: TestClient) -> None:
     address = "/api/v1/comparisons/3/chart?metric=relative_l2"
-    logarithmic, linear = (client.get(f"{address}&scale={name}").json()["chart"] for name in ("log", "linear"))
+    logarithmic, linear = (
+        client.get(f"{address}&scale={name}").json()["chart"] for name in ("log", "linear")
+    )
     assert (logarithmic["logarithmic"], linear["logarithmic"]) == (True, False)
     assert linear["range"][0] < 0 < logarithmic["range"][0]
     assert not any(linear["traces"][0]["at_edge"])
