@@ -22,6 +22,7 @@ from firstdrift.catalogue.comparisons import (
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.outline import load_outline, rows_containing
 from firstdrift.catalogue.results import without_details
+from firstdrift.catalogue.sides import called, load_sides, rows_named
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Report, SliceResult
 from firstdrift.errors import NotInCatalogueError
@@ -124,6 +125,33 @@ def test_searching_finds_names_and_nothing_else(made: Made, words: str) -> None:
     with reading(made.engine) as session:
         found = rows_containing(session, made.pair().id, words)
     assert found.tolist() == expected
+
+
+def test_sides_tell_which_rows_have_which_nodes_and_names_lead_to_their_rows(made: Made) -> None:
+    pair, rows = made.pair(), made.result.rows
+    with reading(made.engine) as session:
+        sides = load_sides(session, pair.id, len(rows))
+        assert sides.golden.tolist() == [bool(row.golden) for row in rows]
+        assert sides.target.tolist() == [bool(row.target) for row in rows]
+        assert not all(sides.golden)
+        doubtful = {at for at, match in enumerate(made.result.plan.matches) if match.doubtful}
+        assert sides.doubtful.tolist() == [row.match in doubtful for row in rows]
+        for row in rows[::29]:
+            for side, names in (("golden", row.golden), ("target", row.target)):
+                assert rows_named(session, pair.id, side, names).tolist() == [row.index] * bool(names)
+        assert rows_named(session, pair.id, "golden", ["no such node", "%"]).tolist() == []
+
+
+def test_a_golden_node_is_called_as_its_own_dump_calls_it(made: Made) -> None:
+    target = "Module.model.layers.1.feed_forward.LlamaMLP.forward.0"
+    row = next(row for row in made.result.rows if row.target == (target,))
+    assert row.label == "feed_forward"
+    names = [*row.golden, "Functional.linear.7.forward", "no such node"]
+    with reading(made.engine) as session:
+        assert called(session, made.pair().golden_slice_id, names) == {
+            row.golden[0]: ("mlp", "LlamaMLP"),
+            "Functional.linear.7.forward": ("Functional.linear.7", "Functional.linear"),
+        }
 
 
 def test_pairs_of_a_row_are_those_of_its_match(made: Made) -> None:
