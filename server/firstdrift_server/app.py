@@ -1,6 +1,7 @@
 """Build the web application: guards, routes and error answers."""
 
 from importlib.metadata import version
+from threading import Thread
 
 from fastapi import FastAPI
 
@@ -25,6 +26,8 @@ def create_app(settings: Settings) -> FastAPI:
     engine = open_engine(settings.database, checkpoints=False)
     upgrade(engine)
     app.state.context = Context(settings, engine, Uploads(settings.uploads, settings.upload_quota))
+    # Whoever left an upload alone may never come back to begin another.
+    Thread(target=app.state.context.uploads.clean, name="clean uploads", daemon=True).start()
     explain_errors(app)
     for router in (*api.ROUTERS, *pages.ROUTERS):
         app.include_router(router)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from working import wait_until
 
 from firstdrift_server.app import create_app
 from firstdrift_server.guards.body import LARGEST_CHUNK
@@ -303,6 +304,14 @@ def test_what_nobody_goes_on_with_is_removed_after_days(client: TestClient, tmp_
     os.utime(tmp_path / f"uploads/.incoming/{old}/upload.json", (then, then))
     begin(client, {"c": b"12345"})
     assert [client.get(f"{ROUTE}/{upload}").status_code for upload in (old, new)] == [404, 200]
+    os.utime(tmp_path / f"uploads/.incoming/{new}/upload.json", (then, then))
+    uploaded(client, {"kept": b"12345"})
+    (tmp_path / "uploads/.bin/removed").mkdir(parents=True)
+    os.utime(tmp_path / "uploads/.bin/removed", (then, then))
+    with served(tmp_path):  # a server that is started cleans up, too
+        wait_until(lambda: not list((tmp_path / "uploads/.bin").iterdir()))
+    assert client.get(f"{ROUTE}/{new}").status_code == 404
+    assert left(tmp_path) == ["kept/kept"]
 
 
 @pytest.mark.parametrize("name", ["..", "0123456789abcdeg", "%2e%2e%2froot", "x"])

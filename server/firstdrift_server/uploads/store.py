@@ -16,7 +16,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
@@ -258,12 +258,15 @@ class Uploads:
     def clean(self) -> None:
         """Remove what has been left alone for days."""
         then = time.time() - KEPT_DAYS * 86400
-        for record in self.folder.glob(f"{INCOMING}/*/{RECORD}"):
-            if record.stat().st_mtime < then:
-                self._forget(record.parent.name)
-        for removed in self.folder.glob(f"{BIN}/*"):
-            if removed.lstat().st_mtime < then:
-                shutil.rmtree(removed, ignore_errors=True)
+        places = (f"{INCOMING}/*/{RECORD}", f"{BIN}/*")
+        for path in (path for place in places for path in self.folder.glob(place)):
+            with suppress(FileNotFoundError):  # another server has been faster
+                if path.lstat().st_mtime >= then:
+                    continue
+            if path.name == RECORD and path.parent.parent.name == INCOMING:
+                self._forget(path.parent.name)
+            else:
+                shutil.rmtree(path, ignore_errors=True)
 
     def room(self) -> int:
         """Say how many bytes can still be uploaded: what the quota and the disk leave, bin included."""
