@@ -20,6 +20,7 @@ from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Fields, Submitted
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.views.comparison import Wanted, changes_view, comparison_data, comparison_view
+from firstdrift_server.views.notes import noted_nodes
 
 router = APIRouter(include_in_schema=False)
 
@@ -51,6 +52,7 @@ def show(
             return StrictJSONResponse(comparison_data(session, comparison))
         view = comparison_view(session, comparison, wanted)
         view["changes"] = changes_view(session, context, comparison) if check else None
+        view["noted"] = noted_nodes(session, comparison)
     return answer(request, "comparison.html", view)
 
 
