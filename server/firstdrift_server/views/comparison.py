@@ -31,6 +31,7 @@ from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
 from firstdrift_server.views.addresses import (
     comparison_address,
+    match_address,
     node_address,
     tree_address,
     unmatched_address,
@@ -353,6 +354,7 @@ def _slice_view(comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -
             for name in ("error", "warning", "incomparable", "unmatched")
         },
         "unmatched": unmatched_address(comparison, pair.position),
+        "match": match_address(comparison, pair.position),
         "origins": [_place(comparison, origin, slices) for origin in judged.origins],
         "worst": judged.worst and _place(comparison, judged.worst, slices),
         "logits": judged.logits and _place(comparison, judged.logits, slices),
