@@ -1,5 +1,6 @@
 """The front page: comparisons, dumps and bin, searched and sorted; what is deleted can be taken back."""
 
+import re
 from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
@@ -143,6 +144,18 @@ def test_nothing_is_looked_at_outside_the_roots(
         view = shown(elsewhere, "show=dumps&sort=size")
     assert len(view["dumps"]) == 2 * len(dumps)
     assert {(dump["size"], dump["is_there"]) for dump in view["dumps"]} == {(None, False)}
+
+
+@pytest.mark.parametrize("address", ["/?show=dumps", "/?show=bin", "/?sort=worst&q=layers"])
+def test_every_part_is_a_page_without_a_script_in_it_whose_links_lead_somewhere(
+    client: TestClient, address: str
+) -> None:
+    page = client.get(address, headers=HTML).text
+    assert re.findall(r"<script(?![^>]*\bsrc=)(?![^>]*application/json)", page) == []
+    links = {unescape(link).partition("#")[0] for link in re.findall(r'href="([^"#][^"]*)"', page)}
+    assert len(links) > 5
+    for link in sorted(links):
+        assert client.get(link, headers=HTML).status_code == 200, link
 
 
 def test_what_the_address_cannot_mean_is_refused(client: TestClient) -> None:
