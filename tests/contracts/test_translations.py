@@ -1,0 +1,83 @@
+"""Every text of the pages, and every sentence of the library, has its Chinese."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.pofile import read_po
+
+from firstdrift.catalogue.outline import LEVELS
+from firstdrift.catalogue.tables import JobState
+from firstdrift.dumps.dump import Direction, NodeKind
+from firstdrift.matching.plan import Origin
+from firstdrift.tensors import Role
+from firstdrift.verdict.judgement import NodeClass, Verdict
+from firstdrift_frontend.languages import LANGUAGES, LOCALE, SOURCE
+from firstdrift_frontend.words import WORDS
+
+PROJECT = Path(__file__).resolve().parents[2]
+GAP = re.compile(r"\{\w+\}|%\(\w+\)[sd]")
+OTHERS = sorted(set(LANGUAGES) - {SOURCE})
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """What `make messages` would collect now."""
+    file = tmp_path_factory.mktemp("messages") / "firstdrift.pot"
+    command = [sys.executable, "-m", "babel.messages.frontend", "-q", "extract", "--keywords=say"]
+    subprocess.run(
+        [*command, "--mapping=frontend/messages.cfg", f"--output={file}", "."],
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": "frontend"},
+        check=True,
+    )
+    with file.open("rb") as opened:
+        return read_po(opened)
+
+
+def translated(language: str) -> Catalog:
+    with (LOCALE / language / "LC_MESSAGES" / "firstdrift.po").open("rb") as file:
+        return read_po(file, locale=language)
+
+
+def pairs(catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """Give each text with its translation, of plural forms each with each."""
+    for message in catalog:
+        texts = message.id if isinstance(message.id, tuple) else (message.id,)
+        others = message.string if isinstance(message.string, tuple | list) else (message.string,)
+        yield from ((text, other) for text in texts if text for other in others)
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_no_text_lacks_its_translation_and_none_is_left_over(collected: Catalog, language: str) -> None:
+    known = translated(language)
+    wanted = {message.id for message in collected if message.id}
+    there = {message.id for message in known if message.id}
+    assert wanted - there == set(), "run `make messages` and write what is missing"
+    assert there - wanted == set(), "run `make messages`"
+    assert [text for text, other in pairs(known) if not other] == []
+    assert not any(message.fuzzy for message in known if message.id)
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_every_translation_has_the_gaps_of_its_text(language: str) -> None:
+    known = translated(language)
+    assert known.num_plurals == 1  # with several forms, a text of one need not name the number
+    differing = [
+        (text, other)
+        for text, other in pairs(known)
+        if not set(GAP.findall(other)) <= set(GAP.findall(text))
+        or ("{0}" in text and set(GAP.findall(other)) != set(GAP.findall(text)))
+    ]
+    assert differing == []
+
+
+def test_words_that_data_say_can_be_translated() -> None:
+    enumerations = (Verdict, NodeClass, NodeKind, Direction, Role, Origin, JobState)
+    said = {str(word) for words in enumerations for word in words} | set(LEVELS)
+    assert said - set(WORDS) == set()
