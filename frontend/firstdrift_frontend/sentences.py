@@ -66,7 +66,7 @@ class Gap:
     Attributes:
         text: a name, or a number.
         address: where it leads; None if nowhere.
-        before: what belongs to the link if it stands right before the gap.
+        before: what belongs to the link if it stands right before the gap, large or small letters.
         is_said: it is said in the language of the page; names are not.
     """
 
@@ -114,9 +114,10 @@ def pieces(say: Callable[[str | None], str], linked: Linked) -> list[Piece]:
             found.append(Piece(part))
             continue
         name = say(gap.text) if gap.is_said else gap.text
-        if found and found[-1].text.endswith(gap.before):
-            name = gap.before + name
-            found[-1] = Piece(found[-1].text.removesuffix(gap.before))
+        if found and found[-1].text.lower().endswith(gap.before.lower()):
+            behind = len(found[-1].text) - len(gap.before)
+            name = found[-1].text[behind:] + name
+            found[-1] = Piece(found[-1].text[:behind])
         found.append(Piece(name, gap.address))
     return [piece for piece in found if piece.text]
 

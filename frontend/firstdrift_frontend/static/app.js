@@ -37,8 +37,12 @@ export async function copy(text) {
 export function replaceParts(newer, which = "[data-part]") {
   for (const part of document.querySelectorAll(which)) {
     const replacement = newer.getElementById(part.id);
+    const unfolded = replacement?.querySelectorAll("details") ?? [];
+    part.querySelectorAll("details").forEach((details, i) => unfolded[i]?.toggleAttribute("open", details.open));
     if (replacement && replacement.outerHTML !== part.outerHTML) {
+      const focused = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
       part.replaceWith(document.adoptNode(replacement));
+      if (focused) replacement.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
       document.dispatchEvent(new CustomEvent("part", { detail: document.getElementById(replacement.id) }));
     }
   }
@@ -58,6 +62,9 @@ function keepUpToDate(main) {
     try {
       if (!document.hidden) {
         const newer = await fetchPage(location.href);
+        // What was waited for is there, and has a page of its own.
+        const { at } = newer.querySelector("main")?.dataset ?? {};
+        if (at && at !== main.dataset.at) return location.replace(at);
         replaceParts(newer);
         failures = 0;
         if (!newer.querySelector("main")?.dataset.live) return;
