@@ -4,21 +4,17 @@ Statistics are those that were recorded, or those that a job has computed from t
 """
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 import numpy as np
 from msgspec import Struct
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.bulk import insert_many
 from firstdrift.catalogue.dumps import load_slice, tensor_record
-from firstdrift.catalogue.jobs import COMPUTE, INDEX, Job, enqueue, job_record
 from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, LEVELS, VERDICTS, Flags, Outline
 from firstdrift.catalogue.tables import (
     ComputedEntry,
-    DumpEntry,
-    JobEntry,
     NodeEntry,
     SliceEntry,
     TensorEntry,
@@ -29,9 +25,6 @@ from firstdrift.tensors import TensorRecord
 from firstdrift.verdict.judgement import NodeClass, Overflow, Verdict
 from firstdrift.verdict.overflow_alone import find_overflow_alone, has_nonfinite
 from firstdrift.verdict.tree import TreeRow, rows_of_nodes
-
-INTERACTIVE = 10
-"""Priority of reading what somebody looks at."""
 
 Place = tuple[int, int]
 """Where a tensor is in its slice: order of the node, and place among its tensors."""
@@ -77,34 +70,6 @@ class TrendPoint(Struct, frozen=True):
     place: Place | None = None
     record: TensorRecord | None = None
     view: TensorView | None = None
-
-
-def read_dump_later(session: Session, path: Path, *, computes: bool = False) -> int:
-    """Ask for a dump to be read into the catalogue; return the id of the job, an open one if there is one.
-
-    Args:
-        session: a writing session.
-        path: real path of the dump.
-        computes: also compute the statistics of tensors that were saved without them.
-    """
-    last = last_job(session, path)
-    kind = COMPUTE if computes else INDEX
-    if last is not None and not last.is_over and last.kind in (kind, COMPUTE) and not last.cancel_requested:
-        return last.id
-    return enqueue(session, kind, path=str(path), priority=INTERACTIVE)
-
-
-def last_job(session: Session, path: Path) -> Job | None:
-    """Look up the newest job that reads the dump at a path."""
-    found = session.scalars(
-        select(JobEntry).where(JobEntry.path == str(path)).order_by(JobEntry.id.desc()).limit(1)
-    ).one_or_none()
-    return None if found is None else job_record(found)
-
-
-def newest_index(session: Session, path: Path) -> int | None:
-    """Return the id under which the dump at a path was indexed last; None if it never was."""
-    return session.scalar(select(func.max(DumpEntry.id)).where(DumpEntry.path == str(path)))
 
 
 def add_computed(session: Session, slice_id: int, found: Mapping[Place, TensorView]) -> None:

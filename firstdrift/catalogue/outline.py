@@ -160,21 +160,30 @@ def rows_matching(session: Session, slice_pair: int, pattern: str) -> Integers:
     Raises:
         SettingsError: it is no regular expression, or one that takes too long.
     """
+    columns = RowEntry.__table__.c
+    named = select(columns.index, columns.search).where(columns.slice_pair_id == slice_pair)
+    return names_matching(pattern, session.execute(named.order_by(columns.index)).tuples())
+
+
+def names_matching(pattern: str, named: Iterable[tuple[int, str]]) -> Integers:
+    """Return the indexes of the names that match a regular expression, upper or lower case.
+
+    Raises:
+        SettingsError: it is no regular expression, or one that takes too long.
+    """
     import regex
 
     try:
-        expression = regex.compile(pattern, regex.IGNORECASE)
+        expression = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
     except regex.error as error:
         raise SettingsError(
             f"{pattern!r} is no regular expression ({error})", hint="Search for the text itself"
         ) from error
-    columns = RowEntry.__table__.c
-    named = select(columns.index, columns.search).where(columns.slice_pair_id == slice_pair)
     until = time.monotonic() + SEARCH_SECONDS
     try:
         found = [
             index
-            for index, names in session.execute(named.order_by(columns.index))
+            for index, names in named
             if expression.search(names, timeout=max(0.001, until - time.monotonic()))
         ]
     except TimeoutError as error:

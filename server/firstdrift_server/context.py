@@ -21,8 +21,10 @@ from firstdrift_server.uploads.store import Uploads
 
 if TYPE_CHECKING:
     from firstdrift.catalogue.editing import Bench
+    from firstdrift.catalogue.one_dump import DumpTree
     from firstdrift.catalogue.outline import Outline
     from firstdrift.catalogue.sides import Sides
+    from firstdrift.comparison.one_dump import TensorView
     from firstdrift.metrics.closeup.look import Closeup
 
 LOOKED_AT_AT_ONCE = 2
@@ -66,6 +68,8 @@ class Context:
         sides: which sides their rows have, likewise.
         stacks: call stacks of the nodes of a slice, by the id of the indexed slice.
         benches: pairs of indexed slices, matched but for edits, by their ids and what was asked for.
+        dump_trees: trees of single dumps, by the id of the slice and how much of it was computed.
+        computed: statistics of tensors that were computed for a page, by slice, node and position.
         closeups: what was seen of pairs of tensors from near, by what they are and how their files were.
         looking: held by whoever looks at a pair from near.
     """
@@ -78,6 +82,8 @@ class Context:
     sides: Recent[tuple[int, int], "Sides"] = field(default_factory=lambda: Recent(16))
     stacks: Recent[int, Mapping[str, tuple[str, ...]]] = field(default_factory=lambda: Recent(4))
     benches: Recent[tuple[int, int, Options], "Bench"] = field(default_factory=lambda: Recent(4))
+    dump_trees: Recent[tuple[int, int], "DumpTree"] = field(default_factory=lambda: Recent(6))
+    computed: Recent[tuple[int, int, int], "TensorView"] = field(default_factory=lambda: Recent(4096))
     closeups: Recent[Hashable, "Closeup"] = field(default_factory=lambda: Recent(32))
     looking: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(LOOKED_AT_AT_ONCE))
 

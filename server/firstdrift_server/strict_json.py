@@ -20,6 +20,8 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has
             return {key: plain(item) for key, item in value.items()}
         case list() | tuple():
             return [plain(item) for item in value]
+        case frozenset():
+            return sorted(map(plain, value))
         case datetime():
             return value.isoformat()
         case PurePath():

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 from working import wait_until, worker
 
-from firstdrift.catalogue import one_dump
+from firstdrift.catalogue import dump_jobs, one_dump
 from firstdrift.catalogue.comparisons import purge_deleted
 from firstdrift.catalogue.dumps import get_dump, slices_of_dump
 from firstdrift.catalogue.engine import open_engine, reading, writing
@@ -27,11 +27,11 @@ def engine(sqlite_url: str) -> Engine:
 def read(engine: Engine, url: str, path: Path, *, computes: bool = False) -> Job:
     """Let a worker read a dump; give the job when it is over."""
     with writing(engine) as session:
-        one_dump.read_dump_later(session, path, computes=computes)
+        dump_jobs.read_dump_later(session, path, computes=computes)
 
     def job() -> Job:
         with reading(engine) as session:
-            found = one_dump.last_job(session, path)
+            found = dump_jobs.last_job(session, path)
         assert found is not None
         return found
 
@@ -46,7 +46,7 @@ def test_what_is_computed_is_what_the_library_says_of_one_dump(
     path = unpacked("msit/llama4_golden_fp32").resolve()
     assert read(engine, sqlite_url, path).state is JobState.DONE
     with reading(engine) as session:
-        dump_id = one_dump.newest_index(session, path)
+        dump_id = dump_jobs.newest_index(session, path)
         assert dump_id is not None
         slices = slices_of_dump(session, dump_id)
         before = one_dump.load_dump_tree(session, slices[0].id)
@@ -55,7 +55,7 @@ def test_what_is_computed_is_what_the_library_says_of_one_dump(
     expected = list(view_dump(path))
     assert len(slices) == len(expected) > 1
     with reading(engine) as session:
-        assert one_dump.newest_index(session, path) == dump_id
+        assert dump_jobs.newest_index(session, path) == dump_id
         for indexed, view in zip(slices, expected, strict=True):
             tree = one_dump.load_dump_tree(session, indexed.id)
             assert [row.target[0] for row in tree.rows] == [each.node.name for each in view.nodes]
@@ -83,7 +83,7 @@ def test_a_damaged_file_spoils_its_own_tensor(
     file.write_bytes(file.read_bytes()[:64])
     assert read(engine, sqlite_url, path, computes=True).state is JobState.DONE
     with reading(engine) as session:
-        dump_id = one_dump.newest_index(session, path)
+        dump_id = dump_jobs.newest_index(session, path)
         assert dump_id is not None
         trees = [one_dump.load_dump_tree(session, each.id) for each in slices_of_dump(session, dump_id)]
     assert sum(tree.unreadable for tree in trees) == 1
@@ -103,6 +103,6 @@ def test_a_dump_that_was_looked_at_by_itself_is_kept(
     read(engine, sqlite_url, path)
     with writing(engine) as session:
         purge_deleted(session, older_than=timedelta(0))
-        dump_id = one_dump.newest_index(session, path)
+        dump_id = dump_jobs.newest_index(session, path)
         assert dump_id is not None
         assert get_dump(session, dump_id).format == "msprobe"

@@ -2,6 +2,7 @@
 
 from firstdrift_server.pages import (
     comparison,
+    dumps,
     home,
     language,
     login,
@@ -16,5 +17,5 @@ from firstdrift_server.pages import (
 
 ROUTERS = tuple(
     module.router
-    for module in (home, language, new, comparison, share, tree, node, notes, match, unmatched, login)
+    for module in (home, language, new, dumps, comparison, share, tree, node, notes, match, unmatched, login)
 )

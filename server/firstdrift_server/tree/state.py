@@ -7,7 +7,7 @@ Everything about a view is in its address, so that reloading it or sending it sh
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 from urllib.parse import urlencode
 
 import numpy as np
@@ -73,7 +73,14 @@ class TreeState:
         is_regex: the text is a regular expression.
         sort: one of SORTS.
         columns: those of COLUMNS that are shown.
+
+    Trees of another kind have other `choices`, `sorts`, `known_columns`, and other columns `shown` at first.
     """
+
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = CHOICES
+    sorts: ClassVar[tuple[str, ...]] = SORTS
+    known_columns: ClassVar[tuple[str, ...]] = COLUMNS
+    shown: ClassVar[tuple[str, ...]] = SHOWN
 
     row: int | None = None
     open: str | None = None
@@ -91,12 +98,12 @@ class TreeState:
         Raises:
             SettingsError: a value makes no sense.
         """
-        chosen = {name: frozenset(parameters.getlist(name)) for name in CHOICES}
+        chosen = {name: frozenset(parameters.getlist(name)) for name in cls.choices}
         for name, values in chosen.items():
-            _check(name, values, CHOICES[name])
-        sort, columns = parameters.get("sort") or SORTS[0], frozenset(parameters.getlist("column"))
-        _check("order", frozenset({sort}), SORTS)
-        _check("column", columns, COLUMNS)
+            _check(name, values, cls.choices[name])
+        sort, columns = parameters.get("sort") or cls.sorts[0], frozenset(parameters.getlist("column"))
+        _check("order", frozenset({sort}), cls.sorts)
+        _check("column", columns, cls.known_columns)
         return cls(
             row=read_number(parameters.get("row"), "row"),
             open=parameters.get("open"),
@@ -105,7 +112,7 @@ class TreeState:
             text=(parameters.get("q") or "").strip(),
             is_regex=parameters.get("regex") == "1",
             sort=sort,
-            columns=tuple(name for name in COLUMNS if name in columns) or SHOWN,
+            columns=tuple(name for name in cls.known_columns if name in columns) or cls.shown,
         )
 
     @property
@@ -128,9 +135,9 @@ class TreeState:
             ("regex", 1 if self.is_regex else None),
             ("sort", self.sort if self.is_list else None),
         ]
-        columns = [("column", name) for name in self.columns if self.columns != SHOWN]
+        columns = [("column", name) for name in self.columns if self.columns != self.shown]
         filters = [
-            (name, value) for name, values in self.chosen for value in CHOICES[name] if value in values
+            (name, value) for name, values in self.chosen for value in self.choices[name] if value in values
         ]
         return [(name, str(value)) for name, value in given if value is not None] + filters + columns
 

@@ -38,6 +38,21 @@ def share_address(comparison: int, **parameters: object) -> str:
     return _with(f"/c/{comparison}/share", parameters)
 
 
+def dump_address(dump: int, **parameters: object) -> str:
+    """Return the address of a dump without a partner."""
+    return _with(f"/dumps/{dump}", parameters)
+
+
+def dump_tree_address(dump: int, slice_: int, **parameters: object) -> str:
+    """Return the address of the tree of a slice of a dump."""
+    return _with(f"/dumps/{dump}/s/{slice_}/tree", parameters)
+
+
+def dump_node_address(dump: int, slice_: int, row: int) -> str:
+    """Return the address of a node of a dump."""
+    return f"/dumps/{dump}/s/{slice_}/n/{row}"
+
+
 def _with(path: str, parameters: dict[str, object]) -> str:
     given = {name: value for name, value in parameters.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path

@@ -9,7 +9,7 @@ from firstdrift.catalogue.outline import Outline, rows_containing, rows_matching
 from firstdrift.errors import SettingsError
 from firstdrift_server.context import Context
 from firstdrift_server.tree.rows import window
-from firstdrift_server.tree.state import CHOICES, COLUMNS, SORTS, Parameters, TreeState, read_number
+from firstdrift_server.tree.state import COLUMNS, SORTS, Parameters, TreeState, read_number
 from firstdrift_server.tree.view import (
     Stop,
     TreeView,
@@ -52,7 +52,7 @@ def view_from(session: Session, context: Context, pair: SlicePair, parameters: P
     search = rows_matching if state.is_regex else rows_containing
     containing = search(session, pair.id, state.text) if state.text else None
     view = view_tree(outline, state, containing)
-    after = _step(view, parameters)
+    after = after_step(view, parameters)
     return view if after is None else view_tree(outline, after, containing)
 
 
@@ -67,7 +67,7 @@ def tree_view(
     """
     pair = get_slice_pair(session, comparison, position)
     view = view_from(session, context, pair, parameters)
-    start = _first_place(view, read_number(parameters.get("start"), "start"))
+    start = first_place(view, read_number(parameters.get("start"), "start"))
     rows = window(session, pair.id, view, start, CHUNKS * CHUNK)
     return {
         "comparison": comparison_summary(session, get_comparison(session, comparison)),
@@ -79,7 +79,7 @@ def tree_view(
         "slices": _neighbours(session, comparison, position, view.state),
         "state": view.state,
         "query": view.state.query(),
-        "filters": _filters(view.outline, view.state),
+        "filters": filters_of(view.outline, view.state),
         "sorts": SORTS,
         "columns": [(name, name in view.state.columns) for name in COLUMNS],
         "rows_in_tree": len(view.outline),
@@ -105,25 +105,44 @@ def chunks_of(
     """Give pieces of the visible rows: those asked for ("chunks=3.4"), or those around the selected row."""
     pair = get_slice_pair(session, comparison, position)
     view = view_from(session, context, pair, parameters)
-    asked = parameters.get("chunks") or ""
-    numbers = [read_number(part, "chunk") for part in asked.split(".")] if asked else _around(view)
+    return seen_of(view) | {
+        "address": tree_address(comparison, position),
+        "chunks": [
+            (number, window(session, pair.id, view, number * CHUNK, CHUNK))
+            for number in pieces_asked_for(view, parameters)
+        ],
+    }
+
+
+def seen_of(view: TreeView) -> dict[str, Any]:
+    """Say what of a tree is seen."""
     return {
         "query": view.state.query(),
-        "address": tree_address(comparison, position),
         "columns": view.state.columns,
         "total": len(view.visible),
         "matching": int(view.matching.sum()),
         "selected": view.selected,
         "place": view.position,
-        "chunks": [
-            (number, window(session, pair.id, view, number * CHUNK, CHUNK))
-            for number in numbers[:8]
-            if number is not None
-        ],
     }
 
 
-def _step(view: TreeView, parameters: Parameters) -> TreeState | None:
+def pieces_asked_for(view: TreeView, parameters: Parameters) -> list[int]:
+    """Number the pieces that an address asks for ("chunks=3.4"), or those around the selected row.
+
+    Raises:
+        SettingsError: they are no numbers.
+    """
+    asked = parameters.get("chunks") or ""
+    numbers = [read_number(part, "chunk") for part in asked.split(".")] if asked else pieces_around(view)
+    return [number for number in numbers[:8] if number is not None]
+
+
+def after_step(view: TreeView, parameters: Parameters) -> TreeState | None:
+    """Give what is shown after the step that an address asks for; None if it asks for none.
+
+    Raises:
+        SettingsError: a parameter makes no sense.
+    """
     last = len(view.outline) - 1
     if (row := _row(parameters, "toggle", last)) is not None:
         return toggle(view, row)
@@ -156,12 +175,12 @@ def _stop(text: str) -> Stop:
         ) from error
 
 
-def _first_place(view: TreeView, wanted: int | None) -> int:
+def first_place(view: TreeView, wanted: int | None) -> int:
     """Begin with the piece asked for, or the one of the selected row."""
-    return min(_around(view)) * CHUNK if wanted is None else wanted // CHUNK * CHUNK
+    return min(pieces_around(view)) * CHUNK if wanted is None else wanted // CHUNK * CHUNK
 
 
-def _around(view: TreeView) -> list[int]:
+def pieces_around(view: TreeView) -> list[int]:
     """Number the pieces around the selected row."""
     first = max(0, view.position // CHUNK - 1)
     return list(range(first, first + CHUNKS))
@@ -190,11 +209,12 @@ def _neighbours(session: Session, comparison: int, position: int, state: TreeSta
     }
 
 
-def _filters(outline: Outline, state: TreeState) -> list[dict[str, Any]]:
+def filters_of(outline: Outline, state: TreeState) -> list[dict[str, Any]]:
+    """List the filters that tell rows of a tree apart, with how many rows each value would let through."""
     counts, chosen = facets(outline), dict(state.chosen)
     offered = {
         name: [value for value in values if counts[name][value] or value in chosen.get(name, ())]
-        for name, values in CHOICES.items()
+        for name, values in state.choices.items()
     }
     return [
         {
