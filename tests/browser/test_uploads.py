@@ -80,8 +80,8 @@ def test_a_folder_is_chosen_with_keys_and_an_upload_goes_on_after_a_reload(
     page.wait_for_function("localStorage.getItem('firstdrift.uploads') !== '[]'")
     while len(sent) < 7:
         page.wait_for_timeout(50)
-    page.unroute("**/api/v1/uploads/*/files/**")
     page.reload()
+    page.unroute("**/api/v1/uploads/*/files/**")
     expect(page.locator("#uploads [data-state]")).to_contain_text("choose the same files again")
     page.on("request", lambda request: sent.append(request.url) if request.method == "PUT" else None)
     before = len(sent)

@@ -145,6 +145,7 @@ def _dump_view(context: Context, dump: IndexedDump, uses: int) -> dict[str, Any]
     path = str(dump.path)
     return {
         "id": dump.id,
+        "address": f"/dumps/{dump.id}",
         "path": path,
         "name": "/".join(dump.path.parts[-2:]).lstrip("/"),
         "format": dump.format,
