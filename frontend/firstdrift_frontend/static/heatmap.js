@@ -274,7 +274,6 @@ async function zoom(part) {
     x: columns.map((c) => map.layers[c]),
     y: rows.map((r) => plain(labelOf(r))),
     customdata: cells((r, c) => [address([r, c]), describe([r, c]).map((text) => plain(text)).join("<br>")]),
-    text: cells((r, c) => short(data.errors[r]?.[c])),
     texttemplate: rows.length * columns.length <= MOST_NAMED && columns.length <= 24 ? "%{text}" : "",
     hovertemplate: "%{customdata[1]}<extra></extra>",
     hoverongaps: false,
@@ -282,8 +281,11 @@ async function zoom(part) {
     ygap: 1,
     showscale: false,
   };
-  const special = (size, name) => ({ ...shared, z: cells((r, c) => (value(r, c) === size ? 1 : null)), colorscale: [[0, colour(name)], [1, colour(name)]], zmin: 0, zmax: 1 });
-  const scaled = { ...shared, z: cells((r, c) => (value(r, c) > 0 && value(r, c) < Infinity ? Math.log10(value(r, c)) : null)), zmin: low, zmax: high };
+  // Plotly writes the text of cells without a value, too; each layer names its own only.
+  const named = (isMine) => cells((r, c) => (isMine(value(r, c)) ? short(data.errors[r]?.[c]) : ""));
+  const isScaled = (size) => size > 0 && size < Infinity;
+  const special = (size, name) => ({ ...shared, text: named((other) => other === size), z: cells((r, c) => (value(r, c) === size ? 1 : null)), colorscale: [[0, colour(name)], [1, colour(name)]], zmin: 0, zmax: 1 });
+  const scaled = { ...shared, text: named(isScaled), z: cells((r, c) => (isScaled(value(r, c)) ? Math.log10(value(r, c)) : null)), zmin: low, zmax: high };
   scaled.colorscale = Array.from({ length: STOPS }, (_, stop) => [stop / (STOPS - 1), colour(`heat-${stop}`)]);
   await react(target, [special(UNKNOWN, "line"), special(0, "heat-equal"), special(Infinity, "heat-nan"), scaled], {
     xaxis: axis(word("layer"), { type: "category", showgrid: false }),
