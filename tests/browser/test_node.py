@@ -26,6 +26,10 @@ def rows(browser: Browser, address: str, dumps: Path) -> dict[str, str]:
         return {row["path"]: f"/c/{comparison}/s/0/n/{row['row']}" for row in found["rows"]}
 
 
+def at_place(page: Page, text: str) -> None:
+    expect(page.locator(".around")).to_have_text(text, timeout=15_000)
+
+
 def said_by(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
@@ -36,7 +40,7 @@ def test_the_worst_tensor_is_shown_when_the_page_is_there(
     dashboard.open(rows["model.layers.0.mlp"])
     expect(page.locator(".hints")).to_contain_text("Target is golden x 1.9.")
     expect(page.locator(".hints")).to_contain_text("Target has NaN at 1 place")
-    expect(page.locator(".around")).to_have_text("around [1, 3, 5]")
+    at_place(page, "around [1, 3, 5]")
     expect(page.locator("#closeup-values .is-here").nth(1)).to_have_text("NaN")
     page.locator("#closeup-spread").scroll_into_view_if_needed()
     for chart in ("spread", "differences", "profile"):
@@ -48,13 +52,13 @@ def test_the_address_says_what_is_shown_and_a_fresh_browser_shows_the_same(
     dashboard: Dashboard, page: Page, rows: dict[str, str]
 ) -> None:
     dashboard.open(f"{rows['model.norm']}?tensor=output.0&down=2&across=0&at=1,2,30")
-    expect(page.locator(".around")).to_have_text("around [1, 2, 30]")
+    at_place(page, "around [1, 2, 30]")
     expect(page.locator('select[name="down"]')).to_have_value("2")
     page.locator("#closeup-values").focus()
     page.keyboard.press("ArrowDown")
-    expect(page.locator(".around")).to_have_text("around [1, 2, 31]")
+    at_place(page, "around [1, 2, 31]")
     page.keyboard.press("ArrowLeft")
-    expect(page.locator(".around")).to_have_text("around [0, 2, 31]")
+    at_place(page, "around [0, 2, 31]")
     assert said_by(page) == {"tensor": ["output.0"], "down": ["2"], "across": ["0"], "at": ["0,2,31"]}
     before = page.locator("#closeup-values").inner_text()
     page.reload()
@@ -93,7 +97,7 @@ def test_the_map_is_read_with_the_keys_and_leads_to_the_values(
     expect(page.locator("#closeup-cell")).to_have_text("[8 to 15, 0 to 2]: at most 0.25")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    expect(page.locator(".around")).to_have_text("around [8, 3]")
+    at_place(page, "around [8, 3]")
     page.locator("#closeup-map").hover(position={"x": 1, "y": 1})
     expect(page.locator("#closeup-cell")).to_have_text("[0 to 7, 0 to 2]: at most 0.25")
 
@@ -106,7 +110,7 @@ def test_a_worst_element_and_another_tensor_are_chosen_by_click_and_taken_back(
     link = page.locator(".worst a").nth(3)
     index = link.inner_text()
     link.click()
-    expect(page.locator(".around")).to_have_text(f"around {index}")
+    at_place(page, f"around {index}")
     page.go_back()
     expect(page.locator(".around")).not_to_have_text(f"around {index}")
     page.locator("#closeup nav a").first.click()

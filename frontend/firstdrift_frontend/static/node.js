@@ -126,11 +126,12 @@ function paint() {
   [canvas.width, canvas.height] = [Math.round(canvas.clientWidth * scale), Math.round(canvas.clientHeight * scale)];
   const [colours, zero, lost] = [ramp(), plain("heat-equal"), plain("heat-nan")];
   const low = Math.log(smallest());
-  const width = Math.log(map.largest || 1) - low || 1;
+  const width = Math.log(map.largest || 1) - low;
   const image = new ImageData(columns, rows);
   map.cells.forEach((row, r) => row.forEach((value, c) => {
     const place = 4 * (r * columns + c);
-    const step = 4 * Math.max(0, Math.min(255, Math.round((255 * (Math.log(value) - low)) / width)));
+    const share = width > 0 ? (Math.log(value) - low) / width : 1;
+    const step = 4 * Math.max(0, Math.min(255, Math.round(255 * share)));
     const found = value === 0 ? zero : Number.isFinite(value) ? colours.subarray(step, step + 4) : lost;
     image.data.set(found, place);
   }));
@@ -174,9 +175,9 @@ function ranges([row, column]) {
 
 function sayCell() {
   const output = element("cell");
-  const sampled = map.every[0] > 1 || map.every[1] > 1;
+  const every = map.every[0] * map.every[1];
   if (!cell) {
-    output.textContent = sampled ? say("Of each cell a part was looked at: one row in {rows}, one column in {columns}", { rows: map.every[0], columns: map.every[1] }) : "";
+    output.textContent = every > 1 ? say("Of each cell one element in {every} was looked at", { every }) : "";
     return;
   }
   const [down, across] = ranges(cell).map(([first, last]) => (first === last ? `${first}` : say("{first} to {last}", { first, last })));
@@ -268,11 +269,12 @@ const number = (value) => (typeof value === "string" ? null : value);
 function drawSpread(name, histogram, series) {
   const width = (histogram.high - histogram.low) / histogram.counts[0].length;
   const x = histogram.counts[0].map((_, bin) => histogram.low + (bin + 0.5) * width);
-  const traces = histogram.counts.map((counts, which) => ({
-    type: "scatter", mode: "lines", name: series[which], x, y: counts.map((count) => count || null), connectgaps: false,
-    line: { shape: "hvh", width: 1.6, color: colour(which ? "error" : series.length > 1 ? "pass" : "warning"), dash: which ? "dot" : "solid" },
-    fill: series.length > 1 ? "none" : "tozeroy", hovertemplate: "%{x:.4g}: %{y}<extra>%{fullData.name}</extra>",
-  }));
+  const shape = (which) => {
+    if (series.length === 1) return { type: "bar", width, marker: { color: colour("warning") } };
+    return { type: "scatter", mode: "lines", line: { shape: "hvh", width: 1.6, color: colour(which ? "error" : "pass"), dash: which ? "dot" : "solid" } };
+  };
+  const hovertemplate = "%{x:.4g}: %{y}<extra>%{fullData.name}</extra>";
+  const traces = histogram.counts.map((counts, which) => ({ ...shape(which), name: series[which], x, y: counts.map((count) => count || null), hovertemplate }));
   react(element(name), traces, axis(""), axis(say("Elements"), { type: "log", exponentformat: "power", dtick: 1 }));
 }
 
