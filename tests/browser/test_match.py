@@ -25,6 +25,14 @@ def compare(request: APIRequestContext, golden: Path, target: Path, **options: o
     return f"/c/{made}/s/0/match"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def patience() -> Iterator[None]:
+    """Wait long: previews and results are made by others, who may have much to do."""
+    expect.set_options(timeout=30_000)
+    yield
+    expect.set_options(timeout=5_000)
+
+
 @pytest.fixture(scope="module")
 def match(browser: Browser, address: str, dumps: Path) -> str:
     """The page of the renamed dumps, compared by name alone."""
@@ -73,7 +81,7 @@ def test_two_clicks_match_two_nodes_after_a_preview_and_z_takes_it_back(
     expect(preview(page)).to_contain_text("The first bad node stays model.layers.2.mlp.down_proj")
     page.get_by_role("button", name="Match m").click()
     expect(picked(page)).to_have_count(0)
-    expect(count(page, "golden")).to_have_text("23 unmatched of 542", timeout=30_000)
+    expect(count(page, "golden")).to_have_text("23 unmatched of 542")
     expect(page).to_have_url(re.compile(r"match\?set=\d+$"))
     expect(page.locator("#match-state")).to_contain_text("Version 1 · 1 edit")
     tree = page.locator("[data-results]")
@@ -112,7 +120,7 @@ def test_keys_alone_find_a_node_choose_a_suggestion_and_match(
     expect(picked(page)).to_have_text([MLP.format(1), FEED_FORWARD.format(1)])
     preview(page).wait_for()
     page.keyboard.press("Enter")
-    expect(count(page, "target")).to_have_text("27 unmatched of 546", timeout=30_000)
+    expect(count(page, "target")).to_have_text("27 unmatched of 546")
     page.keyboard.press("?")
     expect(page.locator("#help")).to_be_visible()
 
@@ -142,12 +150,12 @@ def test_a_match_of_somebody_else_is_seen_and_what_is_picked_stays_picked(
     preview(page).wait_for()
     page.keyboard.press("m")
     expect(second.locator(".toast")).to_contain_text("Somebody else changed it: match golden")
-    expect(count(second, "golden")).to_have_text("23 unmatched of 542", timeout=30_000)
+    expect(count(second, "golden")).to_have_text("23 unmatched of 542")
     expect(picked(second)).to_have_text([MLP.format(3), FEED_FORWARD.format(3)])
     expect(node(second, "golden", MLP.format(3))).to_have_attribute("aria-selected", "true")
     preview(second).wait_for()
     second.keyboard.press("m")
-    expect(count(page, "golden")).to_have_text("0 unmatched of 542", timeout=30_000)
+    expect(count(page, "golden")).to_have_text("0 unmatched of 542")
     dashboard.settle()
 
 
@@ -171,7 +179,7 @@ def test_a_conflict_is_explained_and_what_is_picked_is_matched_on_top(
     expect(picked(page)).to_have_text([MLP.format(3), FEED_FORWARD.format(3)])
     expect(page.locator("#match-effect:not([aria-busy])")).to_contain_text(re.compile(r"nodes\s*23\s*0"))
     page.keyboard.press("m")
-    expect(count(page, "golden")).to_have_text("0 unmatched of 542", timeout=30_000)
+    expect(count(page, "golden")).to_have_text("0 unmatched of 542")
     dashboard.complaints.clear()  # the browser has logged the answer 409, and the requests stopped above
 
 
@@ -187,7 +195,7 @@ def test_two_viewers_of_different_sets_do_not_disturb_each_other(
     for window in (page, second):
         window.keyboard.press("m")
     for window, left in ((page, 3), (second, 1)):
-        expect(count(window, "golden")).to_have_text("23 unmatched of 542", timeout=30_000)
+        expect(count(window, "golden")).to_have_text("23 unmatched of 542")
         expect(node(window, "golden", MLP.format(left))).to_be_visible()
         expect(window.locator("#match-state")).to_contain_text("Version 1 · 1 edit")
     assert page.url != second.url

@@ -269,8 +269,12 @@ const tried = { of: "", begun: 0, ok: false, done: false };
 async function showPicked() {
   const said = parameters({ view: false });
   if (page.kind) said.set("kind", page.kind);
-  page.ready = false;
-  tried.of = "";
+  // Results that are finished change no preview: it is about the same picks over the same version.
+  const isTried = tried.done && tried.of === signature();
+  if (!isTried) {
+    page.ready = false;
+    tried.of = "";
+  }
   try {
     const found = await askPicked("picked", said);
     const box = by("match-picked");
@@ -280,8 +284,8 @@ async function showPicked() {
     page.ready = found.is_ready && !found.is_too_many;
     page.doing = found.kind;
     box.querySelector("[data-apply]").disabled = !page.ready;
-    if (page.ready) await showEffect(said);
-    else by("effect-card").hidden = true;
+    by("effect-card").hidden = !page.ready;
+    if (page.ready && !isTried) await showEffect(said);
   } catch (error) {
     if (error.name !== "AbortError") complain(error);
   }
