@@ -35,12 +35,6 @@ from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 
-FACTOR = DEFAULTS.factor
-"""What `factor` is unless it is moved."""
-
-FLOOR = DEFAULTS.floor
-"""What `floor` is unless it is moved."""
-
 
 @dataclass(slots=True)
 class Classified:

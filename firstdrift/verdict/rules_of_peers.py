@@ -244,11 +244,6 @@ def _comparable_errors(item: _Item) -> PairErrors | None:
     return errors
 
 
-MSIT_COSINE = DEFAULTS.msit_cosine
-MSIT_KL = {"bfloat16": DEFAULTS.msit_kl_bfloat16}
-MSIT_KL_FINER = DEFAULTS.msit_kl
-
-
 def judge_by_msit(
     plan: SlicePlan,
     measurements: Sequence[Measurement],

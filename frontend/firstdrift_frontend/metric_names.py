@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from firstdrift.tensors import UNIT_ROUNDOFF
-from firstdrift.verdict.classify import FLOOR
-from firstdrift.verdict.rules_of_peers import MSIT_COSINE, MSIT_KL, MSIT_KL_FINER
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +80,14 @@ class Threshold:
     meaning: str
 
 
-def threshold(metric: str, roundoff: float) -> Threshold | None:
+def threshold(metric: str, roundoff: float, limits: Thresholds = DEFAULTS) -> Threshold | None:
     """Return the limit that a metric of logits is held against, if there is one."""
     if metric in ("relative_l2", "worst_row_relative_l2", "error_bound"):
-        return Threshold(FLOOR * roundoff, f"{FLOOR:g} x rounding: below it, rounding explains the error")
+        text = f"{limits.floor:g} x rounding: below it, rounding explains the error"
+        return Threshold(limits.floor * roundoff, text)
     if metric == "cosine_similarity":
-        return Threshold(MSIT_COSINE, f"msit: above {MSIT_COSINE} passes")
+        return Threshold(limits.msit_cosine, f"msit: above {limits.msit_cosine} passes")
     if metric == "kl_divergence":
-        limit = next((MSIT_KL[dtype] for dtype in MSIT_KL if UNIT_ROUNDOFF[dtype] == roundoff), MSIT_KL_FINER)
+        limit = limits.msit_kl_bfloat16 if roundoff == UNIT_ROUNDOFF["bfloat16"] else limits.msit_kl
         return Threshold(limit, f"msit: below {limit} passes")
     return None

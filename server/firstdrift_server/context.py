@@ -22,6 +22,7 @@ from firstdrift_server.uploads.store import Uploads
 if TYPE_CHECKING:
     from firstdrift.catalogue.editing import Bench
     from firstdrift.catalogue.one_dump import DumpTree
+    from firstdrift.catalogue.judging import Measured
     from firstdrift.catalogue.outline import Outline
     from firstdrift.catalogue.sides import Sides
     from firstdrift.comparison.one_dump import TensorView
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 LOOKED_AT_AT_ONCE = 2
 """So many pairs of tensors are looked at from near at a time, each of which may take 100 MB and a second."""
 
+MOST_PAIRS = 40_000
+"""Measurements of so many pairs of tensors are kept at hand: about 200 MB."""
+
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
@@ -37,9 +41,9 @@ Value = TypeVar("Value")
 class Recent(Generic[Key, Value]):
     """Keeps the values that were asked for last."""
 
-    def __init__(self, most: int) -> None:
-        """Keep at most so many."""
-        self._most = most
+    def __init__(self, most: int, size: Callable[[Value], int] = lambda _: 1) -> None:
+        """Keep at most so many; or values of this size together, but always the last."""
+        self._most, self._size = most, size
         self._kept: OrderedDict[Key, Value] = OrderedDict()
         self._lock = Lock()
 
@@ -52,7 +56,7 @@ class Recent(Generic[Key, Value]):
         value = make()
         with self._lock:
             self._kept[key] = value
-            if len(self._kept) > self._most:
+            while len(self._kept) > 1 and sum(map(self._size, self._kept.values())) > self._most:
                 self._kept.popitem(last=False)
         return value
 
@@ -70,6 +74,7 @@ class Context:
         benches: pairs of indexed slices, matched but for edits, by their ids and what was asked for.
         dump_trees: trees of single dumps, by the id of the slice and how much of it was computed.
         computed: statistics of tensors that were computed for a page, by slice, node and position.
+        measured: what was measured of slice pairs, by their id and revision.
         closeups: what was seen of pairs of tensors from near, by what they are and how their files were.
         looking: held by whoever looks at a pair from near.
     """
@@ -84,6 +89,9 @@ class Context:
     benches: Recent[tuple[int, int, Options], "Bench"] = field(default_factory=lambda: Recent(4))
     dump_trees: Recent[tuple[int, int], "DumpTree"] = field(default_factory=lambda: Recent(6))
     computed: Recent[tuple[int, int, int], "TensorView"] = field(default_factory=lambda: Recent(4096))
+    measured: Recent[tuple[int, int], "Measured"] = field(
+        default_factory=lambda: Recent(MOST_PAIRS, lambda measured: len(measured.measurements))
+    )
     closeups: Recent[Hashable, "Closeup"] = field(default_factory=lambda: Recent(32))
     looking: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(LOOKED_AT_AT_ONCE))
 

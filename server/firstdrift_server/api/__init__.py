@@ -7,6 +7,7 @@ from firstdrift_server.api import (
     health,
     jobs,
     match_sets,
+    rules,
     sharing,
     slices,
     static,
@@ -15,5 +16,8 @@ from firstdrift_server.api import (
 
 ROUTERS = tuple(
     module.router
-    for module in (comparisons, slices, closeups, match_sets, sharing, folders, jobs, health, static, uploads)
+    for module in (
+        *(comparisons, slices, closeups, rules, match_sets, sharing),
+        *(folders, jobs, health, static, uploads),
+    )
 )

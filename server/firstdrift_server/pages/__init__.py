@@ -10,6 +10,7 @@ from firstdrift_server.pages import (
     new,
     node,
     notes,
+    rules,
     share,
     tree,
     unmatched,
@@ -17,5 +18,8 @@ from firstdrift_server.pages import (
 
 ROUTERS = tuple(
     module.router
-    for module in (home, language, new, dumps, comparison, share, tree, node, notes, match, unmatched, login)
+    for module in (
+        *(home, language, new, dumps, comparison, share, rules),
+        *(tree, node, notes, match, unmatched, login),
+    )
 )

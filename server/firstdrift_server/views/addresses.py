@@ -53,6 +53,11 @@ def dump_node_address(dump: int, slice_: int, row: int) -> str:
     return f"/dumps/{dump}/s/{slice_}/n/{row}"
 
 
+def rules_address(comparison: int) -> str:
+    """Return the address of the page on which the rules of a comparison are chosen."""
+    return f"/c/{comparison}/rules"
+
+
 def _with(path: str, parameters: dict[str, object]) -> str:
     given = {name: value for name, value in parameters.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path

@@ -88,13 +88,15 @@ def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
     )
     summary = comparison_summary(session, comparison)
     about = {
-        name: summary[name] for name in ("id", "state", "job", "rules", "note", "created_at", "finished_at")
+        name: summary[name]
+        for name in ("id", "state", "job", "rules", "baseline", "note", "created_at", "finished_at")
     }
     left_over = {"golden": comparison.unmatched_golden, "target": comparison.unmatched_target}
     return (
         found
         | about
         | {
+            "thresholds": comparison.options.thresholds.moved(),
             "unpaired_slices": {
                 side: list(map(coordinates_object, left)) for side, left in left_over.items()
             },

@@ -35,6 +35,8 @@ def comparison_summary(session: Session, comparison: Comparison) -> dict[str, An
         "target": {"path": str(comparison.target_path), "name": target},
         "state": str(comparison.state),
         "rules": comparison.options.rules,
+        "moved": comparison.options.thresholds.moved(),
+        "baseline": comparison.options.baseline,
         "note": comparison.note,
         "created_at": comparison.created_at,
         "finished_at": comparison.finished_at,

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.charts import NodeErrors, names_of_rows, node_errors
 from firstdrift.catalogue.comparisons import SlicePair
 from firstdrift.exports.strict_json import spelled_out
-from firstdrift.verdict.classify import FACTOR
 from firstdrift_server.strict_json import encodable
 
 WORST = 1500
@@ -35,7 +34,7 @@ def scatter(session: Session, pair: SlicePair) -> dict[str, Any]:
         "matched": errors.matched,
         "total": len(errors.rows),
         "shown": len(drawn),
-        "factor": FACTOR,
+        "factor": pair.judgement.limits.factor,
         "roundoff": pair.judgement.roundoff,
         "range": _range(errors),
         "class_names": classes,

@@ -95,7 +95,7 @@ def strip_of(slices: Sequence[SlicePair], findings: Findings | None, wanted: str
         metric=metric,
         metrics=metrics,
         lines=tuple(Line(label, tuple(cells)) for label, cells in lines.items()),
-        threshold=threshold(metric, roundoff) if metric else None,
+        threshold=threshold(metric, roundoff, slices[0].judgement.limits) if metric else None,
         of_logits=any(pair.judgement.logits_recorded for pair in slices),
     )
 

@@ -1,0 +1,77 @@
+"""Thresholds are moved, seen at once, applied and taken back."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from dashboard import Dashboard
+from playwright.sync_api import Page, expect
+
+
+@pytest.fixture
+def rules(dashboard: Dashboard, page: Page) -> str:
+    """The page of the rules of a finished comparison, open; its address."""
+    dashboard.open("/c/1")
+    dashboard.wait_for_comparison()
+    page.get_by_role("link", name="Rules", exact=True).click()
+    dashboard.settle()
+    return page.url
+
+
+def chosen(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def test_a_moved_threshold_changes_the_count_at_once_and_is_in_the_address(page: Page, rules: str) -> None:
+    flagged = page.locator("[data-flagged]")
+    before = flagged.get_attribute("data-flagged")
+    page.evaluate("window.stayed = true")
+    page.get_by_role("spinbutton", name="Floor", exact=True).fill("1000000")
+    expect(flagged).not_to_have_attribute("data-flagged", before or "")
+    assert chosen(page) == {"rules": ["firstdrift"], "floor": ["1000000"]}
+    assert page.evaluate("window.stayed"), "the page was loaded anew"
+    counted = flagged.get_attribute("data-flagged")
+    page.reload()
+    expect(flagged).to_have_attribute("data-flagged", counted or "")
+    expect(page.get_by_role("spinbutton", name="Floor", exact=True)).to_have_value("1000000")
+
+    page.get_by_role("button", name="Floor: back to 32").click()
+    expect(flagged).to_have_attribute("data-flagged", before or "")
+    assert chosen(page) == {"rules": ["firstdrift"]}
+    assert rules.endswith("/rules")
+
+
+@pytest.mark.usefixtures("rules")
+def test_a_slider_moves_its_threshold_and_stands_at_the_default_in_the_middle(page: Page) -> None:
+    slider = page.locator('[data-of="t-factor"]')
+    assert slider.input_value() == "500"
+    slider.fill("625")
+    expect(page.locator("#t-factor")).to_have_value("9.49")  # half a decade up
+    expect(page.locator("#part-apply")).to_contain_text("1 threshold changed")
+    page.locator("#t-factor").fill("3")
+    assert slider.input_value() == "500"
+
+
+@pytest.mark.usefixtures("rules")
+def test_another_rule_set_opens_its_thresholds_and_counts_by_its_rules(page: Page) -> None:
+    page.get_by_role("radio", name="msprobe").check()
+    expect(page.locator('tr[data-row^="the norm of the output"]')).to_be_visible()
+    expect(page.get_by_role("spinbutton", name="Norm of outputs")).to_be_visible()
+    expect(page.locator("#t-factor")).to_be_hidden()
+
+
+@pytest.mark.usefixtures("rules")
+def test_what_is_applied_is_said_on_the_comparison_and_taken_back_with_one_click(
+    dashboard: Dashboard, page: Page
+) -> None:
+    summary = page.locator('[data-place="first_bad_node"]')
+    expect(summary).to_be_visible()
+    page.locator("#t-weak_factor").fill("2.5")
+    expect(page.locator("#part-apply")).to_contain_text("not applied yet")
+    page.get_by_role("button", name="Apply").click()
+    page.wait_for_url("**/c/1")
+    dashboard.wait_for_comparison()
+    expect(page.locator("#part-actions")).to_contain_text("1 threshold changed")
+    page.get_by_role("button", name="Reset").click()
+    page.wait_for_url("**/c/1")
+    dashboard.wait_for_comparison()
+    expect(page.locator("#part-actions")).not_to_contain_text("threshold changed")

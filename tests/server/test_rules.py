@@ -1,0 +1,161 @@
+"""Rules are tried on a page and over the API before they apply, and are taken back."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from working import wait_until
+
+API = "/api/v1/comparisons"
+
+
+def wait(client: TestClient) -> None:
+    wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
+
+
+@pytest.fixture(autouse=True)
+def defaults(client: TestClient) -> None:
+    """Begin each test with what nobody has moved."""
+    for comparison in (1, 2, 3):
+        if client.get(f"{API}/{comparison}/rules").json()["moved"]:
+            client.post(f"{API}/{comparison}/rules", json={"rules": "firstdrift"})
+    wait(client)
+
+
+def test_the_rules_in_force_and_what_may_be_moved_are_told(client: TestClient) -> None:
+    told = client.get(f"{API}/1/rules").json()
+    assert (told["rules"], told["moved"], told["baseline"]) == ("firstdrift", {}, None)
+    assert told["thresholds"]["factor"] == 3
+    limits = {one["name"]: one for one in told["limits"]}
+    assert limits.keys() == told["thresholds"].keys()
+    assert (limits["msit_cosine"]["default"], limits["msit_cosine"]["most"]) == (0.999, 1)
+
+
+def test_a_preview_counts_before_and_after_and_changes_nothing(client: TestClient) -> None:
+    seen = client.get(f"{API}/3/rules/preview?all=1&roundoff_float32=0.5").json()
+    known = client.get(f"{API}/3").json()
+    assert seen["moved"] == {"roundoff_float32": 0.5}
+    assert seen["before"]["pairs"] == known["counts"]
+    assert seen["before"]["first_bad_node"] == known["first_bad_node"]
+    assert known["first_bad_node"] is not None
+    assert seen["after"]["first_bad_node"] is None
+    assert seen["after"]["flagged"] < seen["before"]["flagged"]
+    assert sum(seen["after"]["classes"].values()) == sum(seen["before"]["classes"].values())
+    assert seen["slices"] == seen["of_slices"] == len(known["slices"])
+    assert client.get(f"{API}/3/rules").json()["moved"] == {}
+
+
+def test_other_rule_sets_are_tried_too(client: TestClient) -> None:
+    seen = client.get(f"{API}/1/rules/preview?all=1&rules=msprobe").json()
+    assert (seen["after"]["pairs"]["warning"], seen["after"]["pairs"]["error"]) == (17, 3)
+    assert seen["after"]["rules"]["the norm of the output is more than … % off"] > 0
+    laxer = client.get(f"{API}/1/rules/preview?all=1&rules=msprobe&msprobe_norm_out=1e6").json()
+    assert "the norm of the output is more than … % off" not in laxer["after"]["rules"]
+
+
+def test_what_is_applied_is_what_was_seen_and_is_taken_back(client: TestClient) -> None:
+    first = client.get(f"{API}/3").json()
+    seen = client.get(f"{API}/3/rules/preview?all=1&floor=1&factor=1.5").json()
+    applied = client.post(
+        f"{API}/3/rules", json={"rules": "firstdrift", "thresholds": {"floor": 1, "factor": 1.5}}
+    )
+    assert applied.json()["moved"] == {"factor": 1.5, "floor": 1}
+    wait(client)
+    now = client.get(f"{API}/3").json()
+    assert (now["counts"], now["thresholds"]) == (seen["after"]["pairs"], {"factor": 1.5, "floor": 1})
+    assert now["first_bad_node"] == seen["after"]["first_bad_node"]
+    page = client.get("/c/3").text
+    assert "2 thresholds changed" in page
+    # A preview without a rule set goes on from what is in force.
+    assert client.get(f"{API}/3/rules/preview?all=1&floor=2").json()["moved"] == {"factor": 1.5, "floor": 2}
+
+    fields = dict(re.findall(r'<input type="hidden" name="(rules)" value="(\w+)"', page))
+    reset = client.post("/c/3/rules", data=fields)
+    assert (reset.status_code, reset.headers["location"]) == (303, "/c/3")
+    wait(client)
+    after = client.get(f"{API}/3").json()
+    assert (after["counts"], after["thresholds"]) == (first["counts"], {})
+    assert "threshold changed" not in client.get("/c/3").text
+
+
+def test_the_page_previews_and_applies_without_a_script(client: TestClient) -> None:
+    page = client.get("/c/3/rules").text
+    assert 'name="factor" value="3"' in page
+    assert "not applied yet" not in page
+    tried = client.get("/c/3/rules?all=1&rules=firstdrift&factor=100&floor=1e6&hidden_floor=&baseline=").text
+    assert 'name="factor" value="100"' in tried
+    assert "not applied yet" in tried
+    assert "2 thresholds changed" in tried
+    seen = client.get(f"{API}/3/rules/preview?all=1&factor=100&floor=1e6").json()
+    assert f'data-flagged="{seen["after"]["flagged"]}"' in tried
+    sent = client.post("/c/3/rules", data={"rules": "firstdrift", "factor": "100", "floor": "1e6"})
+    assert sent.headers["location"] == "/c/3"
+    wait(client)
+    assert client.get(f"{API}/3/rules").json()["moved"] == {"factor": 100, "floor": 1e6}
+
+
+def test_what_is_in_force_already_is_not_judged_again(client: TestClient) -> None:
+    before = client.get(f"{API}/3").json()["job"]["id"]
+    client.post("/c/3/rules", data={"rules": "firstdrift", "factor": "3"})
+    assert client.get(f"{API}/3").json()["job"]["id"] == before
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("factor=no", "the threshold factor cannot be no"),
+        ("factr=4", "there is no threshold"),
+        ("rules=none", "there is no rule set"),
+        ("baseline=x", "baseline is not a number"),
+        ("rules=firstdrift&baseline=3", "no baseline of itself"),
+        ("rules=firstdrift&baseline=99", "is gone"),
+        ("rules=firstdrift&baseline=2", "shows nothing of the slices"),
+    ],
+)
+def test_what_makes_no_sense_is_said_beside_what_is_in_force(
+    client: TestClient, query: str, said: str
+) -> None:
+    page = client.get(f"/c/3/rules?{query}")
+    assert page.status_code == 422
+    assert said in page.text.replace("&#39;", "'")
+    assert 'id="part-effect"' in page.text
+    fields = dict(part.split("=") for part in query.split("&"))
+    assert client.post("/c/3/rules", data=fields).status_code == 422
+    assert client.get(f"{API}/3/rules").json()["moved"] == {}
+
+
+def test_slices_and_comparisons_that_are_not_there_are_not_found(client: TestClient) -> None:
+    assert client.get("/c/99/rules").status_code == 404
+    assert client.get("/c/3/rules?slice=99").status_code == 404
+    assert client.get(f"{API}/99/rules/preview").status_code == 404
+    assert client.post("/c/99/rules", data={"rules": "msit"}).status_code == 404
+
+
+def test_a_healthy_run_of_the_same_golden_dump_is_offered_and_judged_by(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    golden, target = dumps["tokens"]
+    made = client.post(API, json={"golden": str(golden), "target": str(target)}).json()["id"]
+    wait(client)
+    page = client.get(f"/c/{made}/rules").text
+    assert '<option value="3"' in page
+    seen = client.get(f"{API}/{made}/rules/preview?all=1&baseline=3").json()
+    assert seen["before"]["first_bad_node"] is not None
+    assert seen["after"]["first_bad_node"] is None
+    assert client.post(f"{API}/{made}/rules", json={"rules": "firstdrift", "baseline": 3}).status_code == 200
+    wait(client)
+    assert client.get(f"{API}/{made}").json()["first_bad_node"] is None
+    assert "baseline #3" in client.get(f"/c/{made}").text
+    client.delete(f"{API}/{made}")
+
+
+def test_the_rules_of_a_match_set_are_those_of_its_comparison(client: TestClient) -> None:
+    made = client.post(f"{API}/3/match-sets", json={"name": "rules"}).json()["id"]
+    edits = [{"kind": "unmatch", "golden": ["root.lm_head"]}]
+    changed = client.post(f"/api/v1/match-sets/{made}/edits", json={"version": 0, "edits": edits}).json()
+    wait(client)
+    page = client.get(f"/c/{changed['results']['comparison']}/rules")
+    assert (page.status_code, page.headers["location"]) == (303, "/c/3/rules")
+    client.delete(f"/api/v1/match-sets/{made}")
