@@ -1,6 +1,7 @@
 """The HTML pages, one module per page."""
 
 from firstdrift_server.pages import (
+    board,
     comparison,
     dumps,
     home,
@@ -19,7 +20,19 @@ from firstdrift_server.pages import (
 ROUTERS = tuple(
     module.router
     for module in (
-        *(home, language, new, dumps, comparison, share, rules),
-        *(tree, node, notes, match, unmatched, login),
+        home,
+        board,
+        language,
+        new,
+        dumps,
+        comparison,
+        share,
+        rules,
+        tree,
+        node,
+        notes,
+        match,
+        unmatched,
+        login,
     )
 )

@@ -1,0 +1,111 @@
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from working import wait_until, worker
+
+from firstdrift_server.app import create_app
+from firstdrift_server.settings import settings_from
+from firstdrift_server.views import board
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Path]) -> Iterator[TestClient]:
+    """A server on which three runs were compared with one golden dump: good, bad from token 3, good again."""
+    root = tmp_path_factory.mktemp("root").resolve()
+    golden = shutil.copytree(unpacked("msit/llama4_golden_fp32"), root / "golden")
+    runs = {"monday": golden, "tuesday": unpacked("msit/llama4_perturb_L2_T3"), "wednesday": golden}
+    settings = settings_from(roots=[root], data_dir=tmp_path_factory.mktemp("data"))
+    with (
+        worker(settings.database),
+        TestClient(create_app(settings), base_url="http://localhost", follow_redirects=False) as client,
+    ):
+        for name, dump in runs.items():
+            target = shutil.copytree(dump, root / "runs" / name)
+            made = client.post("/api/v1/comparisons", json={"golden": str(golden), "target": str(target)})
+            assert made.status_code == 201, made.text
+        wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
+        yield client
+
+
+def seen(client: TestClient, query: str = "") -> Any:  # noqa: ANN401
+    answer = client.get(f"/board.json?{query}")
+    assert answer.status_code == 200, answer.text
+    page = client.get(f"/board?{query}")
+    assert page.status_code == 200
+    assert page.text.count("data-comparison=") == len(answer.json()["rows"])
+    return answer.json()
+
+
+def test_a_row_for_each_comparison_and_a_column_for_each_token(client: TestClient) -> None:
+    found = seen(client)
+    assert [row["id"] for row in found["rows"]] == [3, 2, 1]
+    assert (found["axis"], found["columns"]) == ("token", list(range(len(found["columns"]))))
+    bad = found["rows"][1]
+    slices = client.get("/api/v1/comparisons/2/slices").json()["slices"]
+    assert [cell["verdict"] for cell in bad["cells"]] == [each["verdict"] for each in slices]
+    first = bad["cells"][bad["first_bad_token"]]
+    assert first["node"] == bad["first_bad_node"]
+    assert not any(cell["is_bad"] for cell in bad["cells"][: bad["first_bad_token"]])
+    tree = client.get(first["address"]).text
+    assert first["node"].rpartition(".")[2] in tree
+    assert all(
+        cell["verdict"] == "pass" for row in (found["rows"][0], found["rows"][2]) for cell in row["cells"]
+    )
+
+
+def test_another_coordinate_gathers_slices_and_shows_the_worst(client: TestClient) -> None:
+    found = seen(client, "axis=rank")
+    assert found["columns"] == [None]
+    cell = found["rows"][1]["cells"][0]
+    assert cell["verdict"] == "error"
+    assert 0 < cell["bad_slices"] < cell["slices"]
+    assert client.get("/board?axis=nothing").status_code == 422
+    assert client.get("/board?sort=nothing").status_code == 422
+
+
+def test_what_is_alike_is_hidden_when_only_differences_are_asked_for(client: TestClient) -> None:
+    everything, found = seen(client), seen(client, "differences=1")
+    first = everything["rows"][1]["first_bad_token"]
+    assert found["columns"] == list(range(first, len(everything["columns"])))
+    assert (found["alike_columns"], found["alike_rows"]) == (first, 1)
+    assert [(row["id"], row["alike"]) for row in found["rows"]] == [(3, 1), (2, 0)]
+
+
+def test_what_is_new_or_fixed_since_the_run_before_is_marked(client: TestClient) -> None:
+    found = seen(client, "new=1")
+    rows = {row["id"]: row for row in found["rows"]}
+    assert [rows[number]["before"] for number in (1, 2, 3)] == [None, 1, 2]
+    bad = [cell["is_bad"] for cell in rows[2]["cells"]]
+    assert [cell["change"] for cell in rows[2]["cells"]] == ["new" if each else "as before" for each in bad]
+    assert [cell["change"] for cell in rows[3]["cells"]] == ["fixed" if each else "as before" for each in bad]
+    assert found["changes"] == {"new": sum(bad), "fixed": sum(bad), "elsewhere": 0}
+
+
+def test_comparisons_are_chosen_searched_for_and_sorted(client: TestClient) -> None:
+    assert [row["id"] for row in seen(client, "c=1&c=2")["rows"]] == [2, 1]
+    assert [row["id"] for row in seen(client, "q=tuesday")["rows"]] == [2]
+    assert [row["id"] for row in seen(client, "sort=name")["rows"]] == [1, 2, 3]
+    assert [row["id"] for row in seen(client, "sort=errors")["rows"]] == [2, 3, 1]
+    assert [row["id"] for row in seen(client, "sort=first")["rows"]] == [2, 3, 1]
+    found = seen(client, "c=2&c=99")
+    assert ([row["id"] for row in found["rows"]], found["missing"]) == ([2], [99])
+    assert "Nothing found" in client.get("/board?q=no+such+thing").text
+
+
+def test_beyond_what_can_be_shown_the_board_says_so(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board, "MOST_ROWS", 2)
+    monkeypatch.setattr(board, "MOST_COLUMNS", 3)
+    found = seen(client)
+    assert [row["id"] for row in found["rows"]] == [3, 2]
+    assert (found["hidden_rows"], found["columns"]) == (1, [0, 1, 2])
+    slices = client.get("/api/v1/comparisons/2/slices").json()["slices"]
+    assert found["hidden_columns"] == len(slices) - 3 > 0
+    page = client.get("/board").text
+    assert "There are more comparisons than the board shows" in page
+    assert "more columns are not shown" in page
