@@ -6,15 +6,13 @@ What the two do is aligned step by step (`across`); modules follow from the step
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from firstdrift.matching.across import Aligned, align_lines
 from firstdrift.matching.joined_tensors import concatenated, join_records, whole_axes
 from firstdrift.matching.known_values import Lent, fit, lend_values, reshape
-from firstdrift.matching.operators import CHARACTERISTIC, Work
+from firstdrift.matching.operators import CHARACTERISTIC
 from firstdrift.matching.pairing import Found, Join, Pairing
 from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
-from firstdrift.matching.steps import Layer, Line, Step, block_of, first_input, first_output, is_step, lay_out
+from firstdrift.matching.steps import Layer, Line, Step, block_of, first_output, is_step, lay_out
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.tensors import TensorRecord
@@ -78,7 +76,7 @@ def lend_all(
 ) -> tuple[frozenset[int], frozenset[int]]:
     """Add to a plan the nodes without partner whose values are known from other nodes; return which they are.
 
-    Sums learn what they add. Nothing is added if the two dumps are of one framework.
+    Nothing is added if the two dumps are of one framework.
     """
     if work.foreign is None:
         return frozenset(), frozenset()
@@ -89,11 +87,6 @@ def lend_all(
         _lend(lent, (work.golden, work.target), matches, tensors, to_target=False)
     for lent in target:
         _lend(lent, (work.target, work.golden), matches, tensors, to_target=True)
-    operands = _operands(work.golden, work.foreign[0]) | _operands(work.target, work.foreign[1])
-    for place, match in enumerate(matches):
-        summed = operands.get((match.target or match.golden)[0])
-        if summed is not None:
-            matches[place] = replace(match, operands=summed)
     return frozenset(one.node for one in golden), frozenset(one.node for one in target)
 
 
@@ -156,23 +149,6 @@ def _whole(record: TensorRecord, other: TensorRecord) -> TensorRecord:
         return record
     wholes = (concatenated(record, axis) for axis in whole_axes(record))
     return next((whole for whole in wholes if fit(whole, other)), record)
-
-
-def _operands(tree: SliceTree, line: Line) -> dict[str, tuple[str, ...]]:
-    """Return of each sum without recorded inputs what it adds: the sum before it and the last step."""
-    found: dict[str, tuple[str, ...]] = {}
-    residual: Step | None = None
-    before: Step | None = None
-    for step in line.steps:
-        fits = residual is not None and before is not None and residual.width == before.width == step.width
-        if step.work is Work.ADD and fits and residual is not before and first_input(tree, step.node) is None:
-            names = [tree.nodes[one.node].name for one in (residual, before) if one is not None]
-            found[tree.nodes[step.node].name] = tuple(names)
-        if step.work in (Work.ADD, Work.LOOKUP):
-            residual = step
-        if step.work is not Work.STORE:
-            before = step
-    return found
 
 
 def _is_topology(tree: SliceTree) -> bool:

@@ -31,6 +31,7 @@ from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
 from firstdrift.matching.ranks import settle_shards
 from firstdrift.matching.siblings import pair_siblings
+from firstdrift.matching.sums import add_operands
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
 
@@ -272,6 +273,7 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
             NodeMatch(names[0], names[1], found.origin, found.score, found.doubtful, found.reasons)
         )
     lent = lend_all(work, matches, tensors)
+    add_operands(matches, (work.golden, work.target), work.foreign)
     return SlicePlan(
         golden=golden.listing,
         target=target.listing,

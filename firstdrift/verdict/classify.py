@@ -32,6 +32,7 @@ from firstdrift.verdict.logits import count_outputs, is_logits
 from firstdrift.verdict.noise import QUIET, Noise
 from firstdrift.verdict.peers import PeerGroup, outstanding, peer_group
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
+from firstdrift.verdict.sums import Addend, addends, explained_by_sum
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 
@@ -228,23 +229,36 @@ class _Walk:
         if self._entered_unexplained(row, error, roundoff):
             self._blame_what_surrounds(row, error)
         explained = self._explained(row, error, roundoff)
+        added = self._addends(row, error, explained, roundoff)
+        if added:
+            explained = max(roundoff, self._explained_by(added, error))
         said.amplification = None if error.output is None else _ratio(error.output, explained)
         said.worst_pair = error.output_pair
         if self.origins_inside[row.index]:
             said.node_class = NodeClass.PROPAGATED
             said.reasons = ("the error begins inside it",)
         elif said.node_class not in ORIGINS:
-            self._name(row, error, said, explained, roundoff)
+            self._name(row, error, said, explained, roundoff, added)
 
-    def _name(
-        self, row: TreeRow, error: RowErrors, said: Classified, explained: float, roundoff: float
-    ) -> None:
-        jumped = (
+    def _jumps(self, row: TreeRow, error: RowErrors, explained: float, roundoff: float) -> bool:
+        """Tell whether the output error of a row is more than what is explained, rounding and noise."""
+        return (
             error.output is not None
             and error.output > self._factor(error) * explained
             and error.output > self._floor(row, error, roundoff)
             and error.output > self.limits.excess * self.noise.of_output(row)
         )
+
+    def _name(
+        self,
+        row: TreeRow,
+        error: RowErrors,
+        said: Classified,
+        explained: float,
+        roundoff: float,
+        added: Sequence[Addend],
+    ) -> None:
+        jumped = self._jumps(row, error, explained, roundoff)
         weights = self._weights_differ(error, roundoff)
         if error.non_finite and (jumped or Role.PARAMETER in error.non_finite):
             said.node_class = NodeClass.NON_FINITE
@@ -258,7 +272,7 @@ class _Walk:
         elif jumped:
             flagged = (error.input or 0.0) > self.result.level
             said.node_class = NodeClass.AMPLIFIED if flagged else NodeClass.SOURCE
-            said.reasons = (self._jump_reason(row, error),)
+            said.reasons = (self._jump_reason(row, error, added), *self._what_is_missing_inside(row))
         else:
             self._name_follower(error, said, weights=weights)
 
@@ -369,6 +383,92 @@ class _Walk:
             return None
         side = self.measurements[error.output_pair].golden
         return None if side is None or not math.isfinite(error.output) else (error.output, side)
+
+    def _addends(
+        self, row: TreeRow, error: RowErrors, explained: float, roundoff: float
+    ) -> tuple[Addend, ...]:
+        """Return what the output of a module adds, where only the errors inside it would excuse it.
+
+        It is looked for where the module's own inputs and all that was added are known to the last digit.
+        """
+        if (
+            row.last == row.index
+            or row.direction is Direction.BACKWARD
+            or self.origins_inside[row.index]
+            or explained > max(roundoff, self.inside[row.index])
+            or self._jumps(row, error, explained, roundoff)
+            or not self._jumps(row, error, max(roundoff, error.input or 0.0), roundoff)
+        ):
+            return ()
+        total = self._addend(row.label, error.output, error.output_pair)
+        if total is None or error.output_pair is None:
+            return ()
+        children = [child for child in self._children(row) if self._is_forward_module(child)]
+        given = [(one, self.errors[one.index]) for one in (row, *reversed(children))]
+        streams = [self._addend(_named(one), at.input, at.input_pair) for one, at in given]
+        branches = [self._branch(child) for child in reversed(children)]
+        dtype = self.plan.pairs[error.output_pair].golden.dtype
+        unit = self.limits.roundoff(dtype) if dtype in UNIT_ROUNDOFF else roundoff
+        found = addends(total.side, [one for one in streams if one], [one for one in branches if one], unit)
+        return found if found and self._jumps(row, error, self._explained_by(found, error), roundoff) else ()
+
+    def _explained_by(self, added: Sequence[Addend], error: RowErrors) -> float:
+        total = self.measurements[error.output_pair].golden if error.output_pair is not None else None
+        return math.inf if total is None else explained_by_sum(total, added)
+
+    def _children(self, row: TreeRow) -> list[TreeRow]:
+        """Return the rows right below a row, in execution order."""
+        below = [one for one in self.rows[row.index + 1 : row.last + 1] if one.parent == row.index]
+        return sorted(below, key=lambda one: one.order)
+
+    def _is_forward_module(self, row: TreeRow) -> bool:
+        is_module = row.match is not None and row.kind is not NodeKind.API
+        return is_module and row.direction is not Direction.BACKWARD
+
+    def _branch(self, row: TreeRow) -> Addend | None:
+        """Return what a module inside gives; if that was not compared, what its last module does."""
+        error = self.errors[row.index]
+        while error.output is None:
+            children = self._children(row)
+            if not children:
+                return None
+            row = children[-1]
+            error = self.errors[row.index]
+        return self._addend(_named(row), error.output, error.output_pair)
+
+    def _addend(self, where: str, error: float | None, pair: int | None) -> Addend | None:
+        """Return a value that may have been added, if all of it is known."""
+        measured = self.measurements[pair] if pair is not None else None
+        if error is None or not math.isfinite(error) or measured is None:
+            return None
+        if measured.kind is not MeasurementKind.DATA or measured.golden is None:
+            return None
+        return Addend(where, error, measured.golden)
+
+    def _what_is_missing_inside(self, row: TreeRow) -> tuple[str, ...]:
+        """Say which outputs of the modules of a row were not compared, so that more cannot be said."""
+        inside = self.rows[row.index + 1 : row.last + 1]
+        missing = [
+            f"{self.plan.pairs[index].target.label} of {_named(one)}"
+            for one in inside
+            for index in self.errors[one.index].pairs
+            if self.measurements[index].kind is MeasurementKind.INCOMPARABLE
+            and self.plan.pairs[index].target.role is Role.OUTPUT
+        ]
+        for side, left in (
+            ("golden", self.plan.unmatched_golden_tensors),
+            ("target", self.plan.unmatched_target_tensors),
+        ):
+            names = {name: one for one in inside if one.match is not None for name in getattr(one, side)}
+            missing += [
+                f"{tensor.record.label} of {tensor.node} (in the {side} dump alone)"
+                for tensor in left
+                if tensor.record.role is Role.OUTPUT and tensor.record.is_tensor and tensor.node in names
+            ]
+        if not missing:
+            return ()
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        return (f"what was not compared inside it: {missing[0]}{more}",)
 
     def _explained_by_parameters(self, error: RowErrors) -> float:
         """Return the error that training noise in the parameters explains.
@@ -516,8 +616,11 @@ class _Walk:
             f"argument {pair.target.label} differs: golden {pair.golden.scalar}, target {pair.target.scalar}"
         )
 
-    def _jump_reason(self, row: TreeRow, error: RowErrors) -> str:
+    def _jump_reason(self, row: TreeRow, error: RowErrors, added: Sequence[Addend]) -> str:
         inputs, output = self._sizes(error)
+        if added:
+            known_addends = " and ".join(f"{one.where} ({_short(one.error)})" for one in added)
+            return f"its inputs, from {known_addends}, agree; their sum does not ({output})"
         if error.input is None and self.known_inside[row.index]:
             inside = self.inside[row.index]
             return f"what is recorded inside it agrees ({_short(inside)}), its output does not ({output})"
@@ -554,6 +657,10 @@ def _cancellation(given: SideSummary, total: SideSummary) -> float:
     if not given.norm or total.norm is None or not given.size or not total.size:
         return 0.0
     return given.norm * math.sqrt(given.size / total.size) / total.norm if total.norm else math.inf
+
+
+def _named(row: TreeRow) -> str:
+    return (row.target or row.golden)[0]
 
 
 def _upwards(rows: Sequence[TreeRow], row: TreeRow) -> list[int]:

@@ -1,5 +1,6 @@
 """From the judgements of all slices to what is said first: token, node, rank, in one sentence."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -30,7 +31,9 @@ from firstdrift.verdict.tokens import (
     drift_limit,
     first_bad_token,
     how_far_off,
+    place_of,
     prompts,
+    what_is_off,
 )
 from firstdrift.verdict.tree import TreeRow
 
@@ -324,12 +327,9 @@ def _summary(
     if not judgements:
         return "Nothing could be compared: no slice of one dump has a partner in the other."
     if bad_node is not None:
-        return _node_sentence(bad_token, bad_node)
+        return _node_sentence(bad_token, bad_node, alone=len(judgements) == 1)
     if bad_token is not None:
-        return (
-            f"Token {bad_token.coordinates.token} is the first bad token; the dumps do not show which node "
-            f"it comes from: {bad_token.reasons[0]}."
-        )
+        return f"{_token_clause(bad_token, alone=len(judgements) == 1)}."
     if drift is not None:
         return _drift_sentence(drift)
     if inputs:
@@ -356,7 +356,21 @@ def _nothing_bad_sentence(judgements: Sequence[SliceJudgement]) -> str:
             f"The only output that could be compared is {how_far_off(judgements[0])}: too little to call it "
             "bad, with nothing to hold it against."
         )
+    far = max(judgements, key=lambda judged: judged.logits_error or 0.0)
+    if _is_far_off(far):
+        where = "" if len(judgements) == 1 else f" in {far.coordinates.describe()}"
+        return (
+            f"No bad token and no bad node can be named; {what_is_off(far)}{where}, "
+            f"which rounding may come to where it gathers{left}."
+        )
     return f"No bad token and no bad node: the two runs agree within rounding{left}."
+
+
+def _is_far_off(judged: SliceJudgement) -> bool:
+    """Tell whether logits are off by more than what a node gathers, which rounding alone rarely comes to."""
+    error, limits = judged.logits_error or 0.0, judged.limits
+    least = max(limits.floor * judged.roundoff, limits.drift_least, limits.excess * (judged.noise or 0.0))
+    return math.isfinite(error) and error > least
 
 
 def _is_off_alone(judged: SliceJudgement) -> bool:
@@ -381,8 +395,20 @@ def _drift_sentence(drift: SliceJudgement) -> str:
     )
 
 
-def _node_sentence(bad_token: Finding | None, bad_node: Finding) -> str:
-    name = bad_node.module or bad_node.target or bad_node.golden
+def _token_clause(bad_token: Finding, *, alone: bool) -> str:
+    """Say which token is bad, where no node in it is."""
+    return (
+        f"{_first_bad(bad_token, alone=alone)}; the dumps do not show which node it comes from: "
+        f"{bad_token.reasons[0]}"
+    )
+
+
+def _first_bad(bad_token: Finding, *, alone: bool) -> str:
+    said = f"Token {bad_token.coordinates.token} is the first bad token"
+    return f"{said} (no other was compared)" if alone else said
+
+
+def _node_sentence(bad_token: Finding | None, bad_node: Finding, *, alone: bool) -> str:
     what, reason = _WHAT.get(bad_node.node_class or NodeClass.SOURCE, ""), bad_node.reasons[0]
     if not what:
         what = "it is the first that is flagged"
@@ -390,8 +416,10 @@ def _node_sentence(bad_token: Finding | None, bad_node: Finding) -> str:
         what = reason  # a sum has no name of its own: what was added tells which it is
     elif bad_node.node_class is NodeClass.SOURCE and not reason.startswith(("inputs", "its inputs")):
         what = "its output is the first to differ"
-    said = f"{name} is the first bad node: {what}."
-    if bad_token is not None and bad_token.coordinates.token == bad_node.coordinates.token:
-        return f"Token {bad_token.coordinates.token} is the first bad token; in it {said}"
+    said = f"{place_of(bad_node)} is the first bad node: {what}."
     where = bad_node.coordinates.describe()
-    return said if where == "the only slice" else f"In {where}, {said}"
+    if bad_token is None:
+        return said if where == "the only slice" else f"In {where}, {said}"
+    if bad_token.coordinates.token == bad_node.coordinates.token:
+        return f"{_first_bad(bad_token, alone=alone)}; in it {said}"
+    return f"{_token_clause(bad_token, alone=alone)}. In {where}, {said}"

@@ -297,7 +297,19 @@ def _finding(case: _Case, row: TreeRow, judged: RowJudgement) -> Finding:
         amplification=judged.amplification,
         on_rank=_rank_of(case, row, judged.worst_pair),
         epoch=bisect_left(case.communications, row.order),
+        operator=_operator_beside_modules(case, row),
     )
+
+
+def _operator_beside_modules(case: _Case, row: TreeRow) -> str | None:
+    """Return the short name of an operator of which the module around it says too little: it holds others."""
+    if row.kind is not NodeKind.API or row.parent is None:
+        return None
+    around = case.rows[row.parent]
+    inside = case.rows[around.index + 1 : around.last + 1]
+    if around.kind is NodeKind.API or all(one.kind is NodeKind.API for one in inside):
+        return None
+    return (row.target or row.golden)[0].rpartition("/")[2]
 
 
 def _communications(case: _Case, judged: Sequence[RowJudgement]) -> Iterator[Communication]:
@@ -456,9 +468,10 @@ def _input_difference(case: _Case) -> InputDifference | None:
             target=pair.target_node,
             tensor=pair.target.label,
         )
-    detail = pair.incomparable or "it differs"
+    detail = pair.incomparable or ""
     if integers is not None and integers.first_mismatch is not None:
-        detail = f"{integers.golden_at_first}, {integers.target_at_first} at index {integers.first_mismatch}"
+        values = f"golden {integers.golden_at_first}, target {integers.target_at_first}"
+        detail = f"{values} at index {integers.first_mismatch}"
     else:
         error = case.pair_errors[found.input_pair].value
         if error is not None and math.isfinite(error):
@@ -466,7 +479,8 @@ def _input_difference(case: _Case) -> InputDifference | None:
             detail = f"relative L2 {'at least ' if is_bound else ''}{error:.2g}"
     return InputDifference(
         coordinates=_coordinates(case, row),
-        reason=f"{pair.target.label} of {row.label}, an input of the model, differs: {detail}",
+        reason=f"{pair.target.label} of {row.label}, an input of the model, differs"
+        + (f": {detail}" if detail else ""),
         golden=pair.golden_node,
         target=pair.target_node,
         tensor=pair.target.label,

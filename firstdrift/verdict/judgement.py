@@ -124,6 +124,8 @@ class Finding(Struct, frozen=True):
         on_rank: in a slice merged from ranks, the one that is off; None if it is not one alone, or that
             cannot be told.
         epoch: how many communications its rank had been through before.
+        operator: short name of an operator that runs right in a module which holds modules as well; None
+            where the module says enough.
     """
 
     coordinates: Coordinates
@@ -139,6 +141,7 @@ class Finding(Struct, frozen=True):
     amplification: float | None = None
     on_rank: int | None = None
     epoch: int = 0
+    operator: str | None = None
 
 
 class Communication(Struct, frozen=True):

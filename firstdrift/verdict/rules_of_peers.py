@@ -1,7 +1,7 @@
 """The rule sets `msprobe` and `msit`: pair by pair, as those tools document and implement them.
 
 msprobe judges the rows of one record together, parameters counting as inputs. A dump is of one kind:
-of digests if any were recorded, else of tensors if most were saved, else of statistics.
+of tensors if most were saved, else of digests if any were recorded, else of statistics.
 
 | level   | dump       | rule                                                                       |
 | ------- | ---------- | -------------------------------------------------------------------------- |
@@ -79,10 +79,11 @@ def judge_by_msprobe(
 
 def _kind_of_dump(pairs: Sequence[TensorPair]) -> MeasurementKind:
     records = [record for pair in pairs for record in (pair.golden, pair.target) if record.is_tensor]
-    if any(record.digest is not None for record in records):
-        return MeasurementKind.DIGEST
     saved = sum(record.location is not None for record in records)
-    return MeasurementKind.DATA if 2 * saved > len(records) else MeasurementKind.STATISTICS
+    if 2 * saved > len(records):
+        return MeasurementKind.DATA
+    recorded = any(record.digest is not None for record in records)
+    return MeasurementKind.DIGEST if recorded else MeasurementKind.STATISTICS
 
 
 def _judge_record(

@@ -44,6 +44,18 @@ def how_far_off(judged: SliceJudgement) -> str:
     return "different (digests do not say by how much)" if by_digest else "not finite on one side only"
 
 
+def place_of(finding: Finding) -> str:
+    """Name a node by the module around it, and where that holds modules too, by the operator in it."""
+    name = finding.module or finding.target or finding.golden
+    return f"{finding.operator} in {name}" if finding.operator and finding.module else name
+
+
+def what_is_off(judged: SliceJudgement) -> str:
+    """Say what is held against other tokens: "the logits are off by 0.2 (relative L2)"."""
+    named = "the logits are" if judged.logits_recorded else "the last output is"
+    return f"{named} {how_far_off(judged)}"
+
+
 def prompts(series: Sequence[SliceJudgement]) -> list[list[SliceJudgement]]:
     """Split a series where a new prompt begins: the model is given more tokens than for the token before.
 
@@ -109,14 +121,13 @@ def _why_bad(
     if judged.origins:
         origin = judged.origins[0]
         if error is None or error > judged.roundoff:
-            where = origin.module or origin.target
-            return (f"an error begins at {where}; the logits are {how_far_off(judged)}",)
+            return (f"an error begins at {place_of(origin)}; {what_is_off(judged)}",)
         return ()
     if error is None:
         return ()
     if not clean:
         limit = drift_limit(judged)
-        return (f"the logits are {how_far_off(judged)}",) if error > limit else ()
+        return (what_is_off(judged),) if error > limit else ()
     before = max(*clean, judged.roundoff)
     limits = judged.limits
     if error <= max(limits.token_ratio * before, limits.floor * judged.roundoff, _healthy(judged)):
@@ -128,5 +139,6 @@ def _why_bad(
         median(after) > limits.token_lasting * before if after else error > limits.token_unfollowed * before
     )
     if lasts or error > limits.token_sudden * before:
-        return (f"the logits are {how_far_off(judged)}, those of tokens before by at most {before:.2g}",)
+        those = "those" if judged.logits_recorded else "that"
+        return (f"{what_is_off(judged)}, {those} of tokens before by at most {before:.2g}",)
     return ()

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from firstdrift import Report, compare
+from firstdrift import Options, Report, compare
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.matching.plan import MatchingRules
 
 Unpacked = Callable[[str], Path]
 
@@ -236,3 +237,29 @@ def test_a_dump_of_which_nothing_can_be_read_is_an_error_that_names_the_file(
     with pytest.raises(DumpUnreadableError) as caught:
         pair.compare()
     assert caught.value.path == pair.file
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut"])
+@pytest.mark.parametrize("token", [2, None])
+def test_a_missing_tensor_does_not_hide_a_fault(
+    unpacked: Unpacked, tmp_path: Path, harm: str, token: int | None
+) -> None:
+    golden, faulty = unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_bf16_bad_L7_T2")
+    shutil.copytree(faulty, tmp_path / "target", copy_function=os.link)
+    (file,) = (tmp_path / "target").glob("*/torch_tensors/*/2/root.model.layers.7.mlp/output.pth")
+    own(file)
+    if harm == "missing":
+        file.unlink()
+    else:
+        os.truncate(file, 200)
+    rules = MatchingRules(token=token)
+    findings = compare(golden, tmp_path / "target", Options(matching=rules)).findings
+    # What the layer adds is known all the same: what its norm was given, and what ends its feed-forward.
+    assert findings.first_bad_token is not None
+    assert findings.first_bad_token.coordinates.token == 2
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.coordinates.token == 2
+    assert findings.first_bad_node.module == "model.layers.7"
+    added, missing = findings.first_bad_node.reasons
+    assert "post_attention_layernorm (0.014) and root.model.layers.7.mlp.down_proj (0.03)" in added
+    assert "what was not compared inside it: output.0 of root.model.layers.7.mlp" in missing

@@ -35,6 +35,7 @@ ACROSS_FRAMEWORKS = [
 FAULTS = [
     ("atb12_fp32_golden", "atb12_fp32_perturb_io"),
     ("atb12_bf16", "atb12_bf16_bad"),
+    ("atb12_fp32_golden", "atb12_bf16_bad"),
 ]
 
 
@@ -60,6 +61,20 @@ def test_a_fault_is_found_in_its_token_and_layer(compared: Compared, golden: str
     # The dumps hold the noise of the feed-forward block from the residual add on.
     assert findings.first_bad_node.target == "25_Decoder_layer/3_ElewiseOperation"
     assert findings.first_bad_node.module == "Decoder_layer.7"
+    # A layer holds more than one sum: the operator is named with it.
+    assert "in it 3_ElewiseOperation in Decoder_layer.7 is the first bad node" in findings.summary
+
+
+def test_a_token_that_is_compared_alone_shows_which_sum_is_off(unpacked: Callable[[str], Path]) -> None:
+    dumps = unpacked("msit/atb12_fp32_golden"), unpacked("msit/atb12_bf16_bad")
+    findings = compare(*dumps, Options(matching=MatchingRules(token=2))).findings
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.target == "25_Decoder_layer/3_ElewiseOperation"
+    assert findings.summary == (
+        "Token 2 is the first bad token (no other was compared); in it 3_ElewiseOperation in Decoder_layer.7 "
+        "is the first bad node: its inputs, from 25_Decoder_layer/1_ElewiseOperation (0.014) and "
+        "25_Decoder_layer/2_MlpGateUpWeightPack/4_LinearNoQuant (0.03), agree; their sum does not (0.088)."
+    )
 
 
 @pytest.mark.parametrize(("golden", "target", "tokens", "layers"), ACROSS_FRAMEWORKS)

@@ -192,7 +192,10 @@ def test_other_token_ids_are_another_input_and_no_fault() -> None:
     assert findings.first_bad_token is None
     assert findings.first_bad_node is None
     first, after = findings.input_differs
-    assert first.reason == "input.0 of embed_tokens, an input of the model, differs: 7, 8 at index 0"
+    assert (
+        first.reason
+        == "input.0 of embed_tokens, an input of the model, differs: golden 7, target 8 at index 0"
+    )
     assert (first.coordinates.token, first.golden, first.tensor) == (1, EMBEDDING, "input.0")
     assert (after.coordinates.token, after.reason) == (2, "a generated token before it differs")
     assert findings.summary.startswith("The runs were given different inputs (token 1): ")
@@ -510,3 +513,56 @@ def test_a_peers_rules_flag_tokens_by_their_logits() -> None:
     assert findings.first_bad_token.verdict == Verdict.ERROR
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.coordinates.token == 0
+
+
+# --- what the sentence says -----------------------------------------------------------------------------
+
+
+def series(number: int, error: float, fault: float = 0.0, *, head: str = HEAD) -> SliceJudgement:
+    """Judge a token of which inputs, a node in between and the last output are known."""
+    calls = [
+        Call(EMBEDDING, inputs=[(token_ids(7), token_ids(7))], outputs=[0.0]),
+        Call(LINEAR, inputs=[0.0], outputs=[fault]),
+        Call(head, inputs=[max(error, fault)], outputs=[logits(max(error, fault))]),
+    ]
+    return judge(*calls, coordinates=Coordinates(token=number)).said
+
+
+def test_a_bad_token_before_that_of_the_first_bad_node_is_not_lost() -> None:
+    tokens = [series(0, 1e-7), series(1, 1e-7), series(2, 1e-3), series(3, 1e-3, 0.3)]
+    findings = conclude(tokens)
+    assert bad_token(findings) == 2
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.coordinates.token == 3
+    assert findings.summary.startswith(
+        "Token 2 is the first bad token; the dumps do not show which node it comes from: the logits are off by "
+    )
+    assert findings.summary.endswith(
+        f". In token 3, {LINEAR} is the first bad node: its inputs agree, its output does not."
+    )
+
+
+def test_an_output_that_is_no_logits_is_not_called_so() -> None:
+    tokens = [series(n, 0.3 if n == 2 else 1e-7, head="Module.reduce.Sum.forward.0") for n in range(3)]
+    findings = conclude(tokens)
+    assert findings.first_bad_token is not None
+    assert findings.first_bad_token.reasons[0].startswith("the last output is off by ")
+    assert findings.first_bad_token.reasons[0].endswith("that of tokens before by at most 1e-07")
+
+
+def test_one_token_alone_is_not_called_the_first_without_saying_so() -> None:
+    summary = conclude([token(2, fault=0.3)]).summary
+    assert summary.startswith("Token 2 is the first bad token (no other was compared); in it ")
+
+
+@pytest.mark.parametrize(("error", "agrees"), [(0.01, True), (0.1, False)])
+def test_logits_that_are_far_off_are_not_said_to_agree(error: float, agrees: bool) -> None:
+    calls = [
+        Call(LINEAR, inputs=[error], outputs=[error]),
+        Call(HEAD, inputs=[error], outputs=[logits(error)]),
+    ]
+    made = make(Call("Torch.cos.0.forward", inputs=[0.0], outputs=[error / 2]), *calls, dtype="bfloat16")
+    findings = conclude([made.judge().said])
+    assert findings.first_bad_node is None
+    assert ("agree within rounding" in findings.summary) is agrees
+    assert ("the logits are off by" in findings.summary) is not agrees

@@ -1,0 +1,61 @@
+"""What the sums of a slice add, where their inputs were not recorded.
+
+torch   x + self_attn(norm(x)), x + mlp(norm(x))           in the code of a module: no operator of its own
+ATB     1_ElewiseOperation, 3_ElewiseOperation             operators, of which only outputs were dumped
+
+A sum adds the sum before it (or what was looked up first) and the step right before it. That is what order
+tells; whether it is so, values have to confirm.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from firstdrift.matching.operators import Work, work_of
+from firstdrift.matching.plan import NodeMatch
+from firstdrift.matching.steps import Line, Step, first_input, first_output, lay_out
+from firstdrift.matching.tree import SliceTree
+
+
+def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree], lines: Sequence[Line] | None) -> None:
+    """Tell the matches of sums without recorded inputs what they add, in place.
+
+    Args:
+        matches: those of the golden and the target slice.
+        trees: golden, target.
+        lines: the two slices as lines of steps, if they are known already.
+    """
+    operands: dict[str, tuple[str, ...]] = {}
+    for place, tree in enumerate(trees):
+        if lines is not None or _has_bare_sums(tree):
+            operands |= _operands(tree, lines[place] if lines is not None else lay_out(tree))
+    for place, match in enumerate(matches if operands else ()):
+        summed = operands.get((match.target or match.golden)[0])
+        if summed is not None:
+            matches[place] = replace(match, operands=summed)
+
+
+def _has_bare_sums(tree: SliceTree) -> bool:
+    return any(
+        work_of(node) is Work.ADD
+        and first_output(tree, index) is not None
+        and first_input(tree, index) is None
+        for index, node in enumerate(tree.nodes)
+    )
+
+
+def _operands(tree: SliceTree, line: Line) -> dict[str, tuple[str, ...]]:
+    """Return of each sum without recorded inputs what it adds: the sum before it and the last step."""
+    found: dict[str, tuple[str, ...]] = {}
+    residual: Step | None = None
+    before: Step | None = None
+    for step in line.steps:
+        fits = residual is not None and before is not None and residual.width == before.width == step.width
+        if step.work is Work.ADD and fits and residual is not before and first_input(tree, step.node) is None:
+            names = [tree.nodes[one.node].name for one in (residual, before) if one is not None]
+            found[tree.nodes[step.node].name] = tuple(names)
+        if step.work in (Work.ADD, Work.LOOKUP):
+            residual = step
+        if step.work is not Work.STORE:
+            before = step
+    return found
