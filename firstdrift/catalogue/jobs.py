@@ -218,9 +218,7 @@ def claim_job(engine: Engine, worker: str, *, lease: float = LEASE_SECONDS) -> C
                 started_at=func.coalesce(JobEntry.started_at, Now()),
                 leased_until=Now(lease),
             )
-            .returning(
-                JobEntry.id, JobEntry.attempts, JobEntry.kind, JobEntry.comparison_id, JobEntry.path
-            )
+            .returning(JobEntry.id, JobEntry.attempts, JobEntry.kind, JobEntry.comparison_id, JobEntry.path)
             .execution_options(synchronize_session=False)
         ).one_or_none()
     return None if taken is None else Claim(*taken)

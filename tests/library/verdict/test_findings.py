@@ -518,36 +518,26 @@ def test_a_peers_rules_flag_tokens_by_their_logits() -> None:
 # --- what the sentence says -----------------------------------------------------------------------------
 
 
-def series(number: int, error: float, fault: float = 0.0, *, head: str = HEAD) -> SliceJudgement:
-    """Judge a token of which inputs, a node in between and the last output are known."""
-    calls = [
-        Call(EMBEDDING, inputs=[(token_ids(7), token_ids(7))], outputs=[0.0]),
-        Call(LINEAR, inputs=[0.0], outputs=[fault]),
-        Call(head, inputs=[max(error, fault)], outputs=[logits(max(error, fault))]),
-    ]
-    return judge(*calls, coordinates=Coordinates(token=number)).said
-
-
 def test_a_bad_token_before_that_of_the_first_bad_node_is_not_lost() -> None:
-    tokens = [series(0, 1e-7), series(1, 1e-7), series(2, 1e-3), series(3, 1e-3, 0.3)]
+    before = [logits_only(number, error) for number, error in enumerate((1e-7, 1e-7, 1e-3))]
+    tokens = [*before, token(3, fault=0.3)]
     findings = conclude(tokens)
     assert bad_token(findings) == 2
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.coordinates.token == 3
-    assert findings.summary.startswith(
-        "Token 2 is the first bad token; the dumps do not show which node it comes from: the logits are off by "
+    first, second = findings.summary.split(". In token 3, ")
+    assert first.startswith(
+        "Token 2 is the first bad token; the dumps do not show which node it comes from: "
     )
-    assert findings.summary.endswith(
-        f". In token 3, {LINEAR} is the first bad node: its inputs agree, its output does not."
-    )
+    assert second == f"{LINEAR} is the first bad node: its inputs agree, its output does not."
 
 
 def test_an_output_that_is_no_logits_is_not_called_so() -> None:
-    tokens = [series(n, 0.3 if n == 2 else 1e-7, head="Module.reduce.Sum.forward.0") for n in range(3)]
-    findings = conclude(tokens)
+    calls = [Call("Module.reduce.Sum.forward.0", outputs=[0.1 if n == 2 else 1e-7]) for n in range(3)]
+    findings = conclude([judge(call, coordinates=Coordinates(token=n)).said for n, call in enumerate(calls)])
     assert findings.first_bad_token is not None
     assert findings.first_bad_token.reasons[0].startswith("the last output is off by ")
-    assert findings.first_bad_token.reasons[0].endswith("that of tokens before by at most 1e-07")
+    assert findings.first_bad_token.reasons[0].endswith("that of tokens before by at most 1.1e-07")
 
 
 def test_one_token_alone_is_not_called_the_first_without_saying_so() -> None:
