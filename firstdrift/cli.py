@@ -63,6 +63,12 @@ def main() -> None:
     "--xlsx", "xlsx_file", type=click.Path(path_type=Path, dir_okay=False), help="The same as XLSX."
 )
 @click.option(
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a report of one file, for people: it opens without a server.",
+)
+@click.option(
     "--rules", default="firstdrift", show_default=True, metavar="NAME", help="firstdrift, msprobe or msit."
 )
 @click.option(
@@ -398,7 +404,7 @@ def _fails(report: "Report", fail_on: str) -> bool:
     return fail_on == "warning" and bool(report.counts.warning)
 
 
-_FILES = ("csv_file", "xlsx_file", "data_mapping_file", "layer_mapping_file")
+_FILES = ("csv_file", "xlsx_file", "html_file", "data_mapping_file", "layer_mapping_file")
 
 
 def _require_writable(chosen: dict[str, Any]) -> None:
@@ -426,6 +432,7 @@ def _write_files(report: "Report", chosen: dict[str, Any]) -> None:
     writers: dict[str, Callable[[Report, Path], None]] = {
         "csv_file": write_csv,
         "xlsx_file": write_xlsx,
+        "html_file": _write_html,
         "data_mapping_file": write_data_mapping,
         "layer_mapping_file": write_layer_mapping,
     }
@@ -439,6 +446,14 @@ def _write_files(report: "Report", chosen: dict[str, Any]) -> None:
             raise SettingsError(
                 f"the report could not be written ({error.strerror})", path=error.filename or file
             ) from error
+
+
+def _write_html(report: "Report", file: Path) -> None:
+    """Write the report for people."""
+    from firstdrift.exports.summary import summary_of
+    from firstdrift_frontend.report import report_html
+
+    file.write_text(report_html(summary_of(report)), "utf-8", newline="\n")
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from firstdrift.errors import JobLostError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, SliceJudgement, Verdict
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.tree import TreeRow, layer_rows
 
 MEASUREMENTS_VERSION = 4
 """Counts up when measuring gives other numbers than before, so that old ones are not taken for new."""
@@ -310,7 +310,7 @@ def _row_columns(result: SliceResult) -> dict[str, list[Any]]:
     matched = [None if row.match is None else matches[row.match] for row in rows]
     said = ("verdict", "node_class", "reasons", "worst_pair")
     errors = ("input_error", "parameter_error", "output_error", "amplification")
-    layers = _layers(rows)
+    layers = layer_rows(rows)
     return {
         **{name: [getattr(row, name) for row in rows] for name in TreeRow.__struct_fields__},
         "origin": [match and match.origin for match in matched],
@@ -333,21 +333,6 @@ def _row_columns(result: SliceResult) -> dict[str, list[Any]]:
 
 
 _BAD = frozenset({Verdict.WARNING, Verdict.ERROR})
-_LAYER = re.compile(r"(^|\.)\d+$")
-
-
-def _layers(rows: Sequence[TreeRow]) -> set[int]:
-    """Find the outermost numbered modules of the forward pass."""
-    layers: set[int] = set()
-    behind = -1  # the last row below the layer met last
-    for row in rows:
-        is_forward_module = row.kind is not NodeKind.API and row.direction is not Direction.BACKWARD
-        if row.index > behind and is_forward_module and _LAYER.search(row.path or ""):
-            layers.add(row.index)
-            behind = row.last
-    return layers
-
-
 def _measurement_ids(session: Session, place: SlicePlace) -> dict[bytes, int]:
     columns = MeasurementEntry.__table__.c
     here = (columns.golden_id == place.golden, columns.target_id == place.target)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Select, SQLColumnExpression, Text, and_, func, or_, select, type_coerce
+from sqlalchemy import Select, SQLColumnExpression, Text, and_, case, func, or_, select, type_coerce
 from sqlalchemy.orm import Session, aliased
 
 from firstdrift.catalogue.codec import to_text
@@ -116,6 +116,41 @@ def all_pairs(session: Session, slice_pair: int) -> Iterator[Pair]:
     """Go through all pairs in the order of the plan, as they come."""
     query = _select_pairs(slice_pair).order_by(PairEntry.index).execution_options(yield_per=1000)
     return map(_pair, session.execute(query))
+
+
+def bad_rows(session: Session, comparison_id: int, limit: int) -> tuple[tuple[int, Row], ...]:
+    """List the worst rows of a comparison with a verdict of warning or error, each with its slice pair.
+
+    Those where an error begins come first, in the order of execution, then the others
+    by their output error.
+    """
+    found = session.execute(
+        select(*RowEntry.__table__.c)
+        .join(SlicePairEntry, SlicePairEntry.id == RowEntry.slice_pair_id)
+        .where(SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.complete, RowEntry.is_bad)
+        .order_by(
+            RowEntry.is_origin.desc(),
+            case((RowEntry.is_origin, SlicePairEntry.position)),
+            case((RowEntry.is_origin, RowEntry.order)),
+            RowEntry.output_error.is_(None),
+            RowEntry.output_error.desc(),
+            SlicePairEntry.position,
+            RowEntry.index,
+        )
+        .limit(limit)
+    )
+    return tuple((row.slice_pair_id, _row(row)) for row in found)
+
+
+def count_bad_rows(session: Session, comparison_id: int) -> int:
+    """Say how many rows of a comparison have a verdict of warning or error."""
+    counted = (
+        select(func.count())
+        .select_from(RowEntry)
+        .join(SlicePairEntry, SlicePairEntry.id == RowEntry.slice_pair_id)
+        .where(SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.complete, RowEntry.is_bad)
+    )
+    return session.scalar(counted) or 0
 
 
 def incomparable_pairs(session: Session, slice_pair: int, *, limit: int) -> tuple[Pair, ...]:

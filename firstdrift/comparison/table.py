@@ -1,10 +1,16 @@
-"""The pairs of a report as rows: the one table behind CSV, XLSX and the pandas frame."""
+"""Pairs as rows: the one table behind CSV, XLSX and the pandas frame.
 
-from collections.abc import Iterator
+report ─▶ lines ─▶ cells        the catalogue gives the same lines, one by one
+"""
+
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from firstdrift.comparison.report import Report, SliceResult
-from firstdrift.matching.plan import TensorPair
+from msgspec import Struct
+
+from firstdrift.comparison.report import Report
+from firstdrift.dumps.dump import Coordinates
+from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import (
     DIFFERENCE_METRICS,
     ERROR_METRICS,
@@ -13,6 +19,7 @@ from firstdrift.metrics.measurement import (
     SideSummary,
 )
 from firstdrift.tensors import TensorRecord
+from firstdrift.verdict.judgement import PairJudgement
 
 Cell = str | float | int | None
 
@@ -58,41 +65,112 @@ def columns_of(report: Report) -> tuple[str, ...]:
     return (*COLUMNS, *(column for name in names for column in (name, name + REMARK)))
 
 
+class PairLine(Struct, frozen=True):
+    """A compared pair, where it is, and what is said of it.
+
+    Attributes:
+        coordinates: of the target slice.
+        order: of its row in execution order.
+        module: dotted path of the innermost module around it.
+        origin: how its match was found.
+        node_class: what its node did to the error.
+        golden_type: class or operator of the golden node; "" if not known. Likewise target_type.
+    """
+
+    coordinates: Coordinates
+    order: int
+    module: str | None
+    origin: str
+    node_class: str
+    pair: TensorPair
+    measured: Measurement
+    judged: PairJudgement
+    golden_type: str = ""
+    target_type: str = ""
+
+
+class UnmatchedLine(Struct, frozen=True):
+    """What has no partner: a tensor of a node, or without a record a node with all its tensors.
+
+    Attributes:
+        side: "golden" or "target".
+        node: name of the node.
+    """
+
+    coordinates: Coordinates
+    side: str
+    node: str
+    record: TensorRecord | None = None
+    type_name: str = ""
+
+
+Line = PairLine | UnmatchedLine
+
+
+def lines_of(report: Report) -> Iterator[Line]:
+    """Give a line for each pair, unmatched node and unmatched tensor, slice by slice."""
+    for result in report.slices:
+        row_of_match = {row.match: row for row in result.rows if row.match is not None}
+        at, plan = result.judgement.coordinates, result.plan
+        for index, pair in enumerate(plan.pairs):
+            row = row_of_match[pair.match]
+            yield PairLine(
+                at,
+                row.order,
+                row.path,
+                plan.matches[pair.match].origin.value,
+                result.judgement.rows[row.index].node_class.value,
+                pair,
+                result.measurements[index],
+                result.judgement.pairs[index],
+            )
+        left = (("golden", plan.unmatched_golden), ("target", plan.unmatched_target))
+        yield from (UnmatchedLine(at, side, name) for side, names in left for name in names)
+        yield from unmatched_tensors(at, plan.unmatched_golden_tensors, plan.unmatched_target_tensors)
+
+
+def unmatched_tensors(
+    at: Coordinates, golden: Sequence[UnmatchedTensor], target: Sequence[UnmatchedTensor]
+) -> Iterator[UnmatchedLine]:
+    """Give a line for each tensor of a matched node that was left over."""
+    for side, tensors in (("golden", golden), ("target", target)):
+        for left in tensors:
+            yield UnmatchedLine(at, side, left.node, left.record)
+
+
 def pair_rows(report: Report) -> Iterator[tuple[Cell, ...]]:
     """Give one row of `columns_of` for each pair, unmatched node and unmatched tensor.
 
     Unmatched ones have the verdict "unmatched" and only the columns of their own side.
     """
-    empty = (None,) * (len(columns_of(report)) - len(COLUMNS))
-    for result in report.slices:
-        row_of_match = {row.match: row for row in result.rows if row.match is not None}
-        at = _coordinates(result)
-        for index, pair in enumerate(result.plan.pairs):
-            row = row_of_match[pair.match]
-            judged, measured = result.judgement.pairs[index], result.measurements[index]
-            yield (
-                *at,
-                row.order,
-                row.path,
-                *_pair_cells(pair),
-                result.plan.matches[pair.match].origin.value,
-                pair.transform,
-                measured.kind.value,
-                judged.verdict.value,
-                result.judgement.rows[row.index].node_class.value,
-                judged.error,
-                *_metric_cells(measured),
-                *_side_cells(measured.golden),
-                *_side_cells(measured.target),
-                "; ".join(judged.reasons),
-                *(cell for own in measured.custom or () for cell in (own.value, own.remark or None)),
-            )
-        yield from ((*row, *empty) for row in _unmatched(result, at))
+    width = len(columns_of(report))
+    return (cells_of(line, width) for line in lines_of(report))
 
 
-def _coordinates(result: SliceResult) -> tuple[int | None, ...]:
-    found = result.judgement.coordinates
-    return (found.step, found.rank, found.token, found.micro_step)
+def cells_of(line: Line, width: int = len(COLUMNS)) -> tuple[Cell, ...]:
+    """Lay a line out in `COLUMNS`, and what the user's own algorithms said up to a width."""
+    found = line.coordinates
+    at = (found.step, found.rank, found.token, found.micro_step)
+    if isinstance(line, UnmatchedLine):
+        return (*_unmatched_row(at, line), *(None,) * (width - len(COLUMNS)))
+    measured, judged = line.measured, line.judged
+    return (
+        *at,
+        line.order,
+        line.module,
+        *_pair_cells(line.pair),
+        line.origin,
+        line.pair.transform,
+        measured.kind.value,
+        judged.verdict.value,
+        line.node_class,
+        judged.error,
+        *_metric_cells(measured),
+        *_side_cells(measured.golden),
+        *_side_cells(measured.target),
+        "; ".join(judged.reasons),
+        *(cell for own in measured.custom or () for cell in (own.value, own.remark or None)),
+    )
 
 
 def _pair_cells(pair: TensorPair) -> tuple[Cell, ...]:
@@ -134,29 +212,14 @@ def _side_cells(side: SideSummary | None) -> tuple[Cell, ...]:
     return _NO_SIDE if side is None else _statistics_of(side)
 
 
-def _unmatched(result: SliceResult, at: tuple[int | None, ...]) -> Iterator[tuple[Cell, ...]]:
-    plan = result.plan
-    for side, names in (("golden", plan.unmatched_golden), ("target", plan.unmatched_target)):
-        for name in names:
-            yield _unmatched_row(at, {f"{side}_node": name, "class": "unmatched"})
-    for side, tensors in (
-        ("golden", plan.unmatched_golden_tensors),
-        ("target", plan.unmatched_target_tensors),
-    ):
-        for unmatched in tensors:
-            record = unmatched.record
-            own = {
-                "node": unmatched.node,
-                "tensor": record.label,
-                "dtype": record.dtype,
-                "shape": _shape(record),
-            }
-            yield _unmatched_row(at, {f"{side}_{name}": value for name, value in own.items()})
-
-
-def _unmatched_row(at: tuple[int | None, ...], known: dict[str, str]) -> tuple[Cell, ...]:
+def _unmatched_row(at: tuple[int | None, ...], line: UnmatchedLine) -> tuple[Cell, ...]:
     row: list[Cell] = [*at, *(None for _ in COLUMNS[len(at) :])]
-    row[_PLACES["verdict"]] = "unmatched"
+    known = {f"{line.side}_node": line.node, "verdict": "unmatched"}
+    if line.record is None:
+        known["class"] = "unmatched"
+    else:
+        record = {"tensor": line.record.label, "dtype": line.record.dtype, "shape": _shape(line.record)}
+        known |= {f"{line.side}_{name}": value for name, value in record.items()}
     for column, value in known.items():
         row[_PLACES[column]] = value
     return tuple(row)

@@ -40,8 +40,8 @@ def data_mapping(plans: Iterable[SlicePlan]) -> str:
         for pair in plan.pairs:
             is_one = pair.joining is None and pair.target.is_tensor and pair.golden.is_tensor
             if is_one and not _follows(pair, matched):
-                golden = _item(pair.golden_node, pair.golden)
-                entries.setdefault(_item(pair.target_node, pair.target), golden)
+                golden = item_name(pair.golden_node, pair.golden)
+                entries.setdefault(item_name(pair.target_node, pair.target), golden)
     renamed = {target: golden for target, golden in entries.items() if target != golden}
     return _document(renamed or entries, plans)
 
@@ -84,7 +84,8 @@ def _write(text: str, path: Path) -> None:
     path.write_text(text, "utf-8", newline="\n")
 
 
-def _item(node: str, record: TensorRecord) -> str:
+def item_name(node: str, record: TensorRecord) -> str:
+    """Return the full name of a tensor, as msprobe has it: "Functional.linear.4.forward.output.0"."""
     if record.role is Role.GRADIENT and parse_name(node).holds_gradients:
         return f"{node}.{record.key}"
     role = "parameters" if record.role is Role.PARAMETER else record.role.value

@@ -1,95 +1,85 @@
-"""CSV and XLSX of a report, safe to open: no cell is ever taken for a formula."""
+"""Pairs as CSV and XLSX, safe to open: no cell is ever taken for a formula."""
 
 import csv
 import math
+from collections.abc import Callable, Iterable, Iterator
+from io import StringIO
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from firstdrift.comparison.report import Report
-from firstdrift.comparison.table import Cell, columns_of, pair_rows
+from firstdrift.comparison.table import COLUMNS, Cell, Line, cells_of, columns_of, lines_of
+from firstdrift.exports.workbook import workbook
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-_XLSX_ROWS = 1_048_000
-_XLSX_TEXT = 32_767  # characters in one cell, as UTF-16 counts them
+_CHUNK = 1 << 16
+
+
+class Layout(Struct, frozen=True):
+    """A table: its columns, and how a line is laid out in them."""
+
+    columns: tuple[str, ...]
+    cells: Callable[[Line], tuple[Cell, ...]]
+
+
+OWN_LAYOUT = Layout(COLUMNS, cells_of)
+
+
+def csv_text(layout: Layout, lines: Iterable[Line]) -> Iterator[str]:
+    """Yield a table as CSV, piece by piece. Text that a spreadsheet would run gets an apostrophe in front."""
+    held = StringIO()
+    writer = csv.writer(held)
+    writer.writerow(layout.columns)
+    for line in lines:
+        writer.writerow([_csv_cell(value) for value in layout.cells(line)])
+        if held.tell() > _CHUNK:
+            yield held.getvalue()
+            held.seek(0)
+            held.truncate()
+    yield held.getvalue()
+
+
+def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
+    """Yield a table as an XLSX workbook, piece by piece; a further sheet each million rows.
+
+    A text longer than a cell can hold is cut, and its end says so: "... (cut; 40000 characters)".
+    """
+    return workbook(layout.columns, ([_spelled(value) for value in layout.cells(line)] for line in lines))
 
 
 def write_csv(report: Report, file: Path) -> None:
-    """Write one line for each pair. Text that a spreadsheet would run gets an apostrophe in front.
+    """Write one line for each pair of a report as CSV.
 
     Raises:
         OSError: it cannot be written.
     """
     with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(columns_of(report))
-        writer.writerows([_csv_cell(value) for value in row] for row in pair_rows(report))
+        stream.writelines(csv_text(_layout(report), lines_of(report)))
+
+
+def write_xlsx(report: Report, file: Path) -> None:
+    """Write one row for each pair of a report as XLSX.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with file.open("wb") as stream:
+        stream.writelines(xlsx_bytes(_layout(report), lines_of(report)))
+
+
+def _layout(report: Report) -> Layout:
+    columns = columns_of(report)
+    return Layout(columns, lambda line: cells_of(line, len(columns)))
 
 
 def _csv_cell(value: Cell) -> Cell:
     if isinstance(value, str):
         return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
+    return _spelled(value)
+
+
+def _spelled(value: Cell) -> Cell:
     if isinstance(value, float) and not math.isfinite(value):
-        return _spelled(value)
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
-
-
-def _spelled(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def write_xlsx(report: Report, file: Path) -> None:
-    """Write one row for each pair; a further sheet each million rows.
-
-    A text longer than a cell can hold is cut, and its end says so: "... (cut; 40000 characters)".
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    from xlsxwriter.exceptions import FileCreateError
-
-    file.open("ab").close()  # what cannot be written says so before the work
-    try:
-        _write_workbook(report, file)
-    except FileCreateError as error:
-        raise OSError(*error.args[0].args) from error
-
-
-def _write_workbook(report: Report, file: Path) -> None:
-    import xlsxwriter
-
-    options = {"strings_to_formulas": False, "strings_to_urls": False, "constant_memory": True}
-    with xlsxwriter.Workbook(str(file), options) as book:
-        bold = book.add_format({"bold": True})
-        sheet, line = None, 0
-        for row in pair_rows(report):
-            if sheet is None or line > _XLSX_ROWS:
-                sheet, line = book.add_worksheet(), 1
-                sheet.freeze_panes(1, 0)
-                sheet.write_row(0, 0, columns_of(report), bold)
-            for place, value in enumerate(row):
-                _write_cell(sheet, line, place, value)
-            line += 1
-        if sheet is None:
-            book.add_worksheet().write_row(0, 0, columns_of(report), bold)
-
-
-def _write_cell(sheet: Any, line: int, place: int, value: Cell) -> None:  # noqa: ANN401
-    if isinstance(value, str):
-        sheet.write_string(line, place, _fitting(value))
-    elif isinstance(value, float) and not math.isfinite(value):
-        sheet.write_string(line, place, _spelled(value))
-    elif value is not None:
-        sheet.write_number(line, place, value)
-
-
-def _fitting(text: str) -> str:
-    if len(text) * 2 <= _XLSX_TEXT or _utf16_length(text) <= _XLSX_TEXT:
-        return text
-    mark = f"\N{HORIZONTAL ELLIPSIS} (cut; {len(text)} characters)"
-    room = _XLSX_TEXT - len(mark)
-    whole = text.encode("utf-16-le", "surrogatepass")[: 2 * room]
-    return whole.decode("utf-16-le", "ignore") + mark
-
-
-def _utf16_length(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2

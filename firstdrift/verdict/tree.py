@@ -7,6 +7,7 @@ mlp             feed_forward               mlp ~ feed_forward
                 └─ linear.1                └─ linear.1
 """
 
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -50,6 +51,21 @@ class TreeRow(Struct, frozen=True):
     match: int | None
     path: str | None
     micro_step: int | None
+
+
+_LAYER = re.compile(r"(^|\.)\d+$")
+
+
+def layer_rows(rows: Sequence[TreeRow]) -> set[int]:
+    """Find the outermost numbered modules ("model.layers.7") of the forward pass; return their indexes."""
+    layers: set[int] = set()
+    behind = -1  # the last row below the layer met last
+    for row in rows:
+        is_forward_module = row.kind is not NodeKind.API and row.direction is not Direction.BACKWARD
+        if row.index > behind and is_forward_module and _LAYER.search(row.path or ""):
+            layers.add(row.index)
+            behind = row.last
+    return layers
 
 
 def build_rows(golden: Slice, target: Slice, plan: SlicePlan) -> tuple[TreeRow, ...]:

@@ -3,6 +3,7 @@
 from firstdrift_server.api import (
     closeups,
     comparisons,
+    exports,
     folders,
     health,
     jobs,
@@ -17,7 +18,17 @@ from firstdrift_server.api import (
 ROUTERS = tuple(
     module.router
     for module in (
-        *(comparisons, slices, closeups, rules, match_sets, sharing),
-        *(folders, jobs, health, static, uploads),
+        comparisons,
+        slices,
+        closeups,
+        rules,
+        match_sets,
+        sharing,
+        exports,
+        folders,
+        jobs,
+        health,
+        static,
+        uploads,
     )
 )

@@ -1,0 +1,194 @@
+"""What a report for people says of a comparison: a page of it, not all of its pairs.
+
+report of a notebook or terminal ─▶ summary_of ───┐
+                                                  ├─▶ Summary ─▶ HTML, Markdown
+comparison in the catalogue ─▶ stored_summary ────┘
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from heapq import nsmallest
+from pathlib import PurePath
+
+from msgspec import Struct
+
+from firstdrift.comparison.report import DumpSummary, Report
+from firstdrift.dumps.dump import Coordinates
+from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, RowJudgement, Verdict
+from firstdrift.verdict.tree import TreeRow, layer_rows
+
+WORST = 150
+"""So many nodes are listed, the worst first."""
+
+
+class SliceLine(Struct, frozen=True):
+    """A slice in a line: how it came out, and the error of its logits or last output."""
+
+    coordinates: Coordinates
+    verdict: Verdict
+    error: float | None
+    of_logits: bool
+
+
+class Layer(Struct, frozen=True):
+    """A layer of a slice.
+
+    Attributes:
+        at: number of the slice.
+        path: of the layer, "model.layers.7".
+        row: index of its row; the last row below it.
+        error: of its output; None if not known.
+    """
+
+    at: int
+    path: str
+    row: int
+    last: int
+    error: float | None
+
+
+class NodeLine(Struct, frozen=True):
+    """A node at fault, and why."""
+
+    coordinates: Coordinates
+    name: str
+    module: str | None
+    verdict: Verdict
+    node_class: NodeClass
+    reasons: tuple[str, ...]
+    input_error: float | None
+    parameter_error: float | None
+    output_error: float | None
+    amplification: float | None
+
+
+class WrittenNote(Struct, frozen=True):
+    """What somebody wrote about a node."""
+
+    coordinates: Coordinates
+    node: str
+    author: str
+    text: str
+    written_at: datetime
+
+
+class Summary(Struct, frozen=True):
+    """A comparison as a report for people shows it.
+
+    Attributes:
+        golden: what was read of the golden dump; likewise target.
+        rules: name of the rule set in force.
+        slices: in execution order.
+        layers: of all slices, in execution order.
+        worst: nodes with a verdict of warning or error: first where errors begin, in execution order,
+            then the others by their output error.
+        bad: how many such nodes there are.
+        notes: remarks on what was compared and how.
+        unpaired: slices without partner, in words: golden, target.
+        unreadable: how many slices and pairs could not be compared because a file is damaged or missing.
+        written: what people wrote about nodes.
+        compared_at: None if just now.
+    """
+
+    golden: DumpSummary
+    target: DumpSummary
+    rules: str
+    findings: Findings
+    counts: Counts
+    slices: tuple[SliceLine, ...]
+    layers: tuple[Layer, ...]
+    worst: tuple[NodeLine, ...]
+    bad: int
+    notes: tuple[str, ...]
+    unpaired: tuple[tuple[str, ...], tuple[str, ...]]
+    unreadable: int
+    seconds: float | None = None
+    written: tuple[WrittenNote, ...] = ()
+    compared_at: datetime | None = None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Short names of both dumps: the last parts of their paths."""
+        golden, target = PurePath(self.golden.path).parts, PurePath(self.target.path).parts
+        return "/".join(golden[-2:]), "/".join(target[-2:])
+
+    @property
+    def tone(self) -> Verdict:
+        """How it came out as a whole."""
+        found, counts = self.findings, self.counts
+        if found.first_bad_token is not None or found.first_bad_node is not None:
+            return Verdict.ERROR
+        if found.input_differs or found.overflow or counts.error + counts.warning:
+            return Verdict.WARNING
+        return Verdict.INCOMPARABLE if counts.pairs == counts.incomparable else Verdict.PASS
+
+
+def summary_of(report: Report) -> Summary:
+    """Sum a report up."""
+    lines, layers, bad = [], [], []
+    for at, result in enumerate(report.slices):
+        judged, here = result.judgement, result.judgement.coordinates
+        matched = [row.verdict for row in judged.rows if row.node_class is not NodeClass.UNMATCHED]
+        worst = max(matched, key=lambda verdict: verdict.severity, default=Verdict.PASS)
+        verdict = worst if result.plan.pairs else Verdict.INCOMPARABLE
+        lines.append(SliceLine(here, verdict, judged.logits_error, judged.logits_recorded))
+        known = [(result.rows[index], judged.rows[index]) for index in sorted(layer_rows(result.rows))]
+        known.sort(key=lambda both: both[0].order)
+        layers += [Layer(at, row.path or "", row.index, row.last, said.output_error) for row, said in known]
+        both = sorted(zip(result.rows, judged.rows, strict=True), key=lambda each: each[0].order)
+        bad += [(here, row, said) for row, said in both if said.verdict in _BAD]
+    left = (report.pairing.unmatched_golden, report.pairing.unmatched_target)
+    return Summary(
+        golden=report.golden,
+        target=report.target,
+        rules=report.options.rules,
+        findings=report.findings,
+        counts=report.counts,
+        slices=tuple(lines),
+        layers=tuple(layers),
+        worst=_worst(bad),
+        bad=len(bad),
+        notes=report.notes(),
+        unpaired=(_described(left[0]), _described(left[1])),
+        unreadable=report.unreadable,
+        seconds=report.seconds.get("total"),
+    )
+
+
+_BAD = frozenset({Verdict.WARNING, Verdict.ERROR})
+
+
+def _described(left: Iterable[Coordinates]) -> tuple[str, ...]:
+    return tuple(coordinates.describe() for coordinates in left)
+
+
+def node_line(coordinates: Coordinates, row: TreeRow, said: RowJudgement) -> NodeLine:
+    """Describe a node at fault."""
+    return NodeLine(
+        coordinates=coordinates,
+        name=next(iter(row.target or row.golden), row.label),
+        module=row.path,
+        verdict=said.verdict,
+        node_class=said.node_class,
+        reasons=said.reasons,
+        input_error=said.input_error,
+        parameter_error=said.parameter_error,
+        output_error=said.output_error,
+        amplification=said.amplification,
+    )
+
+
+def _worst(bad: Sequence[tuple[Coordinates, TreeRow, RowJudgement]]) -> tuple[NodeLine, ...]:
+    numbered = list(enumerate(bad))
+    found = nsmallest(WORST, numbered, key=_badness)
+    return tuple(node_line(*each) for _, each in found)
+
+
+def _badness(numbered: tuple[int, tuple[Coordinates, TreeRow, RowJudgement]]) -> tuple[bool, float, int]:
+    """Order nodes: where errors begin first, as they come; then the largest output error, NaN before all."""
+    number, (_, _, said) = numbered
+    if said.node_class in ORIGINS:
+        return (False, 0.0, number)
+    error = said.output_error
+    return (True, 1.0 if error is None else -math.inf if math.isnan(error) else -error, number)

@@ -1,0 +1,185 @@
+"""A comparison as one file for people: an HTML page that needs no server and no script, or Markdown.
+
+The page is in the look of all pages, below 2 MB whatever was compared, and asks nothing of any other place.
+"""
+
+import math
+from datetime import UTC, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.exports.summary import Layer, Summary
+from firstdrift_frontend import STATIC
+from firstdrift_frontend.languages import SOURCE
+from firstdrift_frontend.rendering import render
+
+LARGEST = 2_000_000
+"""Bytes of the page, which names of any length keep to."""
+
+_SLICES, _NOTES, _NODES = 400, 100, 150
+_LONGEST_NAME, _LONGEST_TEXT = 200, 1500
+_CELLS, _LAYERS, _ROWS = 24_000, 1000, 300
+_SHADES = 9
+
+
+class Shade(Struct, frozen=True):
+    """The cells of a map that have one colour, as an SVG path."""
+
+    name: str
+    path: str
+
+
+class LayerMap(Struct, frozen=True):
+    """The output errors of layers as a picture: a column for each layer, a row for each slice or several.
+
+    Attributes:
+        layers: names of the columns.
+        labels: where rows are named: number of the row, and name.
+        every: so many slices share a row, which shows the worst of them.
+        first: row and column of the layer in which the first bad node lies; None if it lies in none.
+        range: the errors of the lightest and of the darkest colour, which are apart by powers of ten.
+        left_out: layers for which there is no room.
+    """
+
+    layers: tuple[str, ...]
+    labels: tuple[tuple[int, str], ...]
+    rows: int
+    every: int
+    shades: tuple[Shade, ...]
+    first: tuple[int, int] | None
+    range: tuple[float, float]
+    left_out: int
+
+
+def report_html(summary: Summary, language: str = SOURCE) -> str:
+    """Return the page."""
+    style = (STATIC / "app.css").read_text("utf-8")
+    written = datetime.now(UTC)
+    for nodes, slices, notes in ((_NODES, _SLICES, _NOTES), (40, 100, 20), (5, 20, 2)):
+        shown = _cut(summary, nodes, notes)
+        page = render(
+            "report.html",
+            language,
+            report=shown,
+            map=layer_map(summary),
+            style=style,
+            written=written,
+            most=slices,
+            inputs_differ=frozenset(found.coordinates for found in summary.findings.input_differs),
+        )
+        # Names may hold lone surrogates, which UTF-8 has no bytes for.
+        sent = page.encode("utf-8", "backslashreplace")
+        if len(sent) < LARGEST:
+            break
+    return sent.decode()
+
+
+def report_markdown(summary: Summary, language: str = SOURCE) -> str:
+    """Return the summary as Markdown: the finding, the counts, the worst nodes, the notes."""
+    text = render("report.md", language, report=_cut(summary, 30, _NOTES), bad=summary.bad)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _cut(summary: Summary, nodes: int, notes: int) -> Summary:
+    """Keep so many nodes and notes, and of each name and text as much as people read."""
+    worst = tuple(
+        replace(
+            node,
+            name=cut(node.name),
+            module=None if node.module is None else cut(node.module),
+            reasons=tuple(cut(reason, 400) for reason in node.reasons[:3]),
+        )
+        for node in summary.worst[:nodes]
+    )
+    written = tuple(
+        replace(note, node=cut(note.node), text=cut(note.text, _LONGEST_TEXT))
+        for note in summary.written[:notes]
+    )
+    remarks = tuple(cut(note, 500) for note in summary.notes[:40])
+    return replace(summary, worst=worst, written=written, notes=remarks)
+
+
+def cut(text: str, most: int = _LONGEST_NAME) -> str:
+    """Shorten a text in its middle: both ends of a name say what it is."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}\N{HORIZONTAL ELLIPSIS}{text[-(most // 2) :]}"
+
+
+def layer_map(summary: Summary) -> LayerMap | None:
+    """Draw the map of layers; None if there are no layers."""
+    if not summary.layers:
+        return None
+    names = list(dict.fromkeys(layer.path for layer in summary.layers))
+    columns = {name: number for number, name in enumerate(names[:_LAYERS])}
+    slices = len(summary.slices)
+    rows = max(1, min(slices, _ROWS, _CELLS // len(columns)))
+    every = -(-slices // rows)
+    worst: dict[tuple[int, int], float] = {}
+    for layer in summary.layers:
+        column = columns.get(layer.path)
+        if column is not None and layer.error is not None:
+            place = (layer.at // every, column)
+            worst[place] = max(worst.get(place, -1.0), _size(layer.error))
+    rows = -(-slices // every)
+    known = [error for error in worst.values() if 0 < error < math.inf]
+    scale = (min(known, default=1.0), max(known, default=1.0))
+    shades: dict[str, list[str]] = {}
+    colours: list[dict[int, str]] = [{} for _ in range(rows)]
+    for (row, column), error in worst.items():
+        colours[row][column] = _shade(error, scale)
+    for row, here in enumerate(colours):
+        _draw_row(row, here, shades)
+    step = max(1, -(-rows // 20))
+    named = [(row, summary.slices[row * every].coordinates.describe()) for row in range(0, rows, step)]
+    return LayerMap(
+        layers=tuple(columns),
+        labels=tuple(named),
+        rows=rows,
+        every=every,
+        shades=tuple(Shade(name, "".join(paths)) for name, paths in sorted(shades.items())),
+        first=_first(summary, columns, every),
+        range=scale,
+        left_out=len(names) - len(columns),
+    )
+
+
+def _draw_row(row: int, colours: dict[int, str], shades: dict[str, list[str]]) -> None:
+    """Draw the cells of a row, neighbours of one colour as one."""
+    column, width = 0, max(colours, default=-1) + 1
+    while column < width:
+        shade, start = colours.get(column), column
+        while column < width and colours.get(column) == shade:
+            column += 1
+        if shade is not None:
+            shades.setdefault(shade, []).append(f"M{start} {row}h{column - start}v1h{start - column}z")
+
+
+def _shade(error: float, scale: tuple[float, float]) -> str:
+    if math.isinf(error):
+        return "nan"
+    if error == 0:
+        return "equal"
+    least, most = map(math.log10, scale)
+    share = (math.log10(error) - least) / (most - least) if most > least else 1.0
+    return str(min(_SHADES - 1, int(share * _SHADES)))
+
+
+def _size(error: float) -> float:
+    return math.inf if math.isnan(error) else error
+
+
+def _first(summary: Summary, columns: dict[str, int], every: int) -> tuple[int, int] | None:
+    node = summary.findings.first_bad_node
+    if node is None:
+        return None
+
+    def holds(layer: Layer) -> bool:
+        here = summary.slices[layer.at].coordinates == node.coordinates
+        return here and layer.row <= node.row <= layer.last
+
+    layer = next(filter(holds, summary.layers), None)
+    if layer is None or layer.path not in columns:
+        return None
+    return layer.at // every, columns[layer.path]

@@ -1,0 +1,273 @@
+"""Whoever comes through a link sees one comparison, reads it, and finds nothing else."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import update
+from working import wait_until, worker
+
+from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.tables import ShareLinkEntry
+from firstdrift_server.app import create_app
+from firstdrift_server.settings import settings_from
+from firstdrift_server.visitors import asked_of
+
+SHARED, OTHER = 1, 2
+READ = {
+    "/c/{comparison}",
+    "/c/{comparison}/export",
+    "/c/{comparison}/s/{position}/tree",
+    "/c/{comparison}/s/{position}/tree/rows",
+    "/c/{comparison}/s/{position}/n/{row}",
+    "/c/{comparison}/s/{position}/unmatched",
+    "/api/v1/comparisons/{comparison}",
+    "/api/v1/comparisons/{comparison}/export",
+    "/api/v1/comparisons/{comparison}/chart",
+    "/api/v1/comparisons/{comparison}/layers",
+    "/api/v1/comparisons/{comparison}/notes",
+    "/api/v1/comparisons/{comparison}/slices",
+    "/api/v1/comparisons/{comparison}/slices/{position}/scatter",
+    "/api/v1/comparisons/{comparison}/slices/{position}/rows",
+    "/api/v1/comparisons/{comparison}/slices/{position}/rows/{row}",
+    "/api/v1/comparisons/{comparison}/slices/{position}/rows/{row}/tensors/{number}",
+    "/api/v1/comparisons/{comparison}/slices/{position}/unmatched",
+}
+WRITTEN = {
+    ("POST", "/c/{comparison}/s/{position}/n/{row}/notes"),
+    ("POST", "/c/{comparison}/notes/{note}/delete"),
+    ("POST", "/c/{comparison}/notes/{note}/restore"),
+    ("POST", "/api/v1/comparisons/{comparison}/slices/{position}/rows/{row}/notes"),
+    ("POST", "/api/v1/comparisons/{comparison}/notes/{note}/restore"),
+    ("DELETE", "/api/v1/comparisons/{comparison}/notes/{note}"),
+}
+OPEN = {"/health", "/ready", "/static/{folder}/{name}", "/login", "/share/{secret}", "/language"}
+
+
+def routes(where: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 (the framework nests routes in private types)
+    for route in where.routes:
+        if hasattr(route, "original_router"):
+            yield from routes(route.original_router)
+        else:
+            yield from ((method, route.path) for method in route.methods - {"HEAD"})
+
+
+def address(path: str, comparison: int, row: int = 0) -> str:
+    """Fill in a route so that it is about something that is there."""
+    known = {
+        "comparison": comparison,
+        "position": 0,
+        "row": row,
+        "number": 0,
+        "part": "rows",
+        "change": "undo",
+    }
+    return re.sub(r"\{(\w+)[^}]*\}", lambda found: str(known.get(found[1], 1)), path)
+
+
+@pytest.fixture(scope="module")
+def locked(
+    tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Path], token: str
+) -> Iterator[FastAPI]:
+    """A server for others, with two comparisons."""
+    pair = unpacked("msprobe/d4_renamed")
+    data = tmp_path_factory.mktemp("shared")
+    settings = settings_from(roots=[pair], data_dir=data, token=token, host="0.0.0.0")  # noqa: S104
+    app = create_app(settings)
+    with worker(settings.database), TestClient(app, base_url="http://localhost") as owner:
+        owner.headers["authorization"] = f"Bearer {token}"
+        for _ in range(2):
+            asked = {"golden": str(pair / "golden"), "target": str(pair / "target")}
+            assert owner.post("/api/v1/comparisons", json=asked).status_code == 201
+        wait_until(lambda: not owner.get("/api/v1/jobs?only_open=true").json()["jobs"])
+    return app
+
+
+@pytest.fixture
+def owner(locked: FastAPI, token: str) -> Iterator[TestClient]:
+    with TestClient(locked, base_url="http://localhost:8765", follow_redirects=False) as client:
+        client.headers["authorization"] = f"Bearer {token}"
+        yield client
+
+
+@pytest.fixture
+def visitor(locked: FastAPI) -> Iterator[TestClient]:
+    """A browser without the token."""
+    with TestClient(locked, base_url="http://localhost:8765", follow_redirects=False) as client:
+        yield client
+
+
+def link(owner: TestClient, comparison: int = SHARED, *, may_write: bool = False) -> tuple[int, str]:
+    """Make a link; give its id and its path."""
+    asked = {"hours": 1, "may_write": may_write}
+    made = owner.post(f"/api/v1/comparisons/{comparison}/links", json=asked)
+    assert made.status_code == 201, made.text
+    return made.json()["id"], made.json()["address"].removeprefix("http://localhost:8765")
+
+
+def come(visitor: TestClient, path: str) -> None:
+    answer = visitor.get(path)
+    assert answer.status_code == 303, answer.text
+    assert "/share/" not in answer.headers["location"]
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def a_row_with_tensors(owner: TestClient) -> int:
+    rows = owner.get(f"/api/v1/comparisons/{SHARED}/slices/0/rows?unfold=all&count=1000").json()["rows"]
+    return next(row["row"] for row in rows if row["output_error"] is not None)
+
+
+def test_of_all_routes_a_visitor_finds_those_of_the_comparison_that_only_read(
+    locked: FastAPI, owner: TestClient, visitor: TestClient
+) -> None:
+    row = a_row_with_tensors(owner)
+    come(visitor, link(owner)[1])
+    walked = set(routes(locked))
+    assert {path for method, path in walked if method == "GET"} >= READ
+    assert walked >= WRITTEN
+    for method, path in walked:
+        status = visitor.request(method, address(path, SHARED, row)).status_code
+        if path not in OPEN:
+            expected = 200 if method == "GET" and path in READ else 404
+            assert status == expected, (method, path, status)
+    assert visitor.get("/openapi.json").status_code == 404
+    assert visitor.get("/no/such/page").status_code == 404
+
+
+def test_of_another_comparison_a_visitor_finds_nothing(
+    locked: FastAPI, owner: TestClient, visitor: TestClient
+) -> None:
+    come(visitor, link(owner, may_write=True)[1])
+    for method, path in routes(locked):
+        if "{comparison}" in path:
+            status = visitor.request(method, address(path, OTHER)).status_code
+            assert status == 404, (method, path)
+            assert owner.get(f"/api/v1/comparisons/{OTHER}").status_code == 200
+
+
+def test_a_visitor_who_may_write_notes_changes_nothing_else(
+    locked: FastAPI, owner: TestClient, visitor: TestClient
+) -> None:
+    come(visitor, link(owner, may_write=True)[1])
+    for method, path in routes(locked):
+        if method != "GET" and path not in OPEN:
+            status = visitor.request(method, address(path, SHARED)).status_code
+            assert (status == 404) != ((method, path) in WRITTEN) or "{note}" in path, (method, path, status)
+    state = owner.get(f"/api/v1/comparisons/{SHARED}").json()
+    assert (state["state"], state["job"]["cancel_requested"]) == ("done", False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/c/1/",
+        "/c/01/../2",
+        "/c/1%2f..%2f2",
+        "//c/1",
+        "/c/+1",
+        "/c/1_0",
+        "/c/\u0661",
+        "/c/1/share",
+        "/c/1/s/0/match",
+        "/c/99999999999999999999",
+        "/C/1",
+        "/api/v1/comparisons/1/links",
+        "/api/v1/match-sets/1",
+        "/new?golden=/",
+        "/c/2.json",
+    ],
+)
+def test_there_is_no_way_around(owner: TestClient, visitor: TestClient, path: str) -> None:
+    come(visitor, link(owner)[1])
+    assert visitor.get(path).status_code == 404
+
+
+def test_a_revoked_or_expired_link_opens_nothing_at_once(
+    locked: FastAPI, owner: TestClient, visitor: TestClient
+) -> None:
+    number, path = link(owner)
+    come(visitor, path)
+    assert visitor.get(f"/c/{SHARED}").status_code == 200
+    assert owner.delete(f"/api/v1/comparisons/{SHARED}/links/{number}").status_code == 200
+    assert (visitor.get(f"/c/{SHARED}").status_code, visitor.get(path).status_code) == (401, 404)
+    number, path = link(owner)
+    come(visitor, path)
+    with locked.state.context.writing() as session:
+        gone = update(ShareLinkEntry).where(ShareLinkEntry.id == number)
+        session.execute(gone.values(expires_at=Now(-1)))
+    assert (visitor.get(f"/c/{SHARED}").status_code, visitor.get(path).status_code) == (401, 404)
+
+
+def test_the_cookie_is_for_the_server_only_and_the_secret_for_nobody_else(
+    owner: TestClient, visitor: TestClient, locked: FastAPI
+) -> None:
+    _, path = link(owner)
+    answer = visitor.get(path)
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert 3500 < int(re.search(r"Max-Age=(\d+)", cookie)[1]) <= 3600  # type: ignore[index]
+    secret = path.removeprefix("/share/")
+    for page in (f"/c/{SHARED}", f"/c/{SHARED}/s/0/tree"):
+        shown = visitor.get(page)
+        assert secret not in shown.text
+        assert shown.headers["referrer-policy"] == "same-origin"
+    assert secret not in owner.get(f"/c/{SHARED}/share").text
+    database = locked.state.context.settings.data_dir / "firstdrift.db"
+    for file in database.parent.glob("firstdrift.db*"):
+        assert secret.encode() not in file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("to", "leads"),
+    [
+        ("/c/1/s/0/tree?row=3", "/c/1/s/0/tree?row=3"),
+        ("/c/2", "/c/1"),
+        ("https://evil.example/c/1", "/c/1"),
+        ("//evil.example", "/c/1"),
+        ("/", "/c/1"),
+        ("/c/1/delete", "/c/1"),
+        ("/c/1/s/0/tree\r\nx: y", "/c/1"),
+        ("", "/c/1"),
+    ],
+)
+def test_a_link_leads_to_a_view_of_its_comparison_and_nowhere_else(
+    owner: TestClient, visitor: TestClient, to: str, leads: str
+) -> None:
+    answer = visitor.get(link(owner)[1], params={"to": to})
+    assert (answer.status_code, answer.headers["location"]) == (303, leads)
+
+
+def test_a_guessed_secret_opens_nothing(visitor: TestClient) -> None:
+    for guess in ("x", "a" * 43, "%00", "x" * 5000):
+        assert visitor.get(f"/share/{guess}").status_code == 404
+    assert visitor.get(f"/c/{SHARED}").status_code == 401
+
+
+def test_a_visitor_deletes_only_what_came_through_the_same_link(
+    owner: TestClient, visitor: TestClient
+) -> None:
+    place = f"/api/v1/comparisons/{SHARED}/slices/0/rows/1/notes"
+    own = owner.post(place, json={"author": "Wu", "text": "mine"}).json()
+    come(visitor, link(owner, may_write=True)[1])
+    written = visitor.post(place, json={"author": "Li", "text": "yours"})
+    assert written.status_code == 201
+    notes = f"/api/v1/comparisons/{SHARED}/notes"
+    assert visitor.delete(f"{notes}/{own['id']}").status_code == 404
+    assert visitor.delete(f"{notes}/{written.json()['id']}").status_code == 200
+    assert visitor.post(f"{notes}/{written.json()['id']}/restore").json()["text"] == "yours"
+    assert {note["text"] for note in visitor.get(notes).json()["notes"]} >= {"mine", "yours"}
+    reader = TestClient(visitor.app, base_url="http://localhost:8765", follow_redirects=False)
+    come(reader, link(owner)[1])
+    assert {note["text"] for note in reader.get(notes).json()["notes"]} >= {"mine", "yours"}
+    assert reader.post(place, json={"author": "Li", "text": "no"}).status_code == 404
+
+
+def test_no_route_is_read_through_another_method() -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+        assert asked_of(method, "/c/1") is None
