@@ -4,7 +4,6 @@ Everything here can be repeated after a crash: a measurement that is there alrea
 and a judged slice takes the place of what was there of it, whole or not at all.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -29,7 +28,7 @@ from firstdrift.catalogue.tables import (
 )
 from firstdrift.comparison.compare import count_unreadable
 from firstdrift.comparison.report import DumpSummary, SliceResult
-from firstdrift.dumps.dump import Coordinates, Direction, Dump, NodeKind, Slice
+from firstdrift.dumps.dump import Coordinates, Dump, Slice
 from firstdrift.errors import JobLostError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
