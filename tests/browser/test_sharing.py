@@ -1,0 +1,140 @@
+"""A link is made in one browser and opened in another until it is revoked; a report opens from a disk."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from dashboard import Dashboard
+from playwright.sync_api import Browser, Page, expect
+
+TOKEN = "correct horse battery staple"  # noqa: S105
+
+
+@pytest.fixture(scope="module")
+def locked(dumps: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a server is that asks for a token, with one comparison made."""
+    command = [sys.executable, "-m", "firstdrift.cli", "serve", str(dumps), "--port", "0", "--workers", "1"]
+    command += ["--data-dir", str(tmp_path_factory.mktemp("locked"))]
+    command += ["--compare", str(dumps / "renamed/golden"), str(dumps / "renamed/target")]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1", "FIRSTDRIFT_TOKEN": TOKEN}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        try:
+            assert server.stdout is not None
+            found = None
+            while found is None and (line := server.stdout.readline()):
+                found = re.search(r"http://127\.0\.0\.1:\d+", line)
+            assert found is not None, "the server said no address"
+            yield found[0]
+        finally:
+            server.terminate()
+
+
+@pytest.fixture
+def windows(browser: Browser, locked: str) -> Iterator[tuple[Dashboard, Dashboard]]:
+    """The browser of somebody with the token, and that of a visitor."""
+    contexts = [browser.new_context(viewport={"width": 1280, "height": 800}, base_url=locked) for _ in "ov"]
+    for context in contexts:
+        context.set_default_timeout(15_000)
+    owner, visitor = (Dashboard(context.new_page(), locked) for context in contexts)
+    owner.open(f"/c/1?token={TOKEN}")
+    owner.wait_for_comparison()
+    yield owner, visitor
+    for context in contexts:
+        context.close()
+    assert owner.complaints == []
+
+
+def make_link(page: Page, *, may_write: bool = False) -> str:
+    page.get_by_role("link", name="Share").click()
+    page.get_by_label("It opens for").select_option("1h")
+    page.get_by_label("For whom").fill("kernel team")
+    if may_write:
+        page.get_by_label("They may write notes on nodes").check()
+    page.get_by_role("button", name="Make a link").click()
+    return page.get_by_label("The link", exact=True).input_value()
+
+
+def test_a_link_is_made_opened_elsewhere_and_revoked(windows: tuple[Dashboard, Dashboard]) -> None:
+    owner, visitor = windows
+    address = make_link(owner.page)
+    owner.page.reload()
+    expect(owner.page.get_by_label("The link", exact=True)).to_have_count(0)
+
+    visitor.open(address)
+    assert visitor.page.url == f"{visitor.address}/c/1"
+    expect(visitor.page.locator(".finding .sentence")).to_be_visible()
+    expect(visitor.page.locator("form[action$='/delete']")).to_be_hidden()
+    expect(visitor.page.get_by_text("read only")).to_be_visible()
+    visitor.page.get_by_role("link", name="Tree", exact=True).click()
+    expect(visitor.page.locator("#panel .node")).to_be_visible()
+    expect(visitor.page.get_by_role("button", name="Keep the note")).to_have_count(0)
+    assert visitor.page.context.cookies()[0]["httpOnly"]
+    visitor.settle()
+    assert visitor.complaints == [], "nothing that the pages ask for is refused"
+    visitor.page.goto("/")
+    expect(visitor.page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    visitor.page.get_by_role("link", name="Back to the comparison").click()
+    expect(visitor.page.locator(".finding")).to_be_visible()
+
+    owner.page.get_by_role("button", name="Revoke").click()
+    expect(owner.page.get_by_text("No link to this comparison is open")).to_be_visible()
+    visitor.page.reload()
+    expect(visitor.page.get_by_label("Token")).to_be_visible()
+    visitor.page.goto(address)
+    expect(visitor.page.get_by_text("expired or was revoked")).to_be_visible()
+
+
+def test_a_note_is_written_through_a_link_seen_by_the_owner_deleted_and_taken_back(
+    windows: tuple[Dashboard, Dashboard],
+) -> None:
+    owner, visitor = windows
+    visitor.open(make_link(owner.page, may_write=True))
+    visitor.open("/c/1/s/0/tree?row=1")
+    notes = visitor.page.locator("#panel #notes")
+    notes.get_by_text("Write a note").click()
+    notes.get_by_label("Your name").fill("Li")
+    notes.get_by_label("Note", exact=True).fill("n p u: not keys of the tree\nsee run 12")
+    notes.get_by_role("button", name="Keep the note").click()
+    expect(visitor.page).to_have_url(re.compile(r"/c/1/s/0/tree\?row=1"))
+    expect(notes.locator(".node-note")).to_contain_text("see run 12")
+    expect(notes.get_by_label("Your name")).to_have_value("Li")
+    visitor.settle()
+    assert visitor.complaints == []
+
+    owner.open("/c/1")
+    owner.page.locator(".noted a").click()
+    note = owner.page.locator(".node-note")
+    expect(note).to_contain_text("Li")
+    note.get_by_role("button").click()
+    expect(note).to_have_count(0)
+    owner.page.get_by_role("button", name="Undo").click()
+    expect(note).to_have_count(1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_report_opens_from_a_disk_without_any_network(
+    windows: tuple[Dashboard, Dashboard], browser: Browser, tmp_path: Path, scheme: Literal["light", "dark"]
+) -> None:
+    owner, _ = windows
+    owner.page.locator(".for-files summary").click()
+    with owner.page.expect_download() as download:
+        owner.page.get_by_role("link", name="Report (HTML, one file)").click()
+    file = tmp_path / download.value.suggested_filename
+    download.value.save_as(file)
+    assert file.stat().st_size < 2_000_000
+    context = browser.new_context(offline=True, java_script_enabled=False, color_scheme=scheme)
+    page = context.new_page()
+    asked: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.goto(file.as_uri())
+    expect(page.locator(".finding .sentence")).to_be_visible()
+    expect(page.get_by_role("heading", name="Worst nodes")).to_be_visible()
+    assert (asked, complaints) == ([file.as_uri()], [])
+    context.close()
