@@ -21,8 +21,8 @@ from firstdrift_server.uploads.store import Uploads
 
 if TYPE_CHECKING:
     from firstdrift.catalogue.editing import Bench
-    from firstdrift.catalogue.one_dump import DumpTree
     from firstdrift.catalogue.judging import Measured
+    from firstdrift.catalogue.one_dump import DumpTree
     from firstdrift.catalogue.outline import Outline
     from firstdrift.catalogue.sides import Sides
     from firstdrift.comparison.one_dump import TensorView
