@@ -60,4 +60,5 @@ def rules_address(comparison: int) -> str:
 
 def _with(path: str, parameters: dict[str, object]) -> str:
     given = {name: value for name, value in parameters.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    # Names of dumps may hold lone surrogates, for which UTF-8 has no bytes.
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path

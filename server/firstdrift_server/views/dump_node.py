@@ -16,7 +16,7 @@ from firstdrift.paths import inside
 from firstdrift.tensors import Role, TensorRecord
 from firstdrift_server.context import Context
 from firstdrift_server.tree.state import Parameters
-from firstdrift_server.views.addresses import dump_node_address, dump_tree_address
+from firstdrift_server.views.addresses import dump_node_address, dump_tree_address, tensor_address
 from firstdrift_server.views.dumps import dump_summary, slice_at
 from firstdrift_server.views.node import stack_object
 
@@ -77,7 +77,7 @@ def dump_node_view(
         ],
         "overflow": level,
         "reasons": reasons,
-        "tensors": [_tensor(view) for view in views],
+        "tensors": [_tensor(view) | {"trend": _trend_address(address, view)} for view in views],
         "stack": _stack(session, context, known, node.name),
     }
 
@@ -201,6 +201,10 @@ def _computed(
         return context.computed.get(key, read)
     except FirstdriftError as error:
         return TensorView(tensor, problem=error.reason)
+
+
+def _trend_address(node: str, view: TensorView) -> str:
+    return f"{tensor_address(node, view.record.label)}#trend"
 
 
 def _tensor(view: TensorView) -> dict[str, Any]:
