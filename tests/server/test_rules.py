@@ -147,7 +147,9 @@ def test_a_healthy_run_of_the_same_golden_dump_is_offered_and_judged_by(
     assert client.post(f"{API}/{made}/rules", json={"rules": "firstdrift", "baseline": 3}).status_code == 200
     wait(client)
     assert client.get(f"{API}/{made}").json()["first_bad_node"] is None
-    assert "baseline #3" in client.get(f"/c/{made}").text
+    page = client.get(f"/c/{made}").text
+    assert "baseline #3" in page
+    assert "--baseline HEALTHY" in page
     client.delete(f"{API}/{made}")
 
 

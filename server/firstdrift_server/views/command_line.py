@@ -22,6 +22,7 @@ def compare_command(golden: str, target: str, options: Options, mappings: Sequen
     words += ["--rules", options.rules] if options.rules != Options().rules else []
     for moved in threshold_words(options):
         words += ["--threshold", moved]
+    words += ["--baseline", "HEALTHY"] if options.baseline is not None else []
     words += ["--level", options.level] if options.level else []
     words += ["--fuzzy"] if matching.fuzzy else []
     words += [] if matching.structure else ["--no-structure"]
