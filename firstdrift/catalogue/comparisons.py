@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -404,6 +405,7 @@ def get_slice_pair(session: Session, comparison_id: int, position: int) -> Slice
     return _slice_pair(found)
 
 
+@cache
 def _comparisons() -> Select[*tuple[Any, ...]]:
     job = aliased(JobEntry)
     last = select(func.max(job.id)).where(job.comparison_id == ComparisonEntry.id)
@@ -439,6 +441,7 @@ def _comparison(found: Row[*tuple[Any, ...]]) -> Comparison:
     )
 
 
+@cache  # putting a statement together takes longer than running it
 def _slice_pairs() -> Select[*tuple[Any, ...]]:
     golden, target = aliased(SliceEntry), aliased(SliceEntry)
     return (

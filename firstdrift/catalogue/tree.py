@@ -7,6 +7,7 @@ whatever the size of the tree.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
@@ -217,6 +218,11 @@ def _row(found: Any) -> Row:  # noqa: ANN401 (the columns of a row)
 
 
 def _select_pairs(slice_pair: int) -> Select[*tuple[Any, ...]]:
+    return _all_pairs().where(PairEntry.slice_pair_id == slice_pair)
+
+
+@cache  # putting a statement together takes longer than running it
+def _all_pairs() -> Select[*tuple[Any, ...]]:
     golden, target = aliased(TensorEntry), aliased(TensorEntry)
     golden_node, target_node = aliased(NodeEntry), aliased(NodeEntry)
     pair, both = PairEntry, SlicePairEntry
@@ -241,7 +247,6 @@ def _select_pairs(slice_pair: int) -> Select[*tuple[Any, ...]]:
         )
         .join(golden, _is_tensor(golden, both.golden_id, pair.golden_order, pair.golden_position))
         .join(target, _is_tensor(target, both.target_id, pair.target_order, pair.target_position))
-        .where(pair.slice_pair_id == slice_pair)
     )
 
 

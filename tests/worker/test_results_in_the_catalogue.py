@@ -12,6 +12,7 @@ from sqlalchemy import Engine, event, text
 from working import compare_with_worker
 
 from firstdrift.catalogue import tree
+from firstdrift.catalogue.charts import layer_errors
 from firstdrift.catalogue.comparisons import (
     SlicePair,
     delete_comparison,
@@ -165,9 +166,9 @@ def test_pairs_of_a_row_are_those_of_its_match(made: Made) -> None:
 def test_the_map_of_layers_gets_its_cells(made: Made) -> None:
     judged = made.result.judgement.rows
     with reading(made.engine) as session:
-        layers = tree.layer_errors(session, made.comparison_id)
-    assert [layer.path for layer in layers] == [f"model.layers.{number}" for number in range(4)]
-    assert all(layer.output_error == judged[layer.index].output_error for layer in layers)
+        layers = layer_errors(session, made.comparison_id)
+    assert layers.paths == [f"model.layers.{number}" for number in range(4)]
+    assert layers.errors == [judged[row].output_error for row in layers.rows]
 
 
 def test_rows_tell_what_their_numbers_were_computed_from(made: Made) -> None:
