@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.exports.layer_columns import layer_columns, moment_of
 from firstdrift.exports.summary import Layer, Summary
 from firstdrift_frontend import STATIC
 from firstdrift_frontend.languages import SOURCE
@@ -111,10 +112,13 @@ def layer_map(summary: Summary) -> LayerMap | None:
     """Draw the map of layers; None if there are no layers."""
     if not summary.layers:
         return None
-    names = list(dict.fromkeys(layer.path for layer in summary.layers))
-    columns = {name: number for number, name in enumerate(names[:_LAYERS])}
+    found = layer_columns(
+        (moment_of(summary.slices[layer.at].coordinates), layer.path) for layer in summary.layers
+    )
+    names = found.names[:_LAYERS]
+    columns = {path: column for path, column in found.of_path.items() if column < len(names)}
     slices = len(summary.slices)
-    rows = max(1, min(slices, _ROWS, _CELLS // len(columns)))
+    rows = max(1, min(slices, _ROWS, _CELLS // len(names)))
     every = -(-slices // rows)
     worst: dict[tuple[int, int], float] = {}
     for layer in summary.layers:
@@ -134,14 +138,14 @@ def layer_map(summary: Summary) -> LayerMap | None:
     step = max(1, -(-rows // 20))
     named = [(row, summary.slices[row * every].coordinates.describe()) for row in range(0, rows, step)]
     return LayerMap(
-        layers=tuple(columns),
+        layers=names,
         labels=tuple(named),
         rows=rows,
         every=every,
         shades=tuple(Shade(name, "".join(paths)) for name, paths in sorted(shades.items())),
         first=_first(summary, columns, every),
         range=scale,
-        left_out=len(names) - len(columns),
+        left_out=len(found.names) - len(names),
     )
 
 

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.charts import LayerErrors, layer_errors
 from firstdrift.catalogue.comparisons import Comparison, SlicePair
+from firstdrift.exports.layer_columns import LayerColumns, layer_columns, moment_of
 from firstdrift.exports.report_json import coordinates_object
 from firstdrift.exports.strict_json import spelled_out
 from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
@@ -56,8 +57,8 @@ def heat_map(
     axes = axes_of(slices)
     axis = by if by in axes else axes[0]
     errors = layer_errors(session, comparison.id)
-    layers = list(dict.fromkeys(errors.paths))
-    columns = {path: number for number, path in enumerate(layers)}
+    layers = _columns_of(errors, slices)
+    columns = layers.of_path
     groups = _groups(slices, axis)
     row_of = {pair.position: number for number, group in enumerate(groups) for pair in group}
     states = states_of(slices, findings)
@@ -70,7 +71,7 @@ def heat_map(
     return {
         "by": axis,
         "axes": axes,
-        "layers": [encodable(path) for path in layers],
+        "layers": [encodable(name) for name in layers.names],
         "rows": [_row(group, axis, states) for group in groups],
         "expected": max(expected, len(groups)) if axis == EACH or len(axes) == 1 else len(groups),
         "errors": drawn([_written(error) for error in errors.errors]),
@@ -92,7 +93,7 @@ def _worst_of_each(
 ) -> list[list[int | None]]:
     """Choose for each row and layer the place of its worst error in the columns; `first` wins over all."""
     table: list[list[int | None]] = [
-        [None] * len(columns) for _ in range(max(row_of.values(), default=-1) + 1)
+        [None] * len(set(columns.values())) for _ in range(max(row_of.values(), default=-1) + 1)
     ]
     sizes = [_size(error) for error in errors.errors]
     if first is not None:
@@ -122,26 +123,31 @@ def layers_table(
     first = _first_position(slices, findings) or slices[0].position
     start = max(0, next((at for at, pair in enumerate(slices) if pair.position == first), 0) - 1)
     probe = layer_errors(session, comparison_id, [slices[start].position])
-    layers = list(dict.fromkeys(probe.paths))[: TABLE_CELLS // 2]
-    if not layers:
+    most = min(len(set(probe.paths)), TABLE_CELLS // 2)
+    if not most:
         return None
-    shown = slices[start : start + max(2, TABLE_CELLS // len(layers))]
+    shown = slices[start : start + max(2, TABLE_CELLS // most)]
     errors = layer_errors(session, comparison_id, [pair.position for pair in shown])
-    here = {(errors.positions[at], errors.paths[at]): at for at in reversed(range(len(errors.rows)))}
+    columns = _columns_of(errors, slices)
+    here = {
+        (errors.positions[at], columns.of_path[errors.paths[at]]): at
+        for at in reversed(range(len(errors.rows)))
+    }
     bad = _first_bad(errors, slices, findings)
+    layers = columns.names[: max(most, TABLE_CELLS // len(shown))]
 
-    def cell(pair: SlicePair, layer: str) -> dict[str, Any] | None:
-        at = here.get((pair.position, layer))
+    def cell(pair: SlicePair, column: int) -> dict[str, Any] | None:
+        at = here.get((pair.position, column))
         return None if at is None else _table_cell(comparison_id, errors, at, is_first=at == bad)
 
     return {
         "layers": layers,
         "rows": [
-            {"name": pair.target.describe(), "cells": [cell(pair, layer) for layer in layers]}
+            {"name": pair.target.describe(), "cells": [cell(pair, column) for column in range(len(layers))]}
             for pair in shown
         ],
         "slices": len(slices),
-        "is_part": len(shown) < len(slices) or len(layers) < len(set(probe.paths)),
+        "is_part": len(shown) < len(slices) or len(layers) < len(columns.names),
     }
 
 
@@ -153,6 +159,12 @@ def _table_cell(comparison_id: int, errors: LayerErrors, at: int, *, is_first: b
         "is_first": is_first,
         "address": tree_address(comparison_id, errors.positions[at], row=errors.rows[at]),
     }
+
+
+def _columns_of(errors: LayerErrors, slices: Sequence[SlicePair]) -> LayerColumns:
+    moments = {pair.position: moment_of(pair.target) for pair in slices}
+    places = zip(errors.positions, errors.paths, strict=True)
+    return layer_columns((moments.get(position), path) for position, path in places)
 
 
 def _coordinate(pair: SlicePair, axis: str) -> object:
