@@ -42,6 +42,7 @@ from firstdrift.matching.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, SliceJudgement
+from firstdrift.verdict.settling import settle
 from firstdrift.verdict.tree import build_rows
 
 PREVIEW_SECONDS: Final = 1.0
@@ -303,11 +304,12 @@ class _Trial:
 
     def effect(self) -> Effect:
         """Sum up."""
+        before, after = (settled(dict(self.state.judged) | side) for side in (self.before, self.after))
         return Effect(
-            before=sum((judged.counts for judged in self.before.values()), Counts()),
-            after=sum((judged.counts for judged in self.after.values()), Counts()),
-            findings_before=conclude(list((dict(self.state.judged) | self.before).values())),
-            findings_after=conclude(list((dict(self.state.judged) | self.after).values())),
+            before=sum((before[position].counts for position in self.before), Counts()),
+            after=sum((after[position].counts for position in self.after), Counts()),
+            findings_before=conclude(list(before.values())),
+            findings_after=conclude(list(after.values())),
             added=tuple(self.added),
             removed=tuple(self.removed),
             new_pairs=self.new_pairs,
@@ -316,6 +318,11 @@ class _Trial:
             slices=self.looked_at,
             of_slices=len(self.state.pairs),
         )
+
+
+def settled(judged: Mapping[int, SliceJudgement]) -> dict[int, SliceJudgement]:
+    """Let what is said of each slice, by position, agree with what all of them show."""
+    return dict(zip(judged, settle(list(judged.values())), strict=True))
 
 
 def load_plan(session: Session, pair: SlicePair) -> SlicePlan:

@@ -25,8 +25,9 @@ from firstdrift.catalogue.tables import PairEntry, RowEntry, TensorEntry
 from firstdrift.comparison.report import Options
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.verdict.findings import conclude, judge_after
+from firstdrift.verdict.findings import bad_outputs, conclude, judge_after
 from firstdrift.verdict.judgement import OWN_RULES, Counts, Findings, NodeClass, SliceJudgement, Verdict
+from firstdrift.verdict.settling import with_bad_output
 from firstdrift.verdict.thresholds import DEFAULTS
 from firstdrift.verdict.tree import TreeRow, build_rows
 
@@ -132,7 +133,7 @@ def try_rules(
     places = noise_places(session, judging.baseline)
     known = {pair.position: pair.judgement for pair in pairs}
     after: dict[int, SliceJudgement] = {}
-    tallies: dict[int, tuple[Tally, Tally]] = {}
+    looked_at: dict[int, tuple[SlicePair, Measured, SliceJudgement]] = {}
     missing = 0
     for pair in sorted(pairs, key=lambda pair: pair.position != first):
         if after and time.monotonic() > until:
@@ -148,9 +149,15 @@ def try_rules(
             limits=judging.thresholds,
             noise=load_noise(session, places, pair.golden),
         )
-        tallies[pair.position] = (stored_tally(session, pair), tally_of(measured, said))
+        looked_at[pair.position] = (pair, measured, said)
         after[pair.position] = without_details(said)
         missing += measured.missing
+    bad = bad_outputs(list((known | after).values()))
+    tallies: dict[int, tuple[Tally, Tally]] = {}
+    for position, (pair, measured, said) in looked_at.items():
+        is_bad = said.coordinates in bad
+        settled = with_bad_output(said, bad[said.coordinates], measured.rows) if is_bad else said
+        tallies[position] = (stored_tally(session, pair), tally_of(measured, settled))
     return Trial(
         before=sum((one for one, _ in tallies.values()), Tally()),
         after=sum((other for _, other in tallies.values()), Tally()),

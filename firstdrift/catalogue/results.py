@@ -236,6 +236,40 @@ def without_details(judgement: SliceJudgement) -> SliceJudgement:
     return replace(judgement, rows=(), pairs=())
 
 
+def save_bad_output(
+    session: Session, comparison_id: int, revision: int, position: int, judgement: SliceJudgement
+) -> None:
+    """Keep that the logits of a slice are bad, which only the other slices show: in its pair, row and tree.
+
+    Raises:
+        JobLostError: the comparison is being made again.
+    """
+    _require_revision(session, comparison_id, revision)
+    here = (SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position)
+    which = (*here, SlicePairEntry.revision == revision, SlicePairEntry.complete)
+    entry = session.scalars(select(SlicePairEntry).where(*which)).one()
+    entry.judgement, entry.verdict = without_details(judgement), Verdict.ERROR
+    bad = judgement.logits
+    if bad is None:
+        return
+    of_pair = (PairEntry.slice_pair_id == entry.id, PairEntry.index == judgement.logits_pair)
+    session.execute(update(PairEntry).where(*of_pair).values(verdict=Verdict.ERROR, reasons=bad.reasons))
+    in_slice = RowEntry.slice_pair_id == entry.id
+    of_row = (in_slice, RowEntry.index == bad.row)
+    before = session.scalars(select(RowEntry.verdict).where(*of_row)).one()
+    said = {"verdict": Verdict.ERROR, "reasons": bad.reasons, "worst_pair": judgement.logits_pair}
+    session.execute(update(RowEntry).where(*of_row).values(**said, is_bad=True))
+    if before is Verdict.ERROR:
+        return
+    above = (in_slice, RowEntry.index < bad.row, RowEntry.last >= bad.row)
+    moved: dict[str, Any] = {"errors_below": RowEntry.errors_below + 1, "worst_below": Verdict.ERROR}
+    if before is Verdict.WARNING:
+        moved["warnings_below"] = RowEntry.warnings_below - 1
+    elif before is Verdict.INCOMPARABLE:
+        moved["incomparable_below"] = RowEntry.incomparable_below - 1
+    session.execute(update(RowEntry).where(*above).values(**moved))
+
+
 def save_findings(session: Session, comparison_id: int, revision: int, answer: Answer) -> None:
     """Keep the answer to a comparison, and drop what is left of the answer before it.
 

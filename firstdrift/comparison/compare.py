@@ -32,6 +32,7 @@ from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.noise import QUIET, Noise, noise_of
+from firstdrift.verdict.settling import settle
 from firstdrift.verdict.tree import TreeRow, build_rows
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def compare(
     if unread and not results:
         raise (read_golden.errors + read_target.errors)[0]
     with clock.measure("measure"):
+        results = settled(results)
         findings = conclude([result.judgement for result in results])
     progress(Progress("done", len(results), len(results)))
     return Report(
@@ -137,6 +139,12 @@ def compare(
         unreadable=len(unread) + sum(map(count_unreadable, results)),
         noise=noise,
     )
+
+
+def settled(results: Sequence[SliceResult]) -> list[SliceResult]:
+    """Let what is said of each slice agree with what all of them show."""
+    judgements = settle([result.judgement for result in results], [result.rows for result in results])
+    return [replace(result, judgement=said) for result, said in zip(results, judgements, strict=True)]
 
 
 def _noise(

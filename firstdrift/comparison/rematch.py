@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.comparison.compare import count_unreadable, measure_pairs, plan_slice
+from firstdrift.comparison.compare import count_unreadable, measure_pairs, plan_slice, settled
 from firstdrift.comparison.report import Options, Report, SliceResult
 from firstdrift.dumps.detect import open_dump, read_slice
 from firstdrift.dumps.dump import Dump, Slice
@@ -89,6 +89,7 @@ def rematch(report: Report, edits: Sequence[Edit]) -> Report:
         slices.append(_rematch(result, slices, report, options, dumps))
     if slices:
         require_applied(edits, [result.plan.notes for result in slices])
+    slices = settled(slices)
     return replace(
         report,
         options=options,

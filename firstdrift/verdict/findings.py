@@ -27,6 +27,7 @@ from firstdrift.verdict.judgement import (
 from firstdrift.verdict.noise import QUIET, Noise
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tokens import (
+    bad_logits,
     differing_inputs,
     drift_limit,
     first_bad_token,
@@ -60,6 +61,25 @@ def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
         suspects=tuple(suspects[:_SUSPECTS]),
         overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
     )
+
+
+def bad_outputs(judgements: Sequence[SliceJudgement]) -> dict[Coordinates, Finding]:
+    """Return logits, or last outputs, that are bad although no error begins at a node of their slice.
+
+    A slice alone does not tell: they are held against the tokens before, or drifted. They go by the
+    coordinates of their slice.
+    """
+    inputs, comparable = _by_input(_in_order(judgements))
+    comparable = _with_weak_origins(comparable)
+    found = {
+        judged.coordinates: finding
+        for series in _series(comparable)
+        for judged, finding in bad_logits(series)
+    }
+    drift = None if _origins(comparable, inputs) else _gradual_drift(comparable)
+    if drift is not None and drift.coordinates not in found:
+        found |= {drift.coordinates: drifted for drifted in _drifted(drift)}  # noqa: B035 (one at most)
+    return found
 
 
 def judge_after(

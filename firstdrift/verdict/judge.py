@@ -87,7 +87,7 @@ def judge_slice(
     weak = classification.weak if rules == OWN_RULES else ()
     return SliceJudgement(
         coordinates=plan.target.coordinates,
-        rows=tuple(_with_roll_ups(rows, judged)),
+        rows=with_roll_ups(rows, judged),
         pairs=tuple(pairs),
         counts=_count(plan, pairs),
         origins=tuple(_finding(case, row, judged[row.index]) for row in sorted(origins, key=_order)),
@@ -108,6 +108,7 @@ def judge_slice(
         communications=tuple(_communications(case, judged)),
         limits=limits,
         noise=_noise_of_logits(case, logits),
+        logits_pair=logits,
     )
 
 
@@ -239,7 +240,8 @@ def _first_reasons(error: RowErrors, pairs: Sequence[PairJudgement]) -> tuple[st
     return flagged[0].reasons if flagged else ()
 
 
-def _with_roll_ups(rows: Sequence[TreeRow], judged: Sequence[RowJudgement]) -> list[RowJudgement]:
+def with_roll_ups(rows: Sequence[TreeRow], judged: Sequence[RowJudgement]) -> tuple[RowJudgement, ...]:
+    """Say of each row what lies below it."""
     sums = [[0, 0, 0, 0, 0, 0] for _ in rows]  # error, warning, incomparable, unmatched, origins, severity
     for row in reversed(rows):
         if row.parent is None:
@@ -252,10 +254,10 @@ def _with_roll_ups(rows: Sequence[TreeRow], judged: Sequence[RowJudgement]) -> l
         above[3] += below[3] + unmatched
         above[4] += below[4] + (said.node_class in ORIGINS and said.verdict is Verdict.ERROR)
         above[5] = max(above[5], below[5], said.verdict.severity)
-    return [
+    return tuple(
         replace(said, below=_roll_up(below)) if row.last > row.index else said
         for row, said, below in zip(rows, judged, sums, strict=True)
-    ]
+    )
 
 
 _BY_SEVERITY = sorted(Verdict, key=lambda verdict: verdict.severity)

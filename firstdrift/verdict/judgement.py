@@ -238,6 +238,7 @@ class SliceJudgement(Struct, frozen=True):
         logits: the last logits (or, failing these, the last output) with their metrics; None if there
             is nothing comparable.
         logits_error: error of `logits`; None if not known.
+        logits_pair: index of their pair in the plan; None if there are none.
         roundoff: coarsest unit roundoff that anything in the slice was stored or computed in.
         logits_recorded: True if `logits` are logits, False if they are just the last output.
         golden_token: the token that the golden logits choose (greedy); likewise target_token.
@@ -275,6 +276,7 @@ class SliceJudgement(Struct, frozen=True):
     positions: int | None = None
     limits: Thresholds = DEFAULTS
     noise: float | None = None
+    logits_pair: int | None = None
 
 
 class Findings(Struct, frozen=True):

@@ -114,6 +114,34 @@ def first_bad_token(series: Sequence[SliceJudgement]) -> Finding | None:
     return None
 
 
+def bad_logits(series: Sequence[SliceJudgement]) -> list[tuple[SliceJudgement, Finding]]:
+    """List the tokens whose logits are bad although no error begins at a node of them, and say why.
+
+    They are the first bad token, and the tokens after it that are as bad.
+    """
+    first = first_bad_token(series)
+    if first is None:
+        return []
+    at = next(place for place, one in enumerate(series) if one.logits and _is_at(one.logits, first))
+    if series[at].rules != OWN_RULES:
+        return []
+    clean = [one.logits_error for one in series[:at] if one.logits_error is not None and not one.origins]
+    found = [] if series[at].origins else [(series[at], first)]
+    for judged in series[at + 1 :]:
+        limits, error = judged.limits, judged.logits_error
+        if judged.origins or judged.logits is None or error is None:
+            continue
+        before = limits.token_lasting * max(*clean, judged.roundoff) if clean else drift_limit(judged)
+        if error > max(before, limits.floor * judged.roundoff, _healthy(judged)):
+            reason = f"{what_is_off(judged)}, after token {first.coordinates.token} was bad"
+            found.append((judged, replace(judged.logits, verdict=Verdict.ERROR, reasons=(reason,))))
+    return found
+
+
+def _is_at(one: Finding, other: Finding) -> bool:
+    return (one.coordinates, one.row, one.tensor) == (other.coordinates, other.row, other.tensor)
+
+
 def _why_bad(
     judged: SliceJudgement, clean: Sequence[float], later: Sequence[SliceJudgement]
 ) -> tuple[str, ...]:

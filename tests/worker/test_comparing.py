@@ -489,3 +489,19 @@ def test_a_worker_shows_that_it_is_alive_and_says_goodbye(engine: Engine, sqlite
 def count(engine: Engine, table: str) -> int:
     with reading(engine) as session:
         return session.scalar(text(f"SELECT count(*) FROM {table}")) or 0  # noqa: S608
+
+
+def test_a_token_that_only_the_others_show_to_be_bad_is_kept_as_the_library_says(
+    sqlite_url: str, engine: Engine, dumps: Callable[[str, str, str], tuple[Path, Path]]
+) -> None:
+    paths = dumps("msit", "llama12_logits_golden", "llama12_logits_bad")
+    report = compare(*paths)
+    comparison = compare_with_worker(sqlite_url, *paths)
+    with reading(engine) as session:
+        found = slice_pairs_of(session, comparison.id)
+        assert [pair.verdict.value for pair in found] == ["pass", "pass", *["error"] * 4]
+        for pair, result in zip(found, report.slices, strict=True):
+            assert pair.judgement.counts == result.judgement.counts
+            assert pair.judgement.logits == result.judgement.logits
+            assert tuple(row.judgement for row in all_rows(session, pair.id)) == result.judgement.rows
+            assert tuple(one.judgement for one in all_pairs(session, pair.id)) == result.judgement.pairs

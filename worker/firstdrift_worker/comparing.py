@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
@@ -37,6 +38,7 @@ from firstdrift.plurals import counted
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, SliceJudgement
 from firstdrift.verdict.noise import Noise
+from firstdrift.verdict.settling import settle
 from firstdrift_worker.measuring import Measurer
 
 STAGES = ("index", "match", "measure", "store")
@@ -136,7 +138,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
             done[position] = saved
     if slice_ids and not done:
         raise (golden.damages + target.damages)[0]
-    _conclude(work, comparison, pair, done, clock)
+    _conclude(work, comparison, pair, _settled(work, comparison, done), clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +304,18 @@ def _read_merged(work: Work, indexed: Indexed, slice_id: int, listing: SliceList
 def _is_still_good(measurement: Measurement, pair: TensorPair) -> bool:
     """Tell whether a measurement is to be kept: that the data could not be read may be so no longer."""
     return measurement.kind is not MeasurementKind.INCOMPARABLE or pair.incomparable is not None
+
+
+def _settled(work: Work, comparison: Comparison, done: Mapping[int, SavedSlice]) -> dict[int, SavedSlice]:
+    """Let what was kept of each slice agree with what all of them show."""
+    judgements = settle([saved.judgement for saved in done.values()])
+    found: dict[int, SavedSlice] = {}
+    for (position, saved), judgement in zip(done.items(), judgements, strict=True):
+        if judgement is not saved.judgement:
+            with work.writing() as session:
+                results.save_bad_output(session, comparison.id, comparison.revision, position, judgement)
+        found[position] = replace(saved, judgement=judgement)
+    return found
 
 
 def _conclude(
