@@ -157,4 +157,4 @@ def test_other_token_ids_are_another_input_though_aten_takes_the_weight_first(tm
     findings = compare(tmp_path / "golden", tmp_path / "target").findings
     assert findings.first_bad_node is None
     (difference,) = findings.input_differs
-    assert "4, 5 at index 2" in difference.reason
+    assert "golden 4, target 5 at index 2" in difference.reason
