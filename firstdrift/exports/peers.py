@@ -1,6 +1,6 @@
 """Pairs in the columns that msit and msprobe write, so that what reads their tables reads ours.
 
-The columns are theirs, the numbers are ours: `docs/exports.md` says where the two differ. What has no
+The columns are theirs, the numbers are ours: `docs/sharing.md` says where the two differ. What has no
 partner, which they drop, is listed and says so.
 """
 

@@ -70,7 +70,9 @@ def test_a_link_is_made_opened_elsewhere_and_revoked(windows: tuple[Dashboard, D
     expect(visitor.page.locator(".finding .sentence")).to_be_visible()
     expect(visitor.page.locator("form[action$='/delete']")).to_be_hidden()
     expect(visitor.page.get_by_text("read only")).to_be_visible()
-    visitor.page.get_by_role("link", name="Tree", exact=True).click()
+    pages = visitor.page.get_by_role("navigation", name="Pages of this comparison")
+    expect(pages.get_by_role("link")).to_have_text(["Overview", "Tree"])
+    pages.get_by_role("link", name="Tree", exact=True).click()
     expect(visitor.page.locator("#panel .node")).to_be_visible()
     expect(visitor.page.get_by_role("button", name="Keep the note")).to_have_count(0)
     assert visitor.page.context.cookies()[0]["httpOnly"]
@@ -84,7 +86,7 @@ def test_a_link_is_made_opened_elsewhere_and_revoked(windows: tuple[Dashboard, D
     owner.page.get_by_role("button", name="Revoke").click()
     expect(owner.page.get_by_text("No link to this comparison is open")).to_be_visible()
     visitor.page.reload()
-    expect(visitor.page.get_by_label("Token")).to_be_visible()
+    expect(visitor.page.get_by_text("has expired or was revoked")).to_be_visible()
     visitor.page.goto(address)
     expect(visitor.page.get_by_text("expired or was revoked")).to_be_visible()
 

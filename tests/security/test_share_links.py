@@ -194,7 +194,9 @@ def test_a_revoked_or_expired_link_opens_nothing_at_once(
     come(visitor, path)
     assert visitor.get(f"/c/{SHARED}").status_code == 200
     assert owner.delete(f"/api/v1/comparisons/{SHARED}/links/{number}").status_code == 200
-    assert (visitor.get(f"/c/{SHARED}").status_code, visitor.get(path).status_code) == (401, 404)
+    gone = visitor.get(f"/c/{SHARED}")
+    assert (gone.status_code, visitor.get(path).status_code) == (401, 404)
+    assert "has expired or was revoked" in gone.text
     number, path = link(owner)
     come(visitor, path)
     with locked.state.context.writing() as session:

@@ -88,6 +88,13 @@ document.addEventListener("click", (event) => {
   else toggleTheme();
 });
 
+// A menu closes when something else is clicked, or with Escape.
+document.addEventListener("click", (event) => closeMenus((menu) => !menu.contains(event.target)));
+document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus(() => true));
+function closeMenus(which) {
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (which(menu)) menu.open = false;
+}
+
 document.addEventListener("submit", (event) => {
   const back = event.target.closest("[data-language], [data-back]")?.elements.back;
   if (back) back.value = location.pathname + location.search;

@@ -96,9 +96,9 @@ class Sessions:
         return hmac.new(self._token, text.encode(), hashlib.sha256).hexdigest()
 
 
-def login_form(request: Request, wanted: str, *, failed: bool) -> Response:
-    """Ask for the token, and remember where the visitor was going."""
-    view = {"wanted": wanted, "failed": failed}
+def login_form(request: Request, wanted: str, *, failed: bool, gone: bool = False) -> Response:
+    """Ask for the token, and remember where the visitor was going; `gone` if they had a link once."""
+    view = {"wanted": wanted, "failed": failed, "gone": gone}
     return answer(request, "login.html", view, HTTPStatus.UNAUTHORIZED)
 
 
@@ -119,7 +119,9 @@ def _stop(request: Request, sessions: Sessions) -> Response | None:
         return None
     if wants_json(request) or request.method != "GET":
         return error_answer(request, HTTPStatus.UNAUTHORIZED, "a token is required")
-    return login_form(request, wanted, failed=shown is not None)
+    # This is the answer to visitors only where their links open nothing any more.
+    gone = share.has_links(request, sessions.cookie)
+    return login_form(request, wanted, failed=shown is not None, gone=gone)
 
 
 def _address_without_token(request: Request) -> str:
