@@ -279,6 +279,13 @@ def load_slice(session: Session, slice_id: int) -> Slice:
     return Slice(indexed.listing, nodes, indexed.order_origin or "recorded", indexed.problems)
 
 
+def load_bare_nodes(session: Session, slice_id: int) -> tuple[Node, ...]:
+    """Restore the nodes of a slice in the order of execution, without their tensors."""
+    columns = NodeEntry.__table__.c
+    found = session.execute(select(*columns).where(columns.slice_id == slice_id).order_by(columns.order))
+    return tuple(_node(row, ()) for row in found)
+
+
 def load_node(session: Session, slice_id: int, name: str) -> Node:
     """Look up a node of an indexed slice by its name, with its tensors.
 

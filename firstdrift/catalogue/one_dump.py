@@ -3,15 +3,16 @@
 Statistics are those that were recorded, or those that a job has computed from the values.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.bulk import insert_many
-from firstdrift.catalogue.dumps import load_slice, tensor_record
+from firstdrift.catalogue.dumps import get_slice, load_bare_nodes, tensor_record
 from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, LEVELS, VERDICTS, Flags, Outline
 from firstdrift.catalogue.tables import (
     ComputedEntry,
@@ -21,6 +22,7 @@ from firstdrift.catalogue.tables import (
 )
 from firstdrift.comparison.one_dump import TensorView, view_recorded
 from firstdrift.dumps.dump import Coordinates, Node
+from firstdrift.metrics.measurement import SideSummary
 from firstdrift.tensors import TensorRecord
 from firstdrift.verdict.judgement import NodeClass, Overflow, Verdict
 from firstdrift.verdict.overflow_alone import find_overflow_alone, has_nonfinite
@@ -124,25 +126,106 @@ def tensors_of_nodes(
 
 def load_dump_tree(session: Session, slice_id: int) -> DumpTree:
     """Lay an indexed slice out as a tree."""
-    read = load_slice(session, slice_id)
-    tensors = tensors_of_nodes(session, slice_id)
-    views = {node.order: [_known(each) for each in tensors.get(node.order, [])] for node in read.nodes}
-    values = [
-        (node, [None if view is None else view.values for view in views[node.order]]) for node in read.nodes
-    ]
-    overflow = tuple(find_overflow_alone(values, read.coordinates))
-    rows = rows_of_nodes(read.nodes)
-    every = [view for known in views.values() for view in known]
+    nodes = load_bare_nodes(session, slice_id)
+    known = _knowledge(session, slice_id)
+    overflow = _overflow(session, slice_id, nodes, known)
+    rows = rows_of_nodes(nodes)
     return DumpTree(
-        outline=_outline(rows, [read.nodes[row.order] for row in rows], views, overflow),
+        outline=_outline(rows, [nodes[row.order] for row in rows], known, overflow),
         rows=rows,
         search=tuple(f"{row.target[0]}\n{row.label}".lower() for row in rows),
-        orders=tuple(read.nodes[row.order].order for row in rows),
+        orders=tuple(nodes[row.order].order for row in rows),
         overflow=overflow,
-        known=sum(view is not None and view.values is not None for view in every),
-        unknown=sum(view is None for view in every),
-        unreadable=sum(view is not None and view.problem is not None for view in every),
+        known=known.known,
+        unknown=known.unknown,
+        unreadable=known.unreadable,
     )
+
+
+class _Knowledge(Struct, frozen=True):
+    """What is known of the tensors of a slice; nodes are told by their order.
+
+    Attributes:
+        own: nodes that have tensors or arguments.
+        valued: nodes of which statistics are known.
+        non_finite: nodes with statistics that are not finite, masks included.
+        known: number of tensors of which statistics are known; likewise unknown, unreadable.
+    """
+
+    own: frozenset[int]
+    valued: frozenset[int]
+    non_finite: frozenset[int]
+    known: int
+    unknown: int
+    unreadable: int
+
+
+def _knowledge(session: Session, slice_id: int) -> _Knowledge:
+    """Look through the tensors of a slice without making a record of each."""
+    columns, computed = TensorEntry.__table__.c, ComputedEntry.__table__.c
+    same = and_(
+        computed.slice_id == columns.slice_id,
+        computed.node == columns.node,
+        computed.position == columns.position,
+    )
+    found = session.execute(
+        select(
+            columns.node,
+            columns.scalar.is_(None) & columns.problem.is_(None),
+            columns.problem.is_not(None),
+            columns.has_statistics,
+            columns.file.is_not(None),
+            columns.maximum,
+            columns.minimum,
+            columns.mean,
+            columns.norm,
+            computed.summary,
+            computed.problem,
+        )
+        .outerjoin_from(TensorEntry.__table__, ComputedEntry.__table__, same)
+        .where(columns.slice_id == slice_id)
+    )
+    own, valued, non_finite = set(), set(), set()
+    known = unknown = unreadable = 0
+    for node, is_sound, is_damaged, has_statistics, has_values, *four, computed_ones, problem in found:
+        own.add(node)
+        if not is_sound:
+            unreadable += is_damaged
+            continue
+        summary = SideSummary(None, *four) if has_statistics else computed_ones
+        if summary is not None:
+            known += 1
+            valued.add(node)
+            if node not in non_finite and has_nonfinite(summary):
+                non_finite.add(node)
+        elif problem is not None:
+            unreadable += 1
+        else:
+            unknown += has_values
+    return _Knowledge(frozenset(own), frozenset(valued), frozenset(non_finite), known, unknown, unreadable)
+
+
+def _overflow(
+    session: Session, slice_id: int, nodes: Sequence[Node], known: _Knowledge
+) -> tuple[Overflow, ...]:
+    """Find what overflows: nodes of which all values are finite have no say in it."""
+    if not known.non_finite:
+        return ()
+    where = get_slice(session, slice_id).coordinates
+    tensors = tensors_of_nodes(session, slice_id, known.non_finite if len(known.non_finite) < _MANY else None)
+    values = []
+    for node in nodes:
+        if node.order in known.non_finite:
+            views = [
+                each if isinstance(each, TensorView) else TensorView(each) for each in tensors[node.order]
+            ]
+            whole = replace(node, tensors=tuple(view.record for view in views))
+            values.append((whole, [view.values for view in views]))
+    return tuple(find_overflow_alone(values, where))
+
+
+_MANY = 5000
+"""So many nodes are not asked for one by one."""
 
 
 def trend(session: Session, dump_id: int, node: str, role: str, key: str) -> tuple[TrendPoint, ...]:
@@ -194,45 +277,40 @@ def _view(record: TensorRecord, row: object) -> TensorView | None:
     return TensorView(record, summary, "data" if summary is not None else "", problem)
 
 
-def _known(tensor: TensorView | TensorRecord) -> TensorView | None:
-    return tensor if isinstance(tensor, TensorView) else None
-
-
 def _outline(
-    rows: tuple[TreeRow, ...],
-    nodes: list[Node],
-    views: Mapping[int, list[TensorView | None]],
-    overflow: tuple[Overflow, ...],
+    rows: Sequence[TreeRow], nodes: Sequence[Node], known: _Knowledge, overflow: Sequence[Overflow]
 ) -> Outline:
     levels = {found.node: LEVELS.index(found.level) for found in overflow}
     codes = np.array([levels.get(node.name, -1) for node in nodes], np.int8)
-    known = [[view.values for view in views[node.order] if view and view.values] for node in nodes]
     classes = [
-        NodeClass.UNMATCHED
-        if not values
-        else NodeClass.NON_FINITE
-        if any(map(has_nonfinite, values))
+        NodeClass.NON_FINITE
+        if node.order in known.non_finite
         else NodeClass.CLEAN
-        for values in known
+        if node.order in known.valued
+        else NodeClass.UNMATCHED
+        for node in nodes
     ]
-    verdicts = [
-        Verdict.ERROR if code == len(LEVELS) - 1 else Verdict.WARNING if code >= 0 else Verdict.PASS
-        for code in codes
-    ]
+    code_of_class = {each: CLASSES.index(each) for each in CLASSES}
+    code_of_kind = {each: KINDS.index(each) for each in KINDS}
+    code_of_direction = {each: DIRECTIONS.index(each) for each in DIRECTIONS}
+    worst = len(LEVELS) - 1
+    verdict = np.full(len(rows), VERDICTS.index(Verdict.PASS), np.int8)
+    verdict[codes >= 0] = VERDICTS.index(Verdict.WARNING)
+    verdict[codes == worst] = VERDICTS.index(Verdict.ERROR)
     none: Flags = np.zeros(len(rows), np.bool_)
     return Outline(
         parent=np.array([-1 if row.parent is None else row.parent for row in rows], np.int32),
         last=np.array([row.last for row in rows], np.int32),
         order=np.array([row.order for row in rows], np.int32),
-        verdict=np.array([VERDICTS.index(verdict) for verdict in verdicts], np.int8),
-        node_class=np.array([CLASSES.index(each) for each in classes], np.int8),
-        kind=np.array([KINDS.index(row.kind) for row in rows], np.int8),
-        direction=np.array([DIRECTIONS.index(row.direction) for row in rows], np.int8),
+        verdict=verdict,
+        node_class=np.array([code_of_class[each] for each in classes], np.int8),
+        kind=np.array([code_of_kind[row.kind] for row in rows], np.int8),
+        direction=np.array([code_of_direction[row.direction] for row in rows], np.int8),
         bad=codes >= 0,
-        origin=codes == len(LEVELS) - 1,
+        origin=codes == worst,
         unmatched=none,
         output_error=np.full(len(rows), np.nan),
         amplification=np.full(len(rows), np.nan),
         overflow=codes,
-        own=np.array([bool(views[node.order]) for node in nodes], np.bool_),
+        own=np.array([node.order in known.own for node in nodes], np.bool_),
     )

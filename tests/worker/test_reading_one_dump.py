@@ -1,3 +1,4 @@
+import json
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -106,3 +107,28 @@ def test_a_dump_that_was_looked_at_by_itself_is_kept(
         dump_id = dump_jobs.newest_index(session, path)
         assert dump_id is not None
         assert get_dump(session, dump_id).format == "msprobe"
+
+
+def test_overflow_in_recorded_statistics_is_what_the_library_finds(
+    engine: Engine, sqlite_url: str, unpacked: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = shutil.copytree(unpacked("msprobe/llama_stat_mix_perturb") / "golden", tmp_path / "bad").resolve()
+    file = next(path.rglob("dump.json"))
+    content = json.loads(file.read_text())
+    nodes = [node for node in content["data"].values() if node.get("output") and node["output"][0]]
+    for number, value in ((40, float("inf")), (60, float("nan")), (61, float("-inf")), (300, float("inf"))):
+        nodes[number]["output"][0] |= {"Max": value, "Min": value, "Mean": value, "Norm": value}
+        if number == 60:
+            next(each for each in nodes[number]["input_args"] if "Max" in (each or {}))["Max"] = value
+    file.write_text(json.dumps(content))
+    assert read(engine, sqlite_url, path).state is JobState.DONE
+    (expected,) = view_dump(path)
+    assert {found.level for found in expected.overflow} >= {"critical", "high"}
+    with reading(engine) as session:
+        dump_id = dump_jobs.newest_index(session, path)
+        assert dump_id is not None
+        (indexed,) = slices_of_dump(session, dump_id)
+        tree = one_dump.load_dump_tree(session, indexed.id)
+    assert tree.overflow == expected.overflow
+    bad = {row.target[0] for row, is_bad in zip(tree.rows, tree.outline.bad, strict=True) if is_bad}
+    assert bad == {found.node for found in expected.overflow}
