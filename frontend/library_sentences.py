@@ -25,10 +25,21 @@ def extract(
     tree = ast.parse(file.read())
     passed_over = {id(part) for node in ast.walk(tree) for part in _no_sentences(node)}
     for node in ast.walk(tree):
+        for text in _counts(node):
+            yield node.lineno, None, text, []
         if id(node) not in passed_over and isinstance(node, ast.Constant | ast.JoinedStr):
             text = _pattern(node)
             if _WORDS.search(re.sub(r"\{\d+\}", "", text)):
                 yield node.lineno, None, text, []
+
+
+def _counts(node: ast.AST) -> Iterator[str]:
+    """Give what `counted(number, "file")` says of one and of several: "{0} file", "{0} files"."""
+    match node:
+        case ast.Call(func=ast.Name(id="counted"), args=[_, *nouns]) if nouns:
+            words = [noun.value for noun in nouns if isinstance(noun, ast.Constant)]
+            if len(words) == len(nouns):
+                yield from (f"{{0}} {words[0]}", f"{{0}} {words[1] if words[1:] else f'{words[0]}s'}")
 
 
 def _no_sentences(node: ast.AST) -> Iterator[ast.AST]:

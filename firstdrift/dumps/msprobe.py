@@ -62,7 +62,7 @@ class MsprobeReader:
             header = read_header(file)
             if header is not None:
                 said = ", ".join(f"{key} {value}" for key, value in header.items())
-                return (f'{where} has "data"' + (f" ({said})" if said else ""),)
+                return (f'{where} has "data" ({said})' if said else f'{where} has "data"',)
             beside = [name for name in (CONSTRUCT_FILE, STACK_FILE) if is_file(listing.directory / name)]
             if beside:
                 return (f"{' and '.join(beside)} beside {where}",)

@@ -19,6 +19,9 @@ _JOINTS = ("; ", ": ", ", ")
 
 _GAP = re.compile(r"\{(\d+)\}")
 
+_TELLING = 12
+"""Patterns of fewer letters, without a joint, are tried after the joints: "{0} of {1}" fits too much."""
+
 
 def sayer(patterns: Mapping[str, str]) -> Callable[[str | None], str]:
     """Return a function that says sentences in another language; what it does not know stays as it is.
@@ -26,28 +29,60 @@ def sayer(patterns: Mapping[str, str]) -> Callable[[str | None], str]:
     Args:
         patterns: English to the language, with gaps {0}, {1}, ... in both.
     """
-    if not patterns:
-        return lambda sentence: sentence or ""
-    # What says most is tried first: "{0} against {1}" fits nearly everything.
-    ordered = sorted(patterns, key=lambda pattern: -len(_GAP.sub("", pattern)))
-    expressions = [(_expression(pattern), patterns[pattern]) for pattern in ordered if _GAP.search(pattern)]
+    return _Sayer(patterns).say if patterns else lambda sentence: sentence or ""
 
-    @lru_cache(maxsize=4096)
-    def say(sentence: str | None) -> str:
+
+class _Sayer:
+    def __init__(self, patterns: Mapping[str, str]) -> None:
+        # What says most is tried first: "{0} against {1}" fits nearly everything.
+        ordered = sorted(patterns, key=lambda pattern: -len(_GAP.sub("", pattern)))
+        gapped = {text: (_expression(text), patterns[text]) for text in ordered if _GAP.search(text)}
+        self.patterns = patterns
+        self.telling = [pair for text, pair in gapped.items() if _is_telling(text)]
+        self.vague = [pair for text, pair in gapped.items() if not _is_telling(text)]
+        self.joined = {
+            joint: [pair for text, pair in gapped.items() if text.startswith(joint)]
+            for joint in (*_JOINTS, " ")
+        }
+        self.beginnings = [text for text in ordered if " " in text and text not in gapped]
+        self.say = lru_cache(maxsize=4096)(self._say)
+
+    def _say(self, sentence: str | None) -> str:
         if not sentence:
             return ""
-        if sentence in patterns:
-            return patterns[sentence]
-        for expression, translation in expressions:
-            if found := expression.fullmatch(sentence):
-                gaps = {int(name[1:]): say(text) for name, text in found.groupdict().items()}
-                return translation.format(*(gaps[number] for number in range(len(gaps))))
+        if sentence in self.patterns:
+            return self.patterns[sentence]
+        if (said := self._fill(sentence, self.telling)) is not None:
+            return said
         for joint in _JOINTS:
             if joint in sentence:
-                return joint.join(map(say, sentence.split(joint)))
-        return sentence
+                first, *others = sentence.split(joint)
+                return self.say(first) + "".join(self._after(joint, other) for other in others)
+        begun = next((text for text in self.beginnings if sentence.startswith(f"{text.rstrip()} ")), None)
+        if begun is not None:
+            rest = sentence[len(begun.rstrip()) + 1 :]
+            return self.patterns[begun].rstrip() + self._after(" ", rest)
+        return sentence if (said := self._fill(sentence, self.vague)) is None else said
 
-    return say
+    def _fill(self, sentence: str, tried: Iterable[tuple[re.Pattern[str], str]]) -> str | None:
+        for expression, translation in tried:
+            if found := expression.fullmatch(sentence):
+                gaps = {int(name[1:]): self.say(text) for name, text in found.groupdict().items()}
+                return translation.format(*(gaps[number] for number in range(len(gaps))))
+        return None
+
+    def _after(self, joint: str, text: str) -> str:
+        """Say a part with what joins it to the part before, if that is known; else on its own."""
+        together = joint + text
+        if together in self.patterns:
+            return self.patterns[together]
+        said = self._fill(together, self.joined[joint])
+        return joint + self.say(text) if said is None else said
+
+
+def _is_telling(pattern: str) -> bool:
+    text = _GAP.sub("", pattern)
+    return sum(map(str.isalpha, text)) >= _TELLING or any(joint in text for joint in _JOINTS)
 
 
 def _expression(pattern: str) -> re.Pattern[str]:

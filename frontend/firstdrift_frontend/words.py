@@ -1,4 +1,4 @@
-"""Words that pages show because the data say them: verdicts, classes, kinds, states.
+"""Words that pages show because the data say them: verdicts, classes, kinds, states, names.
 
 Templates say them with `{{ _(word) }}`, which does not tell translators what they are; this list does.
 """
@@ -19,4 +19,6 @@ WORDS = (
     *(_("critical"), _("high"), _("medium")),
     *(_("queued"), _("running"), _("done"), _("failed"), _("cancelled")),
     *(_("layer"), _("logits"), _("rank"), _("step"), _("token"), _("micro step")),
+    *(_("Cosine"), _("Mismatched"), _("SQNR"), _("Elements"), _("Equal")),
+    *(_("Amplification"), _("Floor"), _("Parameters"), _("Drift"), _("Excess")),
 )

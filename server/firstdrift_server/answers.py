@@ -40,6 +40,10 @@ HINTS = {
 }
 
 
+NO_ROUTE = {"Not Found": "there is no such page", "Method Not Allowed": "this address is for something else"}
+"""What the framework says of addresses that lead nowhere, in sentences."""
+
+
 class ErrorOut(BaseModel):
     """What a client gets whenever something was not possible."""
 
@@ -126,7 +130,7 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, exc: HTTPException) -> Response:
-        response = error_answer(request, exc.status_code, exc.detail)
+        response = error_answer(request, exc.status_code, NO_ROUTE.get(exc.detail, exc.detail))
         response.headers.update(exc.headers or {})
         return response
 

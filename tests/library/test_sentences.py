@@ -24,6 +24,27 @@ def test_a_sentence_of_several_is_said_part_by_part() -> None:
     assert sayer(PATTERNS)("its weight differs; relative L2 2; and more") == "W; L2=2; and more"
 
 
+def test_parts_that_were_put_together_are_said_as_what_they_are() -> None:
+    known = {
+        "the difference lies in index {0} {1}, alone": "only {1} at {0}",
+        "of dimension {0}": "dim {0}",
+        ": block {0} of {1}": " (block {0}/{1})",
+        "{0} of {1}": "{1}'s {0}",
+        "at least ": ">= ",
+        "relative L2 {0}": "L2={0}",
+        "target is golden": "same",
+        "rounded to {0}": "as {0}",
+        "target is {0}": "{0}!",
+    }
+    say = sayer(known)
+    assert (
+        say("the difference lies in index 3 of dimension 1, alone: block 1 of 4")
+        == "only dim 1 at 3 (block 1/4)"
+    )
+    assert say("relative L2 at least 2") == "L2=>= 2"
+    assert say("target is golden rounded to half") == "same as half"
+
+
 def test_what_is_not_known_stays_as_it_is() -> None:
     say = sayer(PATTERNS)
     assert say("nothing like it {0} %s") == "nothing like it {0} %s"
