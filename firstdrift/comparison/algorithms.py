@@ -8,7 +8,9 @@ gets two read-only arrays of one shape, and returns a number, or a number and a 
 remark of that pair, and harms no other.
 """
 
+import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,14 @@ Algorithm = Callable[..., Any]
 """A function of a golden and a target array that returns a number, or a number and a remark."""
 
 _SHOWN = 100
+
+_WANTS_TORCH = re.compile(r"must be Tensor|numpy.ndarray' object has no attribute")
+"""What functions that were written for torch tensors raise when they are given arrays."""
+
+_FOR_TORCH = (
+    "it is given numpy arrays; if it was written for torch tensors, let it begin with "
+    "golden, target = torch.from_numpy(golden.copy()), torch.from_numpy(target.copy())"
+)
 
 REMARK = "_remark"
 """Ends the name of the column with what an algorithm said beside its number."""
@@ -100,12 +110,20 @@ class Summary(Struct, frozen=True):
         values: of how many pairs it gave a number.
         failed: on how many pairs it raised an error, or returned no number.
         failures: the first hundred of these: target node, tensor, what it raised.
+        reasons: what it raised, the most frequent first: on how many pairs, and the first of them.
     """
 
     name: str
     values: int
     failed: int
     failures: tuple[tuple[str, str, str], ...]
+    reasons: tuple[tuple[int, tuple[str, str, str]], ...]
+
+    @property
+    def hint(self) -> str:
+        """Say what to try, if the function was not written for arrays; empty otherwise."""
+        wants_torch = any(_WANTS_TORCH.search(remark) for _, (*_, remark) in self.reasons)
+        return _FOR_TORCH if wants_torch else ""
 
 
 def summaries(slices: Iterable[SliceResult], algorithms: Sequence[Algorithm]) -> tuple[Summary, ...]:
@@ -119,9 +137,17 @@ def summaries(slices: Iterable[SliceResult], algorithms: Sequence[Algorithm]) ->
                 if own.failed:
                     failures[place].append((pair.target_node, pair.target.label, own.remark))
     return tuple(
-        Summary(name_of(algorithm), count, len(failed), tuple(failed[:_SHOWN]))
+        Summary(name_of(algorithm), count, len(failed), tuple(failed[:_SHOWN]), _reasons(failed))
         for algorithm, failed, count in zip(algorithms, failures, values, strict=True)
     )
+
+
+def _reasons(failed: Iterable[tuple[str, str, str]]) -> tuple[tuple[int, tuple[str, str, str]], ...]:
+    by_reason: defaultdict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    for failure in failed:
+        by_reason[failure[-1]].append(failure)
+    same = sorted(by_reason.values(), key=len, reverse=True)
+    return tuple((len(failures), failures[0]) for failures in same)
 
 
 def _results(

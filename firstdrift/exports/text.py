@@ -75,10 +75,11 @@ def _algorithm_lines(report: Report) -> list[str]:
     lines = []
     for own in summaries(report.slices, report.additions.algorithms):
         lines.append(f"algorithm     {own.name}: {counted(own.values, 'number')}, {own.failed} failed")
-        lines += [
-            f"  failed      {node} {tensor}: {remark}" for node, tensor, remark in own.failures[:_SHOWN]
-        ]
-        lines += _more(range(own.failed))
+        for count, (node, tensor, remark) in own.reasons[:_SHOWN]:
+            others = f" and {counted(count - 1, 'other pair')}" if count > 1 else ""
+            lines.append(f"  failed      {node} {tensor}{others}: {remark}")
+        lines += _more(own.reasons)
+        lines += [f"  hint        {own.hint}"] if own.hint else []
     return lines
 
 

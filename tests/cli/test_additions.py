@@ -20,6 +20,12 @@ def flat(golden, target):
     if golden.ndim > 1:
         raise ValueError("it is not flat")
     return 0, "flat"
+
+def places(golden, target):
+    raise ValueError(f"not {len(golden)}")
+
+def of_torch(golden, target):
+    return (golden.float() - target.float()).abs().max()
 """
 
 
@@ -43,7 +49,8 @@ def test_numbers_of_ones_own_are_in_text_json_csv_and_xlsx(
     text = firstdrift("compare", *logits, *own, "--csv", table, "--xlsx", book)
     assert "algorithm     mse: 8 numbers, 0 failed\n" in text.out
     assert "algorithm     flat: 0 numbers, 8 failed\n" in text.out
-    assert "  failed      root.lm_head output.0: ValueError: it is not flat\n" in text.out
+    assert "  failed      root.lm_head output.0 and 7 other pairs: ValueError: it is not flat\n" in text.out
+    assert "hint" not in text.out
     with table.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [float(row["mse"]) > 0 for row in rows] == [False] * 3 + [True] * 5
@@ -53,6 +60,17 @@ def test_numbers_of_ones_own_are_in_text_json_csv_and_xlsx(
     assert header[-4:] == ("mse", "mse_remark", "flat", "flat_remark")
     assert first[-4:] == (0, None, None, "ValueError: it is not flat")
     assert text.status == 1
+
+
+def test_failures_are_told_once_each_with_a_hint_for_functions_of_torch(
+    firstdrift: Run, logits: tuple[Path, Path], algorithms: Path
+) -> None:
+    own = ("--algorithm", f"{algorithms}:of_torch", "--algorithm", f"{algorithms}:places")
+    text = firstdrift("compare", *logits, *own).out
+    failed = [line.split(":")[0].split() for line in text.splitlines() if line.startswith("  failed ")]
+    assert [line[-3:] for line in failed] == [["7", "other", "pairs"]] * 2
+    (hint,) = (line for line in text.splitlines() if line.startswith("  hint "))
+    assert "torch.from_numpy(golden.copy())" in hint
 
 
 def test_json_has_them_among_the_metrics(
