@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.data import read_headers
+from firstdrift.dumps.distinct import with_distinct_keys
 from firstdrift.dumps.dump import Direction, Dump, Node, NodeKind, Problem, Slice, SliceListing
 from firstdrift.dumps.execution_order import OPERATOR, finish_order, natural_key, value_flows
 from firstdrift.dumps.folders import folder_entries, is_folder, printable, sub_folders
@@ -129,10 +130,15 @@ class AclgraphReader:
             times[node].append((role, file.time))
         problems = [Problem(where, not_part_of_a_dump(unknown))] if unknown else []
         spans = {name: _span(found) for name, found in times.items()}
-        by_node = {
-            name: tuple(record for _, record in sorted(found, key=lambda one: one[0]))
-            for name, found in tensors.items()
-        }
+        by_node: dict[str, tuple[TensorRecord, ...]] = {}
+        for name, placed in tensors.items():
+            records = [record for _, record in sorted(placed, key=lambda one: one[0])]
+            by_node[name] = with_distinct_keys(records)
+            problems += [
+                Problem(where, f"another file is {record.label} of {name} too")
+                for record, kept in zip(records, by_node[name], strict=True)
+                if record.key != kept.key
+            ]
         nodes, origin = _nodes(by_node, spans)
         return Slice(listing, nodes, origin, problems=tuple(problems))
 

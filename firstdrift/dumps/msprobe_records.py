@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.containers.contents import LARGEST_NUMBER
+from firstdrift.dumps.distinct import with_distinct_keys
 from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
 
 DATA_FOLDER: Final = "dump_tensor_data"
@@ -77,7 +78,7 @@ class RecordReader(Struct):
                 problems.append(f"its {section} is {_describe(values)}, neither list nor object")
             elif role is None and section not in _NOTES:
                 problems.append(f"its part {section!r} is not known")
-        return tuple(found)
+        return with_distinct_keys(found)
 
     def gradients_of(self, record: object, problems: list[str]) -> tuple[TensorRecord, ...]:
         """Return the gradients of a `parameters_grad` record: each lies in a list of its own."""
@@ -87,7 +88,7 @@ class RecordReader(Struct):
                 continue
             only = values[0] if isinstance(values, list) and len(values) == 1 else values
             self._collect(Role.GRADIENT, name, only, found)
-        return tuple(found)
+        return with_distinct_keys(found)
 
     def _collect(self, role: Role, key: str, value: object, found: list[TensorRecord]) -> None:
         if isinstance(value, dict):

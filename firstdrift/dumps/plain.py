@@ -258,7 +258,7 @@ def _read_files(files: list[_TensorFile], indexes: tuple[Index, ...]) -> list[tu
     found: list[tuple[str, TensorRecord]] = []
     damage: dict[Path, str] = {}
     for file in files:
-        container = container_of(file.file)
+        container = "" if file.refusal else container_of(file.file)  # which looks into the file
         headers, reason = _headers(file, container)
         is_indexed = any(index.names_file(file.file) for index in indexes)
         is_alone = len(files) == 1 or is_indexed or is_shard(file.file.name)

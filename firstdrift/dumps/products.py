@@ -27,14 +27,14 @@ def load_product(
     import numpy as np
 
     product = load(replace(location, left=None, right=None))
-    wide = "complex128" if product.dtype.kind == "c" else "float64"
     for factor, is_left in ((location.left, True), (location.right, False)):
         if factor is None:
             continue
-        matrix = load(factor).astype(wide)
+        matrix = load(factor)
+        wide = "complex128" if "c" in (product.dtype.kind, matrix.dtype.kind) else "float64"
+        both = product.astype(wide), matrix.astype(wide)
         try:
-            pair = (matrix, product.astype(wide)) if is_left else (product.astype(wide), matrix)
-            product = np.matmul(*pair)
+            product = np.matmul(*(reversed(both) if is_left else both))
         except ValueError as exc:
             shapes = f"{list(product.shape)} and {list(matrix.shape)}"
             side = "left" if is_left else "right"

@@ -22,6 +22,7 @@ from msgspec import Struct
 from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.data import read_headers
+from firstdrift.dumps.distinct import distinct
 from firstdrift.dumps.dump import (
     Coordinates,
     Direction,
@@ -212,6 +213,7 @@ class _Call(NamedTuple):
 
     @property
     def name(self) -> str:
+        """How it is shown; a saved name may look the same."""
         suffix = ".backward" if self.direction is Direction.BACKWARD else ""
         return f"{self.path or _WHOLE_MODEL}{suffix}" + (f" (call {self.number})" if self.number else "")
 
@@ -229,8 +231,9 @@ def _nodes(saved: list[_Saved]) -> tuple[Node, ...]:
         positions[call] = at
         tensors[call] += _records(one)
     parents = _parents(tensors)
-    names = {call: call.name for call in parents}
-    by_name = {call.name: call for call in parents}
+    taken: set[str] = set()
+    names = {call: distinct(call.name, taken) for call in parents}
+    by_name = {name: call for call, name in names.items()}
     above = {names[call]: None if parent is None else names[parent] for call, parent in parents.items()}
     order = finish_order(above, last_positions(above, {names[call]: at for call, at in positions.items()}))
     return tuple(

@@ -14,10 +14,12 @@ from collections import defaultdict
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.containers.contents import DamagedError, file_contents
 from firstdrift.dumps.containers.ge_dump import GeFile, describe
+from firstdrift.dumps.distinct import distinct
 from firstdrift.dumps.folders import printable
 from firstdrift.dumps.listed_files import Listed, list_files, not_part_of_a_dump
 from firstdrift.dumps.torchair_layout import GE_FILE
@@ -69,7 +71,21 @@ def read_ge(folder: Path, bounds: Bounds) -> Operators:
     if unknown:
         notes.append(("", not_part_of_a_dump(unknown)))
     found = [operator for name, group in files.items() for operator in _operators(name, group, notes)]
-    return Operators([operator for *_, operator in sorted(found, key=lambda one: one[:3])], notes)
+    operators = [operator for *_, operator in sorted(found, key=lambda one: one[:3])]
+    return Operators(_with_distinct_names(operators, notes), notes)
+
+
+def _with_distinct_names(operators: list[Operator], notes: list[tuple[str, str]]) -> list[Operator]:
+    """Tell operators apart whose headers give one name, though their files have several."""
+    taken: set[str] = set()
+    distinct_ones: list[Operator] = []
+    for operator in operators:
+        name = distinct(operator.name, taken)
+        if name != operator.name:
+            notes.append(("", f"several operators are called {operator.name}"))
+            operator = replace(operator, name=name, is_whole=False)  # noqa: PLW2901
+        distinct_ones.append(operator)
+    return distinct_ones
 
 
 def _operators(

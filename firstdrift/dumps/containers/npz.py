@@ -3,15 +3,15 @@
 archive.npz │ weight.npy │ bias.npy │ …
 """
 
+import io
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.containers import npy
 from firstdrift.dumps.containers.contents import (
@@ -19,7 +19,6 @@ from firstdrift.dumps.containers.contents import (
     DamagedError,
     ParsedFiles,
     TensorHeader,
-    open_regular,
     quoted,
 )
 from firstdrift.dumps.containers.zip_directory import Member, member_start, stored_members
@@ -32,40 +31,94 @@ _LARGEST_UNPACKED: Final = 4 * 1024**3
 
 _LONGEST_NAME: Final = 1000
 _MOST_ARRAYS: Final = 1_000_000
+_ENCRYPTED: Final = 0x1
+_DAMAGED: Final = "the archive is damaged"
 
 
-_files = ParsedFiles(stored_members)
+class _Array(Struct, frozen=True):
+    """Where the bytes of an array lie.
+
+    Attributes:
+        member: its place and its size as it is stored.
+        size: in bytes, unpacked.
+        is_packed: whether it is compressed.
+        problem: why it cannot be read; empty if it can.
+    """
+
+    member: Member
+    size: int
+    is_packed: bool = False
+    problem: str = ""
+
+
+class _Reading(io.RawIOBase):
+    """The bytes of a file for those who read and seek."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._bytes, self._at = memoryview(contents), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._bytes)}[whence]
+        if start + offset < 0:
+            raise OSError("it is cut short")
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 (any buffer)
+        found = self._bytes[self._at : self._at + len(buffer)]
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
 
 
 def headers(file: Path, contents: Contents) -> list[TensorHeader]:
-    """List the arrays of a file in the order of the archive."""
-    try:
-        stored = stored_members(contents)
-    except DamagedError:
-        return _packed_headers(file)
-    found: list[TensorHeader] = []
-    for name, member in stored.items():
-        if name.endswith(_SUFFIX.encode()):
-            text = name.decode("utf-8", "backslashreplace")
-            found.append(_named(text, partial(_stored, contents, member)))
-    return found
+    """List the arrays of a file in the order of the archive; one that cannot be read spoils no other."""
+    return [_header(name, array, contents) for name, array in _files.of(file, contents).items()]
 
 
 def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load one array of a file; those that are stored as they are, in place."""
-    try:
-        stored = _files.of(file, contents)
-    except DamagedError:
-        return _unpacked(file, entry)
-    member = stored.get(f"{entry}{_SUFFIX}".encode())
-    if member is None:
+    array = _files.of(file, contents).get(entry)
+    if array is None:
         raise DamagedError(f"it holds no tensor {quoted(entry)}")
-    return npy.array_in(_bytes_of(contents, member))
+    if not array.is_packed and not array.problem:
+        return npy.array_in(_bytes_of(contents, array.member))
+    if array.size > _LARGEST_UNPACKED:
+        raise DamagedError(f"unpacked it would take more than {_LARGEST_UNPACKED >> 30} GB")
+    values = _unpacked(contents, array, array.size + 1)
+    if len(values) != array.size or zlib.crc32(values) != array.member.crc32:
+        raise DamagedError(_DAMAGED)
+    return npy.array_in(values)
 
 
-def _stored(contents: Contents, member: Member) -> TensorHeader:
-    beginning = bytes(_bytes_of(contents, member)[:_LONGEST_HEADER])
-    return npy.header(beginning, member.size)
+def _header(name: str, array: _Array, contents: Contents) -> TensorHeader:
+    try:
+        header = npy.header(_unpacked(contents, array, _LONGEST_HEADER), array.size)
+    except DamagedError as exc:
+        return TensorHeader(name, "", None, problem=str(exc))
+    return TensorHeader(name, header.dtype, header.shape)
+
+
+def _unpacked(contents: Contents, array: _Array, most: int) -> bytes:
+    """Return the bytes of an array, up to `most` of them."""
+    if array.problem:
+        raise DamagedError(array.problem)
+    stored = _bytes_of(contents, array.member)
+    if not array.is_packed:
+        return bytes(stored[:most])
+    try:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(stored, most)
+    except zlib.error as exc:
+        raise DamagedError(_DAMAGED) from exc
 
 
 def _bytes_of(contents: Contents, member: Member) -> memoryview:
@@ -73,57 +126,45 @@ def _bytes_of(contents: Contents, member: Member) -> memoryview:
     return memoryview(contents)[start : start + member.size]
 
 
-def _packed_headers(file: Path) -> list[TensorHeader]:
-    with _archive(file) as archive:
-        members = [info for info in archive.infolist() if info.filename.endswith(_SUFFIX)]
-        if len(members) > _MOST_ARRAYS:
-            raise DamagedError(f"it holds more than {_MOST_ARRAYS} arrays")
-
-        return [_named(info.filename, partial(_packed, archive, info)) for info in members]
-
-
-def _packed(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> TensorHeader:
-    with _opened(archive, info) as opened:
-        return npy.header(opened.read(_LONGEST_HEADER), info.file_size)
-
-
-def _unpacked(file: Path, entry: str) -> npt.NDArray[Any]:
-    with _archive(file) as archive:
-        try:
-            info = archive.getinfo(f"{entry}{_SUFFIX}")
-        except KeyError:
-            raise DamagedError(f"it holds no tensor {quoted(entry)}") from None
-        if info.file_size > _LARGEST_UNPACKED:
-            raise DamagedError(f"unpacked it would take more than {_LARGEST_UNPACKED >> 30} GB")
-        with _opened(archive, info) as opened:
-            return npy.array_in(opened.read(info.file_size))
-
-
-@contextmanager
-def _archive(file: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; whatever is wrong with it is one error."""
+def _arrays(contents: Contents) -> dict[str, _Array]:
+    """Read the directory of an archive: array by name."""
     try:
-        with open_regular(file) as opened, zipfile.ZipFile(opened) as archive:
-            yield archive
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as exc:
-        raise DamagedError(f"the archive is damaged ({exc or type(exc).__name__})") from exc
+        found = [
+            (name.decode("utf-8", "backslashreplace"), _Array(member, member.size))
+            for name, member in stored_members(contents).items()
+        ]
+    except DamagedError:
+        found = [(info.filename, _array(info)) for info in _packed_members(contents)]
+    arrays: dict[str, _Array] = {}
+    for name, array in found:
+        if not name.endswith(_SUFFIX):
+            continue
+        if len(name) > _LONGEST_NAME:
+            raise DamagedError(f"the name of a tensor is longer than {_LONGEST_NAME} characters")
+        key = printable(name.removesuffix(_SUFFIX))
+        arrays[key] = replace(array, problem="several arrays have this name") if key in arrays else array
+    return arrays
 
 
-@contextmanager
-def _opened(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise DamagedError("it is compressed in a way that numpy never does")
-    with archive.open(info) as opened:
-        yield opened
-
-
-def _named(member: str, describe: Callable[[], TensorHeader]) -> TensorHeader:
-    """Describe an array; one that cannot be read spoils no other."""
-    if len(member) > _LONGEST_NAME:
-        raise DamagedError(f"the name of a tensor is longer than {_LONGEST_NAME} characters")
-    name = printable(member.removesuffix(_SUFFIX))
+def _packed_members(contents: Contents) -> list[zipfile.ZipInfo]:
     try:
-        header = describe()
-    except (DamagedError, zipfile.BadZipFile, zlib.error, EOFError) as exc:
-        return TensorHeader(name, "", None, problem=str(exc) or "the archive is damaged")
-    return TensorHeader(name, header.dtype, header.shape)
+        with zipfile.ZipFile(io.BufferedReader(_Reading(contents))) as archive:
+            found = archive.infolist()
+    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as exc:
+        raise DamagedError(f"{_DAMAGED} ({exc or type(exc).__name__})") from exc
+    if len(found) > _MOST_ARRAYS:
+        raise DamagedError(f"it holds more than {_MOST_ARRAYS} arrays")
+    return found
+
+
+def _array(info: zipfile.ZipInfo) -> _Array:
+    member = Member(info.header_offset, info.compress_size, info.CRC)
+    problem = ""
+    if info.flag_bits & _ENCRYPTED:
+        problem = "it is encrypted"
+    elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        problem = "it is compressed in a way that numpy never does"
+    return _Array(member, info.file_size, info.compress_type != zipfile.ZIP_STORED, problem)
+
+
+_files = ParsedFiles(_arrays)

@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 import firstdrift
 from firstdrift.comparison.postprocess import read_postprocess
+from firstdrift.dumps.data import load_tensor
 from firstdrift.errors import SettingsError
+from firstdrift.tensors import DataLocation
 
 NAMES = ("a", "b", "c")
 
@@ -155,3 +158,14 @@ def test_a_file_that_makes_no_sense_is_refused_with_the_place(rotated: Path, tex
 def test_a_file_that_is_not_there_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         read_postprocess(tmp_path / "gone.yaml")
+
+
+def test_a_complex_matrix_makes_a_real_tensor_complex(tmp_path: Path) -> None:
+    values, matrix = np.arange(4.0).reshape(2, 2), np.array([[1j, 2], [3, 4j]])
+    np.save(tmp_path / "a.npy", values)
+    np.save(tmp_path / "m.npy", matrix)
+    tensor, factor = (DataLocation(tmp_path / f"{name}.npy", "npy") for name in "am")
+    np.testing.assert_array_equal(load_tensor(replace(tensor, left=factor)), matrix @ values)
+    np.testing.assert_array_equal(load_tensor(replace(tensor, right=factor)), values @ matrix)
+    both = load_tensor(replace(tensor, left=tensor, right=factor))
+    np.testing.assert_array_equal(both, values @ values @ matrix)

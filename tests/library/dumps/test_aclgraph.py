@@ -187,6 +187,17 @@ def test_calls_arguments_by_keyword_and_nested_values_have_their_keys(tmp_path: 
     assert nodes["Npu.npu_rms_norm.12.forward"].call == 12
 
 
+def test_two_files_of_one_place_are_both_listed(tensors: Path) -> None:
+    folder = process(tensors) / "dump_tensor_data"
+    shutil.copy(folder / "Module.norm.LayerNorm.0.output.pt", folder / "Module.norm.LayerNorm.0.output.0.pt")
+    _, (read, whole) = read_all(tensors)
+    labels = [record.label for record in by_name(read)["Module.norm.LayerNorm.forward.0"].tensors]
+    assert sorted(labels) == ["input.0", "output.0", "output.0#1"]
+    (problem,) = read.problems
+    assert "another file is output.0 of Module.norm.LayerNorm.forward.0 too" in problem.reason
+    assert not whole.problems
+
+
 def test_a_dump_of_msprobe_that_lost_its_dump_json_is_not_taken_for_one(
     tmp_path: Path, tensors: Path
 ) -> None:

@@ -70,6 +70,59 @@ def test_ways_of_compression_that_numpy_never_uses_are_refused(tmp_path: Path) -
     assert "numpy never does" in str(header.problem)
 
 
+def test_an_encrypted_array_spoils_itself_alone(tmp_path: Path) -> None:
+    file = tmp_path / "x.npz"
+    np.savez_compressed(file, a=np.ones(2), b=np.ones(3))
+    contents = bytearray(file.read_bytes())
+    for at, flags in ((contents.index(b"PK\x03\x04"), 6), (contents.index(b"PK\x01\x02"), 8)):
+        contents[at + flags] |= 1
+    file.write_bytes(contents)
+    problems = {header.entry: header.problem for header in read_headers(file, "npz")}
+    assert problems == {"a": "it is encrypted", "b": None}
+    with pytest.raises(TensorUnreadableError, match="encrypted"):
+        load(file, "a")
+    assert load(file, "b").sum() == 3
+
+
+def test_a_damaged_array_is_noticed_by_its_checksum(tmp_path: Path) -> None:
+    file = tmp_path / "x.npz"
+    np.savez_compressed(file, a=np.arange(5000.0), b=np.ones(3))
+    contents = bytearray(file.read_bytes())
+    contents[contents.index(b"PK\x01\x02") + 16] ^= 1  # of the checksum of the first
+    file.write_bytes(contents)
+    with pytest.raises(TensorUnreadableError, match="the archive is damaged"):
+        load(file, "a")
+    assert load(file, "b").sum() == 3
+
+
+def test_the_directory_of_a_compressed_archive_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "x.npz"
+    np.savez_compressed(file, **{str(at): np.full(2, at) for at in range(20)})
+    opened: list[object] = []
+    whole = zipfile.ZipFile
+
+    def counted(archive: Any) -> zipfile.ZipFile:  # noqa: ANN401
+        opened.append(archive)
+        return whole(archive)
+
+    monkeypatch.setattr(zipfile, "ZipFile", counted)
+    assert len(read_headers(file, "npz")) == 20
+    assert [int(load(file, str(at)).sum()) for at in range(20)] == [2 * at for at in range(20)]
+    assert len(opened) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_of_two_arrays_of_one_name_it_is_said_so(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(2))
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for name in ("a.npy", "a.npy", "b.npy"):
+            archive.write(tmp_path / "a.npy", name)
+    problems = {header.entry: header.problem for header in read_headers(tmp_path / "x.npz", "npz")}
+    assert problems == {"a": "several arrays have this name", "b": None}
+
+
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_any_damage_is_a_value_or_a_named_error(tmp_path: Path, data: st.DataObject) -> None:

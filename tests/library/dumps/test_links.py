@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from firstdrift.comparison.compare import compare
+from firstdrift.dumps import data
 from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.data import load_tensor
 from firstdrift.dumps.detect import open_dump, read_slice, read_stacks, recognise
@@ -298,3 +299,16 @@ def test_bounds_are_kept_however_the_root_is_spelled(plain: Path, tmp_path: Path
         assert bounds.require(root / "token0/a.npy") == root / "token0/a.npy"
         with pytest.raises(DumpUnreadableError, match=OUT):
             bounds.require(root / "outer/link/token0/../../secret")
+
+
+def test_a_link_out_of_the_dump_is_not_looked_into_even_to_tell_what_it_is(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret.bin").write_bytes(b"$Version=1.0")
+    (plain / "token0/c.bin").symlink_to(tmp_path / "secret.bin")
+    opened: list[str] = []
+    monkeypatch.setattr(data, "open_regular", lambda file: opened.append(file.name) or file.open("rb"))
+    dump = open_dump(plain)
+    read = read_slice(dump, dump.slices[0])
+    assert [record.problem for node in read.nodes for record in node.tensors] == [None, None, f"c.bin: {OUT}"]
+    assert "c.bin" not in opened

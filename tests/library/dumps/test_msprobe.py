@@ -520,6 +520,16 @@ def test_arguments_whose_names_look_like_the_format_are_arguments(tmp_path: Path
     assert found["input.shape"].is_tensor
 
 
+def test_arguments_of_one_key_are_told_apart(tmp_path: Path) -> None:
+    by_name = {"0": {"type": "int", "value": 3}, "0#1": {"type": "int", "value": 4}}
+    record = module(tensor(), [tensor()]) | {"input_kwargs": by_name | {"1.0": {"type": "int", "value": 5}}}
+    write_dump(tmp_path, {"Module.a.A.forward.0": record}, {})
+    found = tensors_of(only_slice(tmp_path), "Module.a.A.forward.0")
+    assert (found["input.0"].scalar, found["input.1.0"].scalar) == (None, None)
+    assert [found[f"input.{key}"].scalar for key in ("0#1", "0#1#1", "1.0#1")] == ["3", "4", "5"]
+    assert found["output.0"].is_tensor
+
+
 def test_the_folder_recorded_before_the_dump_was_moved_is_ignored(unpacked: Unpacked, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     shutil.copytree(unpacked("msprobe/zoo_tensor_mix") / "golden", moved)

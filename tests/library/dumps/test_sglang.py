@@ -114,6 +114,22 @@ def test_a_module_that_is_called_again_is_another_node(tmp_path: Path) -> None:
     ]
 
 
+def test_a_saved_name_that_looks_like_a_gradient_or_a_call_is_a_node_of_its_own(tmp_path: Path) -> None:
+    dumper = Dumper(tmp_path)
+    for name in ("x.backward", "grad__x", "x", "x", "x (call 1)"):
+        dumper.dump(name, torch.ones(2))
+    nodes = {node.name: node for node in read(tmp_path).nodes}
+    assert {name for name in nodes if nodes[name].tensors} == {
+        "x.backward",
+        "x.backward#1",
+        "x",
+        "x (call 1)",
+        "x (call 1)#1",
+    }
+    assert nodes["x.backward#1"].direction is Direction.BACKWARD
+    assert len(nodes["x.backward#1"].tensors) == 1
+
+
 def test_other_tags_tell_values_apart(tmp_path: Path) -> None:
     dumper = Dumper(tmp_path)
     dumper.dump("x", torch.ones(2), phase="a")

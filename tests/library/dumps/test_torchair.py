@@ -301,6 +301,15 @@ def test_the_header_gives_a_name_that_a_file_cannot_have(ge_copy: Path) -> None:
     assert names(read)[-2:] == ["Other", "model/layers.0/Add_3"]
 
 
+def test_operators_whose_headers_give_one_name_are_told_apart(ge_copy: Path) -> None:
+    contents = ge_file([], [floats(2)], name="model/Add")
+    write(ge_copy / "Add.model_Add.9.7.1734070081499998", contents)
+    write(ge_copy / "Add.model.Add.9.7.1734070081499999", contents)
+    _, (read, *_) = read_all(ge_copy.parents[5])
+    assert names(read)[-2:] == ["model/Add", "model/Add#1"]
+    assert any("several operators are called model/Add" in problem.reason for problem in read.problems)
+
+
 def test_names_too_long_for_files_are_found_in_the_table_beside_them(ge_copy: Path) -> None:
     write(ge_copy / "1234567890", ge_file([], [floats(2)]))
     write(ge_copy / "mapping.csv", b"1234567890,Add.a_long_name.9.7.1734070081499999\n")
