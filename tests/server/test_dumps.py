@@ -69,6 +69,20 @@ def test_a_path_that_was_not_read_is_offered_and_reading_it_leads_to_its_page(
     assert "msprobe" in shown
 
 
+def test_scripts_have_a_dump_read_and_learn_its_id(alone: TestClient, root: Path) -> None:
+    path = str(shutil.copytree(root / "statistics", root / "scripted"))
+    assert alone.get("/api/v1/dumps", params={"path": path}).json()["dump"] is None
+    asked = alone.post("/api/v1/dumps", json={"path": path})
+    assert asked.status_code == 202
+    wait_until(lambda: not alone.get("/api/v1/jobs?only_open=true").json()["jobs"])
+    job = alone.get(f"/api/v1/jobs/{asked.json()['job']['id']}").json()
+    assert (job["state"], job["comparison"], job["path"]) == ("done", None, path)
+    found = alone.get("/api/v1/dumps", params={"path": path}).json()["dump"]
+    assert alone.get(f"/api/v1/dumps/{found}").json()["path"] == path
+    assert alone.get("/api/v1/dumps/999999").status_code == 404
+    assert alone.post("/api/v1/dumps", json={"path": "/etc"}).status_code == 404
+
+
 def test_paths_outside_the_roots_are_refused(alone: TestClient, tmp_path: Path) -> None:
     for path in ("/etc", "/", str(tmp_path), "../..", "\0"):
         assert alone.get("/dumps", params={"path": path}).status_code == 404

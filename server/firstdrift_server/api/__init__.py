@@ -3,6 +3,7 @@
 from firstdrift_server.api import (
     closeups,
     comparisons,
+    dumps,
     exports,
     folders,
     health,
@@ -23,6 +24,7 @@ ROUTERS = tuple(
         closeups,
         rules,
         match_sets,
+        dumps,
         sharing,
         exports,
         folders,

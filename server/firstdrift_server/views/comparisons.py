@@ -53,6 +53,7 @@ def job_view(session: Session, job: Job) -> dict[str, Any]:
         "id": job.id,
         "kind": job.kind,
         "comparison": job.comparison_id,
+        "path": job.path,
         "state": str(job.state),
         "is_open": not job.is_over,
         "stage": job.stage,
