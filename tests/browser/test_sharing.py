@@ -91,6 +91,18 @@ def test_a_link_is_made_opened_elsewhere_and_revoked(windows: tuple[Dashboard, D
     expect(visitor.page.get_by_text("expired or was revoked")).to_be_visible()
 
 
+def test_what_is_shared_is_the_view_as_it_is(windows: tuple[Dashboard, Dashboard]) -> None:
+    owner, visitor = windows
+    owner.open("/c/1/s/0/tree?row=1")
+    owner.page.keyboard.press("ArrowDown")
+    owner.page.wait_for_url(re.compile(r"row=(?!1\b)"))
+    view = owner.page.url
+    visitor.open(make_link(owner.page))
+    assert visitor.page.url == view
+    visitor.settle()
+    assert visitor.complaints == []
+
+
 def test_a_note_is_written_through_a_link_seen_by_the_owner_deleted_and_taken_back(
     windows: tuple[Dashboard, Dashboard],
 ) -> None:

@@ -88,6 +88,12 @@ document.addEventListener("click", (event) => {
   else toggleTheme();
 });
 
+// What is shared is the view as it is now.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-share]");
+  if (link) link.search = new URLSearchParams({ view: location.pathname + location.search });
+});
+
 // A menu closes when something else is clicked, or with Escape.
 document.addEventListener("click", (event) => closeMenus((menu) => !menu.contains(event.target)));
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus(() => true));
