@@ -261,7 +261,7 @@ def add_nodes(writing: Callable[[], AbstractContextManager[Session]], slice_id: 
         entry = session.get_one(SliceEntry, slice_id)
         entry.order_origin, entry.problems = read.order_origin, read.problems
         entry.nodes = len(read.nodes)
-        entry.tensors = sum(record.is_tensor for node in read.nodes for record in node.tensors)
+        entry.tensors = sum(len(node.tensors) for node in read.nodes)
 
 
 def add_damage(session: Session, slice_id: int, problem: Problem) -> None:

@@ -366,6 +366,8 @@ def _row_columns(result: SliceResult) -> dict[str, list[Any]]:
 
 
 _BAD = frozenset({Verdict.WARNING, Verdict.ERROR})
+
+
 def _measurement_ids(session: Session, place: SlicePlace) -> dict[bytes, int]:
     columns = MeasurementEntry.__table__.c
     here = (columns.golden_id == place.golden, columns.target_id == place.target)

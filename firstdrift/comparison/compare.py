@@ -280,7 +280,7 @@ class _Read:
             self.problems.append(Problem(str(error.path or listing.directory), error.reason))
             return None
         self.nodes += len(read.nodes)
-        self.tensors += sum(record.is_tensor for node in read.nodes for record in node.tensors)
+        self.tensors += sum(len(node.tensors) for node in read.nodes)
         self.problems += read.problems
         self.order_origin = read.order_origin
         return read

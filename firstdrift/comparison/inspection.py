@@ -82,7 +82,7 @@ def _inspect(read: Slice) -> SliceInspection:
         coordinates=read.coordinates,
         modules=len(read.nodes) - operators,
         operators=operators,
-        tensors=len(tensors),
+        tensors=sum(len(node.tensors) for node in read.nodes),
         with_data=sum(record.location is not None and record.problem is None for record in tensors),
         with_statistics=sum(record.statistics is not None for record in tensors),
         with_digest=sum(record.digest is not None for record in tensors),

@@ -43,7 +43,11 @@ class Options(Struct, frozen=True):
 
 
 class DumpSummary(Struct, frozen=True):
-    """What was read of a dump, in numbers; nodes and tensors are counted over its compared slices."""
+    """What was read of a dump, in numbers; nodes and tensors are counted over its compared slices.
+
+    A tensor is one value of a node, as everywhere: Python arguments are counted too, as they are among pairs
+    and unmatched tensors.
+    """
 
     path: str
     format: str

@@ -346,10 +346,17 @@ def _summary(
 ) -> str:
     if not judgements:
         return "Nothing could be compared: no slice of one dump has a partner in the other."
+    unlike = next((judged for judged in judgements if judged.unlike is not None), None)
+    if unlike is not None:
+        where = unlike.coordinates.describe()
+        return (
+            "The two dumps look like those of different models, which cannot be compared: "
+            f"in {where}, {unlike.unlike}."
+        )
     if bad_node is not None:
         return _node_sentence(bad_token, bad_node, alone=len(judgements) == 1)
     if bad_token is not None:
-        return f"{_token_clause(bad_token, alone=len(judgements) == 1)}."
+        return _token_clause(bad_token, alone=len(judgements) == 1) + "."
     if drift is not None:
         return _drift_sentence(drift)
     if inputs:
@@ -378,9 +385,10 @@ def _nothing_bad_sentence(judgements: Sequence[SliceJudgement]) -> str:
         )
     far = max(judgements, key=lambda judged: judged.logits_error or 0.0)
     if _is_far_off(far):
-        where = "" if len(judgements) == 1 else f" in {far.coordinates.describe()}"
+        off = what_is_off(far)
+        said = off if len(judgements) == 1 else f"{far.coordinates.describe()}: {off}"
         return (
-            f"No bad token and no bad node can be named; {what_is_off(far)}{where}, "
+            f"No bad token and no bad node can be named; {said}, "
             f"which rounding may come to where it gathers{left}."
         )
     return f"No bad token and no bad node: the two runs agree within rounding{left}."

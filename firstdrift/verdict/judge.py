@@ -37,6 +37,7 @@ from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, fingerprint,
 from firstdrift.verdict.rules_of_peers import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.unlike import unlikeness
 
 _PairRules = Callable[
     [SlicePlan, Sequence[Measurement], Sequence[PairError], Thresholds], list[PairJudgement]
@@ -109,6 +110,7 @@ def judge_slice(
         limits=limits,
         noise=_noise_of_logits(case, logits),
         logits_pair=logits,
+        unlike=unlikeness(plan, rows),
     )
 
 

@@ -252,6 +252,7 @@ class SliceJudgement(Struct, frozen=True):
         communications: its communication operators, in execution order.
         limits: what errors were held against.
         noise: the error that the logits have in a healthy run; None if none is known.
+        unlike: what makes the two look like runs of different models; None if nothing does.
     """
 
     coordinates: Coordinates
@@ -277,6 +278,7 @@ class SliceJudgement(Struct, frozen=True):
     limits: Thresholds = DEFAULTS
     noise: float | None = None
     logits_pair: int | None = None
+    unlike: str | None = None
 
 
 class Findings(Struct, frozen=True):

@@ -52,8 +52,8 @@ def place_of(finding: Finding) -> str:
 
 def what_is_off(judged: SliceJudgement) -> str:
     """Say what is held against other tokens: "the logits are off by 0.2 (relative L2)"."""
-    named = "the logits are" if judged.logits_recorded else "the last output is"
-    return f"{named} {how_far_off(judged)}"
+    far = how_far_off(judged)
+    return f"the logits are {far}" if judged.logits_recorded else f"the last output is {far}"
 
 
 def prompts(series: Sequence[SliceJudgement]) -> list[list[SliceJudgement]]:
@@ -167,6 +167,8 @@ def _why_bad(
         median(after) > limits.token_lasting * before if after else error > limits.token_unfollowed * before
     )
     if lasts or error > limits.token_sudden * before:
-        those = "those" if judged.logits_recorded else "that"
-        return (f"{what_is_off(judged)}, {those} of tokens before by at most {before:.2g}",)
+        off, at_most = what_is_off(judged), f"{before:.2g}"
+        if judged.logits_recorded:
+            return (f"{off}, those of tokens before by at most {at_most}",)
+        return (f"{off}, that of tokens before by at most {at_most}",)
     return ()

@@ -150,3 +150,36 @@ def test_what_statistics_tell_is_a_lower_bound(compared: Callable[[str, str], Re
     assert found is not None
     assert "differs (relative L2 at least 2)" in found.reasons[0]
     assert "inputs agree (equal statistics), output does not (at least 2)" in found.reasons[0]
+
+
+def test_two_different_models_are_said_to_be_so(compared: Callable[[str, str], Report]) -> None:
+    findings = compared("msit/llama4_golden_fp32", "msit/llama12_golden_fp32").findings
+    assert findings.summary == (
+        "The two dumps look like those of different models, which cannot be compared: in token 0, 108 of 113 "
+        "pairs of tensors have other shapes, hidden size 64 against 32, 4 against 12 layers."
+    )
+
+
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [("llama12_golden_fp32", "atb12_bf16"), ("llama4_golden_fp32", "llama4_twoprompts")],
+)
+def test_a_prompt_of_another_length_or_another_framework_is_no_other_model(
+    compared: Callable[[str, str], Report], golden: str, target: str
+) -> None:
+    assert "different models" not in compared(f"msit/{golden}", f"msit/{target}").findings.summary
+
+
+def test_arguments_are_counted_as_tensors_wherever_tensors_are_counted(
+    compared: Callable[[str, str], Report],
+) -> None:
+    report = compared("msit/llama12_golden_fp32", "msit/atb12_bf16")
+    for side in ("golden", "target"):
+        left = [getattr(result.plan, f"unmatched_{side}_tensors") for result in report.slices]
+        assert sum(map(len, left)) == getattr(report.counts, f"unmatched_{side}_tensors")
+        assert sum(map(len, left)) <= getattr(report, side).tensors
+    alone = compared("msprobe/llama_stat_mix_perturb/golden", "msprobe/llama_stat_mix_perturb/golden")
+    counts = alone.counts
+    for side in (alone.golden, alone.target):
+        assert side.tensors == counts.pairs
+    assert any(not pair.golden.is_tensor for pair in alone.slices[0].plan.pairs)
