@@ -15,7 +15,8 @@ class SliceInspection(Struct, frozen=True):
     Attributes:
         coordinates: which slice.
         modules: number of modules; likewise operators.
-        tensors: number of tensors; `with_data`, `with_statistics`, `with_digest` of these.
+        tensors: number of tensors, Python arguments included; `with_data`, `with_statistics` and
+            `with_digest` of these.
         unreadable: number of tensors that cannot be compared, each with a reason.
         order_origin: how the execution order is known.
         problems: what could not be used.

@@ -20,7 +20,7 @@ def test_the_text_says_the_format_and_why_and_what_there_is(firstdrift: Run, unp
     assert lines[0] == f"{dump}: msprobe"
     assert lines[1].startswith('  because     step0/rank0/dump.json has "data" (task tensor, level mix')
     assert lines[-2] == (
-        "step 0, rank 0: 10 modules, 62 operators, 179 tensors (176 with data, 175 with statistics, "
+        "step 0, rank 0: 10 modules, 62 operators, 248 tensors (176 with data, 175 with statistics, "
         "0 with digests, 0 unreadable)"
     )
     assert lines[-1] == "execution order: recorded"
