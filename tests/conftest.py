@@ -4,9 +4,14 @@ import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ARCHIVES = Path(__file__).parent / "dumps"
+
+# How long an example takes depends on what else the machine does: no test is to fail for that.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from sqlalchemy import String, select, type_coerce
+from sqlalchemy import Row, String, select, type_coerce
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import storable
@@ -162,10 +162,10 @@ def rows_matching(session: Session, slice_pair: int, pattern: str) -> Integers:
     """
     columns = RowEntry.__table__.c
     named = select(columns.index, columns.search).where(columns.slice_pair_id == slice_pair)
-    return names_matching(pattern, session.execute(named.order_by(columns.index)).tuples())
+    return names_matching(pattern, session.execute(named.order_by(columns.index)))
 
 
-def names_matching(pattern: str, named: Iterable[tuple[int, str]]) -> Integers:
+def names_matching(pattern: str, named: Iterable[Row[int, str] | tuple[int, str]]) -> Integers:
     """Return the indexes of the names that match a regular expression, upper or lower case.
 
     Raises:
