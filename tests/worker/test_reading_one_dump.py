@@ -1,6 +1,6 @@
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from firstdrift.comparison.one_dump import view_dump
 
 
 @pytest.fixture
-def engine(sqlite_url: str) -> Engine:
+def engine(sqlite_url: str) -> Iterator[Engine]:
     engine = open_engine(sqlite_url)
     upgrade(engine)
-    return engine
+    yield engine
+    engine.dispose()
 
 
 def read(engine: Engine, url: str, path: Path, *, computes: bool = False) -> Job:
