@@ -352,8 +352,13 @@ def compare_again(session: Session, comparison_id: int, rules: str | Judging | N
     return enqueue(session, COMPARE, comparison_id, priority=INTERACTIVE)
 
 
+_JUST_INDEXED = 3600.0
+
+
 def purge_deleted(session: Session, *, older_than: timedelta) -> int:
     """Remove for good what was deleted so long ago, and dumps that nobody uses then.
+
+    Dumps that were indexed within the last hour stay: a comparison may be about to use them.
 
     Return how many comparisons were removed.
     """
@@ -369,7 +374,11 @@ def purge_deleted(session: Session, *, older_than: timedelta) -> int:
             select(ComparisonEntry.target_id).where(ComparisonEntry.target_id.is_not(None)),
         )
         seen_alone = select(JobEntry.path).where(JobEntry.path.is_not(None))
-        unused = (DumpEntry.id.not_in(in_use), DumpEntry.path.not_in(seen_alone))
+        unused = (
+            DumpEntry.id.not_in(in_use),
+            DumpEntry.path.not_in(seen_alone),
+            DumpEntry.indexed_at < Now(-_JUST_INDEXED),
+        )
         session.execute(delete(DumpEntry).where(*unused))
     return len(purged)
 

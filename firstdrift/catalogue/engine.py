@@ -18,6 +18,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -209,6 +210,8 @@ def _named_errors(engine: Engine) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _named(error, engine.url) from error
+    except PoolTimeoutError as error:
+        raise CatalogueError("all connections to the database are in use", hint="Try again") from error
 
 
 def _named(error: DBAPIError, address: URL) -> CatalogueError:

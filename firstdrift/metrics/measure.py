@@ -19,7 +19,7 @@ from firstdrift.metrics.comparability import IncomparableError, Shape
 from firstdrift.metrics.digests import measure_digests, measure_scalars
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.metrics.statistics import measure_statistics
-from firstdrift.tensors import TensorRecord
+from firstdrift.tensors import Statistics, TensorRecord
 
 if TYPE_CHECKING:
     from firstdrift.metrics.arrays import Load
@@ -62,7 +62,7 @@ def _measure(
         from firstdrift.metrics.arrays import measure_empty
 
         return measure_empty(golden.shape, target.shape, transform)
-    if golden.statistics and target.statistics:
+    if _has_statistics(golden) and _has_statistics(target):
         return _with_digests(measure_statistics(golden, target), golden, target)
     if golden.digest and target.digest:
         return measure_digests(golden, target)
@@ -79,8 +79,12 @@ def _require_common_size(golden: Shape | None, target: Shape | None) -> None:
         raise IncomparableError(f"shapes differ: {list(golden)} and {list(target)}")
 
 
+def _has_statistics(record: TensorRecord) -> bool:
+    return record.statistics not in (None, Statistics())
+
+
 def _statistics(record: TensorRecord, side: str, load: "Load") -> TensorRecord | SideSummary:
-    if record.statistics:
+    if _has_statistics(record):
         return record
     if record.location:
         from firstdrift.metrics.arrays import summarise_values

@@ -105,3 +105,10 @@ def test_a_body_larger_than_allowed_is_refused_whether_or_not_its_length_is_decl
     for content in (b"x" * (largest + 1), pieces()):
         answer = client.post("/login", content=content, headers=form | {"accept": "application/json"})
         assert (answer.status_code, answer.json()["ok"]) == (413, False)
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "-1", "1e3", ""])
+def test_a_length_that_is_none_is_refused(client: TestClient, length: str) -> None:
+    form = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+    answer = client.post("/login", content=b"x", headers=form | {"content-length": length})
+    assert answer.status_code == 413

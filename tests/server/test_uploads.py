@@ -207,6 +207,15 @@ def test_what_only_looks_like_an_archive_stays_a_file(client: TestClient, tmp_pa
     assert left(tmp_path) == ["weights.pt/weights.pt"]
 
 
+def test_what_is_called_like_a_page_of_data_keeps_its_name(client: TestClient, tmp_path: Path) -> None:
+    uploaded(client, {"dump": b"another one"})
+    uploaded(client, {"dump.json": b"{}"})
+    assert left(tmp_path) == ["dump.json/dump.json", "dump/dump"]
+    removed = client.delete(f"{ROUTE}/dumps/dump.json")
+    assert (removed.status_code, left(tmp_path)) == (200, [".bin/dump.json/dump.json", "dump/dump"])
+    assert client.post(f"{ROUTE}/dumps/dump.json/restore").json()["name"] == "dump.json"
+
+
 NAMES = ["../a", "/a", "a/../../b", "", ".", "a/", "a\0b", "x" * 300, "d/" * 100 + "a", "tab\there"]
 
 

@@ -15,6 +15,7 @@ from firstdrift.catalogue import tree
 from firstdrift.catalogue.charts import layer_errors
 from firstdrift.catalogue.comparisons import (
     SlicePair,
+    create_comparison,
     delete_comparison,
     get_slice_pair,
     purge_deleted,
@@ -25,7 +26,7 @@ from firstdrift.catalogue.outline import load_outline, rows_containing
 from firstdrift.catalogue.results import without_details
 from firstdrift.catalogue.sides import called, load_sides, rows_named
 from firstdrift.comparison.compare import compare
-from firstdrift.comparison.report import Report, SliceResult
+from firstdrift.comparison.report import Options, Report, SliceResult
 from firstdrift.errors import NotInCatalogueError
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.judgement import ORIGINS
@@ -228,6 +229,13 @@ def test_nothing_is_left_of_rows_when_their_comparison_goes(
     engine = open_engine(database)
     with writing(engine) as session:
         delete_comparison(session, 1)
+    with writing(engine) as session:
+        assert purge_deleted(session, older_than=timedelta(0)) == 1
+        assert session.scalar(text("SELECT count(*) FROM dumps")) == 2  # just indexed
+        session.execute(text("UPDATE dumps SET indexed_at = indexed_at - 4000"))
+        other = create_comparison(session, dumps / "golden", dumps / "gone", Options())
+    with writing(engine) as session:
+        delete_comparison(session, other)
     with writing(engine) as session:
         assert purge_deleted(session, older_than=timedelta(0)) == 1
     tables = [

@@ -11,6 +11,8 @@ UPLOADS = "/api/v1/uploads"
 LARGEST_CHUNK = 16 << 20
 """Bytes of a chunk of an upload, and of the list of its files."""
 
+_MOST_DIGITS = 18
+
 
 class BodyGuard:
     """Count the bytes of a body, whatever its declared length."""
@@ -27,7 +29,8 @@ class BodyGuard:
         request = Request(scope)
         declared = request.headers.get("content-length", "0")
         largest = self._largest_for(request.url.path)
-        if not declared.isdecimal() or int(declared) > largest:
+        is_length = declared.isdecimal() and len(declared) <= _MOST_DIGITS
+        if not is_length or int(declared) > largest:
             response = error_answer(request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _complaint(largest))
             await response(scope, receive, send)
             return

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import QueuePool
 
 from firstdrift.catalogue import engine as engines
 from firstdrift.catalogue.comparisons import create_comparison, list_comparisons
@@ -110,6 +111,19 @@ def test_a_locked_database_is_an_error_that_says_so(sqlite: Engine, monkeypatch:
         writing(impatient),
     ):
         pass
+
+
+def test_when_all_connections_are_in_use_that_is_an_error_that_says_so(sqlite: Engine) -> None:
+    scarce = create_engine(sqlite.url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01)
+    with reading(scarce) as session:
+        session.execute(text("SELECT 1"))
+        for use in (reading, writing):
+            with (
+                pytest.raises(CatalogueError, match="all connections to the database are in use"),
+                use(scarce) as other,
+            ):
+                other.execute(text("SELECT 1"))
+    scarce.dispose()
 
 
 def test_a_full_disk_is_an_error_and_work_goes_on_when_there_is_space(sqlite: Engine) -> None:

@@ -44,6 +44,15 @@ def reason(measurement: Measurement) -> str:
     return measurement.reason
 
 
+def test_statistics_of_which_none_was_recorded_are_none() -> None:
+    empty, full = recorded(Statistics(), "a"), recorded(STATISTICS, "a")
+    assert measure_pair(empty, full, load_tensor).kind is MeasurementKind.DIGEST
+    assert measure_pair(empty, recorded(Statistics(), "b"), load_tensor).equal is False
+    assert "the golden side has nothing but" in reason(
+        measure_pair(recorded(Statistics()), recorded(STATISTICS), load_tensor)
+    )
+
+
 def test_two_saved_tensors_are_compared_element_by_element(tmp_path: Path) -> None:
     golden = np.arange(4, dtype=np.float32)
     found = measure_pair(
