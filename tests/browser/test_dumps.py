@@ -63,7 +63,7 @@ def test_without_javascript_the_tree_and_the_trend_are_there(
         bare.get_by_role("button", name="Apply").click()
         expect(bare.locator("[data-row] .label").first).to_contain_text("linear")
         bare.locator("#panel").get_by_role("link", name="Page").click()
-        expect(bare.locator("article.node h2")).to_be_visible()
+        expect(bare.locator("article.node h1")).to_be_visible()
         expect(bare.locator("#trend")).to_contain_text("one slice")
     finally:
         plain.close()
