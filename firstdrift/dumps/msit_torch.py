@@ -192,8 +192,8 @@ def _skeleton(device: Path, bounds: Bounds, _stamp: tuple[int, ...]) -> _Skeleto
     )
     order, count = finish_order(children, labels, flows)
     listed = "the order of definition" if tree else "the order of folder names"
-    known = f"derived: {counted(count, 'ordering')} from equal values"
-    origin = f"{known}, the rest from module names and {listed}"
+    orderings = counted(count, "ordering")
+    origin = f"derived: {orderings} from equal values, the rest from module names and {listed}"
     return _Skeleton(tuple(outlines[name] for name in order), origin, problems)
 
 

@@ -45,6 +45,7 @@ class _Sayer:
             for joint in (*_JOINTS, " ")
         }
         self.beginnings = [text for text in ordered if " " in text and text not in gapped]
+        self.endings = [text for text in self.beginnings if _is_telling(text) and text[0] != " "]
         self.say = lru_cache(maxsize=4096)(self._say)
 
     def _say(self, sentence: str | None) -> str:
@@ -54,14 +55,19 @@ class _Sayer:
             return self.patterns[sentence]
         if (said := self._fill(sentence, self.telling)) is not None:
             return said
+        ended = next((text for text in self.endings if sentence.endswith(f" {text}")), "")
+        begins = sentence.removesuffix(f" {ended}")
+        if ended and (said := self.say(begins)) != begins:
+            return f"{said} {self.patterns[ended]}"
         for joint in _JOINTS:
             if joint in sentence:
                 first, *others = sentence.split(joint)
                 return self.say(first) + "".join(self._after(joint, other) for other in others)
         begun = next((text for text in self.beginnings if sentence.startswith(f"{text.rstrip()} ")), None)
         if begun is not None:
-            rest = sentence[len(begun.rstrip()) + 1 :]
-            return self.patterns[begun].rstrip() + self._after(" ", rest)
+            rest = f" {sentence[len(begun.rstrip()) + 1 :]}"
+            if (said := self._after(" ", rest[1:])) != rest or begun.endswith(" "):
+                return self.patterns[begun].rstrip() + said
         return sentence if (said := self._fill(sentence, self.vague)) is None else said
 
     def _fill(self, sentence: str, tried: Iterable[tuple[re.Pattern[str], str]]) -> str | None:

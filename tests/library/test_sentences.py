@@ -35,6 +35,9 @@ def test_parts_that_were_put_together_are_said_as_what_they_are() -> None:
         "target is golden": "same",
         "rounded to {0}": "as {0}",
         "target is {0}": "{0}!",
+        "golden with the sign flipped": "-",
+        "{0} names": "{0}n",
+        "without a role: outputs": "no role",
     }
     say = sayer(known)
     assert (
@@ -43,6 +46,8 @@ def test_parts_that_were_put_together_are_said_as_what_they_are() -> None:
     )
     assert say("relative L2 at least 2") == "L2=>= 2"
     assert say("target is golden rounded to half") == "same as half"
+    assert say("3 names without a role: outputs") == "3n no role"
+    assert say("target is golden with the sign flipped") == "-!"
 
 
 def test_what_is_not_known_stays_as_it_is() -> None:
