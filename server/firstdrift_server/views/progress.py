@@ -20,7 +20,7 @@ def findings_so_far(comparison: Comparison, slices: Sequence[SlicePair]) -> Find
 
 
 def slices_expected(comparison: Comparison, slices: Sequence[SlicePair]) -> int:
-    """Say how many slices there will be when the job is over; as many as there are while that is not known."""
+    """Say how many slices there will be when the job is over; as many as there are until that is known."""
     if comparison.job.is_over:
         return len(slices)
     return max(len(slices), comparison.job.total // SLICE_STEPS)
