@@ -194,23 +194,30 @@ def _follow_flows(siblings: list[str], takers: Mapping[str, set[str]]) -> tuple[
         if taker in place and taker != giver
     ]
     after: dict[int, set[int]] = defaultdict(set)
+    before: dict[int, set[int]] = defaultdict(set)
     # Flows that agree with the names cannot contradict one another; of the rest, those that do are left.
     for giver, taker in sorted(flows, key=lambda flow: (flow[0] > flow[1], flow)):
-        if giver < taker or not _reaches(after, taker, giver):
+        if giver < taker or not _reaches((after, taker), (before, giver)):
             after[giver].add(taker)
+            before[taker].add(giver)
     kept = sum(map(len, after.values()))
     return [siblings[at] for at in _topological(len(siblings), after)], kept
 
 
-def _reaches(after: Mapping[int, set[int]], start: int, goal: int) -> bool:
-    waiting, seen = [start], {start}
-    while waiting:
-        at = waiting.pop()
-        if at == goal:
-            return True
-        fresh = after.get(at, set()) - seen
-        seen |= fresh
-        waiting.extend(fresh)
+def _reaches(*ends: tuple[Mapping[int, set[int]], int]) -> bool:
+    """Tell whether two places are joined: looked for from both, each along its own links.
+
+    It is over as soon as one of them leads no further, however far the other does.
+    """
+    waiting = [[start] for _, start in ends]
+    seen = [{start} for _, start in ends]
+    while all(waiting):
+        for side, (links, _) in enumerate(ends):
+            fresh = links.get(waiting[side].pop(), set()) - seen[side]
+            if not fresh.isdisjoint(seen[1 - side]):
+                return True
+            seen[side] |= fresh
+            waiting[side].extend(fresh)
     return False
 
 

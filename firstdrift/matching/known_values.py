@@ -266,10 +266,12 @@ class _Lender:
     def _last_given(self, module: int) -> list[tuple[int, TensorRecord]]:
         """Return what a module gives by what makes it: as many tensors of the last nodes inside it."""
         count = len(_outputs(self._tree, module))
-        each = [
-            (child, record) for child in self._tree.forward[module] for record in _outputs(self._tree, child)
-        ]
-        return each[-count:] if 0 < count <= len(each) else []
+        last: list[tuple[int, TensorRecord]] = []
+        for child in reversed(self._tree.forward[module]):
+            if len(last) >= count:
+                break
+            last[:0] = [(child, record) for record in _outputs(self._tree, child)]
+        return last[-count:] if 0 < count <= len(last) else []
 
     def _shared(self, shared: dict[str, tuple[int, str]], why: str) -> dict[str, Known]:
         return {
@@ -444,9 +446,8 @@ def _is_split_up(work: Pairing, node: int, *, of_target: bool) -> bool:
     tree = work.target if of_target else work.golden
     if work.foreign is None or work_of(tree.nodes[node]) is not Work.LINEAR:
         return False
-    steps = [step.node for step in work.foreign[of_target].steps]
-    following = steps[steps.index(node) + 1 :][:1] if node in steps else []
-    return any(is_split(tree, node, one) for one in following)
+    following = work.foreign[of_target].following(node)
+    return following is not None and is_split(tree, node, following)
 
 
 def _ends_with_more(

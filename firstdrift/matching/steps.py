@@ -10,10 +10,11 @@ are repeated, or that are numbered elements of a list; experts and the like insi
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from itertools import pairwise
 from math import prod
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from firstdrift.matching.operators import CHARACTERISTIC, Work, snake_case, work_of
 from firstdrift.matching.tree import SliceTree
@@ -65,15 +66,28 @@ class Layer(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """A run as a line of layers, and of steps outside of them, in execution order."""
+    """A run as a line of layers, and of steps outside of them, in execution order.
+
+    Attributes:
+        units: its layers and steps.
+        known_following: the step after each step, once one was asked for.
+    """
 
     units: tuple[Step | Layer, ...]
+    known_following: dict[int, int] = field(default_factory=dict)
 
     @property
     def steps(self) -> Iterator[Step]:
         """All steps, those of layers included."""
         for unit in self.units:
             yield from unit.steps if isinstance(unit, Layer) else (unit,)
+
+    def following(self, node: int) -> int | None:
+        """Return the step after a step; None if it is the last, or no step of the line."""
+        if not self.known_following:
+            for step, other in pairwise(self.steps):
+                self.known_following.setdefault(step.node, other.node)
+        return self.known_following.get(node)
 
 
 def lay_out(tree: SliceTree) -> Line:

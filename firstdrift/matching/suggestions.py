@@ -17,7 +17,7 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.evidence import Evidence, name_similarity, shape_similarity
 from firstdrift.matching.fusion import possible_joins
 from firstdrift.matching.pairing import Join, Pairing
-from firstdrift.matching.tree import SliceTree, holds_gradients, is_operator, operator_family
+from firstdrift.matching.tree import SliceTree, is_operator, operator_family
 from firstdrift.matching.values import agreement
 from firstdrift.tensors import Role
 
@@ -95,11 +95,13 @@ def suggest(
 
 def _candidates(work: Pairing, index: int, *, of_golden: bool) -> Iterator[tuple[int, int]]:
     """Yield the pairs of a node with each free node of the other side, of the same pass."""
-    node = (work.golden if of_golden else work.target).nodes[index]
-    for at, other in enumerate((work.target if of_golden else work.golden).nodes):
+    tree, others = (work.golden, work.target) if of_golden else (work.target, work.golden)
+    is_backward = tree.nodes[index].direction is Direction.BACKWARD
+    is_gradient, gradients = index in tree.gradients, frozenset(others.gradients)
+    for at, other in enumerate(others.nodes):
         pair = (index, at) if of_golden else (at, index)
-        same_pass = (other.direction is Direction.BACKWARD) is (node.direction is Direction.BACKWARD)
-        if same_pass and holds_gradients(other) is holds_gradients(node):
+        same_pass = (other.direction is Direction.BACKWARD) is is_backward
+        if same_pass and (at in gradients) is is_gradient:
             match = work.found.get(pair[1])
             taken = work.partners.get(at) if not of_golden else match
             if taken is None or (match is not None and match.doubtful and match.golden == pair[0]):

@@ -83,6 +83,11 @@ def test_a_flow_that_contradicts_names_and_other_flows_is_left() -> None:
     assert (names, kept) == (["a", "b", "c"], 2)
 
 
+def test_a_chain_of_flows_against_the_names_is_followed_whatever_its_length() -> None:
+    names = [f"n{at}" for at in range(20_000)]
+    assert order({None: names}, set(pairwise(reversed(names)))) == names[::-1]
+
+
 def test_operators_stand_between_projections_and_the_last_one() -> None:
     labels = {"q": "q_proj", "o": "o_proj", "m": OPERATOR}
     assert finish_order({None: ["q", "o", "m"]}, labels, ())[0] == ["q", "m", "o"]
