@@ -11,8 +11,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import urlencode
 
-from playwright.sync_api import Browser, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, FloatRect, ViewportSize, sync_playwright
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent / "examples" / "msit-llama12"
@@ -29,14 +30,16 @@ def main() -> None:
             "-m",
             "firstdrift.cli",
             "serve",
-            str(EXAMPLE),
+            str(example),
             "--port",
             "0",
             "--data-dir",
             data,
         ]
         server = subprocess.Popen(  # noqa: S603
-            [*command, "--compare", str(golden), str(target)], stdout=subprocess.PIPE, text=True
+            [*command, "--compare", str(golden), str(target), "--compare", str(golden), str(golden)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         try:
             url = _address(server)
@@ -57,14 +60,34 @@ def _address(server: "subprocess.Popen[str]") -> str:
 
 
 def _take(browser: Browser, url: str) -> None:
-    page = browser.new_page(viewport=SIZE, device_scale_factor=1)
+    page = browser.new_page(viewport=SIZE, device_scale_factor=1, locale="en-US")
+
+    def keep(name: str, height: int = SIZE["height"]) -> None:
+        page.wait_for_load_state("networkidle")
+        clip: FloatRect = {"x": 0, "y": 0, "width": SIZE["width"], "height": height}
+        page.screenshot(path=HERE / "images" / f"{name}.png", clip=clip)
+
     page.goto(f"{url}c/1")
     page.get_by_text("first bad node").first.wait_for(timeout=60_000)
     page.locator(".js-plotly-plot").first.wait_for()
-    page.screenshot(path=HERE / "images" / "comparison.png")
+    keep("comparison")
     page.get_by_role("link", name="Open in the tree").click()
     page.get_by_role("treegrid").wait_for()
-    page.screenshot(path=HERE / "images" / "tree.png")
+    keep("tree")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/n/*")
+    page.locator("#closeup-values .is-here").first.wait_for()
+    page.locator("#closeup").evaluate("element => scrollBy(0, element.getBoundingClientRect().top - 60)")
+    keep("node")
+    rows = page.request.get(f"{url}api/v1/comparisons/1/slices/2/rows?unfold=all&count=1000").json()["rows"]
+    node = next(row for row in rows if row["path"] == "model.layers.7.mlp")
+    picked = urlencode({"golden": node["golden"][0], "target": node["target"][0]})
+    page.goto(f"{url}c/1/s/2/match?show=all&{picked}")
+    page.locator("#effect-card").wait_for()
+    keep("match")
+    page.goto(f"{url}board?axis=token")
+    page.locator("#board-table").wait_for()
+    keep("board", 470)
 
 
 if __name__ == "__main__":
