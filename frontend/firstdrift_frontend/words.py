@@ -21,4 +21,5 @@ WORDS = (
     *(_("layer"), _("logits"), _("rank"), _("step"), _("token"), _("micro step")),
     *(_("Cosine"), _("Mismatched"), _("SQNR"), _("Elements"), _("Equal")),
     *(_("Amplification"), _("Floor"), _("Parameters"), _("Drift"), _("Excess")),
+    _("recorded"),
 )
