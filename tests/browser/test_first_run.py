@@ -3,7 +3,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from dashboard import Dashboard
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 
 def test_two_dumps_are_chosen_compared_and_followed_to_the_node_whose_address_can_be_sent(
@@ -40,6 +40,27 @@ def test_two_dumps_are_chosen_compared_and_followed_to_the_node_whose_address_ca
     dashboard.settle()
     assert (page.url, selected.get_attribute("data-row"), page.locator(".row[data-row]").count()) == before
     expect(selected).to_be_in_viewport()
+
+
+def test_what_is_typed_is_judged_as_soon_as_it_is_known_and_until_then_looked_for(
+    dashboard: Dashboard, page: Page, dumps: Path
+) -> None:
+    dashboard.open("/new")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile(r"/new\?.*gone"), hold)
+    page.locator("#golden").fill(str(dumps / "tokens/llama4_golden_fp32"))
+    page.locator("#target").fill(str(dumps / "tokens/gone"))
+    page.locator("#target").press("Tab")
+    expect(page.locator("#part-said-golden")).to_contain_text("msit-torch")
+    expect(page.locator("#part-said-target")).to_have_text("Being read")
+    for route in held:
+        route.continue_()
+    expect(page.locator("#part-said-target .problem")).to_contain_text("here")
+    expect(page.locator("#part-said-golden")).to_contain_text("msit-torch")
 
 
 def test_a_comparison_is_deleted_and_taken_back(dashboard: Dashboard, page: Page) -> None:

@@ -126,6 +126,7 @@ def test_markdown_and_the_script_are_copied(dashboard: Dashboard, page: Page, ro
     copied = page.evaluate("navigator.clipboard.readText()")
     assert "- target is golden + 0.5" in copied
     assert "| index | golden | target | difference |" in copied
+    assert not re.search(r"(?<!\()\b\d\.\d{7,}", copied)  # all digits only in parentheses
     page.get_by_text("Load both in Python").click()
     page.get_by_role("button", name="Copy the script").click()
     page.wait_for_function(

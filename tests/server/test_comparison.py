@@ -59,6 +59,11 @@ def test_the_map_shows_every_layer_of_every_slice_and_where_the_error_begins(cli
     assert 'aria-selected="true"' in page(client, f"/c/3/s/3/tree?row={found['nodes'][3][2]}")
 
 
+def test_counts_of_a_slice_are_of_pairs_and_those_of_the_tree_of_nodes(client: TestClient) -> None:
+    assert re.search(r">[0-9,]+ pairs</a>", page(client, "/c/3?slice=3"))
+    assert "Nodes by verdict" in page(client, "/c/3/s/3/tree")
+
+
 def test_the_errors_of_the_map_are_those_of_the_tree(client: TestClient) -> None:
     found = layers(client, TOKENS)
     for layer, row in enumerate(found["nodes"][3]):

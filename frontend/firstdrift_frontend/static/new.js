@@ -7,15 +7,24 @@ import { dropped, picked, startUploads } from "./upload.js";
 const form = document.getElementById("new");
 let timer = 0;
 let latest = 0;
+let shown = 0;
+
+// What is typed is not yet known to be a dump, or none: say so until the answer is there.
+function look(side) {
+  const wait = Object.assign(document.createElement("span"), { className: "faint", textContent: say("Being read") });
+  document.getElementById(`part-said-${side}`).replaceChildren(wait);
+}
 
 async function refresh(focus) {
   const query = new URLSearchParams(new FormData(form));
   for (const [name, value] of [...query]) if (!value && !name.endsWith("_at")) query.delete(name);
   const asked = ++latest;
   const newer = await fetchPage(`/new?${query}`);
-  if (asked !== latest) return;
+  if (asked < shown) return;
+  shown = asked;
   const focused = document.activeElement?.closest?.("[data-part]") ? describe(document.activeElement) : null;
   replaceParts(newer);
+  for (const side of ["golden", "target"]) if (form.elements[side].value !== (query.get(side) ?? "")) look(side);
   showChosen();
   history.replaceState(null, "", `/new?${query}`);
   (focus ?? focused)?.()?.focus();
@@ -78,9 +87,17 @@ function showChosen() {
 
 form.addEventListener("input", (event) => {
   if (event.target.type === "file") return;
+  if (["golden", "target"].includes(event.target.name)) look(event.target.name);
   clearTimeout(timer);
-  timer = setTimeout(refresh, 250);
+  timer = setTimeout(typed, event.inputType === "insertFromPaste" ? 0 : 250);
 });
+
+// Typing is over: after a moment, or at once when the field is left or something was pasted.
+function typed() {
+  clearTimeout(timer);
+  timer = 0;
+  refresh();
+}
 
 // What has been uploaded becomes the dump of its side, or is opened there if several dumps lie in it.
 function landed(side, dump) {
@@ -106,7 +123,8 @@ function mapped(dump, names) {
 const uploads = document.getElementById("uploads") && startUploads(document.getElementById("uploads"), { golden: landed, target: landed, mapping: (_, dump, names) => mapped(dump, names) });
 
 form.addEventListener("change", (event) => {
-  if (event.target.type !== "file" || !uploads) return;
+  if (event.target.type !== "file") return void (timer && typed());
+  if (!uploads) return;
   const side = "mapping" in event.target.dataset ? "mapping" : event.target.closest(".side").dataset.side;
   const given = picked(event.target.files, side === "mapping");
   event.target.value = "";

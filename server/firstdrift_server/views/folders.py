@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 from firstdrift.dumps.detect import open_dump, recognise
@@ -14,6 +15,7 @@ from firstdrift.paths import inside
 
 MOST_ENTRIES = 500
 SECONDS_FOR_FORMATS = 0.6
+KEPT_SECONDS = 5
 """After that, the folders that are left are listed without being looked into."""
 
 TENSOR_FILES = frozenset({".pt", ".pth", ".npy", ".safetensors", ".bin"})
@@ -152,12 +154,19 @@ def _folder(path: Path, name: str) -> Entry:
 def _with_formats(entries: Sequence[Entry]) -> Iterator[Entry]:
     until = time.monotonic() + SECONDS_FOR_FORMATS
     for entry in entries:
-        found = recognise(Path(entry.path)) if time.monotonic() < until else None
+        now = time.monotonic()
+        found = _format_of(entry.path, entry.changed_at, int(now / KEPT_SECONDS)) if now < until else None
         yield (
             entry
             if found is None
             else Entry(entry.name, entry.path, entry.is_folder, *found, entry.changed_at)
         )
+
+
+@lru_cache(4096)
+def _format_of(path: str, _changed_at: object, _moment: int) -> tuple[str, tuple[str, ...]] | None:
+    """Recognise what lies at a path, once in a while: the form asks for the same folders with each key."""
+    return recognise(Path(path))
 
 
 def _above(roots: Sequence[Path], folder: Path) -> tuple[Entry, ...]:
