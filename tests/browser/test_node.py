@@ -148,3 +148,19 @@ def test_without_a_script_the_form_leads_to_the_same(
         expect(page.locator(".around")).to_contain_text(", 7]")
         data = page.url.partition("#")[0].replace("?", ".json?", 1)
         assert page.request.get(data).json()["closeup"]["at"][-1] == 7
+
+
+def test_charts_take_the_colours_of_the_other_theme(
+    dashboard: Dashboard, page: Page, rows: dict[str, str]
+) -> None:
+    dashboard.open(f"{rows['model.layers.0.mlp.act']}?tensor=output.0")
+    page.locator("#closeup-profile").scroll_into_view_if_needed()
+    label = page.locator("#closeup-profile .xtick text").first
+    label.wait_for()
+    drawn = "() => [getComputedStyle(document.querySelector('#closeup-profile .xtick text')).fill, "
+    drawn += "document.getElementById('closeup-map').toDataURL()]"
+    before = page.evaluate(drawn)
+    page.get_by_role("button", name="Light or dark").click()
+    page.wait_for_function(
+        f"(before) => ({drawn})().every((after, which) => after !== before[which])", arg=before
+    )

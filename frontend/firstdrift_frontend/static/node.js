@@ -1,5 +1,6 @@
 // A pair of tensors from near: the map, the values around a place, and charts. The address says what is shown.
 import { fetchPage, say } from "./app.js";
+import { axis, colour, react as draw, short } from "./plot.js";
 
 const CHUNK = { Home: -Infinity, End: Infinity };
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-9, 0], PageDown: [9, 0] };
@@ -221,47 +222,10 @@ function listen(canvas) {
   });
 }
 
-// ---- charts: Plotly is loaded when the first one comes into view
+// ---- charts
 
-let library = null;
-function plotly() {
-  library ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    Object.assign(script, { src: section().dataset.plotly, onload: () => resolve(window.Plotly), onerror: reject });
-    document.head.append(script);
-  });
-  return library;
-}
-
-// light-dark() colours become plain ones here, which Plotly and canvases need.
-function colour(name) {
-  const probe = document.createElement("span");
-  probe.style.color = `var(--${name})`;
-  document.body.append(probe);
-  const found = getComputedStyle(probe).color;
-  probe.remove();
-  return found;
-}
-
-function short(value) {
-  const size = Math.abs(value);
-  if (size === 0 || (size >= 1e-3 && size < 1e6)) return value.toLocaleString("en", { maximumSignificantDigits: 3 });
-  return value.toExponential(2).replace("e+", "e");
-}
-
-function axis(title, changes = {}) {
-  const line = colour("line");
-  return { gridcolor: line, zeroline: false, tickcolor: line, linecolor: line, automargin: true, title: { text: title }, ...changes };
-}
-
-async function react(figure, traces, xaxis, yaxis) {
-  const Plotly = await plotly();
-  if (!figure.isConnected) return;
-  figure.querySelector(".chart-wait")?.remove();
-  const font = { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("muted") };
-  const hoverlabel = { bgcolor: colour("raised"), bordercolor: colour("line-strong"), font: { color: colour("text") } };
-  const layout = { margin: { l: 8, r: 12, t: 24, b: 8 }, paper_bgcolor: "transparent", plot_bgcolor: "transparent", font, hoverlabel, showlegend: true, legend: { orientation: "h", y: 1.16, x: 0 }, xaxis, yaxis };
-  await Plotly.react(figure, traces, layout, { responsive: true, displaylogo: false, displayModeBar: false });
+function react(figure, traces, xaxis, yaxis) {
+  draw(figure, traces, { margin: { l: 8, r: 12, t: 24, b: 8 }, showlegend: true, legend: { orientation: "h", y: 1.16, x: 0 }, xaxis, yaxis });
 }
 
 const number = (value) => (typeof value === "string" ? null : value);
@@ -305,16 +269,15 @@ async function drawCharts() {
   const found = await ask("charts");
   if (about !== section()) return;
   profiles = found.profiles;
-  const draw = () => {
+  redraw = () => {
     drawSpread("spread", found.values_histogram, [say("golden"), say("target")]);
     drawSpread("differences", found.difference_histogram, [say("target - golden")]);
     if (profiles.length) drawProfile(Math.max(0, [...element("axes").children].findIndex((button) => button.getAttribute("aria-pressed") === "true")));
     else element("profile").textContent = "";
   };
   offer();
-  redraw = draw;
   if (profiles.length) element("axes").children[worstAxis()].setAttribute("aria-pressed", "true");
-  draw();
+  redraw();
 }
 
 // The dimension along which the difference is the least evenly spread says most.

@@ -8,7 +8,7 @@ export function sources() {
   return document.getElementById("part-drawn").dataset;
 }
 
-const words = JSON.parse(document.getElementById("chart-words").textContent);
+const words = JSON.parse(document.getElementById("chart-words")?.textContent ?? "{}");
 
 // Say a word of the data, such as a verdict or a class, in the language of the page.
 export function word(name) {
@@ -18,7 +18,7 @@ export function word(name) {
 export function plotly() {
   library ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
-    script.src = sources().plotly;
+    script.src = document.querySelector("[data-plotly]").dataset.plotly;
     script.onload = () => resolve(window.Plotly);
     script.onerror = reject;
     document.head.append(script);
