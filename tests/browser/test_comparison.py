@@ -198,3 +198,15 @@ def test_a_page_shows_what_is_known_so_far_and_grows_without_being_loaded_again(
         expect(page.locator("#heat-tip")).to_contain_text("token 2, model.layers.7")
         assert page.evaluate("window.shifts") < 0.1
         assert dashboard.complaints == []
+
+
+def test_map_and_charts_take_the_colours_of_the_other_theme(tokens: Page) -> None:
+    drawn(tokens, "#metric-chart")
+    drawn(tokens, "#heat-map")
+    shown = "() => [getComputedStyle(document.querySelector('#metric-chart text')).fill, "
+    shown += "document.querySelector('#heat-map canvas').toDataURL()]"
+    before = tokens.evaluate(shown)
+    tokens.get_by_role("button", name="Light or dark").click()
+    tokens.wait_for_function(
+        f"(before) => ({shown})().every((after, which) => after !== before[which])", arg=before
+    )
