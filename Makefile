@@ -68,7 +68,7 @@ ifeq ($(CHROMIUM),)
 	@echo "The browser tests need Chromium and will fail without it. On Debian: apt install chromium;"
 	@echo "on Ubuntu: snap install chromium; elsewhere: $(BIN)/playwright install chromium"
 endif
-	$(BIN)/pytest -n $(JOBS) $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check

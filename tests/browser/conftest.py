@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from dashboard import Dashboard
 from hostile_dump import write_hostile_dumps
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = [
@@ -23,6 +23,10 @@ QUIET = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+# Other tests, and other processes, may have much to do meanwhile.
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +79,7 @@ def address(dumps: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 def dashboard(browser: Browser, address: str) -> Iterator[Dashboard]:
     """A browser window of 1280 pixels; nothing may appear on its console."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, base_url=address)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(30_000)
     dashboard = Dashboard(context.new_page(), address)
     yield dashboard
     context.close()

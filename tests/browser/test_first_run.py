@@ -73,9 +73,14 @@ def test_a_comparison_is_deleted_and_taken_back(dashboard: Dashboard, page: Page
     expect(page.locator('.comparisons a[href="/c/2"]')).to_have_count(1)
 
 
-def test_a_cell_of_the_strip_and_a_metric_are_part_of_the_address(dashboard: Dashboard, page: Page) -> None:
-    dashboard.open("/")
-    page.locator(".comparisons a", has_text="Token 3").first.click()
+def test_a_cell_of_the_strip_and_a_metric_are_part_of_the_address(
+    dashboard: Dashboard, page: Page, dumps: Path
+) -> None:
+    sides = {"golden": "llama4_golden_fp32", "target": "llama4_perturb_L2_T3"}
+    chosen = {side: str(dumps / "tokens" / name) for side, name in sides.items()}
+    made = page.request.post("/api/v1/comparisons", data=chosen).json()["id"]
+    dashboard.open(f"/c/{made}")
+    dashboard.wait_for_comparison()
     page.locator(".cell-link").nth(1).click()
     page.get_by_role("link", name="Cosine").click()
     assert parse_qs(urlsplit(page.url).query) == {"slice": ["1"], "metric": ["cosine_similarity"]}

@@ -25,14 +25,6 @@ def compare(request: APIRequestContext, golden: Path, target: Path, **options: o
     return f"/c/{made}/s/0/match"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def patience() -> Iterator[None]:
-    """Wait long: previews and results are made by others, who may have much to do."""
-    expect.set_options(timeout=30_000)
-    yield
-    expect.set_options(timeout=5_000)
-
-
 @pytest.fixture(scope="module")
 def match(browser: Browser, address: str, dumps: Path) -> str:
     """The page of the renamed dumps, compared by name alone."""
@@ -47,7 +39,7 @@ def match(browser: Browser, address: str, dumps: Path) -> str:
 def second(browser: Browser, address: str) -> Iterator[Page]:
     """Somebody else's browser."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, base_url=address)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(30_000)
     other = Dashboard(context.new_page(), address)
     yield other.page
     context.close()

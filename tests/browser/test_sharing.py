@@ -39,7 +39,7 @@ def windows(browser: Browser, locked: str) -> Iterator[tuple[Dashboard, Dashboar
     """The browser of somebody with the token, and that of a visitor."""
     contexts = [browser.new_context(viewport={"width": 1280, "height": 800}, base_url=locked) for _ in "ov"]
     for context in contexts:
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(30_000)
     owner, visitor = (Dashboard(context.new_page(), locked) for context in contexts)
     owner.open(f"/c/1?token={TOKEN}")
     owner.wait_for_comparison()

@@ -220,7 +220,8 @@ class Upload {
     for (let wait = 100; done === null; wait = 500) {
       await Promise.race([asked, pause(wait)]);
       if (done !== null) break;
-      const known = await this.look();
+      // A refused archive is gone at once: why it was refused is what the first question is answered with.
+      const known = await this.look().catch(() => asked.then(() => ({})));
       if (known.unpacked) {
         this.say(say("Unpacking: {files} files, {size}", { files: known.unpacked.files.toLocaleString(), size: amount(known.unpacked.size) }));
         this.bar(this.row.querySelector(".bar > i"), known.unpacked.share);
