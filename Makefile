@@ -68,7 +68,7 @@ ifeq ($(CHROMIUM),)
 	@echo "The browser tests need Chromium and will fail without it. On Debian: apt install chromium;"
 	@echo "on Ubuntu: snap install chromium; elsewhere: $(BIN)/playwright install chromium"
 endif
-	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check
@@ -85,7 +85,7 @@ messages: .venv/.installed-dev
 	@rm $(LOCALE)/firstdrift.pot
 
 interop: .venv/.installed-dev .venv-interop/.installed
-	$(BIN)/pytest tests/interop
+	$(BIN)/pytest -n $(JOBS) --dist loadfile tests/interop
 
 bench: install .venv-interop/.installed
 	$(BIN)/python benchmarks/against_msprobe.py --peer $(PEER)/msprobe

@@ -248,7 +248,7 @@ def test_an_encrypted_zip_file_is_refused(tmp_path: Path, into: Path) -> None:
     assert "encrypted" in refused(archive, into).reason
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_whatever_is_changed_in_an_archive_it_is_unpacked_or_refused_and_nothing_gets_out(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

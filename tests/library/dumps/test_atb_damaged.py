@@ -73,7 +73,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("which", FILES)
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(0, 10_000), st.binary(min_size=1, max_size=4)), max_size=6),
     cut=st.none() | st.integers(0, 10_000),

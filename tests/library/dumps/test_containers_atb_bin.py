@@ -197,7 +197,7 @@ def test_a_file_cut_at_any_length_gives_no_values(tmp_path: Path) -> None:
 SEEDS = [FIRST, SECOND + FIRST, description(data="1_outtensor0.bin"), container(29, "3", bytes(2))]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.sampled_from(SEEDS),
     changes=st.lists(st.tuples(st.integers(0, 400), st.binary(min_size=1, max_size=4)), max_size=6),

@@ -217,7 +217,7 @@ def test_a_tensor_of_that_name_must_be_there(tmp_path: Path) -> None:
 WHOLE = ge_file([floats(4, 16), floats(16, dtype="bfloat16")], [floats(4, 16)], name="MatMul")
 
 
-@settings(deadline=2000, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=2000, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     edits=st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), max_size=8),
     end=st.integers(0, len(WHOLE)),
@@ -236,7 +236,7 @@ def test_any_mutation_of_a_file_gives_values_or_a_named_error(
                 assert load(file, header.entry).nbytes <= 8 * file.stat().st_size
 
 
-@settings(deadline=2000, max_examples=300)
+@settings(deadline=2000, max_examples=100)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_message_or_a_named_error(contents: bytes) -> None:
     with suppress(DamagedError):

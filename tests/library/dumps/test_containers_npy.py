@@ -140,7 +140,7 @@ def test_a_file_cut_at_any_length_is_refused(tmp_path: Path) -> None:
             read_headers(file, "npy")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.integers(0, 255)), min_size=1, max_size=8)
 )

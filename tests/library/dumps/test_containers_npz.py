@@ -123,7 +123,7 @@ def test_of_two_arrays_of_one_name_it_is_said_so(tmp_path: Path) -> None:
     assert problems == {"a": "several arrays have this name", "b": None}
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_any_damage_is_a_value_or_a_named_error(tmp_path: Path, data: st.DataObject) -> None:
     file = tmp_path / "x.npz"

@@ -455,7 +455,7 @@ def seed_file(**options: Any) -> bytes:  # noqa: ANN401
 SEEDS = [seed_file(), seed_file(_use_new_zipfile_serialization=False), seed_file(pickle_protocol=4)]
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.sampled_from(SEEDS),
     changes=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=8),

@@ -125,7 +125,7 @@ def test_a_file_cut_at_any_length_loses_no_more_than_what_is_cut(tmp_path: Path)
             assert any(header.problem for header in read_headers(file, "safetensors"))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.integers(0, 255)), min_size=1, max_size=8)
 )

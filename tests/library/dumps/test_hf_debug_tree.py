@@ -215,7 +215,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(tree=json_values)
 def test_any_tree_is_read_or_refused_with_a_reason(tmp_path: Path, tree: object) -> None:
     with suppress(FirstdriftError):

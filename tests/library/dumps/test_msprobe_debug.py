@@ -140,7 +140,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     data=st.dictionaries(st.text(max_size=12) | st.sampled_from(["a.0.debug", "a_grad.0.debug"]), json_values)
 )

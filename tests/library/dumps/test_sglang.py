@@ -180,7 +180,7 @@ values = st.sampled_from(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(names=st.lists(st.lists(st.tuples(tags, values), max_size=6), min_size=1, max_size=4))
 def test_any_names_are_read_or_refused_with_a_reason(
     tmp_path: Path, names: list[list[tuple[str, str]]]

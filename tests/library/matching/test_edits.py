@@ -304,7 +304,7 @@ def decisions(draw: st.DrawFn, golden: Sequence[str], target: Sequence[str]) -> 
     return Edit(kind, tuple(sides[0]), tuple(sides[1]), draw(st.booleans()))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=50)
 @given(models(), st.booleans(), st.booleans(), st.data())
 def test_whatever_is_said_no_node_is_lost_or_matched_twice(
     calls: tuple[Call, ...], values: bool, structure: bool, data: st.DataObject

@@ -107,7 +107,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_mapping(tmp_path / "none.yaml")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=70)
 @given(cut=st.integers(0, 900), at=st.integers(0, 900), noise=st.binary(max_size=6))
 def test_a_damaged_file_gives_a_mapping_or_a_named_error(
     tmp_path_factory: pytest.TempPathFactory, cut: int, at: int, noise: bytes

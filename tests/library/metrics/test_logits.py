@@ -26,7 +26,7 @@ def naive_divergence(golden: np.ndarray, target: np.ndarray) -> float:
 
 
 @given(st.integers(0, 2**32), st.integers(2, 3000), st.floats(1e-6, 3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_divergence_and_the_tops_are_those_of_the_definition(seed: int, size: int, noise: float) -> None:
     random = np.random.default_rng(seed)
     golden = 3 * random.normal(size=size)

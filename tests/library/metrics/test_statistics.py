@@ -152,7 +152,7 @@ def test_data_are_summarised_as_a_dumping_tool_records_them(
 
 
 @given(st.integers(0, 2**32), st.integers(1, 300), st.floats(1e-9, 10))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_bound_never_exceeds_the_error(seed: int, size: int, noise: float) -> None:
     random = np.random.default_rng(seed)
     golden = random.normal(size=size) + random.normal()
@@ -171,7 +171,7 @@ def rounded(summary: SideSummary) -> SideSummary:
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=70)
 @given(
     seed=st.integers(0, 2**32 - 1),
     size=st.integers(8, 4000),
