@@ -12,11 +12,11 @@ def test_two_dumps_are_chosen_compared_and_followed_to_the_node_whose_address_ca
     dashboard.open("/")
     page.get_by_role("link", name="New comparison").first.click()
     for side, name in (("golden", "llama4_golden_fp32"), ("target", "llama4_perturb_L2_T3")):
-        panel = page.locator(f"section.side:has(#{side})")
-        folder = panel.get_by_role("link", name="tokens")
+        listed = page.locator(f"#part-folder-{side}")
+        folder = listed.get_by_role("link", name="tokens", exact=True)
         if folder.count():  # the second side opens where the first was chosen
             folder.click()
-        panel.locator("li", has_text=name).get_by_role("link", name="Choose").click()
+        listed.locator("li", has_text=name).get_by_role("link", name="Choose").click()
         expect(page.locator(f"#{side}")).to_have_value(str(dumps / "tokens" / name))
         expect(page.locator(f"#part-said-{side}")).to_contain_text("msit-torch")
     expect(page.locator("#part-command")).to_contain_text(

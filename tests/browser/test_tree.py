@@ -119,6 +119,7 @@ def test_unmatched_rows_of_both_sides_stand_in_the_tree(dashboard: Dashboard, pa
 @pytest.mark.usefixtures("selected")
 def test_rows_are_listed_by_error_with_the_columns_that_were_chosen(dashboard: Dashboard, page: Page) -> None:
     page.get_by_label("Sort").select_option("error")
+    page.wait_for_url("**sort=error**")
     first = page.locator('[role="row"][data-place="0"]')
     expect(first).to_have_attribute("aria-level", "1")
     expect(page.locator("#tree-count")).to_contain_text("rows shown")
