@@ -30,14 +30,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 HERE = Path(__file__).resolve().parent
 DUMP_LLAMA = HERE.parent / "examples" / "dump_llama.py"
 SCREEN = {"width": 1920, "height": 1080}
 LAYERS = (4, 32, 128)
 LARGE = 100_000
-WAIT_MS = 120_000
+WAIT_S = 120
 
 SCROLL = """async () => {
   const body = document.getElementById("tree-body");
@@ -108,12 +108,12 @@ def measure_theirs(browser: Browser, address: str, figures: Figures) -> None:
         # The page of the plugin is a frame inside a frame that TensorBoard makes.
         nodes = page.frame_locator("iframe").locator("svg text:visible")
         shown = nodes.filter(has_text="Module.model.LlamaModel.forward.0")
-        shown.nth(1).wait_for(timeout=WAIT_MS)
+        until_there(shown, 2)
         figures.add("first view", 1000 * (time.perf_counter() - start))
         figures.add("first load", received())
         start = time.perf_counter()
         shown.nth(0).dblclick()
-        nodes.filter(has_text="layers.0.LlamaDecoderLayer.forward.0").nth(1).wait_for(timeout=WAIT_MS)
+        until_there(nodes.filter(has_text="layers.0.LlamaDecoderLayer.forward.0"), 2)
         figures.add("expand", 1000 * (time.perf_counter() - start))
 
 
@@ -122,7 +122,7 @@ def measure_ours(browser: Browser, address: str, figures: Figures) -> None:
     with visitor(browser) as (page, received):
         start = time.perf_counter()
         page.goto(address, wait_until="commit")
-        page.locator('[role="row"][data-row]').first.wait_for()
+        until_there(page.locator('[role="row"][data-row]'))
         figures.add("first view", 1000 * (time.perf_counter() - start))
         page.wait_for_load_state("networkidle")
         figures.add("first load", received())
@@ -131,20 +131,29 @@ def measure_ours(browser: Browser, address: str, figures: Figures) -> None:
         number = row.get_attribute("data-row")
         start = time.perf_counter()
         row.locator(".twist").click()
-        page.locator(f'[data-place="{place + 1}"][data-parent="{number}"]').wait_for()
+        until_there(page.locator(f'[data-place="{place + 1}"][data-parent="{number}"]'))
         figures.add("expand", 1000 * (time.perf_counter() - start))
         selected = page.locator('[role="row"][aria-selected="true"]')
         before = selected.get_attribute("data-row")
         start = time.perf_counter()
         page.keyboard.press("n")
-        page.locator(f'[role="row"][aria-selected="true"]:not([data-row="{before}"])').wait_for()
+        until_there(page.locator(f'[role="row"][aria-selected="true"]:not([data-row="{before}"])'))
         figures.add("next bad", 1000 * (time.perf_counter() - start))
         link = page.url
     with visitor(browser) as (page, _):
         start = time.perf_counter()
         page.goto(link, wait_until="commit")
-        page.locator("#panel article").wait_for()
+        until_there(page.locator("#panel article"))
         figures.add("deep link", 1000 * (time.perf_counter() - start))
+
+
+def until_there(nodes: Locator, count: int = 1) -> None:
+    """Wait until a page shows so many nodes. Playwright's own waits look only every 100 to 500 ms."""
+    end = time.perf_counter() + WAIT_S
+    while nodes.count() < count:
+        if time.perf_counter() > end:
+            sys.exit(f"{nodes} did not appear within {WAIT_S} s")
+        time.sleep(0.002)
 
 
 def report(layers: int, theirs: Figures, ours: Figures) -> None:

@@ -192,11 +192,16 @@ function choose(row) {
   showNode();
 }
 
+// A single step shows its node at once; while a key is held down, only the node where it stops is fetched.
 let nodeTimer = 0;
 let nodeRequest = null;
+let steppedAt = -Infinity;
 function showNode() {
   clearTimeout(nodeTimer);
-  nodeTimer = setTimeout(fetchNode, 90);
+  const isHeld = performance.now() - steppedAt < 150;
+  steppedAt = performance.now();
+  if (isHeld) nodeTimer = setTimeout(fetchNode, 90);
+  else fetchNode();
 }
 
 async function fetchNode() {
@@ -334,9 +339,10 @@ tools.addEventListener("submit", (event) => {
   event.preventDefault();
   if (event.submitter?.matches("[data-columns]")) {
     // The heading changes with the columns: that is another page, at the same place.
+    const chosen = chosenByNow();
     const parameters = new URLSearchParams(view.query);
-    parameters.delete("column");
-    for (const column of chosenByNow().getAll("column")) parameters.append("column", column);
+    for (const name of new Set(["column", ...chosen.keys()])) parameters.delete(name);
+    for (const [name, value] of chosen) parameters.append(name, value);
     return location.assign(`${rows.dataset.address}?${parameters}`);
   }
   filter();
