@@ -8,8 +8,9 @@ from functools import cache, partial
 from gettext import NullTranslations
 from urllib.parse import urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
+from markupsafe import Markup, escape
 
 from firstdrift.exports.strict_json import to_json
 from firstdrift.exports.text import printable
@@ -25,6 +26,29 @@ def render(template: str, language: str = SOURCE, **context: object) -> str:
     return _environment(language).get_template(template).render(context)
 
 
+def prepare() -> None:
+    """Compile the templates, which the first visitor of each page would wait for otherwise."""
+    for template in _environment(SOURCE).list_templates():
+        _environment(SOURCE).get_template(template)
+
+
+class _Compiled(BytecodeCache):
+    """Keeps compiled templates in memory: they are the same in all languages."""
+
+    def __init__(self) -> None:
+        self._code: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self._code:
+            bucket.bytecode_from_string(self._code[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._code[bucket.key] = bucket.bytecode_to_string()
+
+
+_COMPILED = _Compiled()
+
+
 @cache
 def _environment(language: str) -> Environment:
     known = load_language(language)
@@ -32,6 +56,7 @@ def _environment(language: str) -> Environment:
     environment = Environment(
         extensions=["jinja2.ext.i18n"],
         loader=FileSystemLoader(TEMPLATES),
+        bytecode_cache=_COMPILED,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -113,6 +138,9 @@ def name(text: str, *, breaks: bool = True) -> Markup:
 
     Copying it gives the name itself, but for characters that only a spelling can show.
     """
+    if text.isprintable():  # as nearly all are
+        shown = escape(text)
+        return Markup(_BREAKS.sub(r"\g<0><wbr>", str(shown))) if breaks else shown  # noqa: S704 - escaped before
     return Markup("").join(
         Markup("{}<wbr>").format(character)
         if breaks and character in "./_"
@@ -121,6 +149,9 @@ def name(text: str, *, breaks: bool = True) -> Markup:
         else character
         for character in text
     )
+
+
+_BREAKS = re.compile(r"[./_]")
 
 
 def in_markdown(text: str) -> str:

@@ -6,12 +6,17 @@ run(settings, announce=print)  # until the process is told to stop
 
 import gc
 from collections.abc import Callable
+from threading import Timer
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket
 
     from firstdrift_server.settings import Settings
+
+
+_PREPARE_SECONDS = 0.5
+"""The page that is opened at once does not share the processor with what can wait."""
 
 
 def run(settings: "Settings", announce: Callable[[str], None] = lambda _: None) -> None:
@@ -33,8 +38,25 @@ def run(settings: "Settings", announce: Callable[[str], None] = lambda _: None) 
     with _listen(settings) as listener:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         announce(f"http://{host}:{listener.getsockname()[1]}/")
+        _prepare_soon()
         # No access log: an address may hold the token, once, before it becomes a cookie.
         uvicorn.Server(uvicorn.Config(app, access_log=False, log_level="warning")).run(sockets=[listener])
+
+
+def _prepare_soon() -> None:
+    """Load what the first visitor of a page would wait for otherwise; the server is ready without."""
+    soon = Timer(_PREPARE_SECONDS, _prepare)
+    soon.daemon = True
+    soon.start()
+
+
+def _prepare() -> None:
+    from firstdrift_frontend import assets, rendering
+
+    rendering.prepare()
+    import firstdrift_server.views.tree  # noqa: F401 - brings NumPy
+
+    assets.asset(assets.plotly_build(), "plotly.min.js")
 
 
 def _listen(settings: "Settings") -> "socket.socket":

@@ -25,8 +25,8 @@ from firstdrift_server.views.addresses import comparison_address, tree_address, 
 from firstdrift_server.views.comparisons import comparison_summary
 from firstdrift_server.views.node import node_view
 
-CHUNK = 50
-"""Rows are sent in pieces of this size."""
+CHUNK = 32
+"""Rows are sent in pieces of this size, about a screen."""
 
 CHUNKS = 3
 """A page begins with so many: the one with the selected row, and its neighbours."""
