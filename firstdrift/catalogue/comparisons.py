@@ -16,7 +16,6 @@ from sqlalchemy import (
     Row,
     Select,
     Text,
-    and_,
     delete,
     func,
     or_,
@@ -25,7 +24,7 @@ from sqlalchemy import (
     union,
     update,
 )
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session, aliased, load_only
 
 from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.columns import Now
@@ -110,8 +109,8 @@ def judging_of(options: Options) -> Judging:
     return Judging(options.rules, options.thresholds, options.baseline)
 
 
-class SlicePair(Struct, frozen=True):
-    """A golden and a target slice that were compared; those of a running comparison appear one by one.
+class SliceLabel(Struct, frozen=True):
+    """What tells a pair of slices from others, and how it fared: quickly read, however much is said of it.
 
     Attributes:
         id: by which its rows and pairs are found.
@@ -120,12 +119,6 @@ class SlicePair(Struct, frozen=True):
         golden: coordinates of the golden slice; likewise target.
         golden_slice_id: the indexed golden slice; likewise target_slice_id.
         verdict: the worst of its matched rows; incomparable if no tensors of it could be compared.
-        judgement: what is said of it (logits, worst, origins, counts, ...); `rows` and `pairs` are empty.
-        unmatched_golden: tensors of matched nodes left over; likewise unmatched_target.
-        notes: remarks on its match plan, such as which entries of a mapping file matched nothing.
-        unreadable: how many pairs could not be compared because a file is damaged or missing.
-        rows: number of rows of its tree.
-        pairs: number of pairs of tensors.
     """
 
     id: int
@@ -137,6 +130,20 @@ class SlicePair(Struct, frozen=True):
     golden_slice_id: int
     target_slice_id: int
     verdict: Verdict
+
+
+class SlicePair(SliceLabel, frozen=True):
+    """A golden and a target slice that were compared; those of a running comparison appear one by one.
+
+    Attributes:
+        judgement: what is said of it (logits, worst, origins, counts, ...); `rows` and `pairs` are empty.
+        unmatched_golden: tensors of matched nodes left over; likewise unmatched_target.
+        notes: remarks on its match plan, such as which entries of a mapping file matched nothing.
+        unreadable: how many pairs could not be compared because a file is damaged or missing.
+        rows: number of rows of its tree.
+        pairs: number of pairs of tensors.
+    """
+
     judgement: SliceJudgement
     unmatched_golden: tuple[UnmatchedTensor, ...]
     unmatched_target: tuple[UnmatchedTensor, ...]
@@ -407,11 +414,45 @@ def get_slice_pair(session: Session, comparison_id: int, position: int) -> Slice
     Raises:
         NotInCatalogueError: there is none (yet).
     """
-    which = and_(SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position)
-    found = session.execute(_slice_pairs().where(which)).one_or_none()
+    found = session.execute(_slice_pairs().where(*_at(comparison_id, position))).one_or_none()
     if found is None:
-        raise NotInCatalogueError(f"comparison {comparison_id} has no slice {position}")
+        raise _no_slice(comparison_id, position)
     return _slice_pair(found)
+
+
+def slice_labels_of(session: Session, comparison_id: int) -> tuple[SliceLabel, ...]:
+    """List the labels of the slice pairs of a comparison, in the order of execution."""
+    found = session.execute(
+        _slice_labels().where(SlicePairEntry.comparison_id == comparison_id).order_by(SlicePairEntry.position)
+    )
+    return tuple(map(_slice_label, found))
+
+
+def get_slice_label(session: Session, comparison_id: int, position: int) -> SliceLabel:
+    """Look up the label of the slice pair at a position of a comparison.
+
+    Raises:
+        NotInCatalogueError: there is none (yet).
+    """
+    found = session.execute(_slice_labels().where(*_at(comparison_id, position))).one_or_none()
+    if found is None:
+        raise _no_slice(comparison_id, position)
+    return _slice_label(found)
+
+
+def left_over_of(session: Session, slice_pair: int) -> dict[str, tuple[UnmatchedTensor, ...]]:
+    """List the tensors of matched nodes that were left over, by side ("golden", "target")."""
+    columns = SlicePairEntry.unmatched_golden, SlicePairEntry.unmatched_target
+    golden, target = session.execute(select(*columns).where(SlicePairEntry.id == slice_pair)).one()
+    return {"golden": golden, "target": target}
+
+
+def _at(comparison_id: int, position: int) -> tuple[ColumnElement[bool], ...]:
+    return SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position
+
+
+def _no_slice(comparison_id: int, position: int) -> NotInCatalogueError:
+    return NotInCatalogueError(f"comparison {comparison_id} has no slice {position}")
 
 
 @cache
@@ -461,18 +502,36 @@ def _slice_pairs() -> Select[*tuple[Any, ...]]:
     )
 
 
-def _slice_pair(found: Row[*tuple[Any, ...]]) -> SlicePair:
+@cache
+def _slice_labels() -> Select[*tuple[Any, ...]]:
+    pair = SlicePairEntry
+    columns = pair.id, pair.comparison_id, pair.position, pair.revision, pair.golden_id, pair.target_id
+    return _slice_pairs().options(load_only(*columns, pair.verdict, raiseload=True))
+
+
+def _slice_label(found: Row[*tuple[Any, ...]]) -> SliceLabel:
+    return SliceLabel(**_label(found))
+
+
+def _label(found: Row[*tuple[Any, ...]]) -> dict[str, Any]:
     entry, golden, target = found
+    return {
+        "id": entry.id,
+        "comparison_id": entry.comparison_id,
+        "position": entry.position,
+        "revision": entry.revision,
+        "golden": _coordinates(golden),
+        "target": _coordinates(target),
+        "golden_slice_id": entry.golden_id,
+        "target_slice_id": entry.target_id,
+        "verdict": entry.verdict,
+    }
+
+
+def _slice_pair(found: Row[*tuple[Any, ...]]) -> SlicePair:
+    entry = found[0]
     return SlicePair(
-        id=entry.id,
-        comparison_id=entry.comparison_id,
-        position=entry.position,
-        revision=entry.revision,
-        golden=_coordinates(golden),
-        target=_coordinates(target),
-        golden_slice_id=entry.golden_id,
-        target_slice_id=entry.target_id,
-        verdict=entry.verdict,
+        **_label(found),
         judgement=entry.judgement,
         unmatched_golden=entry.unmatched_golden,
         unmatched_target=entry.unmatched_target,

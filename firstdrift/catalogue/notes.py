@@ -11,7 +11,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
-from firstdrift.catalogue.comparisons import SlicePair
+from firstdrift.catalogue.comparisons import SliceLabel
 from firstdrift.catalogue.sharing import shared_comparison
 from firstdrift.catalogue.tables import NodeNoteEntry
 from firstdrift.dumps.dump import Coordinates
@@ -41,13 +41,13 @@ class NodeNote(Struct, frozen=True):
     written_at: datetime
     deleted_at: datetime | None
 
-    def is_about(self, pair: SlicePair, row: TreeRow) -> bool:
+    def is_about(self, pair: SliceLabel, row: TreeRow) -> bool:
         """Tell whether it is about the node of a row of a slice."""
         return self.coordinates == pair.target and self.node in getattr(row, self.side)
 
 
 def add_note(
-    session: Session, pair: SlicePair, row: TreeRow, author: str, text: str, *, link: int | None = None
+    session: Session, pair: SliceLabel, row: TreeRow, author: str, text: str, *, link: int | None = None
 ) -> int:
     """Write a note about the node of a row; return its id.
 

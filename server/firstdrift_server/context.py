@@ -12,7 +12,7 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import SlicePair
+from firstdrift.catalogue.comparisons import SliceLabel
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.comparison.report import Options
 from firstdrift_server.settings import Settings
@@ -109,7 +109,7 @@ class Context:
         """Give a session for what a person asks for, which is kept through a power cut."""
         return writing(self.engine, durable=True)
 
-    def outline(self, session: Session, pair: SlicePair) -> "Outline":
+    def outline(self, session: Session, pair: SliceLabel) -> "Outline":
         """Return the outline of the tree of a slice pair."""
         from firstdrift.catalogue.outline import load_outline
 

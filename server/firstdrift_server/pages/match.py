@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift.catalogue.comparisons import get_slice_pair
+from firstdrift.catalogue.comparisons import get_slice_label
 from firstdrift.catalogue.match_sets import (
     MatchSet,
     add_edits,
@@ -254,7 +254,7 @@ def _begin(
     context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
 ) -> "Picking":
     with context.writing() as session:
-        get_slice_pair(session, comparison, position)
+        get_slice_label(session, comparison, position)
         made = create_match_set(session, comparison, fields.get("name") or "")
     return _with_set(picking, made)
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import numpy as np
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import SlicePair, get_comparison, get_slice_pair, slice_pairs_of
+from firstdrift.catalogue.comparisons import SliceLabel, get_comparison, get_slice_label, slice_labels_of
 from firstdrift.catalogue.match_sets import MatchSet, get_match_set, list_match_sets, no_match_set
 from firstdrift.catalogue.outline import Flags, Integers, Outline, rows_containing
 from firstdrift.catalogue.sides import Sides, called, load_sides, rows_named
@@ -125,7 +125,7 @@ class Panes:
     """
 
     comparison: int
-    pair: SlicePair
+    pair: SliceLabel
     outline: Outline
     sides: Sides
     pending: Flags
@@ -183,12 +183,12 @@ def panes_of(session: Session, context: Context, known: MatchSet, position: int)
         NotInCatalogueError: there is no such slice (yet).
     """
     comparison, since = shown_results(session, known)
-    pair = get_slice_pair(session, comparison, position)
+    pair = get_slice_label(session, comparison, position)
     return _panes(session, context, comparison, pair, since)
 
 
 def _panes(
-    session: Session, context: Context, comparison: int, pair: SlicePair, since: Sequence[Edit]
+    session: Session, context: Context, comparison: int, pair: SliceLabel, since: Sequence[Edit]
 ) -> Panes:
     outline = context.outline(session, pair)
     sides = context.sides.get((pair.id, pair.revision), lambda: load_sides(session, pair.id, len(outline)))
@@ -266,7 +266,7 @@ def _slices(session: Session, comparison: int, picking: Picking) -> list[dict[st
             "name": pair.target.describe(),
             "address": match_address(comparison, pair.position) + (f"?{query}" if query else ""),
         }
-        for pair in slice_pairs_of(session, comparison)
+        for pair in slice_labels_of(session, comparison)
     ]
 
 

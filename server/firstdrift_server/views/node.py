@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import SlicePair, get_slice_pair
+from firstdrift.catalogue.comparisons import SliceLabel, get_slice_label, left_over_of
 from firstdrift.catalogue.dumps import get_slice, load_dump, load_node
 from firstdrift.catalogue.tree import Pair, Row, get_row, pairs_of_row, path_to_row
 from firstdrift.dumps.detect import read_stacks
@@ -34,7 +34,7 @@ def node_view(
     Raises:
         NotInCatalogueError: there is no such comparison, slice or row.
     """
-    slice_pair = get_slice_pair(session, comparison, position)
+    slice_pair = get_slice_label(session, comparison, position)
     row = get_row(session, slice_pair.id, index)
     pairs = pairs_of_row(session, slice_pair.id, index)
     address = node_address(comparison, position, index)
@@ -146,18 +146,19 @@ def _details(measured: Measurement) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in found if value is not None]
 
 
-def _unmatched(session: Session, pair: SlicePair, row: Row) -> dict[str, list[dict[str, Any]]]:
+def _unmatched(session: Session, pair: SliceLabel, row: Row) -> dict[str, list[dict[str, Any]]]:
     """List the tensors without partner: all of an unmatched node, or those left over of a matched one."""
     sides = {
-        "golden": (row.tree.golden, pair.golden_slice_id, pair.unmatched_golden),
-        "target": (row.tree.target, pair.target_slice_id, pair.unmatched_target),
+        "golden": (row.tree.golden, pair.golden_slice_id),
+        "target": (row.tree.target, pair.target_slice_id),
     }
+    left_over = left_over_of(session, pair.id) if row.match else {}
     found: dict[str, list[dict[str, Any]]] = {}
-    for side, (names, slice_id, left_over) in sides.items():
+    for side, (names, slice_id) in sides.items():
         if row.match is None:
             records = [record for name in names for record in load_node(session, slice_id, name).tensors]
         else:
-            records = [left.record for left in left_over if left.node in names]
+            records = [left.record for left in left_over[side] if left.node in names]
         found[side] = [_tensor(record, None) for record in records]
     return found
 

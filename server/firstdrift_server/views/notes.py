@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import SlicePair, get_slice_pair, slice_pairs_of
+from firstdrift.catalogue.comparisons import SliceLabel, get_slice_label, slice_labels_of
 from firstdrift.catalogue.notes import NodeNote, add_note, notes_of
 from firstdrift.catalogue.tree import get_row, rows_of_nodes
 from firstdrift.exports.report_json import coordinates_object
@@ -14,7 +14,7 @@ from firstdrift_server.views.addresses import node_address
 from firstdrift_server.visitors import Viewer
 
 
-def notes_view(session: Session, pair: SlicePair, row: TreeRow) -> dict[str, Any]:
+def notes_view(session: Session, pair: SliceLabel, row: TreeRow) -> dict[str, Any]:
     """Give the notes about the node of a row, and where they are written to."""
     return {
         "notes": [
@@ -42,7 +42,7 @@ def noted_nodes(session: Session, comparison_id: int) -> list[dict[str, Any]]:
     notes = [note for note in notes_of(session, comparison_id) if note.deleted_at is None]
     if not notes:
         return []
-    pairs = {pair.target: pair for pair in slice_pairs_of(session, comparison_id)}
+    pairs = {pair.target: pair for pair in slice_labels_of(session, comparison_id)}
     wanted: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for note in notes:
         if note.coordinates in pairs:
@@ -80,6 +80,6 @@ def write_note(session: Session, viewer: Viewer, place: tuple[int, int, int], au
         SettingsError: name or text is empty or too long.
     """
     comparison, position, index = place
-    pair = get_slice_pair(session, comparison, position)
+    pair = get_slice_label(session, comparison, position)
     row = get_row(session, pair.id, index).tree
     return add_note(session, pair, row, author, text, link=viewer.link.id if viewer.link else None)

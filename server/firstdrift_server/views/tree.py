@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import SlicePair, get_comparison, get_slice_pair, slice_pairs_of
+from firstdrift.catalogue.comparisons import SliceLabel, get_comparison, get_slice_label, slice_labels_of
 from firstdrift.catalogue.outline import Outline, rows_containing, rows_matching
 from firstdrift.errors import SettingsError
 from firstdrift_server.context import Context
@@ -32,7 +32,7 @@ CHUNKS = 3
 """A page begins with so many: the one with the selected row, and its neighbours."""
 
 
-def view_from(session: Session, context: Context, pair: SlicePair, parameters: Parameters) -> TreeView:
+def view_from(session: Session, context: Context, pair: SliceLabel, parameters: Parameters) -> TreeView:
     """Work out what an address shows, after the step that it asks for.
 
     | parameter        | step                                                                   |
@@ -65,7 +65,7 @@ def tree_view(
         NotInCatalogueError: there is no such comparison, slice or row.
         SettingsError: a parameter makes no sense.
     """
-    pair = get_slice_pair(session, comparison, position)
+    pair = get_slice_label(session, comparison, position)
     view = view_from(session, context, pair, parameters)
     start = first_place(view, read_number(parameters.get("start"), "start"))
     rows = window(session, pair.id, view, start, CHUNKS * CHUNK)
@@ -103,7 +103,7 @@ def chunks_of(
     session: Session, context: Context, comparison: int, position: int, parameters: Parameters
 ) -> dict[str, Any]:
     """Give pieces of the visible rows: those asked for ("chunks=3.4"), or those around the selected row."""
-    pair = get_slice_pair(session, comparison, position)
+    pair = get_slice_label(session, comparison, position)
     view = view_from(session, context, pair, parameters)
     return seen_of(view) | {
         "address": tree_address(comparison, position),
@@ -188,10 +188,10 @@ def pieces_around(view: TreeView) -> list[int]:
 
 def _neighbours(session: Session, comparison: int, position: int, state: TreeState) -> dict[str, Any]:
     """Say where the same view is found in the slices before and after."""
-    pairs = slice_pairs_of(session, comparison)
+    pairs = slice_labels_of(session, comparison)
     query = state.without_position().query()
 
-    def entry(pair: SlicePair) -> dict[str, Any]:
+    def entry(pair: SliceLabel) -> dict[str, Any]:
         address = tree_address(comparison, pair.position)
         return {
             "slice": pair.position,
