@@ -22,10 +22,12 @@ class Dashboard:
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         page.on("dialog", self._dialog)
 
-    def open(self, path: str) -> None:
-        """Open a page and wait until it has everything."""
-        self.page.goto(path)
+    def open(self, path: str) -> int:
+        """Open a page and wait until it has everything; give the status of the answer."""
+        answer = self.page.goto(path)
         self.settle()
+        assert answer is not None, "it is another page"
+        return answer.status
 
     def settle(self) -> None:
         """Wait until nothing is loading, and note what the policy stopped."""

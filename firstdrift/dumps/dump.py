@@ -165,7 +165,7 @@ class Dump(Struct, frozen=True):
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-ORDER_FROM_NAMES: Final = "the rest from names, numbers in ascending order"
+ORDER_FROM_NAMES: Final = "names, numbers in ascending order"
 """How the origin of an execution order ends of which names alone tell."""
 
 

@@ -407,6 +407,6 @@ def _build_slice(
         )
         for at, name in enumerate(order, start=len(calls))
     )
-    known = f"derived: {counted(count + kept, 'ordering')} from equal values"
-    origin = f"{known}, {ORDER_FROM_NAMES}"
+    known = counted(count + kept, "ordering")
+    origin = f"derived: {known} from equal values, the rest from {ORDER_FROM_NAMES}"
     return Slice(listing, (*calls, *nodes), origin, tuple(problems))

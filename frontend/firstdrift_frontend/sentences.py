@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from firstdrift_frontend.words import SENTENCES
+
 _JOINTS = ("; ", ": ", ", ")
 """Where a sentence that fits no pattern is cut, to say its parts; the strongest first."""
 
@@ -44,6 +46,7 @@ class _Sayer:
             joint: [pair for text, pair in gapped.items() if text.startswith(joint)]
             for joint in (*_JOINTS, " ")
         }
+        self.sentences = [gapped[text] for text in SENTENCES if text in gapped]
         self.beginnings = [text for text in ordered if " " in text and text not in gapped]
         self.endings = [text for text in self.beginnings if _is_telling(text) and text[0] != " "]
         self.say = lru_cache(maxsize=4096)(self._say)
@@ -54,6 +57,8 @@ class _Sayer:
         if sentence in self.patterns:
             return self.patterns[sentence]
         if (said := self._fill(sentence, self.telling)) is not None:
+            return said
+        if sentence.endswith(".") and (said := self._fill(sentence, self.sentences)) is not None:
             return said
         ended = next((text for text in self.endings if sentence.endswith(f" {text}")), "")
         begins = sentence.removesuffix(f" {ended}")

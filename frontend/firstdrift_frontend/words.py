@@ -22,4 +22,8 @@ WORDS = (
     *(_("Cosine"), _("Mismatched"), _("SQNR"), _("Elements"), _("Equal")),
     *(_("Amplification"), _("Floor"), _("Parameters"), _("Drift"), _("Excess")),
     _("recorded"),
+    *(_("indexing"), _("reading"), _("matching"), _("measuring"), _("computing")),
 )
+
+SENTENCES = (_("{0}. {1}"), _("{0}."))
+"""How sentences follow each other, and how a sentence ends."""

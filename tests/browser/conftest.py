@@ -1,10 +1,6 @@
 """A real server with its worker, as processes, and a real browser in front of them."""
 
-import os
-import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +8,7 @@ import pytest
 from dashboard import Dashboard
 from hostile_dump import write_hostile_dumps
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from serving import serving
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = [
@@ -55,24 +52,17 @@ def dumps(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Pa
 
 
 @pytest.fixture(scope="session")
-def address(dumps: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the server is; it runs for the whole session, with three comparisons made."""
-    pairs = [dumps / "perturbed", dumps / "renamed"]
-    command = [sys.executable, "-m", "firstdrift.cli", "serve", str(dumps), "--port", "0", "--workers", "1"]
-    command += ["--data-dir", str(tmp_path_factory.mktemp("data"))]
-    for golden, target in [(pair / "golden", pair / "target") for pair in pairs]:
-        command += ["--compare", str(golden), str(target)]
-    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
-        try:
-            assert server.stdout is not None
-            found = None
-            while found is None and (line := server.stdout.readline()):
-                found = re.search(r"http://127\.0\.0\.1:\d+", line)
-            assert found is not None, "the server said no address"
-            yield found[0]
-        finally:
-            server.terminate()
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server keeps what it knows."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="session")
+def address(dumps: Path, data_dir: Path) -> Iterator[str]:
+    """Where the server is; it runs for the whole session, with two comparisons made."""
+    pairs = [(dumps / pair / "golden", dumps / pair / "target") for pair in ("perturbed", "renamed")]
+    with serving(dumps, data_dir, pairs) as found:
+        yield found
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 """Every kind of page, in every language: nothing fails, nobody is shut out, nothing is left untranslated."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from secrets import token_hex
+from sqlite3 import connect
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -12,20 +14,42 @@ from closeup_dumps import write_dumps
 from dashboard import Dashboard
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
-from playwright.sync_api import APIRequestContext, Browser, BrowserContext, Page, Route
-from working import wait_until
+from playwright.sync_api import APIRequestContext, Browser, Page, Route
+from sqlalchemy import Engine, delete, update
+from working import ask_to_compare, wait_until
 
+from firstdrift.catalogue.comparisons import cancel_comparison, compare_again
+from firstdrift.catalogue.engine import writing
+from firstdrift.catalogue.jobs import SLICE_STEPS, Claim, beat, claim_job, fail_job
+from firstdrift.catalogue.tables import ComparisonEntry, SlicePairEntry, WorkerEntry
+from firstdrift.errors import DumpUnreadableError
 from firstdrift_frontend.languages import LANGUAGES, SOURCE
 from firstdrift_server.app import create_app
 from firstdrift_server.pages import ROUTERS
 from firstdrift_server.settings import settings_from
 
+LONG = 3600.0
+
+LOCKED, UNFINISHED = "http://locked.localhost", "http://unfinished.localhost"
+"""Servers: one asks for a token; on the other comparisons wait, are begun, have failed or were cancelled."""
+
 PAGES = {
-    "/": ["/", "/?show=dumps", "/?show=bin", "/?q=nowhere"],
-    "/board": ["/board", "/board?q=nowhere"],
+    "/": ["/", "/?show=dumps", "/?show=bin", "/?q=nowhere", f"{UNFINISHED}/"],
+    "/board": ["/board", "/board?q=nowhere", f"{UNFINISHED}/board"],
     "/new": ["/new", "/new?golden={golden}&target={target}"],
-    "/c/{comparison}": ["/c/1", "/c/{tokens}"],
-    "/c/{comparison}/rules": ["/c/1/rules"],
+    "/c/{comparison}": [
+        *("/c/1", "/c/{tokens}"),
+        *(
+            f"{UNFINISHED}/c/{name}"
+            for name in ("{waiting}", "{begun}", "{judged}", "{failed}", "{cancelled}")
+        ),
+        *(f"{UNFINISHED}/c/{name}" for name in ("{failed_at_once}", "{cancelled_at_once}")),
+    ],
+    "/c/{comparison}/rules": [
+        "/c/1/rules",
+        UNFINISHED + "/c/{waiting}/rules",
+        UNFINISHED + "/c/{begun}/rules",
+    ],
     "/c/{comparison}/share": ["/c/1/share"],
     "/c/{comparison}/s/{position}/tree": ["/c/1/s/0/tree", "/c/1/s/0/tree?sort=error&q=nowhere"],
     "/c/{comparison}/s/{position}/n/{row}": ["/c/1/s/0/n/0", "/c/{near}/s/0/n/5"],
@@ -36,7 +60,7 @@ PAGES = {
     "/dumps/{dump}/overflow": ["{dump}/overflow"],
     "/dumps/{dump}/s/{position}/tree": ["{dump}/s/0/tree"],
     "/dumps/{dump}/s/{position}/n/{row}": ["{dump}/s/0/n/1"],
-    "/login": ["http://locked.localhost/login"],
+    "/login": [f"{LOCKED}/login"],
 }
 """Addresses of each kind of page; what is in braces is known when the server runs."""
 
@@ -48,7 +72,7 @@ PIECES = {
 }
 """What gives a part of a page that is open, or leads on to another."""
 
-STATUS = {"http://locked.localhost/login": 401, "/no-such-page": 404, "/c/999999": 404, "/c/1/s/99/tree": 404}
+STATUS = {f"{LOCKED}/login": 401, "/no-such-page": 404, "/c/999999": 404, "/c/1/s/99/tree": 404}
 """Of pages that say what is wrong; 200 of all others."""
 
 ADDRESSES = [address for addresses in PAGES.values() for address in addresses]
@@ -125,34 +149,25 @@ BEGIN_WALK = r"""() => {
 
 
 @pytest.fixture(scope="module")
-def contexts(
-    browser: Browser, address: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, BrowserContext]]:
-    """A browser for each language; at locked.localhost stands a server that asks for a token."""
-    folder = tmp_path_factory.mktemp("locked")
-    locked = create_app(settings_from(roots=[folder], data_dir=folder, token=token_hex(16)))
-    with TestClient(locked, base_url="http://localhost:8765") as client:
-
-        def answer(route: Route) -> None:
-            headers = {"accept-language": route.request.headers.get("accept-language", "")}
-            found = client.get(urlsplit(route.request.url).path, headers=headers)
-            route.fulfill(status=found.status_code, headers=dict(found.headers), body=found.content)
-
-        opened = {}
-        for language in LANGUAGES:
-            opened[language] = browser.new_context(
-                viewport={"width": 1280, "height": 800}, base_url=address, locale=language
-            )
-            opened[language].route("http://locked.localhost/**", answer)
-        yield opened
-        for context in opened.values():
-            context.close()
+def windows(browser: Browser, address: str) -> Iterator[dict[str, Dashboard]]:
+    """A browser window for each language."""
+    opened = {}
+    for language in LANGUAGES:
+        context = browser.new_context(
+            viewport={"width": 1280, "height": 800}, base_url=address, locale=language
+        )
+        opened[language] = Dashboard(context.new_page(), address)
+    yield opened
+    for dashboard in opened.values():
+        dashboard.page.context.close()
 
 
 @pytest.fixture(scope="module")
-def known(contexts: dict[str, BrowserContext], dumps: Path) -> dict[str, str]:
+def known(
+    windows: dict[str, Dashboard], dumps: Path, data_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
     """What stands for the braces in the addresses."""
-    request = contexts[SOURCE].request
+    request = windows[SOURCE].page.context.request
     pairs = {
         "tokens": (dumps / "tokens" / "llama4_golden_fp32", dumps / "tokens" / "llama4_perturb_L2_T3"),
         "near": write_dumps(dumps / "looked-at"),
@@ -168,13 +183,92 @@ def known(contexts: dict[str, BrowserContext], dumps: Path) -> dict[str, str]:
     read = request.get(f"/dumps?path={quote(golden)}")
     rows = request.get("/api/v1/comparisons/2/slices/0/rows?unfold=all").json()["rows"]
     picked = next(row["golden"][0] for row in rows if row["golden"] and row["kind"] == "module")
-    return made | {
-        "golden": quote(golden),
-        "target": quote(target),
-        "unread": quote(str(unread)),
-        "dump": urlsplit(read.url).path,
-        "picked": f"golden={quote(picked)}",
+    locked, unfinished = map(tmp_path_factory.mktemp, ("locked", "unfinished"))
+    copy_catalogue(data_dir, unfinished)
+    served = {
+        LOCKED: settings_from(roots=[dumps], data_dir=locked, token=token_hex(16)),
+        UNFINISHED: settings_from(roots=[dumps], data_dir=unfinished),
     }
+    with ExitStack() as clients:
+        for place, settings in served.items():
+            app = create_app(settings)
+            client = clients.enter_context(TestClient(app, base_url="http://localhost:8765"))
+            for dashboard in windows.values():
+                dashboard.page.context.route(f"{place}/**", answered_by(client))
+        left = leave_unfinished(app.state.context.engine, made, pairs["near"])
+        yield (
+            made
+            | {name: str(comparison) for name, comparison in left.items()}
+            | {
+                "golden": quote(golden),
+                "target": quote(target),
+                "unread": quote(str(unread)),
+                "dump": urlsplit(read.url).path,
+                "picked": f"golden={quote(picked)}",
+            }
+        )
+
+
+def answered_by(client: TestClient) -> Callable[[Route], None]:
+    """Let a server answer that has no address of its own."""
+
+    def answer(route: Route) -> None:
+        asked = urlsplit(route.request.url)
+        headers = {name: route.request.headers.get(name, "") for name in ("accept", "accept-language")}
+        found = client.get(f"{asked.path}?{asked.query}", headers=headers)
+        route.fulfill(status=found.status_code, headers=dict(found.headers), body=found.content)
+
+    return answer
+
+
+def copy_catalogue(from_folder: Path, to_folder: Path) -> None:
+    """Copy all that a server knows, which is still running."""
+    name = "firstdrift.db"
+    with closing(connect(from_folder / name)) as known, closing(connect(to_folder / name)) as copy:
+        known.backup(copy)
+
+
+def leave_unfinished(engine: Engine, made: Mapping[str, str], pair: tuple[Path, Path]) -> dict[str, int]:
+    """Leave comparisons as a worker leaves them that is stopped; give one in each state."""
+    of = {"failed_at_once": ask_to_compare(engine, *pair), "failed": 2, "begun": int(made["tokens"])}
+    fail(engine, begin(engine, of["failed_at_once"]))
+    fail(engine, begin(engine, again(engine, of["failed"])))
+    begun = begin(engine, again(engine, of["begun"]))
+    stage = "slice 4 of 8: measuring, 12 pairs left"
+    beat(engine, begun, LONG, 3 * SLICE_STEPS, 8 * SLICE_STEPS, stage)
+    of |= {"cancelled": again(engine, 1), "cancelled_at_once": ask_to_compare(engine, *pair)}
+    of |= {"judged": int(made["near"]), "waiting": ask_to_compare(engine, *pair)}
+    with writing(engine) as session:
+        cancel_comparison(session, of["cancelled"])
+        cancel_comparison(session, of["cancelled_at_once"])
+        compare_again(session, of["judged"], "msprobe")
+        session.execute(update(SlicePairEntry).where(SlicePairEntry.position > 2).values(complete=False))
+        session.execute(delete(WorkerEntry))
+    return of
+
+
+def again(engine: Engine, comparison: int) -> int:
+    """Ask for a comparison again, of which nothing has been concluded yet."""
+    with writing(engine) as session:
+        compare_again(session, comparison)
+        of_it = update(ComparisonEntry).where(ComparisonEntry.id == comparison)
+        session.execute(of_it.values(findings=None, counts=None, finished_at=None))
+    return comparison
+
+
+def begin(engine: Engine, comparison: int) -> Claim:
+    """Take the job of a comparison, as a worker does."""
+    claim = claim_job(engine, "worker", lease=LONG)
+    assert claim is not None
+    assert claim.comparison_id == comparison
+    return claim
+
+
+def fail(engine: Engine, claim: Claim) -> None:
+    """Give up on a job, as a worker does that finds a fault."""
+    error = DumpUnreadableError("this may not be read (permission denied)", path="/data/golden")
+    with writing(engine) as session:
+        fail_job(session, claim, str(error), "Traceback", retry_after=None)
 
 
 def compare(request: APIRequestContext, golden: Path, target: Path) -> str:
@@ -195,23 +289,19 @@ def test_the_list_has_every_kind_of_page() -> None:
 
 @pytest.mark.parametrize("page_address", ADDRESSES)
 def test_a_page_is_whole_in_every_language_and_for_every_visitor(
-    contexts: dict[str, BrowserContext], known: dict[str, str], address: str, page_address: str
+    windows: dict[str, Dashboard], known: dict[str, str], page_address: str
 ) -> None:
     status, wanted = STATUS.get(page_address, 200), page_address.format_map(known)
     problems: list[Any] = []
-    for language, context in contexts.items():
-        dashboard = Dashboard(context.new_page(), address)
-        answers: list[int] = []
+    for language, dashboard in windows.items():
         page = dashboard.page
-        page.on("response", lambda answer, seen=answers: seen.append(answer.status))
-        dashboard.open(wanted)
+        dashboard.complaints.clear()
+        assert dashboard.open(wanted) == status
         if page.locator("[data-chart], [id$='chart'], #closeup").count():
             page.wait_for_load_state("networkidle")
-        assert answers[0] == status
         assert page.locator("html").get_attribute("lang") == language
         problems += page.evaluate(FIND_ENGLISH, TERMS) if language != SOURCE else barriers(page)
         dashboard.settle()
-        page.close()
         own = f"{status} ("
         problems += [said for said in dashboard.complaints if status == 200 or own not in said]
     assert problems == []

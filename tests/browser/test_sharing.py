@@ -1,9 +1,6 @@
 """A link is made in one browser and opened in another until it is revoked; a report opens from a disk."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -11,6 +8,7 @@ from typing import Literal
 import pytest
 from dashboard import Dashboard
 from playwright.sync_api import Browser, Page, expect
+from serving import serving
 
 TOKEN = "correct horse battery staple"  # noqa: S105
 
@@ -18,20 +16,9 @@ TOKEN = "correct horse battery staple"  # noqa: S105
 @pytest.fixture(scope="module")
 def locked(dumps: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a server is that asks for a token, with one comparison made."""
-    command = [sys.executable, "-m", "firstdrift.cli", "serve", str(dumps), "--port", "0", "--workers", "1"]
-    command += ["--data-dir", str(tmp_path_factory.mktemp("locked"))]
-    command += ["--compare", str(dumps / "renamed/golden"), str(dumps / "renamed/target")]
-    environment = os.environ | {"PYTHONUNBUFFERED": "1", "FIRSTDRIFT_TOKEN": TOKEN}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
-        try:
-            assert server.stdout is not None
-            found = None
-            while found is None and (line := server.stdout.readline()):
-                found = re.search(r"http://127\.0\.0\.1:\d+", line)
-            assert found is not None, "the server said no address"
-            yield found[0]
-        finally:
-            server.terminate()
+    pair = (dumps / "renamed/golden", dumps / "renamed/target")
+    with serving(dumps, tmp_path_factory.mktemp("locked"), [pair], TOKEN) as found:
+        yield found
 
 
 @pytest.fixture

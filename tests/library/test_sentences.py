@@ -1,5 +1,6 @@
 """What the library says, said in another language."""
 
+from firstdrift.errors import DumpNotFoundError
 from firstdrift_frontend.sentences import Gap, Piece, pieces, sayer, with_gaps
 
 PATTERNS = {
@@ -22,6 +23,12 @@ def test_a_sentence_is_said_with_all_that_stands_in_its_gaps() -> None:
 
 def test_a_sentence_of_several_is_said_part_by_part() -> None:
     assert sayer(PATTERNS)("its weight differs; relative L2 2; and more") == "W; L2=2; and more"
+
+
+def test_an_error_with_its_file_and_what_to_try_is_said_sentence_by_sentence() -> None:
+    say = sayer({"{0}.": "{0}!", "{0}. {1}": "{0}! {1}", "it is gone": "G", "Look for {0}": "L({0})"})
+    error = DumpNotFoundError("it is gone", path="/data/run.1", hint="Look for it in x.y")
+    assert say(str(error)) == "/data/run.1: G! L(it in x.y)!"
 
 
 def test_parts_that_were_put_together_are_said_as_what_they_are() -> None:
