@@ -69,6 +69,36 @@ def test_a_deleted_comparison_lies_in_the_bin_until_it_is_taken_back(client: Tes
     assert ids(client) == [4, 3, 2, 1]
 
 
+def test_who_deletes_stays_in_the_view_that_was_searched_and_undoes_it_there(client: TestClient) -> None:
+    view = "/?q=llama&sort=oldest"
+    page = unescape(client.get(view, headers=HTML).text)
+    assert f'<input type="hidden" name="view" value="{view}">' in page
+    assert 'href="/.json?q=llama&sort=oldest"' in page
+    after = client.post("/c/3/delete", data={"view": view}).headers["location"]
+    assert after == f"{view}&deleted=3"
+    assert 3 not in ids(client, after.removeprefix("/?"))
+    page = unescape(client.get(after, headers=HTML).text)
+    assert re.search(
+        rf'action="/c/3/restore"><input type="hidden" name="view" value="{re.escape(view)}">', page
+    )
+    assert client.post("/c/3/restore", data={"view": view}).headers["location"] == view
+    assert 3 in ids(client, view.removeprefix("/?"))
+
+
+@pytest.mark.parametrize(
+    "view", ["https://evil.example/", "//evil.example/?q=", "/c/1?token=x&deleted=1", "?"]
+)
+def test_whatever_view_a_form_names_it_leads_to_the_front_page(client: TestClient, view: str) -> None:
+    assert client.post("/c/3/delete", data={"view": view}).headers["location"] == "/?deleted=3"
+    assert client.post("/c/3/restore", data={"view": view}).headers["location"] == "/"
+
+
+def test_a_page_of_which_nothing_is_left_gives_the_one_before(client: TestClient) -> None:
+    assert ids(client, "skip=50") == ids(client)
+    beyond = shown(client, "skip=50&show=dumps")
+    assert (len(beyond["dumps"]), beyond["previous"]) == (8, None)
+
+
 def test_the_dumps_that_were_compared_are_listed_with_format_and_what_they_are_in(
     client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
 ) -> None:
@@ -117,6 +147,11 @@ def test_an_uploaded_dump_is_listed_deleted_and_taken_back(
     assert found["size"] == sum(map(len, files.values()))
     assert shown(client, "show=dumps&q=another")["uploads"] == []
 
+    view = "/?show=dumps&q=my&sort=size"
+    searched = client.post("/uploaded/remove", data={"name": "my dump", "view": view})
+    assert searched.headers["location"] == f"{view}&removed=my+dump"
+    restored = client.post("/uploaded/restore", data={"name": "my dump", "view": view})
+    assert restored.headers["location"] == view
     removed = client.post("/uploaded/remove", data={"name": "my dump"})
     assert removed.headers["location"] == "/?show=dumps&removed=my+dump"
     page = unescape(client.get(removed.headers["location"], headers=HTML).text)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from html import unescape
 from pathlib import Path
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -43,6 +44,17 @@ def test_folders_are_listed_with_the_newest_first_or_by_name(form: TestClient) -
     assert listed(form, "order=name") == ["run1", "run2", "run10"]
     page = unescape(form.get("/new?note=kept", headers=HTML).text)
     assert "/new?note=kept&order=name" in page
+
+
+def test_a_dump_that_is_listed_can_be_looked_at_alone(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    golden, target = dumps["renamed"]
+    page = unescape(client.get("/new", params={"golden_at": str(golden.parent)}, headers=HTML).text)
+    for dump in (golden, target):
+        address = f"/dumps?{urlencode({'path': str(dump)})}"
+        assert f'href="{address}"' in page
+        assert client.get(address).headers["location"].startswith("/dumps/")
 
 
 def test_what_was_compared_or_uploaded_last_can_be_chosen_at_once(

@@ -43,7 +43,7 @@ function describe(element) {
   };
 }
 
-const firstOf = (side) => () => document.querySelector(`#part-folder-${side} .folders a`) ?? document.querySelector(`#part-folder-${side} .trail [aria-current]`);
+const firstOf = (side) => () => document.querySelector(`#part-folder-${side} .folders :is(.into, .choose-it)`) ?? document.querySelector(`#part-folder-${side} .trail [aria-current]`);
 
 function follow(link) {
   const wanted = new URL(link.href).searchParams;
@@ -69,7 +69,7 @@ form.addEventListener("keydown", (event) => {
   const row = event.target.closest("li");
   const rows = [...list.querySelectorAll("li:has(a)")];
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (step) (rows[rows.indexOf(row) + step]?.querySelector("a"))?.focus();
+  if (step) rows[rows.indexOf(row) + step]?.querySelector(".into, .choose-it")?.focus();
   else if (event.key === "ArrowRight") row.querySelector(".into")?.click();
   else if (event.key === "ArrowLeft") [...list.parentElement.querySelectorAll(".trail nav a")].at(-2)?.click();
   else if (event.key === " ") row.querySelector(".choose-it")?.click();

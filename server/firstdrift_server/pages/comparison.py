@@ -20,6 +20,7 @@ from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Fields, Submitted
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.views.comparison import Wanted, changes_view, comparison_data, comparison_view
+from firstdrift_server.views.home import address_after
 from firstdrift_server.views.notes import noted_nodes
 
 router = APIRouter(include_in_schema=False)
@@ -76,16 +77,17 @@ def cancel(comparison: int, context: Shared) -> Response:
     return _change(context, f"/c/{comparison}", cancel_comparison, comparison)
 
 
-@router.post("/c/{comparison}/delete", dependencies=[Submitted])
-def delete(comparison: int, context: Shared) -> Response:
-    """Move a comparison to the bin, and offer to take it back."""
-    return _change(context, f"/?deleted={comparison}", delete_comparison, comparison)
+@router.post("/c/{comparison}/delete")
+def delete(fields: Fields, comparison: int, context: Shared) -> Response:
+    """Move a comparison to the bin, and offer to take it back, in the view of the front page it was in."""
+    then = address_after(fields.get("view", ""), deleted=comparison)
+    return _change(context, then, delete_comparison, comparison)
 
 
-@router.post("/c/{comparison}/restore", dependencies=[Submitted])
-def restore(comparison: int, context: Shared) -> Response:
+@router.post("/c/{comparison}/restore")
+def restore(fields: Fields, comparison: int, context: Shared) -> Response:
     """Take a comparison back from the bin."""
-    return _change(context, "/", restore_comparison, comparison)
+    return _change(context, address_after(fields.get("view", "")), restore_comparison, comparison)
 
 
 def _change(context: Context, then: str, change: Callable[..., object], *what: object) -> Response:

@@ -2,7 +2,6 @@
 
 from http import HTTPStatus
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
@@ -10,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from firstdrift_server.answers import answer
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Fields
-from firstdrift_server.views.home import Asked, Part, home_view
+from firstdrift_server.views.home import Asked, Part, address_after, home_view
 
 router = APIRouter(include_in_schema=False)
 
@@ -38,11 +37,12 @@ def remove(fields: Fields, context: Shared) -> Response:
     """Move an uploaded dump to the bin, and offer to take it back."""
     name = fields.get("name", "")
     context.uploads.remove(name)
-    return RedirectResponse(f"/?{urlencode({'show': 'dumps', 'removed': name})}", HTTPStatus.SEE_OTHER)
+    address = address_after(fields.get("view", "/?show=dumps"), removed=name)
+    return RedirectResponse(address, HTTPStatus.SEE_OTHER)
 
 
 @router.post("/uploaded/restore")
 def restore(fields: Fields, context: Shared) -> Response:
     """Take an uploaded dump back from the bin."""
     context.uploads.restore(fields.get("name", ""))
-    return RedirectResponse("/?show=dumps", HTTPStatus.SEE_OTHER)
+    return RedirectResponse(address_after(fields.get("view", "/?show=dumps")), HTTPStatus.SEE_OTHER)

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons import Order, count_uses, list_comparisons
@@ -79,15 +80,30 @@ class Asked(Struct, frozen=True):
         return f"/?{urlencode(kept)}" if kept else "/"
 
 
+def address_after(view: str, **said: object) -> str:
+    """Return the address of a view of the front page that a form was submitted from, and say what was done.
+
+    Whatever that address was, this is one of the front page.
+    """
+    known = dict(parse_qsl(urlsplit(view).query))
+    said = {name: known[name] for name in ("show", "q", "sort", "skip") if name in known} | said
+    return f"/?{urlencode(said)}" if said else "/"
+
+
 def home_view(session: Session, context: Context, asked: Asked) -> dict[str, Any]:
     """Show a part of the front page."""
     view = _dumps(session, context, asked) if asked.show is Part.DUMPS else _comparisons(session, asked)
+    if asked.skip and not (
+        view.get("comparisons") or view.get("dumps")
+    ):  # the last one of the last page was deleted
+        return home_view(session, context, replace(asked, skip=max(0, asked.skip - PAGE)))
     more = view.pop("more")
     return view | {
         "show": str(asked.show),
         "text": asked.text,
         "sort": str(asked.order),
         "orders": list(map(str, ORDERS[asked.show])),
+        "address": asked.address(),
         "parts": {str(part): Asked(part, asked.text).address() for part in Part},
         "all": Asked(asked.show).address(),
         "next": asked.address(skip=asked.skip + PAGE) if more else None,
