@@ -24,9 +24,9 @@ _MOST_COOKIES = 50
 
 _NUMBER = "[0-9]{1,18}"
 _COMPARISON = f"/(?:api/v1/comparisons|c)/(?P<comparison>{_NUMBER})"
-_PAGES = f"|/export|/s/{_NUMBER}/(?:tree|tree/rows|unmatched|n/{_NUMBER})"
+_PAGES = f"|/export|/rules|/s/{_NUMBER}/(?:tree|tree/rows|unmatched|n/{_NUMBER})"
 _NODE = f"(?:/s/{_NUMBER}/n/{_NUMBER}|/slices/{_NUMBER}/rows/{_NUMBER})"
-_CHARTS = f"|/(?:chart|layers|notes|slices)|/slices/{_NUMBER}/(?:scatter|unmatched|rows)"
+_CHARTS = f"|/(?:chart|layers|notes|slices|rules/preview)|/slices/{_NUMBER}/(?:scatter|unmatched|rows)"
 _DATA = f"{_CHARTS}|{_NODE}(?:/tensors/{_NUMBER})?"
 _READ = re.compile(f"{_COMPARISON}(?:{_PAGES}{_DATA})")
 _WRITTEN = re.compile(f"{_COMPARISON}(?:{_NODE}/notes|/notes/{_NUMBER}(?:|/delete|/restore))")
@@ -48,6 +48,11 @@ class Viewer:
     def may_write(self) -> bool:
         """Whether they may write notes."""
         return self.link is None or self.link.may_write
+
+    @property
+    def sees_others(self) -> bool:
+        """Whether they see other comparisons than the one they look at."""
+        return self.link is None
 
     def may_change(self, link_id: int | None) -> bool:
         """Tell whether they may delete what was written through a link; None for without one."""

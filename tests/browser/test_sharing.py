@@ -58,11 +58,16 @@ def test_a_link_is_made_opened_elsewhere_and_revoked(windows: tuple[Dashboard, D
     expect(visitor.page.locator("form[action$='/delete']")).to_be_hidden()
     expect(visitor.page.get_by_text("read only")).to_be_visible()
     pages = visitor.page.get_by_role("navigation", name="Pages of this comparison")
-    expect(pages.get_by_role("link")).to_have_text(["Overview", "Tree"])
+    expect(pages.get_by_role("link")).to_have_text(["Overview", "Tree", "Rules"])
     pages.get_by_role("link", name="Tree", exact=True).click()
     expect(visitor.page.locator("#panel .node")).to_be_visible()
     expect(visitor.page.get_by_role("button", name="Keep the note")).to_have_count(0)
     assert visitor.page.context.cookies()[0]["httpOnly"]
+    visitor.settle()
+    visitor.open("/c/1/rules")
+    visitor.page.get_by_role("radio", name="msit").check()
+    expect(visitor.page.locator("#part-apply")).to_contain_text("only tried")
+    expect(visitor.page.get_by_role("button", name="Apply")).to_have_count(0)
     visitor.settle()
     assert visitor.complaints == [], "nothing that the pages ask for is refused"
     visitor.page.goto("/")

@@ -21,6 +21,7 @@ SHARED, OTHER = 1, 2
 READ = {
     "/c/{comparison}",
     "/c/{comparison}/export",
+    "/c/{comparison}/rules",
     "/c/{comparison}/s/{position}/tree",
     "/c/{comparison}/s/{position}/tree/rows",
     "/c/{comparison}/s/{position}/n/{row}",
@@ -30,6 +31,8 @@ READ = {
     "/api/v1/comparisons/{comparison}/chart",
     "/api/v1/comparisons/{comparison}/layers",
     "/api/v1/comparisons/{comparison}/notes",
+    "/api/v1/comparisons/{comparison}/rules",
+    "/api/v1/comparisons/{comparison}/rules/preview",
     "/api/v1/comparisons/{comparison}/slices",
     "/api/v1/comparisons/{comparison}/slices/{position}/scatter",
     "/api/v1/comparisons/{comparison}/slices/{position}/rows",
@@ -249,6 +252,27 @@ def test_a_guessed_secret_opens_nothing(visitor: TestClient) -> None:
     for guess in ("x", "a" * 43, "%00", "x" * 5000):
         assert visitor.get(f"/share/{guess}").status_code == 404
     assert visitor.get(f"/c/{SHARED}").status_code == 401
+
+
+def test_a_visitor_tries_rules_but_applies_none_and_sees_no_other_comparison(
+    owner: TestClient, visitor: TestClient
+) -> None:
+    come(visitor, link(owner, may_write=True)[1])
+    rules, api = f"/c/{SHARED}/rules", f"/api/v1/comparisons/{SHARED}/rules"
+    assert f'<option value="{OTHER}"' in owner.get(rules).text, "it may be chosen by its owner"
+    page = visitor.get(f"{rules}?factor=9").text
+    assert "factor = 9" in page
+    assert ("Apply</button>" in page, f'<option value="{OTHER}"' in page) == (False, False)
+    assert "Apply</button>" in owner.get(rules).text
+    assert visitor.get(f"{rules}.json").json()["baselines"] == []
+    assert visitor.get(f"{api}/preview?factor=9").json()["moved"] == {"factor": 9}
+    for address in (f"{rules}.json", f"{api}/preview"):
+        refused = visitor.get(f"{address}?baseline={OTHER}")
+        assert refused.status_code == 422, address
+        assert "cannot be tried here" in refused.text
+    for answer in (visitor.post(rules, data={"factor": "9"}), visitor.post(api, json={"rules": "msit"})):
+        assert answer.status_code == 404
+    assert owner.get(api).json()["moved"] == {}
 
 
 def test_a_visitor_deletes_only_what_came_through_the_same_link(

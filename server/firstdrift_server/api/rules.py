@@ -10,6 +10,7 @@ from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.views.rules import preview_object, require_applicable, rules_object
+from firstdrift_server.visitors import viewer_of
 
 router = APIRouter(
     prefix="/api/v1/comparisons/{comparison}/rules",
@@ -44,7 +45,9 @@ def preview(request: Request, comparison: int, context: Shared) -> StrictJSONRes
     looked at first; others while time lasts, for which `all` gives more. Nothing is measured or written.
     """
     with context.reading() as session:
-        return StrictJSONResponse(preview_object(session, context, comparison, request.query_params))
+        sees_others = viewer_of(request).sees_others
+        asked = (comparison, request.query_params)
+        return StrictJSONResponse(preview_object(session, context, *asked, sees_others=sees_others))
 
 
 @router.post("")

@@ -16,6 +16,7 @@ from firstdrift_server.context import Shared
 from firstdrift_server.forms import Form
 from firstdrift_server.views.addresses import comparison_address, rules_address
 from firstdrift_server.views.rules import judging_to_apply, rules_view
+from firstdrift_server.visitors import viewer_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -30,7 +31,8 @@ def show(request: Request, comparison: int, context: Shared) -> Response:
         origin = laid_over(session, comparison)
         if origin is not None:
             return RedirectResponse(rules_address(origin.comparison_id), HTTPStatus.SEE_OTHER)
-        view = rules_view(session, context, comparison, request.query_params)
+        sees_others = viewer_of(request).sees_others
+        view = rules_view(session, context, comparison, request.query_params, sees_others=sees_others)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if view["problem"] else HTTPStatus.OK
     return answer(request, "rules.html", view, status)
 
@@ -47,7 +49,7 @@ def apply(request: Request, comparison: int, fields: Form, context: Shared) -> R
         if wants_json(request):
             raise
         with context.reading() as session:
-            view = rules_view(session, context, comparison, fields)
+            view = rules_view(session, context, comparison, fields, sees_others=True)
         view["problem"] = {"error": error.reason, "hint": error.hint}
         return answer(request, "rules.html", view, status_of(error))
     return RedirectResponse(comparison_address(comparison), HTTPStatus.SEE_OTHER)

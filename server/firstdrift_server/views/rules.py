@@ -66,6 +66,18 @@ def read_judging(given: Mapping[str, str], comparison: Comparison) -> Judging:
     return Judging(rules, thresholds, _number(given.get("baseline") or None, "baseline") or kept)
 
 
+def judging_to_try(given: Mapping[str, str], comparison: Comparison, *, sees_others: bool) -> Judging:
+    """Read rule set, thresholds and baseline that are only looked at, by somebody who may see no others.
+
+    Raises:
+        SettingsError: one of them makes no sense, or the baseline is not to be seen.
+    """
+    judging = read_judging(given, comparison)
+    if not sees_others and judging.baseline not in (None, comparison.options.baseline):
+        raise SettingsError("another baseline cannot be tried here", hint="Log in to choose one")
+    return judging
+
+
 def judging_to_apply(session: Session, comparison_id: int, fields: Mapping[str, str]) -> tuple[Judging, bool]:
     """Read what a form says a comparison is to be judged by, and whether it is not yet.
 
@@ -141,7 +153,7 @@ def judging_object(judging: Judging) -> dict[str, Any]:
 
 
 def preview_object(
-    session: Session, context: Context, comparison_id: int, parameters: QueryParams
+    session: Session, context: Context, comparison_id: int, parameters: QueryParams, *, sees_others: bool
 ) -> dict[str, Any]:
     """Say what a comparison would say under other rules, as data.
 
@@ -151,7 +163,7 @@ def preview_object(
     """
     comparison = get_comparison(session, comparison_id)
     pairs = slice_pairs_of(session, comparison_id)
-    judging = read_judging(parameters, comparison)
+    judging = judging_to_try(parameters, comparison, sees_others=sees_others)
     first = _first(comparison, pairs, parameters)
     if not pairs:
         raise SettingsError("nothing has been compared yet", hint="Wait until the comparison is finished")
@@ -171,9 +183,11 @@ def preview_object(
 
 
 def rules_view(
-    session: Session, context: Context, comparison_id: int, parameters: QueryParams
+    session: Session, context: Context, comparison_id: int, parameters: QueryParams, *, sees_others: bool
 ) -> dict[str, Any]:
     """Lay the rules of a comparison out for their page; what makes no sense is said on it.
+
+    Who does not see other comparisons is offered none as a baseline.
 
     Raises:
         NotInCatalogueError: there is no such comparison or slice.
@@ -188,7 +202,7 @@ def rules_view(
     problem = None
     judging = in_force
     try:
-        judging = read_judging(parameters, comparison)
+        judging = judging_to_try(parameters, comparison, sees_others=sees_others)
         if judging.baseline is not None and judging != in_force:
             require_baseline(session, comparison, judging.baseline)
     except SettingsError as error:
@@ -216,7 +230,9 @@ def rules_view(
         "groups": [_group(rules, judging, in_force) for rules in RULES],
         "roundings": [_threshold(name, judging, in_force) for name in _DTYPES],
         "dtypes": _dtypes(judging.thresholds, dtypes_of(session, here) if here is not None else ()),
-        "baselines": _baselines(session, comparison, judging.baseline),
+        "baselines": _baselines(session, comparison, judging.baseline)
+        if sees_others
+        else _nameless(comparison.options.baseline, judging.baseline),
         "slices": [
             {
                 "position": pair.position,
@@ -353,6 +369,11 @@ def _baselines(session: Session, comparison: Comparison, chosen: int | None) -> 
         except NotInCatalogueError:
             return [{"id": chosen, "name": "", "is_chosen": True}, *_choices(found, chosen)]
     return _choices(found, chosen)
+
+
+def _nameless(baseline: int | None, chosen: int | None) -> list[dict[str, Any]]:
+    """List the baseline in force alone, without what it is."""
+    return [] if baseline is None else [{"id": baseline, "name": "", "is_chosen": baseline == chosen}]
 
 
 def _choices(found: Sequence[Comparison], chosen: int | None) -> list[dict[str, Any]]:
