@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.data import load_tensor
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.matching.plan import Joining, TensorPair
+from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.comparability import common_shape
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.tensors import DataLocation, TensorRecord
@@ -125,19 +125,18 @@ def why_not(pair: TensorPair, measured: Measurement) -> str | None:
 
 
 def _load_joined(pair: TensorPair) -> "tuple[Array, Array, str]":
-    from firstdrift.metrics.joined import Parts, load_joined
+    from firstdrift.comparison.parts import parts_of
+    from firstdrift.metrics.joined import load_joined
 
-    are_golden = bool(pair.golden_parts)
-    records = pair.golden_parts or pair.target_parts
-    whole = _load(pair.target, "target") if are_golden else _load(pair.golden, "golden")
-    for part in (*records, pair.golden, pair.target):
+    parts = parts_of(pair)
+    whole = _load(pair.target, "target") if parts.are_golden else _load(pair.golden, "golden")
+    for part in (*parts.records, pair.golden, pair.target):
         _require_small(part)
-    how = {"summed": pair.joining is Joining.SUMMED, "rotated": pair.joining is Joining.ROTATED}
     try:
-        joined, said = load_joined(Parts(records, are_golden=are_golden, **how), whole, load_tensor)
+        joined, said = load_joined(parts, whole, load_tensor)
     except TensorUnreadableError as error:
         raise NothingToSeeError(str(error).removesuffix(".")) from error
-    return (joined, whole, said) if are_golden else (whole, joined, said)
+    return (joined, whole, said) if parts.are_golden else (whole, joined, said)
 
 
 def _load(record: TensorRecord, side: str) -> "Array":

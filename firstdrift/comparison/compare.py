@@ -24,7 +24,7 @@ from firstdrift.dumps.detect import open_dump, read_slice
 from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.errors import DumpUnreadableError, SettingsError
 from firstdrift.matching.match import match_slices
-from firstdrift.matching.plan import Joining, SlicePairing, SlicePlan, TensorPair
+from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.slices import pair_slices
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
@@ -235,13 +235,11 @@ def measure_pairs(plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
 def _measure(pair: TensorPair) -> Measurement:
     if pair.incomparable is not None:
         return Measurement(MeasurementKind.INCOMPARABLE, pair.incomparable)
-    records = pair.golden_parts or pair.target_parts
-    if records:
-        from firstdrift.metrics.joined import Parts, measure_joined
+    if pair.golden_parts or pair.target_parts:
+        from firstdrift.comparison.parts import parts_of
+        from firstdrift.metrics.joined import measure_joined
 
-        how = {"summed": pair.joining is Joining.SUMMED, "rotated": pair.joining is Joining.ROTATED}
-        parts = Parts(records, are_golden=bool(pair.golden_parts), **how)
-        return measure_joined(pair.golden, pair.target, parts, load_tensor, pair.transform)
+        return measure_joined(pair.golden, pair.target, parts_of(pair), load_tensor, pair.transform)
     measure = partial(
         measure_pair, transform=pair.transform, logits=pair.golden.location is not None and is_logits(pair)
     )

@@ -19,6 +19,7 @@ from msgspec import Struct
 from firstdrift.dumps.dump import Node
 from firstdrift.matching.alignment import Pair, best_alignment, common_subsequence, gaps_between
 from firstdrift.matching.evidence import name_similarity
+from firstdrift.matching.experts import set_experts_apart
 from firstdrift.matching.fusion import parts_of_one
 from firstdrift.matching.operators import CHARACTERISTIC, Work
 from firstdrift.matching.steps import Layer, Line, Step, first_input, value_key
@@ -33,10 +34,12 @@ _WORTH: Final = {
     Work.POSITIONS: 1.0,
     Work.NORM: 1.0,
     Work.LINEAR: 1.0,
+    Work.GROUPED: 1.0,
     Work.ROTATE: 1.0,
     Work.ATTEND: 1.0,
     Work.CONVOLVE: 1.0,
     Work.ACTIVATE: 0.8,
+    Work.GATE: 0.8,
     Work.ADD: 0.6,
     Work.MULTIPLY: 0.6,
     Work.ROUTE: 0.6,
@@ -117,13 +120,29 @@ def _kind(unit: Step | Layer) -> Hashable | None:
 
 
 def align_steps(trees: Trees, golden: Sequence[Step], target: Sequence[Step]) -> list[tuple[Step, Step]]:
-    """Align the steps of two layers, those that were fused on one side as one; in order."""
+    """Align the steps of two layers, those that were fused on one side as one.
+
+    The order is kept, but for experts: a shared one may run before those that are chosen, or after them.
+    """
+    parted = set_experts_apart(trees, golden, target)
+    if parted is None:
+        return _align_variants(
+            trees, _variants(trees[0], golden, target), _variants(trees[1], target, golden)
+        )
+    experts, (first, second) = parted
+    return align_steps(trees, first, second) + _align_variants(trees, *experts)
+
+
+def _align_variants(
+    trees: Trees, golden: Sequence[Sequence[Step]], target: Sequence[Sequence[Step]]
+) -> list[tuple[Step, Step]]:
+    """Align two lists of steps in order, each of which can be seen in several ways."""
     best: list[tuple[Step, Step]] = []
     most = -1.0
-    variants = product(_variants(trees[0], golden, target), _variants(trees[1], target, golden))
     # Each way weighs all pairs: of very long layers fewer are tried.
-    most_tried = max(2, min(_MOST_VARIANTS, _LARGEST_TABLE // max(1, len(golden) * len(target))))
-    for first, second in islice(variants, most_tried):
+    largest = max(map(len, golden), default=0) * max(map(len, target), default=0)
+    most_tried = max(2, min(_MOST_VARIANTS, _LARGEST_TABLE // max(1, largest)))
+    for first, second in islice(product(golden, target), most_tried):
         gains = [[step_gain(trees, one, other) for other in second] for one in first]
         pairs = _best(gains)
         total = sum(gains[left][right] for left, right in pairs)
@@ -165,16 +184,11 @@ _likeness = lru_cache(maxsize=4096)(name_similarity)
 
 
 def _fit(golden: Step, target: Step) -> bool:
+    if golden.work is Work.GROUPED or golden.experts or target.experts:
+        return golden.width == target.width and golden.size == target.size
     if golden.width == target.width:
         return True
-    return golden.work in _ANY_SPLIT and _size(golden) == _size(target)
-
-
-def _size(step: Step) -> int:
-    size = 1
-    for length in step.shape or ():
-        size *= length
-    return size
+    return golden.work in _ANY_SPLIT and golden.size == target.size
 
 
 def _node(tree: SliceTree, step: Step) -> Node:
@@ -224,7 +238,7 @@ def _variants(tree: SliceTree, steps: Sequence[Step], others: Sequence[Step]) ->
     """Return the ways to see a layer: with each group of steps apart, each as one step, or some of them.
 
     Only what is as wide as a step of the other side is seen as one. Steps of one group do not depend on one
-    another: they stand together, whatever ran between them.
+    another: they stand together, whatever ran between them, if one or their names say that they may be one.
     """
     widths = {step.width for step in others if step.work is Work.LINEAR}
     groups = list(_groups(tree, steps))
@@ -232,7 +246,13 @@ def _variants(tree: SliceTree, steps: Sequence[Step], others: Sequence[Step]) ->
     for group in groups:
         ways = [group] + ([group[1:]] if len(group) > 2 else [])  # noqa: PLR2004 (q apart from k and v)
         choices.append([(), *(way for way in ways if sum(step.width or 0 for step in way) in widths)])
-    together = _together(steps, groups)
+    named = set(parts_of_one(tree, [step.node for group in groups for step in group]))
+    bound = [
+        group
+        for group, ways in zip(groups, choices, strict=True)
+        if len(ways) > 1 or tuple(step.node for step in group) in named
+    ]
+    together = _together(steps, bound)
     usual = dict.fromkeys([tuple(ways[0] for ways in choices), tuple(ways[:2][-1] for ways in choices)])
     # Of many groups there are more ways than can be gone through: they are never listed.
     rest = (chosen for chosen in product(*choices) if chosen not in usual)

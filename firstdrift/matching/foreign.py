@@ -15,6 +15,7 @@ from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, Unm
 from firstdrift.matching.steps import Layer, Line, Step, block_of, first_output, is_step, lay_out
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree, is_operator
+from firstdrift.plurals import counted
 from firstdrift.tensors import TensorRecord
 
 _SHARED_TYPES: Final = 0.2
@@ -129,6 +130,9 @@ def _lend(
                 golden_parts=golden[2],
                 target_parts=target[2],
                 joining=how,
+                part_nodes=tuple(trees[1].nodes[one].name for one in known.nodes)
+                if how is Joining.OF_EXPERTS
+                else (),
             )
         )
     own = (node.name,)
@@ -195,13 +199,17 @@ def _add_steps(work: Pairing, pair: Aligned, golden: Step, target: Step) -> None
         _add(work, (first[0], second[0]), pair, *reasons, score=score)
     elif not pair.doubtful:
         reasons.insert(0, _fused(work, golden, target))
-        work.add_join(Join(first, second, Origin.STRUCTURE, score, tuple(reasons)))
+        experts = golden.experts or target.experts
+        work.add_join(Join(first, second, Origin.STRUCTURE, score, tuple(reasons), experts=experts))
 
 
 def _fused(work: Pairing, golden: Step, target: Step) -> str:
     trees = (work.golden, work.target) if golden.parts else (work.target, work.golden)
     parts, whole = (golden, target) if golden.parts else (target, golden)
-    names = " + ".join(trees[0].relative_name(node) for node in parts.nodes)
+    # Of experts, each column is named by the first of them: there may be hundreds.
+    names = " + ".join(trees[0].relative_name(node) for node in parts.nodes[:: len(parts.experts) or 1])
+    if parts.experts:
+        return f"{trees[1].relative_name(whole.node)} is {names} of {counted(len(parts.experts), 'expert')}"
     return f"{trees[1].relative_name(whole.node)} is {names} fused"
 
 
@@ -237,8 +245,10 @@ def _match_modules(work: Pairing, layers: Aligned) -> None:
     """Match the modules of two layers that have most of their matched steps in common."""
     golden = _modules(work.golden, layers.golden.node)
     target = _modules(work.target, layers.target.node)
-    first = {node: _matched_below(work, node, of_golden=True) for node in golden}
-    second = {node: _matched_below(work, node, of_golden=False) for node in target}
+    inside = _below(work.golden, layers.golden.node)
+    joins = [join for join in work.joins if join.golden[0] in inside]
+    first = {node: _matched_below(work, node, joins, of_golden=True) for node in golden}
+    second = {node: _matched_below(work, node, joins, of_golden=False) for node in target}
     scores = [
         (len(first[one] & second[other]) / len(first[one] | second[other]), one, other)
         for one in golden
@@ -250,18 +260,31 @@ def _match_modules(work: Pairing, layers: Aligned) -> None:
         _add(work, (one, other), layers, "they hold the same steps", score=_SAME_CONTENTS)
 
 
-def _matched_below(work: Pairing, module: int, *, of_golden: bool) -> set[int]:
-    """Return the target nodes of the matches below a module of either side; of a fused one the first."""
-    tree = work.golden if of_golden else work.target
-    found: set[int] = set()
+def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_golden: bool) -> set[int]:
+    """Return the target nodes of the matches below a module of either side; of a fused one the first.
+
+    Who holds a part of what was fused does not hold it.
+    """
+    below = _below(work.golden if of_golden else work.target, module)
+    if of_golden:
+        found = {work.partners[node] for node in below if node in work.partners}
+    else:
+        found = {node for node in below if node in work.found}
+    for join in joins:
+        found.difference_update(join.target)
+        if below.issuperset(join.golden if of_golden else join.target):
+            found.add(join.target[0])
+    return found
+
+
+def _below(tree: SliceTree, module: int) -> set[int]:
+    below: set[int] = set()
     waiting = list(tree.forward[module])
     while waiting:
         node = waiting.pop()
         waiting += tree.forward[node]
-        target = work.partners.get(node) if of_golden else node
-        if target in work.found:
-            found.add(target)
-    return found
+        below.add(node)
+    return below
 
 
 def _only_ones(work: Pairing, golden: Sequence[int], target: Sequence[int]) -> list[tuple[float, int, int]]:

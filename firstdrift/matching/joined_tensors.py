@@ -24,6 +24,10 @@ Shape: TypeAlias = tuple[int, ...]
 _AXES: Final = (-1, 0)
 """Dimensions along which tensors are joined: outputs along the last, weights [out, in] along the first."""
 
+_AS_VALUES_TELL: Final = ", arranged as the values tell"
+_NAMED: Final = 4
+"""Experts that are named."""
+
 
 def joined_axis(parts: Sequence[Shape | None], whole: Shape | None) -> int | None:
     """Return the dimension along which parts make up a whole, -1 or 0; None if along none of them."""
@@ -54,6 +58,22 @@ def join_records(parts: Sequence[TensorRecord], axis: int) -> TensorRecord:
         problem=problem,
         shards=None,
     )
+
+
+def join_rows(parts: Sequence[TensorRecord], columns: int = 1) -> TensorRecord | None:
+    """Return the record of the rows of experts, one after another; None where they are not known to fit.
+
+    Args:
+        parts: first those of all experts that lie in the first column, then those of the second.
+        columns: how many tensors of each expert lie side by side.
+    """
+    shapes = [part.shape for part in parts if part.is_tensor and part.shape]
+    count = len(parts) // columns
+    rows = [prod(shape[:-1]) for shape in shapes]
+    widths = [shape[-1] for shape in shapes]
+    if len(shapes) < len(parts) or len(set(widths)) != 1 or rows != rows[:count] * columns:
+        return None
+    return replace(join_records(parts, 0), shape=(sum(rows[:count]), columns * widths[0]))
 
 
 def whole_axes(record: TensorRecord) -> list[int]:
@@ -108,6 +128,53 @@ def pair_joined(tensors: TensorPairing, match: int, golden: Sequence[Node], targ
         tensors.pairs += pairs
         taken |= {(node.name, part.label) for node, part in zip(parts, records, strict=True)}
         taken.add((whole.name, record.label))
+    _list_left_over(tensors, match, golden, target, taken)
+
+
+def pair_experts(
+    tensors: TensorPairing, match: int, golden: Sequence[Node], target: Sequence[Node], experts: Sequence[int]
+) -> None:
+    """Pair what experts that ran one by one took and gave with that of the one that ran them together.
+
+    What each expert computes of one input was given to each of its steps.
+
+    Args:
+        tensors: what is paired so far; the pairs are added to it.
+        match: index of the match.
+        golden: golden nodes: one, or those of all experts by the first of their steps, then by the second.
+        target: target nodes, likewise; one side has one node.
+        experts: the numbers of the experts.
+    """
+    parts, whole = (golden, target[0]) if len(target) == 1 else (target, golden[0])
+    work = _Fused(match, tuple(parts), whole, parts_are_golden=len(target) == 1)
+    columns = [parts[at : at + len(experts)] for at in range(0, len(parts), len(experts))]
+    taken: set[tuple[str, str]] = set()
+    for role, groups in ((Role.INPUT, columns), (Role.OUTPUT, [parts])):
+        record = _first_tensor(whole, role)
+        for nodes in groups:
+            records = [one for node in nodes if (one := _first_tensor(node, role)) is not None]
+            if record is None or len(records) < len(nodes):
+                continue
+            pair = work.of_experts(nodes, records, record, experts)
+            if pair is None:
+                continue
+            tensors.pairs.append(pair)
+            taken |= {(node.name, part.label) for node, part in zip(nodes, records, strict=True)}
+            taken.add((whole.name, record.label))
+    _list_left_over(tensors, match, golden, target, taken)
+
+
+def _first_tensor(node: Node, role: Role) -> TensorRecord | None:
+    return next((record for record in node.tensors if record.role is role and record.is_tensor), None)
+
+
+def _list_left_over(
+    tensors: TensorPairing,
+    match: int,
+    golden: Sequence[Node],
+    target: Sequence[Node],
+    taken: set[tuple[str, str]],
+) -> None:
     for side, nodes in ((tensors.unmatched_golden, golden), (tensors.unmatched_target, target)):
         side += [
             UnmatchedTensor(match, node.name, record)
@@ -115,6 +182,12 @@ def pair_joined(tensors: TensorPairing, match: int, golden: Sequence[Node], targ
             for record in node.tensors
             if (node.name, record.label) not in taken
         ]
+
+
+def say_rows(experts: Sequence[int], *, located: bool) -> str:
+    """Say how the rows of experts are joined; for many the first few are named."""
+    numbers = ", ".join(map(str, experts[:_NAMED])) + (", ..." if len(experts) > _NAMED else "")
+    return f"rows by expert ({numbers})" + (_AS_VALUES_TELL if located else "")
 
 
 class _Fused(Struct, frozen=True):
@@ -156,10 +229,27 @@ class _Fused(Struct, frozen=True):
             return self._of_parts(pair, parts, Joining.CONCATENATED)
         said = f"{self._names()} joined along the {'last' if axis else 'first'} dimension"
         if whole.location is not None and all(part.location is not None for part in parts):
-            said += ", arranged as the values tell"
+            said += _AS_VALUES_TELL
         reshape = relate_shapes(joined.shape, whole.shape)[0]
         pair = self._pair(self.parts[0].name, joined, whole, f"{said}; {reshape}" if reshape else said)
         return self._of_parts(pair, parts, Joining.CONCATENATED)
+
+    def of_experts(
+        self, nodes: Sequence[Node], parts: list[TensorRecord], whole: TensorRecord, experts: Sequence[int]
+    ) -> TensorPair | None:
+        """Pair the rows of experts with those of the whole; None unless the shapes prove it."""
+        joined = join_rows(parts, len(parts) // len(experts))
+        wholes = [*(concatenated(whole, axis) for axis in whole_axes(whole)), whole]
+        fitting = [one for one in wholes if joined and one.shape and _fits(joined.shape, one.shape)]
+        if joined is None or not fitting:
+            return None
+        whole = fitting[0]
+        located = all(part.location is not None for part in (*parts, whole))
+        reshape = relate_shapes(joined.shape, whole.shape)[0]
+        said = say_rows(experts, located=located)
+        pair = self._pair(nodes[0].name, joined, whole, f"{said}; {reshape}" if reshape else said)
+        pair = replace(pair, part_nodes=tuple(node.name for node in nodes))
+        return self._of_parts(pair, parts, Joining.OF_EXPERTS)
 
     def _summed(self, parts: list[TensorRecord], whole: TensorRecord) -> TensorPair:
         total = replace(parts[0], statistics=None, digest=None, location=None)
@@ -179,6 +269,10 @@ class _Fused(Struct, frozen=True):
     def _names(self) -> str:
         names = [f"{node.path}.{node.call}" if is_operator(node) else node.path for node in self.parts]
         return " + ".join(name.rpartition(".")[2] if not is_operator(self.whole) else name for name in names)
+
+
+def _fits(golden: Shape | None, target: Shape | None) -> bool:
+    return relate_shapes(golden, target)[1] is None
 
 
 def _with_whole_shards(

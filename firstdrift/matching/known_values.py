@@ -8,7 +8,7 @@
 What a step is given was made by the missing node only if nothing recorded before it holds the same values.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from itertools import accumulate
 from math import prod
 from operator import mul
@@ -18,11 +18,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Node
-from firstdrift.matching.joined_tensors import joined_axis
+from firstdrift.matching.joined_tensors import join_rows, joined_axis, say_rows
 from firstdrift.matching.operators import Work, snake_case, work_of
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
 from firstdrift.matching.steps import (
+    Layer,
     Line,
     Step,
     first_input,
@@ -35,11 +36,12 @@ from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree
 from firstdrift.tensors import Role, TensorRecord, is_floating
 
-_MAKERS: Final = frozenset({Work.ADD, Work.MULTIPLY, Work.ATTEND, Work.LOOKUP, Work.ACTIVATE})
+_MAKERS: Final = frozenset({Work.ADD, Work.MULTIPLY, Work.ATTEND, Work.LOOKUP, Work.ACTIVATE, Work.GATE})
+_MAKERS_FOR_EXPERTS: Final = _MAKERS | {Work.ROUTE}
 """What makes a value of its own that the next step is given."""
 
 _NEAR: Final = 4
-"""Steps before a rotation among which what it rotates is looked for."""
+"""Steps before a rotation, or experts, among which what makes their input is looked for."""
 
 _ROTATION: Final = 3
 """A rotation takes what it rotates, cosine and sine."""
@@ -81,6 +83,8 @@ def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, 
 
     A module may hold a norm or a sum that its partner has outside. Its input is paired only if the first
     steps inside correspond, its output only if the last ones do or both end with what the other lacks.
+    A single number (the gate of a shared expert, for one token) is left over: it may be what is left of large
+    ones that cancel, and an ATB dump seldom says of which.
     """
     nodes = work.golden.nodes[golden], work.target.nodes[target]
     pairs: list[tuple[TensorRecord, TensorRecord]] = []
@@ -90,7 +94,7 @@ def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, 
         is_module = not is_step(work.golden, golden) or not is_step(work.target, target)
         last = 1 if is_module else None
         pairs += [*zip(*(_tensors(node, Role.OUTPUT)[:last] for node in nodes), strict=False)]
-    pairs = [pair for pair in pairs if fit(*pair)]
+    pairs = [pair for pair in pairs if fit(*pair) and not any(map(_is_single, pair))]
     names = nodes[0].name, nodes[1].name
     tensors.pairs += [TensorPair(match, *names, *pair, reshape(*pair)) for pair in pairs]
     taken = {id(record) for pair in pairs for record in pair}
@@ -98,6 +102,10 @@ def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, 
         left += [
             UnmatchedTensor(match, node.name, record) for record in node.tensors if id(record) not in taken
         ]
+
+
+def _is_single(record: TensorRecord) -> bool:
+    return record.shape is not None and prod(record.shape) == 1
 
 
 def lend_values(
@@ -148,6 +156,7 @@ class _Lender:
             for one, other in work.pairs()
             if not work.found[other].doubtful
         }
+        self._experts = _experts_of(work, to_target=to_target)
         self._line = [step for step in lines[to_target].steps if step.work is not Work.STORE]
         self._other_line = list(lines[not to_target].steps)
         self._steps = [step.node for step in self._line]
@@ -250,7 +259,7 @@ class _Lender:
         shared = [
             (record, of_whole)
             for (child, record), of_whole in zip(self._last_given(parent), whole, strict=False)
-            if child == index and record.shape == of_whole.shape
+            if child == index and _may_be_one(record, of_whole)
         ]
         return self._shared({record.label: (parent, other.label) for record, other in shared}, _ENDS)
 
@@ -259,7 +268,7 @@ class _Lender:
         shared = {
             record.label: (child, given.label)
             for record, (child, given) in zip(outputs, self._last_given(index), strict=False)
-            if record.shape == given.shape
+            if _may_be_one(record, given)
         }
         return self._shared(shared, "what ends it gives them")
 
@@ -286,6 +295,8 @@ class _Lender:
         if work_of(self._tree.nodes[index]) is not Work.SPLIT or before is None:
             return {}
         known = self._known.get((before, "output.0"))
+        if known is not None and known.joining is Joining.OF_EXPERTS:
+            return self._as_split_experts(known, before, outputs)
         if known is None or known.joining is not Joining.CONCATENATED or len(known.parts) != len(outputs):
             return {}
         return {
@@ -293,6 +304,39 @@ class _Lender:
             for record, node, part in zip(outputs, known.nodes, known.parts, strict=True)
             if fit(part, record)
         }
+
+    def _as_split_experts(self, known: Known, before: int, outputs: list[TensorRecord]) -> dict[str, Known]:
+        """Find the values of what splits the rows of experts: those of one of their steps each."""
+        experts = self._experts.get(before)
+        if experts is None or len(known.parts) != len(experts.numbers) * len(outputs):
+            return {}
+        found: dict[str, Known] = {}
+        for at, record in enumerate(outputs):
+            own = slice(at * len(experts.numbers), (at + 1) * len(experts.numbers))
+            why = f"it is what {self._name(known.nodes[own][0])} of each expert gives"
+            if rows := _rows_of(known.nodes[own], known.parts[own], record, experts.numbers, why):
+                found[record.label] = rows
+        return found
+
+    def _as_given_to_experts(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
+        """Find the value of a node by what the experts are given that run together after it."""
+        place = self._places[index]
+        for following in self._steps[place + 1 : place + 1 + _NEAR]:
+            experts = self._experts.get(following)
+            if experts is None:
+                between = first_output(self._tree, following)
+                if between is not None and fit(between, outputs[0]):
+                    break
+                continue
+            parts = [first_input(self._other, node) for node in experts.nodes]
+            first_seen = [self._first_seen.get(value_key(part)) for part in parts]
+            if first_seen != list(experts.nodes):
+                break
+            why = f"{self._name(experts.nodes[0])} of each expert is given it"
+            known = [part for part in parts if part is not None]
+            rows = _rows_of(experts.nodes, known, outputs[0], experts.numbers, why)
+            return {outputs[0].label: rows} if rows else {}
+        return {}
 
     def _as_reduced(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
         """Find the value of a sum over ranks: that of the whole operator, which the other dump has as one."""
@@ -308,7 +352,13 @@ class _Lender:
     def _as_given_on(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
         """Find the value of a node by what the step after it is given."""
         place = self._places.get(index)
-        if place is None or place + 1 == len(self._steps) or len(outputs) > 1:
+        if place is None or place + 1 == len(self._steps):
+            return {}
+        if self._experts and work_of(self._tree.nodes[index]) in _MAKERS_FOR_EXPERTS:
+            rows = self._as_given_to_experts(index, outputs)
+            if rows:
+                return rows
+        if len(outputs) > 1:
             return {}
         partner = self._partners.get(self._steps[place + 1])
         record = first_input(self._other, partner) if partner is not None else None
@@ -374,6 +424,49 @@ class _Lender:
         return self._other.relative_name(node)
 
 
+def _may_be_one(record: TensorRecord, other: TensorRecord) -> bool:
+    """Tell whether two tensors of one dump may be the same: nothing that was recorded tells them apart."""
+    keys = value_key(record), value_key(other)
+    return record.shape == other.shape and (None in keys or keys[0] == keys[1])
+
+
+class _Experts(Struct, frozen=True):
+    """What experts give, or are given, that run together in the other dump.
+
+    Attributes:
+        nodes: indices of the first step of each of them.
+        numbers: their numbers.
+    """
+
+    nodes: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+
+def _experts_of(work: Pairing, *, to_target: bool) -> dict[int, _Experts]:
+    """Return the experts of which the other dump has the steps one by one, by the node that runs them."""
+    found: dict[int, _Experts] = {}
+    for join in work.joins:
+        own, others = (join.target, join.golden) if to_target else (join.golden, join.target)
+        if join.experts and len(own) == 1:
+            found[own[0]] = _Experts(others[: len(join.experts)], join.experts)
+    return found
+
+
+def _rows_of(
+    nodes: Sequence[int],
+    parts: Sequence[TensorRecord],
+    whole: TensorRecord,
+    experts: Sequence[int],
+    why: str,
+) -> Known | None:
+    """Say that a value is that of the rows of experts; None unless the shapes prove it."""
+    joined = join_rows(parts)
+    if joined is None or not fit(joined, whole):
+        return None
+    said = say_rows(experts, located=all(part.location is not None for part in (*parts, whole)))
+    return Known(tuple(nodes), joined, why, tuple(parts), said, Joining.OF_EXPERTS)
+
+
 def _first_seen(tree: SliceTree) -> dict[Hashable, int]:
     """Return the node that first took or gave each value, in the order in which nodes finished."""
     seen: dict[Hashable, int] = {}
@@ -434,11 +527,43 @@ def _end_alike(work: Pairing, golden: int, target: int) -> bool:
             _hands_on(work.target, target, other) is not False
         )
     is_one, is_other = one.node in work.partners, other.node in work.found
+    if not _are_layers(work, golden) and not _multiply_alike(work, first, second):
+        return False
     if not is_one and not is_other:
         return True
     if is_one and is_other:
         return False
     return _ends_with_more(work, (golden, target), (one, other), missing_in_golden=is_one)
+
+
+def _multiply_alike(work: Pairing, first: Sequence[Step], second: Sequence[Step]) -> bool:
+    """Tell whether all linear steps of two modules correspond: neither holds what the other has outside.
+
+    Experts that run together may be hidden in one module of the other.
+    """
+    inside = {step.node for step in second}
+    partners = [
+        work.partners.get(step.node)
+        for step in first
+        if step.work is Work.LINEAR or (step.work is Work.GROUPED and step.node in work.partners)
+    ]
+    products = {
+        step.node
+        for step in second
+        if step.work is Work.LINEAR or (step.work is Work.GROUPED and step.node in work.found)
+    }
+    return all(partner in inside for partner in partners) and products <= _with_parts(work, partners)
+
+
+def _with_parts(work: Pairing, targets: Sequence[int | None]) -> set[int]:
+    """Return target nodes, and those that were fused with them."""
+    joined = (join.target for join in work.joins if join.target[0] in targets)
+    return {node for node in targets if node is not None}.union(*joined)
+
+
+def _are_layers(work: Pairing, golden: int) -> bool:
+    units = work.foreign[0].units if work.foreign is not None else ()
+    return any(isinstance(unit, Layer) and unit.node == golden for unit in units)
 
 
 def _is_split_up(work: Pairing, node: int, *, of_target: bool) -> bool:

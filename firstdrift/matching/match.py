@@ -22,7 +22,7 @@ from firstdrift.matching.compiled import match_compiled, pair_compiled
 from firstdrift.matching.edits import Edit
 from firstdrift.matching.foreign import lend_all, match_foreign
 from firstdrift.matching.fusion import join_operators
-from firstdrift.matching.joined_tensors import pair_joined
+from firstdrift.matching.joined_tensors import pair_experts, pair_joined
 from firstdrift.matching.known_values import pair_values
 from firstdrift.matching.manual import apply_edits
 from firstdrift.matching.mapped import apply_mappings
@@ -261,7 +261,10 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
             if join is None:
                 continue
             parts = [golden.nodes[at] for at in join.golden], [target.nodes[at] for at in join.target]
-            (pair_compiled if join.compiled else pair_joined)(tensors, len(matches), *parts)
+            if join.experts:
+                pair_experts(tensors, len(matches), *parts, join.experts)
+            else:
+                (pair_compiled if join.compiled else pair_joined)(tensors, len(matches), *parts)
             names = tuple(node.name for node in parts[0]), tuple(node.name for node in parts[1])
         elif found.doubtful:
             tensors.leave(len(matches), first, second)

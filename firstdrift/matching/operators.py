@@ -1,6 +1,7 @@
 """What an operator or a module does, whatever its framework calls it.
 
 Linear, LinearOperation, LinearRowParallelNoAdd, ColumnParallelLinear, Conv1D (of GPT-2)     linear
+GroupedMatmulOperation, integrated_gmm                                              linear of all experts
 RmsNormOperation, LlamaRMSNorm, LayerNorm                                                     norm
 ElewiseOperation with elewiseType 8, Tensor.__add__                                           add
 """
@@ -20,9 +21,11 @@ class Work(StrEnum):
     POSITIONS = "table of positions"
     NORM = "norm"
     LINEAR = "linear"
+    GROUPED = "linear of all experts"
     ROTATE = "rotation by position"
     ATTEND = "attention"
     ACTIVATE = "activation"
+    GATE = "activation of the gate times the rest"
     CONVOLVE = "convolution"
     ADD = "add"
     MULTIPLY = "multiply"
@@ -34,7 +37,17 @@ class Work(StrEnum):
 
 
 CHARACTERISTIC: Final = frozenset(
-    {Work.LOOKUP, Work.NORM, Work.LINEAR, Work.ROTATE, Work.ATTEND, Work.ACTIVATE, Work.CONVOLVE}
+    {
+        Work.LOOKUP,
+        Work.NORM,
+        Work.LINEAR,
+        Work.GROUPED,
+        Work.ROTATE,
+        Work.ATTEND,
+        Work.ACTIVATE,
+        Work.GATE,
+        Work.CONVOLVE,
+    }
 )
 """What a model is made of; a module that does one of these things is looked at as a whole."""
 
@@ -52,12 +65,14 @@ _BY_NAME: Final = tuple(
             Work.ATTEND,
             r"(self|paged|core|ring|multi_?latent)_?attention|flash_?att|dot_product|fused_?infer",
         ),
-        (Work.ROUTE, r"router|top_?k|gating|routing"),
+        (Work.ROUTE, r"router|top_?k|gating|routing|token_?(un)?permute"),
         (Work.NORM, r"norm"),
         (Work.LOOKUP, r"embedding|gather"),
         (Work.SPLIT, r"split|chunk|slice"),
-        (Work.ACTIVATE, r"si_?lu|swi_?glu|swish|ge_?lu|re_?lu|activation|softplus|mish"),
+        (Work.GATE, r"(swi|ge|re)_?glu|(si|ge)_?lu_?and_?mul"),
+        (Work.ACTIVATE, r"si_?lu|swish|ge_?lu|re_?lu|activation|softplus|mish"),
         (Work.CONVOLVE, r"conv[23]d|convolution"),
+        (Work.GROUPED, r"group(ed)?_?mat_?mul|group(ed)?_?gemm|gmm"),
         (Work.LINEAR, r"linear|dense|lm_?head|gemm|addmm|conv1d"),
     )
 )

@@ -48,6 +48,7 @@ class Join(Struct, frozen=True):
         reasons: what spoke for it.
         compiled: whether one side was compiled from the other, so that the sources of its nodes say which
             tensors are the same.
+        experts: numbers of the experts of which one side has the steps one by one; as of `Step`.
     """
 
     golden: tuple[int, ...]
@@ -56,6 +57,7 @@ class Join(Struct, frozen=True):
     score: float
     reasons: tuple[str, ...]
     compiled: bool = False
+    experts: tuple[int, ...] = ()
 
 
 class Pairing(Struct):

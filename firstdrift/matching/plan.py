@@ -29,6 +29,7 @@ class Joining(StrEnum):
     CONCATENATED = "concatenated"
     SUMMED = "summed"
     ROTATED = "rotated"
+    OF_EXPERTS = "of experts"
 
 
 class NodeMatch(Struct, frozen=True):
@@ -71,6 +72,7 @@ class TensorPair(Struct, frozen=True):
         golden_parts: what the golden tensor is joined from; empty if it is one tensor.
         target_parts: likewise for the target tensor; one of the two is empty.
         joining: how the parts are joined; None if there are none.
+        part_nodes: of rows of experts, the names of the nodes that the parts belong to; else empty.
     """
 
     match: int
@@ -83,6 +85,7 @@ class TensorPair(Struct, frozen=True):
     golden_parts: tuple[TensorRecord, ...] = ()
     target_parts: tuple[TensorRecord, ...] = ()
     joining: Joining | None = None
+    part_nodes: tuple[str, ...] = ()
 
     @property
     def is_joined(self) -> bool:

@@ -15,6 +15,7 @@ from math import prod
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from firstdrift.matching.operators import CHARACTERISTIC, Work, snake_case, work_of
 from firstdrift.matching.tree import SliceTree
@@ -36,6 +37,8 @@ class Step(Struct, frozen=True):
         block: which part of a layer it lies in: "attention", "cross attention", "mlp"; "" if not known.
         shape: shape of its first output without dimensions of size 1; None where unknown.
         parts: indices of the nodes it consists of, where several are looked at as one; else `node` alone.
+        experts: numbers of the experts whose rows lie one after another, where the parts are theirs: first
+            those of all experts by the first of their linear steps, then by the second.
     """
 
     node: int
@@ -43,6 +46,7 @@ class Step(Struct, frozen=True):
     block: str
     shape: tuple[int, ...] | None
     parts: tuple[int, ...] = ()
+    experts: tuple[int, ...] = ()
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -55,6 +59,11 @@ class Step(Struct, frozen=True):
         if self.shape is None:
             return None
         return self.shape[-1] if self.shape else 1
+
+    @property
+    def size(self) -> int | None:
+        """How many elements its first output has; None where unknown."""
+        return None if self.shape is None else prod(self.shape)
 
 
 class Layer(Struct, frozen=True):
@@ -125,7 +134,7 @@ def _units(tree: SliceTree) -> Iterator[Step | Layer]:
     while waiting:
         node, block = waiting.pop()
         if node in layers:
-            yield Layer(node, tuple(_steps(tree, node)), _shape(first_output(tree, node)))
+            yield Layer(node, tuple(_steps_in(tree, node)), _shape(first_output(tree, node)))
         elif is_step(tree, node):
             yield _step(tree, node, block)
         else:
@@ -134,7 +143,21 @@ def _units(tree: SliceTree) -> Iterator[Step | Layer]:
 
 def steps_below(tree: SliceTree, module: int) -> list[Step]:
     """Return the steps in a module in execution order; none if it is a step itself."""
-    return [] if is_step(tree, module) else list(_steps(tree, module))
+    return [] if is_step(tree, module) else list(_steps_in(tree, module))
+
+
+def _steps_in(tree: SliceTree, module: int) -> Iterator[Step]:
+    """Yield the steps in a module; an activation that halves what it is given multiplies as well."""
+    before: Step | None = None
+    for step in _steps(tree, module):
+        halves = (
+            before is not None
+            and before.work in (Work.LINEAR, Work.GROUPED)
+            and step.size is not None
+            and before.size == 2 * step.size
+        )
+        before = replace(step, work=Work.GATE) if halves and step.work is Work.ACTIVATE else step
+        yield before
 
 
 def _steps(tree: SliceTree, layer: int) -> Iterator[Step]:

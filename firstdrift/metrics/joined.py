@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.arrays import Load
 from firstdrift.metrics.dtypes import Array
+from firstdrift.metrics.experts import DoNotStackError, stack_experts
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
@@ -44,12 +45,14 @@ class Parts(Struct, frozen=True):
         are_golden: whether they are on the golden side.
         summed: whether the tensor is their sum; if not, they are laid side by side.
         rotated: whether the tensor is the first, rotated by the angles whose cosine and sine follow.
+        of_experts: whether they are rows of experts, which lie one after another.
     """
 
     records: tuple[TensorRecord, ...]
     are_golden: bool
     summed: bool = False
     rotated: bool = False
+    of_experts: bool = False
 
 
 def measure_joined(
@@ -73,7 +76,7 @@ def measure_joined(
         joined, said = _join(parts, arrays, loaded)
     except DoesNotRotateError as error:
         return Measurement(MeasurementKind.INCOMPARABLE, f"it could not be rotated: {error}")
-    except (TensorUnreadableError, _DoNotJoinError) as error:
+    except (TensorUnreadableError, _DoNotJoinError, DoNotStackError) as error:
         return Measurement(MeasurementKind.INCOMPARABLE, f"the parts could not be joined: {error}")
 
     def load_joined(location: DataLocation) -> Array:
@@ -104,7 +107,7 @@ def load_joined(parts: Parts, whole: Array, load: Load) -> tuple[Array, str]:
         return _join(
             parts, [load(part.location) for part in parts.records if part.location is not None], whole
         )
-    except (_DoNotJoinError, DoesNotRotateError) as error:
+    except (_DoNotJoinError, DoNotStackError, DoesNotRotateError) as error:
         raise TensorUnreadableError(f"the parts could not be joined: {error}") from error
 
 
@@ -116,6 +119,8 @@ def _join(parts: Parts, arrays: Sequence[Array], whole: Array | None) -> tuple[A
     """Join the parts, and say how, where it was seen from the values."""
     if parts.rotated and whole is not None:
         return rotated_as(arrays[0], arrays[1], arrays[2], whole)
+    if parts.of_experts:
+        return stack_experts(arrays, whole, _arrangements)
     return _sum(arrays) if parts.summed else _concatenate(arrays, whole)
 
 

@@ -4,6 +4,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -287,11 +288,21 @@ def _count(plan: SlicePlan, pairs: Sequence[PairJudgement]) -> Counts:
 
 def _finding(case: _Case, row: TreeRow, judged: RowJudgement) -> Finding:
     pair = case.plan.pairs[judged.worst_pair] if judged.worst_pair is not None else None
+    golden = row.golden[0] if row.golden else pair.golden_node if pair is not None else ""
+    target = row.target[0] if row.target else pair.target_node if pair is not None else ""
+    module = row.path or _owner(case, pair)
+    expert = _expert(pair, case.measurements[judged.worst_pair]) if judged.worst_pair is not None else None
+    if expert is not None and pair is not None:
+        if pair.golden_parts:
+            golden = expert
+        else:
+            module = module and _moved(module, target, expert)
+            target = expert
     return Finding(
         coordinates=_coordinates(case, row),
-        golden=row.golden[0] if row.golden else pair.golden_node if pair is not None else "",
-        target=row.target[0] if row.target else pair.target_node if pair is not None else "",
-        module=row.path or _owner(case, pair),
+        golden=golden,
+        target=target,
+        module=module,
         tensor=pair.target.label if pair is not None else None,
         node_class=judged.node_class,
         verdict=judged.verdict,
@@ -303,6 +314,25 @@ def _finding(case: _Case, row: TreeRow, judged: RowJudgement) -> Finding:
         epoch=bisect_left(case.communications, row.order),
         operator=_operator_beside_modules(case, row),
     )
+
+
+def _expert(pair: TensorPair | None, measured: Measurement) -> str | None:
+    """Return the node of the expert whose row differs most, of rows of several experts."""
+    if pair is None or not pair.part_nodes or measured.errors is None or measured.errors.worst_row is None:
+        return None
+    shapes = (part.shape or (0,) for part in pair.golden_parts or pair.target_parts)
+    rows = accumulate(math.prod(shape[:-1]) for shape in shapes)
+    return next(
+        (node for node, end in zip(pair.part_nodes, rows, strict=True) if measured.errors.worst_row < end),
+        None,
+    )
+
+
+def _moved(path: str, name: str, other: str) -> str:
+    """Return the path of a node by that of another whose name is made of it in the same way."""
+    before, found, after = name.partition(path)
+    is_alike = found and other.startswith(before) and other.endswith(after)
+    return other[len(before) : len(other) - len(after)] if is_alike else path
 
 
 def _operator_beside_modules(case: _Case, row: TreeRow) -> str | None:
