@@ -19,7 +19,9 @@ from firstdrift.matching.mapping import TOP_LAYER, MappingEntry, MappingFile, Ma
 from firstdrift.names import parse_name
 
 _OPERATOR_FILE: Final = "op_mapping_file.json"
-_LARGEST_FILE: Final = 16 * 2**20
+LARGEST_FILE: Final = 16 * 2**20
+"""Bytes of a mapping file, or of a match set, that is read."""
+
 _DEEPEST_LEVEL: Final = 4
 _LONGEST_SHOWN: Final = 100
 _TOP_LAYER_NAMES: Final = (TOP_LAYER, "Cell")
@@ -76,8 +78,8 @@ class _WrongError(Exception):
 
 def _read_text(path: Path) -> str:
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise SettingsError(f"is no mapping file: it is larger than {_LARGEST_FILE >> 20} MiB", path=path)
+        if path.stat().st_size > LARGEST_FILE:
+            raise SettingsError(f"is no mapping file: it is larger than {LARGEST_FILE >> 20} MiB", path=path)
         return path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(f"is no text in UTF-8 (byte {error.start})", path=path) from error

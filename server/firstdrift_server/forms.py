@@ -4,9 +4,11 @@ from typing import Annotated
 from urllib.parse import parse_qsl
 
 from fastapi import Depends, HTTPException, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 
 FORM = "application/x-www-form-urlencoded"
+_SHORT = 1 << 16
 
 
 async def form_parameters(request: Request) -> QueryParams:
@@ -17,7 +19,13 @@ async def form_parameters(request: Request) -> QueryParams:
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise HTTPException(415, "this address takes a submitted form")
-    return QueryParams(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
+    body = await request.body()
+    # A mapping file takes its time, in which others are answered.
+    return _read(body) if len(body) <= _SHORT else await run_in_threadpool(_read, body)
+
+
+def _read(body: bytes) -> QueryParams:
+    return QueryParams(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
 
 
 async def form_fields(parameters: Annotated[QueryParams, Depends(form_parameters)]) -> dict[str, str]:

@@ -229,6 +229,11 @@ def test_a_file_is_read_in_and_the_match_page_is_reached_from_the_tree(
     file = tmp_path / "layers.yaml"
     file.write_text("TopLayer:\n  model.layers.1.mlp: model.layers.1.feed_forward\n")
     page.get_by_text("Import and export").click()
+    too_large = tmp_path / "large.yaml"
+    too_large.write_bytes(b"#" * (2**24 + 1))
+    page.locator("#import-file").set_input_files(too_large)
+    expect(page.locator("#problem")).to_contain_text("large.yaml is no mapping file: it is larger")
+    expect(page.locator("#import textarea")).to_have_value("")
     page.locator("#import-file").set_input_files(file)
     expect(page.locator("#import textarea")).to_have_value(file.read_text())
     page.locator("#import").get_by_role("button", name="Import").click()

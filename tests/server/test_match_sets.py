@@ -10,6 +10,9 @@ import yaml
 from fastapi.testclient import TestClient
 from working import wait_until
 
+from firstdrift.matching.mapping_files import LARGEST_FILE
+from firstdrift_server.guards.body import LARGEST_IMPORT
+
 MLP, FEED_FORWARD = (
     f"Module.model.layers.{{}}.{name}.LlamaMLP.forward.0" for name in ("mlp", "feed_forward")
 )
@@ -240,6 +243,25 @@ def test_a_mapping_of_msprobe_is_read_in(client: TestClient, fresh: Compare) -> 
     found = client.get(address).json()
     assert found["versions"][0]["says"] == "read data_mapping_llama.yaml"
     assert found["results"]["state"] == "done"
+
+
+def test_a_mapping_file_of_several_mebibytes_is_read_and_one_that_is_too_large_refused(
+    client: TestClient, fresh: Compare
+) -> None:
+    comparison = fresh(structure=True)
+    address = begin(client, comparison)
+    text = (MAPPINGS / "data_mapping_llama.yaml").read_text() + "# what was left out\n" * 200_000
+    body = {"version": 0, "name": "large.yaml", "text": text}
+    assert client.post(f"{address}/import", json=body).status_code == 201
+    form = f"/c/{comparison}/s/0/match/import"
+    sent = client.post(form, data={"name": "large.yaml", "text": text}, follow_redirects=False)
+    assert (sent.status_code, len(sent.request.content) > 3 << 20) == (303, True)
+    too_large = ((LARGEST_FILE + 1, "larger than 16 MiB"), (LARGEST_IMPORT + 1, "request body is larger"))
+    for length, said in too_large:
+        refused = client.post(f"{address}/import", json={"version": 1, "text": "#" * length})
+        assert refused.status_code in (413, 422)
+        assert said in refused.json()["error"]
+    settle(client)
 
 
 def test_what_is_not_there_is_not_found(client: TestClient, comparison: int) -> None:

@@ -684,6 +684,11 @@ document.addEventListener("change", async (event) => {
   if (event.target.id === "import-file" && event.target.files[0]) {
     const file = event.target.files[0];
     const fields = by("import").elements;
+    const most = Number(event.target.dataset.most);
+    if (file.size > most) {
+      event.target.value = "";
+      return complain(new Error(say("{name} is no mapping file: it is larger than {most} MiB", { name: file.name, most: most / 2 ** 20 })));
+    }
     fields.name.value = file.name;
     fields.text.value = await file.text();
   }

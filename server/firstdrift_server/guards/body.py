@@ -1,16 +1,22 @@
 """Refuse request bodies that are larger than anything firstdrift asks for."""
 
+import re
 from http import HTTPStatus
 
 from fastapi import HTTPException, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from firstdrift.matching.mapping_files import LARGEST_FILE
 from firstdrift_server.answers import error_answer
 
 UPLOADS = "/api/v1/uploads"
 LARGEST_CHUNK = 16 << 20
 """Bytes of a chunk of an upload, and of the list of its files."""
 
+LARGEST_IMPORT = 3 * LARGEST_FILE + (1 << 20)
+"""Bytes in which a mapping file is sent: as a field of a form, most signs but letters take three each."""
+
+_IMPORT = re.compile("/c/[0-9]+/s/[0-9]+/match/import|/api/v1/match-sets/[0-9]+/import")
 _MOST_DIGITS = 18
 
 
@@ -18,7 +24,7 @@ class BodyGuard:
     """Count the bytes of a body, whatever its declared length."""
 
     def __init__(self, app: ASGIApp, largest: int) -> None:
-        """Accept bodies of up to `largest` bytes, and chunks of uploads."""
+        """Accept bodies of up to `largest` bytes, chunks of uploads, and mapping files."""
         self.app, self.largest = app, largest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,6 +43,8 @@ class BodyGuard:
         await self.app(scope, _counted(receive, largest), send)
 
     def _largest_for(self, path: str) -> int:
+        if _IMPORT.fullmatch(path):
+            return max(LARGEST_IMPORT, self.largest)
         is_upload = path == UPLOADS or path.startswith(f"{UPLOADS}/")
         return max(LARGEST_CHUNK, self.largest) if is_upload else self.largest
 

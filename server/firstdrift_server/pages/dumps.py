@@ -4,18 +4,16 @@ The views of trees and nodes need NumPy, which the server is ready without.
 """
 
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from firstdrift.catalogue.dump_jobs import read_dump_later
-from firstdrift_frontend.rendering import render
-from firstdrift_server.answers import answer, language_of, wants_json
+from firstdrift_server.answers import answer, wants_json
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Fields
-from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.pages.tree import rows_answer
 from firstdrift_server.views.dumps import dump_view, overflow_view, path_view
 from firstdrift_server.views.folders import require_dump
 
@@ -76,9 +74,7 @@ def rows(request: Request, dump: int, position: int, context: Shared) -> Respons
 
     with context.reading() as session:
         found = dump_chunks(session, context, dump, position, request.query_params)
-    return StrictJSONResponse(
-        found | {"chunks": [(number, _html(request, found, shown)) for number, shown in found["chunks"]]}
-    )
+    return rows_answer(request, found, cells_from="dump_cells.html")
 
 
 @router.get("/dumps/{dump}/s/{position}/n/{row}")
@@ -96,15 +92,3 @@ def node(
         else:
             view = dump_node_page(session, context, (dump, position, row), known, request.query_params)
     return answer(request, "dump_node_panel.html" if panel else "dump_node.html", view)
-
-
-def _html(request: Request, found: dict[str, Any], shown: list[dict[str, Any]]) -> str:
-    return render(
-        "tree_rows.html",
-        language_of(request),
-        rows=shown,
-        address=found["address"],
-        query=found["query"],
-        columns=found["columns"],
-        cells_from="dump_cells.html",
-    )

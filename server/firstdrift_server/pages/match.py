@@ -41,6 +41,8 @@ from firstdrift_server.views.match_sets import check, check_for, read_text
 if TYPE_CHECKING:
     from firstdrift_server.views.match import Picking
 
+    Changing = Callable[[Context, int, int, Picking, QueryParams], Picking]
+
 router = APIRouter(include_in_schema=False)
 
 Part = Literal["rows", "state", "picked", "effect", "suggestions"]
@@ -232,22 +234,18 @@ def _edit(
     return _with_set(picking, made, picks=False)
 
 
-def _undo(
-    context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
-) -> "Picking":
-    del position
-    with context.writing() as session:
-        undo(session, _chosen(session, comparison, picking), _seen(fields))
-    return picking
+def _step(change: Callable[[Session, int, int], object]) -> "Changing":
+    """Go a version back or on."""
 
+    def step(
+        context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
+    ) -> "Picking":
+        del position
+        with context.writing() as session:
+            change(session, _chosen(session, comparison, picking), _seen(fields))
+        return picking
 
-def _redo(
-    context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
-) -> "Picking":
-    del position
-    with context.writing() as session:
-        redo(session, _chosen(session, comparison, picking), _seen(fields))
-    return picking
+    return step
 
 
 def _begin(
@@ -310,10 +308,10 @@ def _import(
     return _with_set(picking, made)
 
 
-_CHANGES: dict[Change, Callable[[Context, int, int, "Picking", QueryParams], "Picking"]] = {
+_CHANGES: dict[Change, "Changing"] = {
     "edit": _edit,
-    "undo": _undo,
-    "redo": _redo,
+    "undo": _step(undo),
+    "redo": _step(redo),
     "begin": _begin,
     "rename": _rename,
     "delete": _delete,

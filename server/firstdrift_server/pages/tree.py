@@ -3,6 +3,7 @@
 Its view needs NumPy, which the server is ready without.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -33,18 +34,14 @@ def rows(request: Request, comparison: int, position: int, context: Shared) -> R
 
     with context.reading() as session:
         found = chunks_of(session, context, comparison, position, request.query_params)
-    return StrictJSONResponse(
-        found | {"chunks": [(number, _html(request, found, shown)) for number, shown in found["chunks"]]}
-    )
+    return rows_answer(request, found)
 
 
-def _html(request: Request, found: dict[str, Any], shown: list[dict[str, Any]]) -> str:
-    language = language_of(request)
-    return render(
-        "tree_rows.html",
-        language,
-        rows=shown,
-        address=found["address"],
-        query=found["query"],
-        columns=found["columns"],
-    )
+def rows_answer(request: Request, found: Mapping[str, Any], **cells: str) -> Response:
+    """Give pieces of a tree, of one dump or of two, with their rows as HTML."""
+    around = {name: found[name] for name in ("address", "query", "columns")} | cells
+
+    def html(rows: Sequence[Mapping[str, Any]]) -> str:
+        return render("tree_rows.html", language_of(request), rows=rows, **around)
+
+    return StrictJSONResponse({**found, "chunks": [(number, html(rows)) for number, rows in found["chunks"]]})

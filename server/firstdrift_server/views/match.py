@@ -20,6 +20,7 @@ from firstdrift.catalogue.tables import JobState
 from firstdrift.catalogue.tree import Row, rows_at
 from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
 from firstdrift.matching.edits import Edit, EditKind, checked
+from firstdrift.matching.mapping_files import LARGEST_FILE
 from firstdrift_server.context import Context
 from firstdrift_server.tree.state import Parameters, read_number
 from firstdrift_server.views.addresses import comparison_address, match_address, tree_address
@@ -248,6 +249,7 @@ def match_view(
         "free_number": _free_number(session, comparison),
         "picking": picking,
         "chunk": CHUNK,
+        "largest_file": LARGEST_FILE,
         "panes": {side: _pane_view(session, panes, side, picking) for side in SIDES},
         "picked": picked_view(session, panes, picking),
         "state": state_view(session, known, position),

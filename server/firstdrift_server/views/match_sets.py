@@ -19,6 +19,7 @@ from firstdrift.exports.match_set_json import edit_object, match_set_text
 from firstdrift.exports.report_json import counts_object, finding_object
 from firstdrift.matching.edits import Edit, MatchSetFile
 from firstdrift.matching.mapping import MappingFile
+from firstdrift.matching.mapping_files import LARGEST_FILE
 from firstdrift.matching.match_set_file import parse_matches
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.verdict.judgement import Counts, Findings
@@ -220,6 +221,9 @@ def read_text(name: str, text: str) -> MatchSetFile:
     Raises:
         SettingsError: it makes no sense, and where.
     """
+    if len(text) > LARGEST_FILE:
+        reason = f"is no mapping file: it is larger than {LARGEST_FILE >> 20} MiB"
+        raise SettingsError(reason, path=repr(name))
     try:
         return parse_matches(Path(name or "imported"), text)
     except ValueError as error:
