@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PORT ?= 8765
 DATA ?= .firstdrift
-JOBS ?= 2
+JOBS ?= 4
 
 BIN := .venv/bin
 PEER := .venv-interop/bin

@@ -25,6 +25,10 @@ from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.visitors import viewer_of
 
 LANGUAGE_COOKIE = "firstdrift_language"
+THEME_COOKIE = "firstdrift_theme"
+"""Set by the page itself: which of the themes to show."""
+
+THEMES = ("light", "dark")
 
 RETRY_SECONDS = 5
 """When to ask again while the database is busy, full or away."""
@@ -78,13 +82,19 @@ def answer(request: Request, template: str, view: object, status: int = HTTPStat
     if wants_json(request):
         return StrictJSONResponse(view, status)
     # Names of dumps may hold lone surrogates, which UTF-8 has no bytes for.
-    around = {"here": _here(request), "viewer": viewer_of(request)}
+    around = {"here": _here(request), "viewer": viewer_of(request), "theme": _theme(request)}
     page = render(template, language_of(request), view=view, **around).encode("utf-8", "backslashreplace")
     return HTMLResponse(page, status, headers={"vary": "Accept, Accept-Language, Cookie"})
 
 
 def _here(request: Request) -> str:
     return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+
+
+def _theme(request: Request) -> str | None:
+    """Return what a visitor chose between light and dark; None leaves it to their system."""
+    chosen = request.cookies.get(THEME_COOKIE)
+    return chosen if chosen in THEMES else None
 
 
 def language_of(request: Request) -> str:

@@ -210,3 +210,7 @@ def test_map_and_charts_take_the_colours_of_the_other_theme(tokens: Page) -> Non
     tokens.wait_for_function(
         f"(before) => ({shown})().every((after, which) => after !== before[which])", arg=before
     )
+    chosen = tokens.locator("html").get_attribute("data-theme")
+    assert chosen in ("light", "dark")
+    tokens.goto("/")
+    assert tokens.locator("html").get_attribute("data-theme") == chosen

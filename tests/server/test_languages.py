@@ -34,6 +34,15 @@ def test_the_language_that_was_chosen_wins_and_is_kept(client: TestClient) -> No
         client.cookies.clear()
 
 
+@pytest.mark.parametrize(
+    ("chosen", "shown"),
+    [("dark", ' data-theme="dark"'), ("light", ' data-theme="light"'), ('"><b>', ""), ("", "")],
+)
+def test_a_page_comes_in_the_theme_that_was_chosen(client: TestClient, chosen: str, shown: str) -> None:
+    page = client.get("/", headers={"cookie": f"firstdrift_theme={chosen}", "accept-language": "en"})
+    assert f'<html lang="en"{shown}>' in page.text
+
+
 @pytest.mark.parametrize("back", ["//elsewhere.example", "/\\elsewhere.example", "https://elsewhere.example"])
 def test_choosing_a_language_never_leads_elsewhere(client: TestClient, back: str) -> None:
     answer = client.post("/language", data={"language": "en", "back": back}, follow_redirects=False)

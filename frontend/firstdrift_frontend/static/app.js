@@ -136,7 +136,7 @@ function toggleTheme() {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
-  localStorage.setItem("theme", root.dataset.theme);
+  document.cookie = `firstdrift_theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=lax`;
   document.dispatchEvent(new CustomEvent("theme"));
 }
 

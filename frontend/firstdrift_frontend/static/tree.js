@@ -4,6 +4,7 @@
 import { copy, say, toast } from "./app.js";
 
 const ROW = 28;
+const NEXT_BAD = "next=bad";
 const KEPT = 2; // pieces beyond the screen that are kept on either side
 
 const body = document.getElementById("tree-body");
@@ -13,7 +14,6 @@ const tools = document.getElementById("tools");
 const head = rows.offsetTop; // the heading stays at the upper edge and covers what is below it
 const chunk = Number(rows.dataset.chunk);
 const pieces = new Map(); // number -> element
-const asked = new Map(); // number -> the view it was asked for
 
 const view = {
   query: rows.dataset.query,
@@ -69,8 +69,10 @@ function needed() {
   return { first, last, numbers };
 }
 
+// One request at a time: whoever scrolls fast is past the pieces in between when their turn comes.
 let scrolling = 0;
-function fill() {
+let filling = false;
+async function fill() {
   const { first, last, numbers } = needed();
   for (const [number, piece] of pieces) {
     if (number < first - KEPT || number > last + KEPT) {
@@ -78,20 +80,24 @@ function fill() {
       pieces.delete(number);
     }
   }
-  const missing = numbers.filter((number) => !pieces.has(number) && asked.get(number) !== view.version);
-  if (missing.length) load(missing);
+  const missing = numbers.filter((number) => !pieces.has(number));
+  if (filling || !missing.length) return;
+  filling = true;
+  try {
+    await load(missing);
+  } catch (error) {
+    return toast(error.message);
+  } finally {
+    filling = false;
+  }
+  fill();
 }
 
 async function load(numbers) {
   const version = view.version;
-  for (const number of numbers) asked.set(number, version);
-  try {
-    const found = await ask(`chunks=${numbers.join(".")}`);
-    if (version !== view.version) return;
-    for (const [number, html] of found.chunks) keep(number, html);
-  } finally {
-    for (const number of numbers) asked.delete(number);
-  }
+  const found = await ask(`chunks=${numbers.join(".")}`);
+  if (version !== view.version) return;
+  for (const [number, html] of found.chunks) keep(number, html);
 }
 
 async function ask(step, query = view.query) {
@@ -109,7 +115,7 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
   const mine = ++step;
   let found;
   try {
-    found = await ask(change, query);
+    found = await (ahead.query === query && ahead.change === change ? ahead.answer : ask(change, query));
   } catch (error) {
     toast(error.message);
     return;
@@ -129,7 +135,16 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
   count(found);
   write(true);
   if (moved) showNode();
+  else lookAhead();
   if (focus) focusSelected();
+}
+
+// What is asked for most is the next bad row: its answer is fetched before it is asked for.
+let ahead = {};
+function lookAhead() {
+  const answer = ask(NEXT_BAD);
+  answer.catch(() => (ahead = {})); // then it is asked for again when it is wanted
+  ahead = { query: view.query, change: NEXT_BAD, answer };
 }
 
 function count(found) {
@@ -215,6 +230,7 @@ async function fetchNode() {
     const scrolled = panel.scrollTop;
     panel.innerHTML = text;
     panel.scrollTop = Math.min(scrolled, panel.scrollHeight);
+    lookAhead();
   } catch (error) {
     if (error.name !== "AbortError") throw error;
   }
@@ -239,7 +255,7 @@ const KEYS = {
   },
   " ": (row) => row?.hasAttribute("aria-expanded") && take(`toggle=${view.selected}`, { keepScroll: true }),
   Enter: () => view.selected !== null && location.assign(`${rows.dataset.panel}${view.selected}`),
-  n: () => jump("next=bad"),
+  n: () => jump(NEXT_BAD),
   p: () => jump("previous=bad"),
   N: () => jump("next=origin"),
   P: () => jump("previous=origin"),
@@ -378,3 +394,4 @@ reveal();
 fill();
 write(false);
 if (document.activeElement === document.body) focusSelected();
+setTimeout(lookAhead);
