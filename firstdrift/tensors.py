@@ -1,6 +1,8 @@
 """What is known about a tensor before its values are read."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from math import fsum, isnan, nan, prod, sqrt
 from pathlib import Path
 
 from msgspec import Struct
@@ -107,7 +109,7 @@ class Shards(Struct, frozen=True):
     Attributes:
         ranks: which ranks, in ascending order.
         records: the tensor of each of them.
-        total: the sum of the records, where an all-reduce recorded it.
+        total: the sum of the records, where an all-reduce recorded it; as shards, where a reduce-scatter did.
         sharding: what they are to the whole; None until it was held against the other dump.
         axis: dimension along which they are concatenated, from 0.
         missing: ranks that have the node, but recorded nothing of the tensor.
@@ -156,3 +158,48 @@ def coarsest_roundoff(*dtypes: str) -> float:
     """Return the largest unit roundoff among dtypes; float32's where none is a floating dtype."""
     known = [UNIT_ROUNDOFF[dtype] for dtype in dtypes if dtype in UNIT_ROUNDOFF]
     return max(known, default=UNIT_ROUNDOFF["float32"])
+
+
+def shared_location(locations: Sequence[DataLocation], axis: int | None) -> DataLocation:
+    """Say where a tensor lies that is spread over files: side by side along a dimension, or added up."""
+    return DataLocation(locations[0].file, "shards", shards=tuple(locations), axis=axis)
+
+
+def join_statistics(parts: Sequence[TensorRecord]) -> Statistics | None:
+    """Return the statistics of all elements of some tensors, however they are arranged; None if not known.
+
+    They are the largest maximum, the smallest minimum, the weighted mean, and the root of the sum of squared
+    norms.
+    """
+    known = [part.statistics for part in parts if part.statistics is not None]
+    sizes = [prod(part.shape) for part in parts if part.shape is not None]
+    if not len(known) == len(sizes) == len(parts):
+        return None
+    size = sum(sizes)
+    means = [statistics.mean for statistics in known if statistics.mean is not None]
+    norms = [statistics.norm for statistics in known if statistics.norm is not None]
+    return Statistics(
+        maximum=_extreme([statistics.maximum for statistics in known], largest=True),
+        minimum=_extreme([statistics.minimum for statistics in known], largest=False),
+        mean=_sum([mean * share for mean, share in zip(means, sizes, strict=True)]) / size
+        if len(means) == len(known) and size
+        else None,
+        norm=sqrt(_sum([norm * norm for norm in norms])) if len(norms) == len(known) else None,
+    )
+
+
+def _extreme(values: Sequence[float | None], *, largest: bool) -> float | None:
+    known = [value for value in values if value is not None]
+    if len(known) != len(values):
+        return None
+    if any(isnan(value) for value in known):
+        return nan
+    return max(known) if largest else min(known)
+
+
+def _sum(values: list[float]) -> float:
+    """Add up; fsum alone refuses infinities of both signs and sums too large."""
+    try:
+        return fsum(values)
+    except (OverflowError, ValueError):
+        return sum(values)

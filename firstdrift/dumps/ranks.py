@@ -27,7 +27,16 @@ from msgspec.structs import replace
 from firstdrift.dumps.dump import Direction, Layout, Node, NodeKind, Slice, SliceListing
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.names import enclosing_paths
-from firstdrift.tensors import Role, Shards, Statistics, TensorRecord, is_floating
+from firstdrift.tensors import (
+    Role,
+    Sharding,
+    Shards,
+    Statistics,
+    TensorRecord,
+    is_floating,
+    join_statistics,
+    shared_location,
+)
 
 _SENDS: Final = frozenset({"send", "isend"})
 _RECEIVES: Final = frozenset({"recv", "irecv"})
@@ -35,6 +44,10 @@ _PEERS: Final = frozenset({"dst", "src", "group_dst", "group_src", "peer"})
 _RANK: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _NUMBERED: Final = re.compile(r"(?P<list>(?:^|.*?\.)[^.\d][^.]*)\.(?P<number>\d{1,9})(?=\.|$)")
 _CHUNK: Final = re.compile(r"(\d{1,9})\.(.+)")
+_ALL_REDUCE: Final = "Distributed.all_reduce"
+_REDUCES: Final = frozenset(
+    {_ALL_REDUCE, "Distributed.reduce_scatter_tensor", "Distributed._reduce_scatter_base"}
+)
 _OUTSIDE: Final = frozenset({"optimizer", "clip_grad"})
 """What msprobe calls the operators that run after the last pass."""
 
@@ -604,18 +617,40 @@ def _as(total: TensorRecord, part: TensorRecord) -> TensorRecord:
 
 
 def _totals(merged: list[_Merged]) -> dict[Hashable, TensorRecord]:
-    """Find the sums that all-reduces made, by the values that went in."""
+    """Find the sums that all-reduces and reduce-scatters made, by the values that went in."""
     found: dict[Hashable, TensorRecord] = {}
     for each in merged:
-        if each.node.type_name != "Distributed.all_reduce" or len(each.held) < 2:  # noqa: PLR2004
+        if each.node.type_name not in _REDUCES or len(each.held) < 2 or not _adds_up(each.node):  # noqa: PLR2004
             continue
         given = [_tensor(node, Role.INPUT) for node in each.held.values()]
-        result = _tensor(each.node, Role.OUTPUT)
         known = [record for record in given if record is not None]
         values = _values(known) if len(known) == len(given) else None
-        if values is not None and result is not None and _adds_up(each.node):
+        result = _reduced(each) if values is not None else None
+        if result is not None:
             found.setdefault(values, result)
     return found
+
+
+def _reduced(merged: _Merged) -> TensorRecord | None:
+    """Return the sum that an operator made: on each rank, or each rank its part of the first dimension."""
+    if merged.node.type_name == _ALL_REDUCE:
+        return _tensor(merged.node, Role.OUTPUT)
+    whole = _tensor(merged.node, Role.INPUT)
+    parts = [part for node in merged.held.values() if (part := _tensor(node, Role.OUTPUT)) is not None]
+    shapes = {part.shape for part in parts}
+    shape = shapes.pop() if len(shapes) == 1 and len(parts) == len(merged.held) else None
+    if not shape or whole is None or whole.shape != (len(parts) * shape[0], *shape[1:]):
+        return None
+    locations = [part.location for part in parts if part.location is not None]
+    return replace(
+        parts[0],
+        shape=whole.shape,
+        statistics=join_statistics(parts),
+        digest=None,
+        location=shared_location(locations, 0) if len(locations) == len(parts) else None,
+        problem=next((part.problem for part in parts if part.problem is not None), None),
+        shards=Shards(tuple(merged.held), tuple(parts), sharding=Sharding.CONCATENATED, axis=0),
+    )
 
 
 def _tensor(node: Node, role: Role) -> TensorRecord | None:

@@ -7,7 +7,7 @@ q_proj  input.0  [2, 16, 64] ─── linear_qkv input.0 [2, 16, 64]      and s
 """
 
 from collections.abc import Sequence
-from math import fsum, isnan, nan, prod, sqrt
+from math import prod
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
 from firstdrift.matching.tree import is_operator
-from firstdrift.tensors import DataLocation, Role, Sharding, Statistics, TensorRecord
+from firstdrift.tensors import Role, Sharding, TensorRecord, join_statistics, shared_location
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -45,7 +45,7 @@ def join_records(parts: Sequence[TensorRecord], axis: int) -> TensorRecord:
     the largest maximum, the smallest minimum, the weighted mean and the root of the sum of squared norms.
     """
     problem = next((part.problem for part in parts if part.problem is not None), None)
-    statistics = _join_statistics(parts)
+    statistics = join_statistics(parts)
     if problem is None and statistics is None and any(part.location is None for part in parts):
         problem = "of the parts neither data nor statistics were recorded"
     shape = _joined_shape([part.shape for part in parts], axis)
@@ -98,11 +98,6 @@ def concatenated(record: TensorRecord, axis: int) -> TensorRecord:
         location=shared_location(locations, axis) if len(locations) == len(parts) else None,
         shards=replace(record.shards, sharding=Sharding.CONCATENATED, axis=axis),
     )
-
-
-def shared_location(locations: Sequence[DataLocation], axis: int | None) -> DataLocation:
-    """Say where a tensor lies that is spread over files: side by side along a dimension, or added up."""
-    return DataLocation(locations[0].file, "shards", shards=tuple(locations), axis=axis)
 
 
 def pair_joined(tensors: TensorPairing, match: int, golden: Sequence[Node], target: Sequence[Node]) -> None:
@@ -313,38 +308,3 @@ def _joined_shape(shapes: Sequence[Shape | None], axis: int) -> Shape | None:
         return None
     first = known[0]
     return (*first[:at], sum(shape[at] for shape in known), *first[at + 1 :])
-
-
-def _join_statistics(parts: Sequence[TensorRecord]) -> Statistics | None:
-    known = [part.statistics for part in parts if part.statistics is not None]
-    sizes = [prod(part.shape) for part in parts if part.shape is not None]
-    if not len(known) == len(sizes) == len(parts):
-        return None
-    size = sum(sizes)
-    means = [statistics.mean for statistics in known if statistics.mean is not None]
-    norms = [statistics.norm for statistics in known if statistics.norm is not None]
-    return Statistics(
-        maximum=_extreme([statistics.maximum for statistics in known], largest=True),
-        minimum=_extreme([statistics.minimum for statistics in known], largest=False),
-        mean=_sum([mean * share for mean, share in zip(means, sizes, strict=True)]) / size
-        if len(means) == len(known) and size
-        else None,
-        norm=sqrt(_sum([norm * norm for norm in norms])) if len(norms) == len(known) else None,
-    )
-
-
-def _extreme(values: Sequence[float | None], *, largest: bool) -> float | None:
-    known = [value for value in values if value is not None]
-    if len(known) != len(values):
-        return None
-    if any(isnan(value) for value in known):
-        return nan
-    return max(known) if largest else min(known)
-
-
-def _sum(values: list[float]) -> float:
-    """Add up; fsum alone refuses infinities of both signs and sums too large."""
-    try:
-        return fsum(values)
-    except (OverflowError, ValueError):
-        return sum(values)

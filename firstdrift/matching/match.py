@@ -281,7 +281,7 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
         golden=golden.listing,
         target=target.listing,
         matches=tuple(matches),
-        pairs=tuple(settle_shards(tensors.pairs)),
+        pairs=tuple(settle_shards(tensors.pairs, target.nodes)),
         unmatched_golden=tuple(
             node.name
             for index, node in enumerate(golden.nodes)

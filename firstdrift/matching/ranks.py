@@ -2,6 +2,7 @@
 
     rank 0  rank 1          whole
     [6, 16] [6, 16]   ──▶   [6, 32]    side by side along the dimension that gives the shape (column parallel)
+    [3, 32] [3, 32]   ──▶   [6, 32]    likewise, where each rank has its part of the sequence
     [6, 32] [6, 32]   ──▶   [6, 32]    the same on all ranks, each compared; or, where they differ among
                                        themselves and come from shards, to be added up (row parallel)
 
@@ -9,14 +10,15 @@ Nothing is read: shapes and statistics tell, and where there are none, the value
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
 from msgspec.structs import replace
 
+from firstdrift.dumps.dump import Node
 from firstdrift.dumps.ranks import agree
-from firstdrift.matching.joined_tensors import concatenated, shared_location, whole_axes
+from firstdrift.matching.joined_tensors import concatenated, whole_axes
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.tensors import relate_shapes
 from firstdrift.tensors import (
@@ -25,13 +27,19 @@ from firstdrift.tensors import (
     Shards,
     TensorRecord,
     is_floating,
+    shared_location,
 )
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 
-def settle_shards(pairs: Sequence[TensorPair]) -> list[TensorPair]:
-    """Settle for each pair of a plan with shards what they are to the whole."""
+def settle_shards(pairs: Sequence[TensorPair], target: Sequence[Node]) -> list[TensorPair]:
+    """Settle for each pair of a plan with shards what they are to the whole.
+
+    Args:
+        pairs: what is compared.
+        target: the target nodes: they say which module a gradient is of.
+    """
     if not any(pair.golden.shards or pair.target.shards for pair in pairs):
         return list(pairs)
     settled: list[TensorPair] = []
@@ -43,7 +51,30 @@ def settle_shards(pairs: Sequence[TensorPair]) -> list[TensorPair]:
         settled += [
             first[at] if at in first else _settle(pair, reduces=reduces) for at, pair in enumerate(of_match)
         ]
-    return settled
+    return _with_summed_gradients(pairs, settled, {node.name: node.path for node in target})
+
+
+def _with_summed_gradients(
+    pairs: Sequence[TensorPair], settled: list[TensorPair], paths: Mapping[str, str]
+) -> list[TensorPair]:
+    """Take gradients of parameters for parts of a sum where each rank ran their module on its own rows."""
+    by_rows = {paths.get(pair.target_node) for pair in settled if _lies_by_rows(pair)}
+    return [
+        _settle(pair, reduces=True)
+        if pair.target.role is Role.GRADIENT and paths.get(pair.target_node) in by_rows
+        else one
+        for pair, one in zip(pairs, settled, strict=True)
+    ]
+
+
+def _lies_by_rows(pair: TensorPair) -> bool:
+    """Tell whether ranks hold rows of what a node takes or gives: along another dimension than the last."""
+    return pair.target.role in (Role.INPUT, Role.OUTPUT) and any(
+        side.shards is not None
+        and side.shards.sharding is Sharding.CONCATENATED
+        and side.shards.axis != len(side.shape or ()) - 1
+        for side in (pair.golden, pair.target)
+    )
 
 
 def _is_given(pair: TensorPair) -> bool:
@@ -159,7 +190,8 @@ def _say(record: TensorRecord) -> str:
         case Sharding.CONCATENATED:
             return f"{ranks} joined along dimension {shards.axis}"
         case Sharding.SUMMED if shards.total is not None:
-            return f"sum over {ranks}, as the all-reduce gave it"
+            operator = "all-reduce" if shards.total.shards is None else "reduce-scatter"
+            return f"sum over {ranks}, as the {operator} gave it"
         case Sharding.SUMMED:
             return f"sum over {ranks}"
         case Sharding.BY_VALUES:

@@ -2,6 +2,7 @@
 
     python dump_ranks.py out/one --micro-steps 2                          on one rank, two micro batches
     python dump_ranks.py out/tensor --tensor 2                            each layer over two ranks
+    python dump_ranks.py out/sequence --tensor 2 --sequence               and what is between them by its first dimension
     python dump_ranks.py out/stages --pipeline 2 --micro-steps 2          two layers on each of two ranks
     python dump_ranks.py out/chunks --pipeline 2 --virtual 2              one layer in each of two chunks of two ranks
     python dump_ranks.py out/fault --tensor 2 --scale 1:2:up=1.5          rank 1 has a wrong weight in layer 2
@@ -55,6 +56,80 @@ class Copy(torch.autograd.Function):
         return Reduce.forward(ctx, gradient)
 
 
+def gathered(shard: Tensor) -> Tensor:
+    """Lay the rows of all ranks one after another."""
+    whole = shard.new_empty(shard.shape[0] * dist.get_world_size(), *shard.shape[1:])
+    dist.all_gather_into_tensor(whole, shard.contiguous())
+    return whole
+
+
+def scattered_sum(partial: Tensor) -> Tensor:
+    """Add up what ranks have computed, and keep the own rows."""
+    shard = partial.new_empty(partial.shape[0] // dist.get_world_size(), *partial.shape[1:])
+    dist.reduce_scatter_tensor(shard, partial.contiguous())
+    return shard
+
+
+def own_rows(whole: Tensor) -> Tensor:
+    return whole.chunk(dist.get_world_size())[dist.get_rank()].clone()
+
+
+class Gather(torch.autograd.Function):
+    """Gives each rank the rows of all, of which it computes a part of a sum."""
+
+    @staticmethod
+    def forward(ctx: object, shard: Tensor) -> Tensor:
+        del ctx
+        return gathered(shard)
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        del ctx
+        return scattered_sum(gradient)
+
+
+class ReduceScatter(torch.autograd.Function):
+    """Adds up what tensor-parallel ranks have computed, each its own rows."""
+
+    @staticmethod
+    def forward(ctx: object, partial: Tensor) -> Tensor:
+        del ctx
+        return scattered_sum(partial)
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        del ctx
+        return gathered(gradient)
+
+
+class Split(torch.autograd.Function):
+    """Leaves each rank its own rows of what all ranks have."""
+
+    @staticmethod
+    def forward(ctx: object, whole: Tensor) -> Tensor:
+        del ctx
+        return own_rows(whole)
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        del ctx
+        return gathered(gradient)
+
+
+class Collect(torch.autograd.Function):
+    """Gives each rank the rows of all, of which all compute the same."""
+
+    @staticmethod
+    def forward(ctx: object, shard: Tensor) -> Tensor:
+        del ctx
+        return gathered(shard)
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        del ctx
+        return own_rows(gradient)
+
+
 class Mlp(nn.Module):
     def __init__(self, layer: int, options: argparse.Namespace) -> None:
         super().__init__()
@@ -70,8 +145,11 @@ class Mlp(nn.Module):
             linear.weight.data = weight.clone() * (options.scale[3] if wrong else 1.0)
             self.add_module(name, linear)
         self.is_sharded = options.tensor > 1
+        self.by_sequence = options.sequence
 
     def forward(self, hidden: Tensor) -> Tensor:
+        if self.by_sequence:
+            return ReduceScatter.apply(self.down(functional.gelu(self.up(Gather.apply(hidden)))))
         inner = self.up(Copy.apply(hidden) if self.is_sharded else hidden)
         partial = self.down(functional.gelu(inner))
         return Reduce.apply(partial) if self.is_sharded else partial
@@ -99,12 +177,15 @@ class Model(nn.Module):
         self.head = nn.Linear(WIDTH, WORDS, bias=False) if layers.stop == LAYERS else None
         if self.head is not None:
             self.head.weight.data = head.clone()
+        self.by_sequence = options.sequence
 
     def forward(self, hidden: Tensor) -> Tensor:
         if self.embedding is not None:
             hidden = self.embedding(hidden)
+        hidden = Split.apply(hidden) if self.by_sequence else hidden
         for layer in self.layers:
             hidden = layer(hidden)
+        hidden = Collect.apply(hidden) if self.by_sequence else hidden
         return hidden if self.head is None else self.head(hidden)
 
 
@@ -229,6 +310,7 @@ def main() -> None:
     parser.add_argument("--level", choices=["L0", "L1", "mix"], default="mix")
     for size in ("tensor", "pipeline", "virtual", "micro-steps"):
         parser.add_argument(f"--{size}", type=int, default=1)
+    parser.add_argument("--sequence", action="store_true")
     parser.add_argument("--scale", type=scaled, metavar="RANK:LAYER:up|down=FACTOR")
     options = parser.parse_args()
     if options.tensor > 1 and options.pipeline > 1:

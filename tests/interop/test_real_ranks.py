@@ -41,6 +41,14 @@ def test_a_healthy_model_is_the_same_however_it_is_spread(
     assert answer["counts"]["pass"] == answer["counts"]["pairs"] > 400
 
 
+def test_a_sequence_that_is_spread_too_is_the_same(tmp_path: Path) -> None:
+    whole = write_dump(tmp_path / "whole", "--task", "tensor")
+    spread = write_dump(tmp_path / "dump", "--task", "tensor", "--tensor", "2", "--sequence")
+    answer = compared(whole, spread)
+    assert answer["first_bad_node"] is None
+    assert answer["counts"]["pass"] == answer["counts"]["pairs"] > 200
+
+
 def test_the_rank_with_a_wrong_weight_is_named(whole: Path, tmp_path: Path) -> None:
     options = ["--micro-steps", "2", "--tensor", "2", "--scale", "1:2:up=1.5"]
     answer = compared(whole, write_dump(tmp_path / "dump", *options))

@@ -322,6 +322,54 @@ def test_one_wrong_rank_of_two_is_named_rank_against_rank(compared: Compared) ->
     assert findings.rank_finding == "It began on rank 1."
 
 
+SUM_UNKNOWN = "target: ranks 0+1 hold parts of a sum, whose statistics do not follow from those of the parts"
+
+
+def test_a_model_whose_sequence_is_spread_too_is_the_one_of_one_rank(compared: Compared) -> None:
+    report = compared("msprobe/ranks/whole_data", "msprobe/ranks_sequence/sequence_data")
+    assert report.findings.first_bad_node is None
+    assert report.counts.passed == report.counts.pairs > 250
+    assert report.counts.unmatched_golden_nodes == report.counts.unmatched_golden_tensors == 0
+    (result,) = report.slices
+    norms = [pair for pair in result.plan.pairs if pair.target_node.endswith("norm.LayerNorm.forward.0")]
+    rows = {(pair.target.role, pair.transform) for pair in norms if pair.target.role is not Role.PARAMETER}
+    assert rows == {(role, "ranks 0+1 joined along dimension 0") for role in (Role.INPUT, Role.OUTPUT)}
+    gradients = [
+        pair.transform for pair in result.plan.pairs if "norm.LayerNorm.parameters" in pair.target_node
+    ]
+    assert set(gradients) == {"sum over ranks 0+1"}
+
+
+def test_of_statistics_of_a_spread_sequence_only_sums_that_nothing_recorded_are_left(
+    compared: Compared,
+) -> None:
+    report = compared("msprobe/ranks/whole", "msprobe/ranks_sequence/sequence")
+    assert report.findings.first_bad_node is None
+    assert report.counts.passed + report.counts.incomparable == report.counts.pairs > 500
+    assert {reason for _, _, reason in report.incomparable()} == {SUM_UNKNOWN}
+    # What a norm's weights are due is added up after the pass.
+    assert all("norm" in pair.target_node.lower() for _, pair, _ in report.incomparable())
+    summed = {pair.transform for pair in report.slices[0].plan.pairs if "reduce-scatter" in pair.transform}
+    assert summed == {"sum over ranks 0+1, as the reduce-scatter gave it"}
+
+
+def test_a_spread_sequence_is_held_against_shards_alone_where_that_is_said(
+    unpacked: Callable[[str], Path],
+) -> None:
+    dumps = unpacked("msprobe/ranks") / "tensor", unpacked("msprobe/ranks_sequence") / "sequence"
+    rules = MatchingRules(golden_layout=Layout(tensor=2), target_layout=Layout(tensor=2))
+    report = compare(*dumps, Options(matching=rules))
+    assert report.findings.first_bad_node is None
+    assert report.counts.passed + report.counts.incomparable == report.counts.pairs > 500
+
+
+def test_a_wrong_weight_of_a_spread_sequence_is_found_and_its_rank_named(compared: Compared) -> None:
+    findings = compared("msprobe/ranks/whole", "msprobe/ranks_sequence/fault_in_sequence").findings
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.module == "model.layers.2.mlp.up"
+    assert findings.rank_finding == "It began on rank 1."
+
+
 @pytest.mark.parametrize("said", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "one"])
 def test_a_peer_that_is_no_rank_links_no_stages(said: str) -> None:
     peer = TensorRecord(Role.INPUT, "dst", "int", (), scalar=said)

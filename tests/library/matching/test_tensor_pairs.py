@@ -178,7 +178,7 @@ def test_arguments_of_ranks_that_only_look_like_numbers_are_compared_as_they_are
     held = (TensorRecord(Role.INPUT, "0", "int", (), scalar=said),) * 2
     spread = replace(held[0], shards=Shards((0, 1), held))
     whole = TensorRecord(Role.INPUT, "0", "int", (), scalar="4")
-    (settled,) = settle_shards([TensorPair(0, "a", "a", whole, spread)])
+    (settled,) = settle_shards([TensorPair(0, "a", "a", whole, spread)], [])
     assert (settled.target.scalar, settled.incomparable) == (said, None)
 
 
