@@ -110,7 +110,7 @@ def _quick_gettext(known: NullTranslations) -> Callable[..., Markup]:
     def whole(text: str) -> Markup:
         return Markup(known.gettext(text)) % {}  # noqa: S704 - the texts of templates are our own
 
-    def gettext(text: str, **gaps: object) -> Markup:
+    def gettext(text: str, /, **gaps: object) -> Markup:
         return Markup(known.gettext(text)) % gaps if gaps else whole(text)  # noqa: S704 - gaps are escaped
 
     return gettext
