@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from starlette.datastructures import QueryParams
 
 from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Outline
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift_server.tree.state import TreeState, read_rows, write_rows
 from firstdrift_server.tree.view import (
+    ROWS_OF_A_SCREEN,
     Stop,
     TreeView,
     close_all,
@@ -282,3 +284,16 @@ def small_outline(**given: Any) -> Outline:  # noqa: ANN401
         **{name: [False] * size for name in ("bad", "origin", "unmatched", "own")},
     }
     return Outline(**{name: np.array(given.get(name, values)) for name, values in usual.items()})
+
+
+@given(outlines(most=80))
+def test_of_a_clean_tree_whole_levels_are_open_as_far_as_a_screen_goes(outline: Outline) -> None:
+    clean = replace(outline, bad=np.zeros(len(outline), np.bool_))
+    depth = [0] * len(clean)
+    for row in range(1, len(clean)):
+        depth[row] = depth[clean.parent[row]] + 1 if clean.parent[row] >= 0 else 0
+    shown = [depth[row] for row in view_tree(clean, TreeState()).visible]
+    assert sorted(shown) == sorted(level for level in depth if level <= max(shown))
+    next_level = sum(level <= max(shown) + 1 for level in depth)
+    assert next_level == len(shown) or next_level > ROWS_OF_A_SCREEN
+    assert len(shown) <= ROWS_OF_A_SCREEN or max(shown) == 0

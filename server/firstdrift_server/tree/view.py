@@ -28,6 +28,8 @@ from firstdrift.errors import NotInCatalogueError
 from firstdrift_server.tree.row import UNMATCHED
 from firstdrift_server.tree.state import TreeState, codes_of, read_rows, write_rows
 
+ROWS_OF_A_SCREEN = 40
+
 
 class Stop(StrEnum):
     """What one can jump to."""
@@ -221,19 +223,34 @@ def _kept(outline: Outline, matching: Flags) -> Flags:
 
 def _hidden(outline: Outline, opened: Flags) -> Flags:
     """Mark the rows below a closed one."""
+    return _number_of_containers(outline, ~opened) > 0
+
+
+def _number_of_containers(outline: Outline, among: Flags) -> Integers:
+    """Count for each row the rows among some that contain it."""
     rows = np.arange(len(outline))
-    closed = rows[~opened & (outline.last > rows)]
-    depth = np.zeros(len(outline) + 1, np.int32)
-    np.add.at(depth, closed + 1, 1)
-    np.add.at(depth, outline.last[closed] + 1, -1)
-    return np.cumsum(depth[:-1]) > 0
+    branches = rows[among & (outline.last > rows)]
+    steps = np.zeros(len(outline) + 1, np.int32)
+    np.add.at(steps, branches + 1, 1)
+    np.add.at(steps, outline.last[branches] + 1, -1)
+    return np.cumsum(steps[:-1], dtype=np.int32)
 
 
 def _opened(outline: Outline, state: TreeState, selected: int | None) -> Flags:
     leading = np.zeros(len(outline), np.bool_) if selected is None else ancestors(outline, selected)
+    says_nothing = state.row is None and state.open is None and state.closed is None
+    if says_nothing and not state.is_filtered and not outline.bad.any():
+        return _first_levels(outline)
     if state.closed is not None or (state.is_filtered and state.open is None):
         return ~read_rows(outline, state.closed or "") | leading
     return leading if state.open is None else read_rows(outline, state.open) | leading
+
+
+def _first_levels(outline: Outline) -> Flags:
+    """Open as many whole levels as fit on a screen: of a clean tree nothing is to be seen before the rest."""
+    depth = _number_of_containers(outline, np.ones(len(outline), np.bool_))
+    rows_up_to = np.cumsum(np.bincount(depth, minlength=1))
+    return depth < np.searchsorted(rows_up_to, ROWS_OF_A_SCREEN, side="right") - 1
 
 
 def _with_opened(view: TreeView, opened: Flags, selected: int | None) -> TreeState:
