@@ -113,6 +113,23 @@ FIND_BARRIERS = r"""async () => {
     .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 200)).join(" | ")}`);
 }"""
 
+FIND_SPILLS = r"""() => {
+  const clips = new Map();
+  const isClipped = (element, card) => {
+    if (!clips.has(element)) clips.set(element, getComputedStyle(element).overflowX !== "visible");
+    return clips.get(element) || (element !== card && isClipped(element.parentElement, card));
+  };
+  const spills = (element) => {
+    const card = element.closest(".card");
+    const { width, right } = element.getBoundingClientRect();
+    if (element === card || width < 2 || right <= card.getBoundingClientRect().right + 1) return false;
+    return !isClipped(element.parentElement, card) && element.checkVisibility({ visibilityProperty: true });
+  };
+  return [...document.querySelectorAll(".card *:not(svg *, .menu-body, .menu-body *)")]
+    .filter(spills)
+    .map((element) => element.outerHTML.slice(0, 160));
+}"""
+
 BEGIN_WALK = r"""() => {
   const wanted = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex]";
   const groups = new Set();
@@ -311,6 +328,7 @@ def barriers(page: Page) -> list[str]:
     """Say what keeps people out who see little, or have no mouse."""
     page.evaluate(AXE_SCRIPT)
     found: list[str] = page.evaluate(FIND_BARRIERS)
+    found += [f"it does not fit into its card: {element}" for element in page.evaluate(FIND_SPILLS)]
     stops: int = page.evaluate(BEGIN_WALK)
     # Beyond these the browser stops at areas that scroll, and at its own window.
     for presses in (stops, 5, 5, 5, 5):

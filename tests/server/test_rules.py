@@ -33,6 +33,14 @@ def test_the_rules_in_force_and_what_may_be_moved_are_told(client: TestClient) -
     assert (limits["msit_cosine"]["default"], limits["msit_cosine"]["most"]) == (0.999, 1)
 
 
+def test_the_page_leads_to_the_others_of_its_comparison(client: TestClient) -> None:
+    page = client.get("/c/3/rules", headers={"accept": "text/html"}).text
+    pages = page.partition('aria-label="Pages of this comparison"')[2].partition("</nav>")[0]
+    links = re.findall('href="([^"]*)"', pages)
+    assert links == ["/c/3", "/c/3/s/3/tree", "/c/3/s/3/match", "/c/3/rules"]
+    assert re.search('href="/c/3/rules" aria-current="page"', pages)
+
+
 def test_a_preview_counts_before_and_after_and_changes_nothing(client: TestClient) -> None:
     seen = client.get(f"{API}/3/rules/preview?all=1&roundoff_float32=0.5").json()
     known = client.get(f"{API}/3").json()

@@ -26,7 +26,12 @@ from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
 from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, Thresholds, thresholds_from
 from firstdrift_server.context import Context
-from firstdrift_server.views.addresses import comparison_address, rules_address
+from firstdrift_server.views.addresses import (
+    comparison_address,
+    match_address,
+    rules_address,
+    tree_address,
+)
 from firstdrift_server.views.comparisons import comparison_summary, distinct_names
 from firstdrift_server.views.sentence import finding_address, position_of
 from firstdrift_server.views.workers import worker_view
@@ -219,6 +224,12 @@ def rules_view(
     address = rules_address(comparison_id)
     return comparison_summary(session, comparison) | {
         "address": address,
+        "selected": {
+            "tree": tree_address(comparison_id, first),
+            "match": match_address(comparison_id, first),
+        }
+        if pairs
+        else None,
         "comparison_address": comparison_address(comparison_id),
         "query": query_of(judging, slice=first if len(pairs) > 1 else None),
         "all_query": query_of(judging, slice=first, all=1),
