@@ -25,6 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Layout, Node, NodeKind, Slice, SliceListing
+from firstdrift.dumps.messages import messages
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.names import enclosing_paths
 from firstdrift.tensors import (
@@ -38,10 +39,6 @@ from firstdrift.tensors import (
     shared_location,
 )
 
-_SENDS: Final = frozenset({"send", "isend"})
-_RECEIVES: Final = frozenset({"recv", "irecv"})
-_PEERS: Final = frozenset({"dst", "src", "group_dst", "group_src", "peer"})
-_RANK: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _NUMBERED: Final = re.compile(r"(?P<list>(?:^|.*?\.)[^.\d][^.]*)\.(?P<number>\d{1,9})(?=\.|$)")
 _CHUNK: Final = re.compile(r"(\d{1,9})\.(.+)")
 _ALL_REDUCE: Final = "Distributed.all_reduce"
@@ -152,27 +149,11 @@ def _links(by_rank: Mapping[int, Slice]) -> dict[int, dict[int, bool]]:
         found: dict[int, bool] = {}
         for node in part.nodes:
             if node.type_name.startswith("Distributed."):
-                for peer, sends in _talks(node):
-                    found.setdefault(peer, sends)
+                for message in messages(node.type_name, node.tensors):
+                    found.setdefault(message.peer, message.sends)
         if found:
             links[rank] = found
     return links
-
-
-def _talks(node: Node) -> Iterator[tuple[int, bool]]:
-    """Yield with whom an operator communicates one to one, and whether it sends."""
-    operator = node.type_name.rpartition(".")[2]
-    given = {record.key: record.scalar for record in node.tensors if record.role is Role.INPUT}
-    if operator in _SENDS | _RECEIVES:
-        for key, value in given.items():
-            if (key in _PEERS or key == "1") and value is not None and _RANK.fullmatch(value):
-                yield int(value), operator in _SENDS
-                return
-    elif operator == "batch_isend_irecv":
-        for key, value in given.items():
-            where, _, name = key.rpartition(".")
-            if name == "peer" and value is not None and _RANK.fullmatch(value):
-                yield int(value), given.get(f"{where}.op") in _SENDS
 
 
 def _in_order(
@@ -359,7 +340,7 @@ def _chain(pieces: list[list[_Merged]]) -> list[_Merged]:
         parent = None if first.parent is None else index[identities[number][first.parent]]
         around = _is_container(pieces, members, containing)
         held = _held([pieces[number][at] for number, at in members], around)
-        if any(True for node in held.values() for _ in _talks(node)):
+        if any(True for node in held.values() for _ in messages(node.type_name, node.tensors)):
             held = {rank: replace(node, tensors=()) for rank, node in held.items()}
         micro_step = runs[key].micro_step
         micro = micro_step if several and micro_step != _AFTERWARDS else first.micro_step

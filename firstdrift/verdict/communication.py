@@ -4,7 +4,8 @@
     rank 1   ... all_reduce   its input differs                       ──┘
 
 Calls belong together by operator, group and order: the k-th all_reduce of ranks 0 and 1 on either of them.
-A send belongs to the k-th receive of its peer.
+The k-th message that a rank sends to another is the k-th that this one receives from it, whether each was
+called for alone or several at once.
 """
 
 import re
@@ -12,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
+from firstdrift.dumps.messages import SENDS
 from firstdrift.metrics.measurement import RankError
 from firstdrift.tensors import TensorRecord
 from firstdrift.verdict.judgement import Communication, Finding, SliceJudgement
@@ -23,9 +25,6 @@ _LEAST: Final = 1e-3
 """Errors of shards below this say nothing about where an error began."""
 
 _RANKS: Final = re.compile(r"\[([\d, ]*)\]")
-_SENDS: Final = frozenset({"send", "isend"})
-_ONE_TO_ONE: Final = _SENDS | {"recv", "irecv"}
-_PEERS: Final = frozenset({"dst", "src", "group_dst", "group_src"})
 
 
 def rank_alone(by_rank: Sequence[RankError]) -> int | None:
@@ -52,14 +51,6 @@ def group_of(arguments: Sequence[TensorRecord]) -> tuple[int, ...]:
     return ()
 
 
-def peer_of(arguments: Sequence[TensorRecord]) -> int | None:
-    """Return with whom a call is one to one; None if it is with a group."""
-    for record in arguments:
-        if record.key in _PEERS and (record.scalar or "").isdigit():
-            return int(record.scalar or 0)
-    return None
-
-
 class Explained(NamedTuple):
     """Why what a communication operator gives differs: what another rank gave to it does.
 
@@ -83,17 +74,22 @@ def explain(judgements: Sequence[SliceJudgement]) -> list[Explained]:
             for each in judged.communications:
                 together[_key(rank, each)].append((judged, each))
     found: list[Explained] = []
+    unexplained: set[tuple[int, str]] = set()
     for calls in together.values():
         sources = [(judged, each.given) for judged, each in calls if each.given is not None]
         for judged, each in calls:
             others = [given for one, given in sources if one is not judged]
-            if each.given is None and each.differs and others:
-                found.append(Explained(judged, each.node, others[0]))
-    return found
+            if each.given is None and each.differs:
+                if others:
+                    found.append(Explained(judged, each.node, others[0]))
+                else:
+                    unexplained.add((id(judged), each.node))
+    # Of several messages of one call each has to be.
+    return [each for each in found if (id(each.judged), each.node) not in unexplained]
 
 
 def _key(rank: int, each: Communication) -> Hashable:
-    if each.operator in _ONE_TO_ONE and each.peer is not None:
-        ends = (rank, each.peer) if each.operator in _SENDS else (each.peer, rank)
+    if each.peer is not None:
+        ends = (rank, each.peer) if each.operator in SENDS else (each.peer, rank)
         return "one to one", ends, each.number
     return each.operator, each.group, each.number

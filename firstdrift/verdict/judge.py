@@ -10,12 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates, Direction, NodeKind
+from firstdrift.dumps.messages import Message, messages
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role
 from firstdrift.verdict.classify import Classification, affects_output, classify
-from firstdrift.verdict.communication import group_of, is_communication, peer_of, rank_alone
+from firstdrift.verdict.communication import group_of, is_communication, rank_alone
 from firstdrift.verdict.judgement import (
     ORIGINS,
     OWN_RULES,
@@ -347,32 +348,65 @@ def _operator_beside_modules(case: _Case, row: TreeRow) -> str | None:
 
 
 def _communications(case: _Case, judged: Sequence[RowJudgement]) -> Iterator[Communication]:
-    """Say of each communication operator with whom it is, and whether what goes in and out differs."""
+    """Say of each communication with whom it is, and whether what goes in and out differs."""
     seen: Counter[tuple[object, ...]] = Counter()
     known = [row for row in case.rows if is_communication(row.type_name) and row.target]
     for row in sorted(known, key=_order):
-        error = case.errors[row.index]
-        level = case.classification.level
-        roundoff = error.roundoff or case.classification.roundoff
-        limit = level if math.isfinite(level) else case.limits.hidden_floor * roundoff
-        arguments = [case.plan.pairs[index].target for index in error.pairs]
-        group, peer = group_of(arguments), peer_of(arguments)
+        arguments = [case.plan.pairs[index].target for index in case.errors[row.index].pairs]
+        group = group_of(arguments)
         operator = row.type_name.rpartition(".")[2]
-        kind = (operator, group, peer)
-        given = None
-        if error.input is not None and error.input > limit and error.input_pair is not None:
-            given = _finding(case, row, replace(judged[row.index], worst_pair=error.input_pair))
-        yield Communication(
-            node=row.target[0],
-            operator=operator,
-            group=group,
-            peer=peer,
-            number=seen[kind],
-            given=given,
-            differs=None if error.output is None else error.output > limit,
-            agrees=error.input is not None and given is None,
-        )
-        seen[kind] += 1
+        calls: list[tuple[Message | None, tuple[object, ...]]] = [
+            (message, (message.sends, message.peer)) for message in messages(row.type_name, arguments)
+        ]
+        for message, kind in calls or [(None, (operator, group))]:
+            yield _communication(case, row, judged[row.index], message, group, seen[kind])
+            seen[kind] += 1
+
+
+def _communication(
+    case: _Case,
+    row: TreeRow,
+    judged: RowJudgement,
+    message: Message | None,
+    group: tuple[int, ...],
+    number: int,
+) -> Communication:
+    """Say what goes in and out of one communication: of a whole operator, or of one message of several."""
+    error = case.errors[row.index]
+    given_pair, taken, result = error.input_pair, error.input, error.output
+    if message is not None and message.key:
+        given_pair, taken = _worst_of(case, row, message, Role.INPUT) if message.sends else (None, None)
+        result = None if message.sends else _worst_of(case, row, message, Role.OUTPUT)[1]
+    level = case.classification.level
+    roundoff = error.roundoff or case.classification.roundoff
+    limit = level if math.isfinite(level) else case.limits.hidden_floor * roundoff
+    given = None
+    if taken is not None and taken > limit and given_pair is not None:
+        given = _finding(case, row, replace(judged, worst_pair=given_pair))
+    return Communication(
+        node=row.target[0],
+        operator=message.operator if message is not None else row.type_name.rpartition(".")[2],
+        group=group,
+        peer=message.peer if message is not None else None,
+        number=number,
+        given=given,
+        differs=None if result is None else result > limit,
+        agrees=taken is not None and given is None,
+    )
+
+
+def _worst_of(case: _Case, row: TreeRow, message: Message, role: Role) -> tuple[int | None, float | None]:
+    """Return the pair of a message that differs most, and by how much; None where none was compared."""
+    known = [
+        (error, index)
+        for index in case.errors[row.index].pairs
+        if (record := case.plan.pairs[index].target).role is role
+        and record.is_tensor
+        and record.key.startswith(message.key)
+        and (error := case.pair_errors[index].value) is not None
+    ]
+    worst, index = max(known, default=(None, None))
+    return index, worst
 
 
 def _rank_of(case: _Case, row: TreeRow, worst: int | None) -> int | None:
