@@ -95,7 +95,7 @@ def everything(engine: Engine, comparison_id: int) -> str:
 
 
 @pytest.mark.timeout(120 + 60 * ROUNDS)
-@pytest.mark.parametrize("processes", [2])
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
     tmp_path: Path, unpacked: Callable[[str], Path], processes: int
 ) -> None:

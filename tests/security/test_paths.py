@@ -161,7 +161,7 @@ pieces = st.one_of(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=2000)
 @given(parts=st.lists(pieces, max_size=8), absolute=st.booleans())
 @example(parts=["run1", "link-up", "outside"], absolute=False)
 @example(parts=["loop", "..", "link-to-directory"], absolute=False)

@@ -89,13 +89,13 @@ def test_edge_cases(
 
 
 @given(pairs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=1000, deadline=None)
 def test_numpy_measures_what_exact_arithmetic_gives(pair: tuple[np.ndarray, np.ndarray]) -> None:
     assert_agrees(errors(*pair, "numpy"), reference_errors(*pair))
 
 
 @given(pairs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=1000, deadline=None)
 def test_numba_measures_what_exact_arithmetic_gives(pair: tuple[np.ndarray, np.ndarray]) -> None:
     assert_agrees(errors(*pair, "numba"), reference_errors(*pair))
 
@@ -122,7 +122,7 @@ def large_pair(seed: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple
     ),
 )
 @example(1, np.dtype(np.float32), (3, 20_000))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_both_engines_agree_across_their_blocks(
     seed: int, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> None:
