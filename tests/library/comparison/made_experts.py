@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from library.dumps.atb_samples import container, write
+from library.dumps.msprobe_samples import write_dump
 from torch import Tensor
 from torch.nn.functional import rms_norm, silu
 
@@ -322,3 +323,45 @@ def _write_shared(to: _Graphs, run: Run, layer: int) -> None:
     to.operation("LinearOperation", run.made[f"{at}.shared_expert_gate"], graph=True)
     to.operation("ActivationOperation", run.made[f"{at}.share"], activationType=8)
     to.operation("ElewiseOperation", run.made[f"{at}.shared"], elewiseType=9)
+
+
+TYPES = {"embed_tokens": "Embedding", "act_fn": "SiLU", "mlp": "MoeSparseMoeBlock", "shared_expert": "MoeMLP"}
+
+
+def write_msprobe(root: Path, run: Run) -> Path:
+    """Write the statistics that msprobe records of the modules of torch; it records no list of modules."""
+    data: dict[str, Any] = {}
+    construct: dict[str, Any] = {}
+    names = {name: _msprobe_name(name) for name in run.made if name in run.given}
+    for name, full in names.items():
+        data[full] = {
+            "input_args": [_statistics(run.given[name])],
+            "input_kwargs": {},
+            "output": [_statistics(run.made[name])],
+        }
+        around = (name.rsplit(".", count)[0] for count in range(1, name.count(".") + 1))
+        construct[full] = next((names[one] for one in around if one in names), None)
+    write_dump(root / "step0" / "rank0", data, construct)
+    return root
+
+
+def _msprobe_name(name: str) -> str:
+    last = name.rpartition(".")[2]
+    type_name = TYPES.get(last, "MoeRMSNorm" if "norm" in last else "Linear")
+    if last.isdigit():
+        type_name = "MoeMLP" if "experts" in name else "MoeDecoderLayer"
+    return f"Module.{name if name == 'lm_head' else f'model.{name}'}.{type_name}.forward.0"
+
+
+def _statistics(value: Tensor) -> dict[str, Any]:
+    wide = value.float()
+    return {
+        "type": "torch.Tensor",
+        "dtype": str(value.dtype),
+        "shape": list(value.shape),
+        "Max": wide.max().item(),
+        "Min": wide.min().item(),
+        "Mean": wide.mean().item(),
+        "Norm": wide.norm().item(),
+        "requires_grad": False,
+    }

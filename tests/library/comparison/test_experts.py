@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from library.comparison.made_experts import EXPERTS, LAYERS, Atb, Fault, Model, write_atb, write_torch
+from library.comparison.made_experts import (
+    EXPERTS,
+    LAYERS,
+    Atb,
+    Fault,
+    Model,
+    write_atb,
+    write_msprobe,
+    write_torch,
+)
 
 from firstdrift import Report, compare
 from firstdrift.matching.plan import Joining, TensorPair
@@ -148,3 +157,21 @@ def test_a_damaged_file_of_an_expert_spoils_its_product_alone(
     assert report.counts.passed + report.counts.incomparable == report.counts.pairs
     downs = [pair for pair in of_experts(report) if "4_integrated_gmm" in pair.target_node]
     assert {pair.target_node[0] for pair in downs if pair.incomparable is None} == {"2"}
+
+
+@pytest.mark.parametrize("fault", [None, Fault(1, 3, 4.0)], ids=str)
+def test_statistics_of_experts_by_msprobe_are_held_against_the_grouped_products_too(
+    tmp_path: Path, fault: Fault | None
+) -> None:
+    golden = write_msprobe(tmp_path / "golden", MODEL.run(PROMPTS[0], torch.float32))
+    target = write_atb(tmp_path / "atb", [MODEL.run(PROMPTS[0], torch.float32, fault)], Atb())
+    report = compare(golden, target)
+    products = {pair.target_node for pair in of_experts(report) if "Grouped" in pair.target_node}
+    assert len(products) == 2 * LAYERS
+    bad = report.findings.first_bad_node
+    if fault is None:
+        assert bad is None
+        assert report.counts.passed == report.counts.pairs
+    else:
+        assert bad is not None
+        assert bad.target.startswith("2_Decoder_layer/3_SparseMoe/2_MoeMlp/4_integrated_gmm")
