@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from firstdrift.matching.fusion import parts_of_one
 from firstdrift.matching.operators import Work
-from firstdrift.matching.steps import Step, first_output
+from firstdrift.matching.steps import Layer, Step, first_output
 from firstdrift.matching.tree import SliceTree, is_operator
 
 Ways: TypeAlias = list[list[Step]]
@@ -34,6 +34,9 @@ _GATHERED: Final = {
     Work.MULTIPLY: Work.MULTIPLY,
 }
 """What a step of an expert does, and what that of all experts is."""
+
+_OF_EXPERTS: Final = re.compile(r"expert|moe", re.IGNORECASE)
+"""What is in the name of modules that hold experts."""
 
 _GATE_UP_DOWN: Final = 3
 """Linear steps of an expert that has a gate."""
@@ -53,6 +56,15 @@ class _Column(NamedTuple):
     steps: Mapping[int, Step]
     rows: tuple[int, ...]
     width: int
+
+
+def has_experts(tree: SliceTree, layer: Layer) -> bool:
+    """Tell whether a layer has experts, by what its steps do and where in it they lie."""
+    before = len(tree.nodes[layer.node].path)
+    return any(
+        step.work is Work.GROUPED or _OF_EXPERTS.search(tree.nodes[step.node].path, before)
+        for step in layer.steps
+    )
 
 
 def set_experts_apart(

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Node
+from firstdrift.matching.experts import has_experts
 from firstdrift.matching.joined_tensors import join_rows, joined_axis, say_rows
 from firstdrift.matching.operators import Work, snake_case, work_of
 from firstdrift.matching.pairing import Pairing
@@ -83,8 +84,8 @@ def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, 
 
     A module may hold a norm or a sum that its partner has outside. Its input is paired only if the first
     steps inside correspond, its output only if the last ones do or both end with what the other lacks.
-    A single number (the gate of a shared expert, for one token) is left over: it may be what is left of large
-    ones that cancel, and an ATB dump seldom says of which.
+    A single number beside experts (the gate of a shared one, for one token) is left over: it may be what is
+    left of large ones that cancel, and an ATB dump seldom says of which.
     """
     nodes = work.golden.nodes[golden], work.target.nodes[target]
     pairs: list[tuple[TensorRecord, TensorRecord]] = []
@@ -94,7 +95,11 @@ def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, 
         is_module = not is_step(work.golden, golden) or not is_step(work.target, target)
         last = 1 if is_module else None
         pairs += [*zip(*(_tensors(node, Role.OUTPUT)[:last] for node in nodes), strict=False)]
-    pairs = [pair for pair in pairs if fit(*pair) and not any(map(_is_single, pair))]
+    pairs = [pair for pair in pairs if fit(*pair)]
+    if any(_is_single(record) for pair in pairs for record in pair) and _are_beside_experts(
+        work, golden, target
+    ):
+        pairs = [pair for pair in pairs if not any(map(_is_single, pair))]
     names = nodes[0].name, nodes[1].name
     tensors.pairs += [TensorPair(match, *names, *pair, reshape(*pair)) for pair in pairs]
     taken = {id(record) for pair in pairs for record in pair}
@@ -106,6 +111,28 @@ def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, 
 
 def _is_single(record: TensorRecord) -> bool:
     return record.shape is not None and prod(record.shape) == 1
+
+
+def _are_beside_experts(work: Pairing, golden: int, target: int) -> bool:
+    """Tell whether two nodes lie in layers that both have experts."""
+    if work.foreign is None:
+        return False
+    layers = (
+        _layer_around(work.golden, work.foreign[0], golden),
+        _layer_around(work.target, work.foreign[1], target),
+    )
+    trees = work.golden, work.target
+    return all(
+        layer is not None and has_experts(tree, layer) for tree, layer in zip(trees, layers, strict=True)
+    )
+
+
+def _layer_around(tree: SliceTree, line: Line, node: int) -> Layer | None:
+    around = {node}
+    while node != tree.root:
+        node = tree.parents[node]
+        around.add(node)
+    return next((unit for unit in line.units if isinstance(unit, Layer) and unit.node in around), None)
 
 
 def lend_values(

@@ -4,6 +4,7 @@ Linear, LinearOperation, LinearRowParallelNoAdd, ColumnParallelLinear, Conv1D (o
 GroupedMatmulOperation, integrated_gmm                                              linear of all experts
 RmsNormOperation, LlamaRMSNorm, LayerNorm                                                     norm
 ElewiseOperation with elewiseType 8, Tensor.__add__                                           add
+ActivationOperation with activationType 6                              activation of the gate times the rest
 """
 
 import re
@@ -54,6 +55,9 @@ CHARACTERISTIC: Final = frozenset(
 _ELEMENTWISE: Final = {"2": Work.MULTIPLY, "8": Work.ADD, "9": Work.MULTIPLY}
 """By `elewiseType` of ATB's ElewiseOperation; the others (casts, quantisation, ...) say nothing."""
 
+_GATING: Final = "6"
+"""The `activationType` of ATB's ActivationOperation that multiplies as well: SwiGLU."""
+
 _TABLE: Final = re.compile(r"(rotary|rope|positional).*(embed|gather|table|cache)|cos_?sin|cosine|sine")
 _BY_NAME: Final = tuple(
     (work, re.compile(pattern))
@@ -91,9 +95,23 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def work_of(node: Node) -> Work:
     """Say what a node does, from its type and from what it was told."""
     if node.type_name.startswith("Elewise"):
-        told = next((record.scalar for record in node.tensors if record.key == "elewiseType"), None)
-        return _ELEMENTWISE.get(told or "", Work.OTHER)
+        return _ELEMENTWISE.get(_told(node, "elewiseType") or "", Work.OTHER)
+    if _is_any_activation(node) and _told(node, "activationType") == _GATING:
+        return Work.GATE
     return _work_of_type(node.type_name)
+
+
+def may_gate(node: Node) -> bool:
+    """Tell whether an operator may multiply after its activation: nothing says which activation it is."""
+    return _is_any_activation(node) and _told(node, "activationType") is None
+
+
+def _is_any_activation(node: Node) -> bool:
+    return node.type_name == "ActivationOperation"
+
+
+def _told(node: Node, key: str) -> str | None:
+    return next((record.scalar for record in node.tensors if record.key == key), None)
 
 
 @lru_cache(maxsize=4096)

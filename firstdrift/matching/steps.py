@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from firstdrift.matching.operators import CHARACTERISTIC, Work, snake_case, work_of
+from firstdrift.matching.operators import CHARACTERISTIC, Work, may_gate, snake_case, work_of
 from firstdrift.matching.tree import SliceTree
 from firstdrift.matching.values import bare_shape
 from firstdrift.tensors import Role, TensorRecord, is_floating
@@ -147,7 +147,10 @@ def steps_below(tree: SliceTree, module: int) -> list[Step]:
 
 
 def _steps_in(tree: SliceTree, module: int) -> Iterator[Step]:
-    """Yield the steps in a module; an activation that halves what it is given multiplies as well."""
+    """Yield the steps in a module; an activation that halves what it is given multiplies as well.
+
+    One that is named does what it is called: a model may hand it one half of what the step before gave.
+    """
     before: Step | None = None
     for step in _steps(tree, module):
         halves = (
@@ -156,7 +159,8 @@ def _steps_in(tree: SliceTree, module: int) -> Iterator[Step]:
             and step.size is not None
             and before.size == 2 * step.size
         )
-        before = replace(step, work=Work.GATE) if halves and step.work is Work.ACTIVATE else step
+        gates = halves and step.work is Work.ACTIVATE and may_gate(tree.nodes[step.node])
+        before = replace(step, work=Work.GATE) if gates else step
         yield before
 
 

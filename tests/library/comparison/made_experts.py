@@ -50,7 +50,7 @@ class Atb:
 class Model:
     """The weights of the model, and what it gives."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: int = VOCABULARY) -> None:
         self._random = np.random.default_rng(20)
         self.weights: dict[str, Tensor] = {"embed_tokens": self._made(VOCABULARY, HIDDEN, scale=1.0)}
         for layer in range(LAYERS):
@@ -63,7 +63,7 @@ class Model:
                 for name in ("gate_proj", "up_proj"):
                     self.weights[f"{at}.mlp.{expert}.{name}"] = self._made(INNER, HIDDEN)
                 self.weights[f"{at}.mlp.{expert}.down_proj"] = self._made(HIDDEN, INNER)
-        self.weights["lm_head"] = self._made(VOCABULARY, HIDDEN)
+        self.weights["lm_head"] = self._made(head, HIDDEN)
 
     def _made(self, *shape: int, scale: float = 0.3) -> Tensor:
         return torch.tensor(self._random.standard_normal(shape) * scale, dtype=torch.float32)

@@ -159,6 +159,22 @@ def test_a_damaged_file_of_an_expert_spoils_its_product_alone(
     assert {pair.target_node[0] for pair in downs if pair.incomparable is None} == {"2"}
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_head_that_gives_one_number_is_compared(tmp_path: Path, factor: float, reverse: bool) -> None:
+    golden, target = (Model(head=1).run([4], torch.float32) for _ in range(2))
+    target.made["lm_head"] *= factor
+    dumps = write_torch(tmp_path / "golden", [golden]), write_atb(tmp_path / "atb", [target], Atb())
+    report = compare(*(dumps[::-1] if reverse else dumps))
+    heads = {pair.golden_node for pair in report.slices[0].plan.pairs if pair.golden.shape == (1, 1)}
+    assert any(name.endswith(("lm_head", "LmHead")) for name in heads)
+    # What gives one number beside experts may be what is left of large ones that cancel.
+    assert not any("layer" in name for name in heads)
+    bad = report.findings.first_bad_node
+    assert (bad is None) is (factor == 1.0)
+    assert bad is None or {"root.lm_head", bad.golden, bad.target} == {bad.golden, bad.target}
+
+
 @pytest.mark.parametrize("fault", [None, Fault(1, 3, 4.0)], ids=str)
 def test_statistics_of_experts_by_msprobe_are_held_against_the_grouped_products_too(
     tmp_path: Path, fault: Fault | None

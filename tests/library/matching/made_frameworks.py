@@ -29,6 +29,7 @@ class Model:
         inner: width inside the feed-forward block.
         fused: whether the torch model has one module for query, key and value.
         gated: whether the feed-forward block has a gate.
+        packed: whether the torch model has one module for gate and up, and halves what it gives.
         experts: how many experts it has; 0 for none.
         listed: whether the torch model has a module for each expert, not one for all.
         vision: how many layers of a vision tower run first, wider than those of the decoder.
@@ -43,6 +44,7 @@ class Model:
     inner: int = 64
     fused: bool = False
     gated: bool = True
+    packed: bool = False
     experts: int = 0
     listed: bool = False
     vision: int = 0
@@ -123,8 +125,16 @@ class Torch:
 class Atb:
     """Writes the operations of an ATB model: only their outputs, unless inputs are asked for."""
 
-    def __init__(self, *, statistics: bool, rename: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        statistics: bool,
+        rename: dict[str, str] | None = None,
+        at_once: bool = False,
+        told: bool = True,
+    ) -> None:
         self.to = Writer(statistics=statistics, digests=False)
+        self.at_once, self._told = at_once, told
         self._rename = rename or {}
         self._counts: dict[str | None, int] = {}
 
@@ -139,7 +149,8 @@ class Atb:
         parent, _, label = name.rpartition("/")
         number, _, type_name = label.partition("_")
         path = f"{type_name}.{number}" if not parent else name.replace("/", ".")
-        arguments = {"elewiseType": work} if work else None
+        key = "elewiseType" if "Elewise" in type_name else "activationType"
+        arguments = {key: work} if work and (self._told or key == "elewiseType") else None
         self.to.node(
             name, path, type_name, (), outputs, parent=parent or None, is_module=graph, arguments=arguments
         )
@@ -227,9 +238,11 @@ def _torch_feed_forward(torch: Torch, model: Model, path: str, name: str) -> Non
         else:
             torch.module(f"{path}.experts", "FusedExperts", given, out)
     else:
-        torch.module(f"{path}.gate_proj", "Linear", given, [(f"{name} gate", inner)])
+        packed = model.packed and model.gated
+        first = (f"{name} gate+{name} up", 2 * inner) if packed else (f"{name} gate", inner)
+        torch.module(f"{path}.{'gate_up_proj' if packed else 'gate_proj'}", "Linear", given, [first])
         torch.module(f"{path}.act_fn", "SiLU", [(f"{name} gate", inner)], [(f"{name} act", inner)])
-        if model.gated:
+        if model.gated and not packed:
             torch.module(f"{path}.up_proj", "Linear", given, [(f"{name} up", inner)])
         middle = f"{name} product" if model.gated else f"{name} act"
         torch.module(f"{path}.down_proj", "Linear", [(middle, inner)], out)
@@ -252,6 +265,8 @@ def atb_of(
     *,
     statistics: bool = False,
     apart: bool = False,
+    at_once: bool = False,
+    told: bool = True,
     rename: dict[str, str] | None = None,
     without: frozenset[int] = frozenset(),
 ) -> Writer:
@@ -261,10 +276,12 @@ def atb_of(
         model: which one.
         statistics: whether statistics were dumped.
         apart: whether query, key and value, gate and up are computed apart.
+        at_once: whether one activation takes gate and up as they were computed, and multiplies.
+        told: whether it is recorded what an activation was told.
         rename: other names for types.
         without: decoder layers that do not run.
     """
-    atb = Atb(statistics=statistics, rename=rename)
+    atb = Atb(statistics=statistics, rename=rename, at_once=at_once, told=told)
     hidden = model.hidden
     if model.vision:
         atb.operation(None, "Conv3dOperation", ("patches", 48))
@@ -344,12 +361,17 @@ def _atb_feed_forward(atb: Atb, model: Model, layer: str, name: str, *, apart: b
         atb.operation(block, "MoeFinalizeRoutingOperation", (f"{name} down", hidden))
     else:
         parts = [(f"{name} gate", inner), (f"{name} up", inner)]
-        if model.gated:
+        at_once = atb.at_once and model.gated
+        if at_once:
+            atb.linear(block, (f"{name} gate+{name} up", 2 * inner))
+            atb.operation(block, "ActivationOperation", (f"{name} product", inner), work="6")
+        elif model.gated:
             _atb_linear(atb, block, parts, apart=apart)
         else:
             atb.linear(block, parts[0])
-        atb.operation(block, "ActivationOperation", (f"{name} act", inner))
-        if model.gated:
+        if not at_once:
+            atb.operation(block, "ActivationOperation", (f"{name} act", inner), work="4")
+        if model.gated and not at_once:
             atb.operation(block, "ElewiseOperation", (f"{name} product", inner), work="9")
         atb.linear(block, (f"{name} down", hidden))
     atb.end(block, [(f"{name} down", hidden)])

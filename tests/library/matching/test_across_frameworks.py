@@ -115,6 +115,23 @@ def test_operations_are_known_by_what_they_do_and_not_by_the_names_of_one_librar
     assert left_of_atb(plan) == set()
 
 
+@pytest.mark.parametrize("statistics", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("at_once", "told"), [(False, True), (False, False), (True, True), (True, False)])
+def test_an_activation_of_the_gate_alone_is_told_from_one_that_multiplies(
+    statistics: bool, packed: bool, at_once: bool, told: bool
+) -> None:
+    torch = torch_of(Model(packed=packed), statistics=statistics)
+    atb = atb_of(Model(), statistics=statistics, at_once=at_once, told=told)
+    for golden, target in ((torch, atb), (atb, torch)):
+        plan = plan_of(golden, target)
+        assert wrong_pairs(plan, golden, target) == []
+        left = (*plan.unmatched_golden, *plan.unmatched_target)
+        assert not any("ActivationOperation" in name for name in left)
+        both = {name for match in plan.matches for name in match.golden if match.target}
+        assert any(name.endswith(("act_fn", "_ActivationOperation")) for name in both) is not at_once
+
+
 def test_of_unequal_numbers_of_layers_values_tell_which_is_missing() -> None:
     model = Model(layers=5)
     torch, atb = torch_of(model, statistics=True), atb_of(model, statistics=True, without=frozenset({2}))
@@ -166,6 +183,7 @@ MODELS = st.builds(
     inner=st.sampled_from([32, 64, 96]),
     fused=st.booleans(),
     gated=st.booleans(),
+    packed=st.booleans(),
     experts=st.sampled_from([0, 0, 4]),
     listed=st.booleans(),
     vision=st.integers(0, 2),
@@ -176,12 +194,19 @@ MODELS = st.builds(
 
 
 @settings(deadline=None, max_examples=40)
-@given(MODELS, st.booleans(), st.booleans(), st.sets(st.integers(0, 3), max_size=2), st.booleans())
+@given(
+    MODELS,
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.sets(st.integers(0, 3), max_size=2),
+    st.booleans(),
+)
 def test_no_model_is_matched_wrongly_or_crosswise_or_twice(
-    model: Model, statistics: bool, apart: bool, without: set[int], reverse: bool
+    model: Model, statistics: bool, apart: bool, at_once: bool, without: set[int], reverse: bool
 ) -> None:
     torch = torch_of(model, statistics=statistics)
-    atb = atb_of(model, statistics=statistics, apart=apart, without=frozenset(without))
+    atb = atb_of(model, statistics=statistics, apart=apart, at_once=at_once, without=frozenset(without))
     golden, target = (atb, torch) if reverse else (torch, atb)
     plan = plan_of(golden, target)
     assert wrong_pairs(plan, golden, target) == []
