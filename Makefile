@@ -3,6 +3,7 @@
 PYTHON ?= python3
 PORT ?= 8765
 DATA ?= .firstdrift
+# Tests wait much, for workers, browsers and leases: more processes than two cores pay off.
 JOBS ?= 4
 
 BIN := .venv/bin
@@ -68,7 +69,7 @@ ifeq ($(CHROMIUM),)
 	@echo "The browser tests need Chromium and will fail without it. On Debian: apt install chromium;"
 	@echo "on Ubuntu: snap install chromium; elsewhere: $(BIN)/playwright install chromium"
 endif
-	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check

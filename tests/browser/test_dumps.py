@@ -18,6 +18,7 @@ def test_a_dump_is_read_walked_by_keys_and_a_statistic_followed_over_tokens(
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/dumps/\d+$"))
     page.get_by_role("link", name="token 1", exact=True).click()
+    page.wait_for_url(re.compile("/s/1/tree"))
     selected = page.locator('[role="row"][aria-selected="true"]')
     expect(selected).to_have_attribute("data-place", "0")
     page.keyboard.press("ArrowDown")

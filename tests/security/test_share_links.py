@@ -265,7 +265,7 @@ def test_a_visitor_tries_rules_but_applies_none_and_sees_no_other_comparison(
     assert ("Apply</button>" in page, f'<option value="{OTHER}"' in page) == (False, False)
     assert "Apply</button>" in owner.get(rules).text
     assert visitor.get(f"{rules}.json").json()["baselines"] == []
-    assert visitor.get(f"{api}/preview?factor=9").json()["moved"] == {"factor": 9}
+    assert visitor.get(f"{api}/preview?factor=9&all=1").json()["moved"] == {"factor": 9}
     for address in (f"{rules}.json", f"{api}/preview"):
         refused = visitor.get(f"{address}?baseline={OTHER}")
         assert refused.status_code == 422, address

@@ -14,6 +14,7 @@ from firstdrift.catalogue.engine import database_url as embedded_database
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 from firstdrift_server.views import home
+from firstdrift_server.views.home import address_after
 
 HTML = {"accept": "text/html"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -95,6 +96,7 @@ def test_whatever_view_a_form_names_it_leads_to_the_front_page(client: TestClien
 
 def test_a_page_of_which_nothing_is_left_gives_the_one_before(client: TestClient) -> None:
     assert ids(client, "skip=50") == ids(client)
+    assert ids(client, "skip=1000000000") == ids(client)
     beyond = shown(client, "skip=50&show=dumps")
     assert (len(beyond["dumps"]), beyond["previous"]) == (8, None)
 
@@ -196,3 +198,15 @@ def test_every_part_is_a_page_without_a_script_in_it_whose_links_lead_somewhere(
 def test_what_the_address_cannot_mean_is_refused(client: TestClient) -> None:
     assert client.get("/?show=nothing", headers=HTML).status_code == 422
     assert client.get("/?skip=-1", headers=HTML).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("view", "address"),
+    [
+        ("/?q=a&show=bin&skip=50#x", "/?show=bin&q=a&skip=50"),
+        ("//[?skip=x&show=nothing&sort=name", "/?sort=name"),
+        ("https://elsewhere.example/", "/"),
+    ],
+)
+def test_a_form_leads_back_to_the_view_it_was_on(view: str, address: str) -> None:
+    assert address_after(view) == address

@@ -5,6 +5,7 @@ import { copy, say, toast } from "./app.js";
 
 const ROW = 28;
 const NEXT_BAD = "next=bad";
+const PATIENCE = 60_000; // ms
 const KEPT = 2; // pieces beyond the screen that are kept on either side
 
 const body = document.getElementById("tree-body");
@@ -27,6 +28,7 @@ const view = {
 
 function place(piece, number) {
   piece.style.top = `${number * chunk * ROW}px`;
+  piece.style.height = `${Math.min(chunk, view.total - number * chunk) * ROW}px`;
   piece.dataset.piece = number;
 }
 
@@ -97,12 +99,15 @@ async function load(numbers) {
   const version = view.version;
   const found = await ask(`chunks=${numbers.join(".")}`);
   if (version !== view.version) return;
-  for (const [number, html] of found.chunks) keep(number, html);
+  for (const [number, html] of found.chunks) if (!pieces.has(number)) keep(number, html);
 }
 
 async function ask(step, query = view.query) {
   const joined = [query, step].filter(Boolean).join("&");
-  const answer = await fetch(`${rows.dataset.address}/rows?${joined}`, { headers: { accept: "application/json" } });
+  const answer = await fetch(`${rows.dataset.address}/rows?${joined}`, {
+    headers: { accept: "application/json" },
+    signal: AbortSignal.timeout(PATIENCE),
+  });
   const found = await answer.json();
   if (!answer.ok) throw new Error(found.error);
   return found;
@@ -115,7 +120,8 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
   const mine = ++step;
   let found;
   try {
-    found = await (ahead.query === query && ahead.change === change ? ahead.answer : ask(change, query));
+    const isAhead = change === NEXT_BAD && ahead.query === query && performance.now() - ahead.at < PATIENCE;
+    found = await (isAhead ? ahead.answer : ask(change, query));
   } catch (error) {
     toast(error.message);
     return;
@@ -142,9 +148,9 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
 // What is asked for most is the next bad row: its answer is fetched before it is asked for.
 let ahead = {};
 function lookAhead() {
-  const answer = ask(NEXT_BAD);
-  answer.catch(() => (ahead = {})); // then it is asked for again when it is wanted
-  ahead = { query: view.query, change: NEXT_BAD, answer };
+  const mine = { query: view.query, at: performance.now(), answer: ask(NEXT_BAD) };
+  mine.answer.catch(() => ahead === mine && (ahead = {})); // then it is asked for again when it is wanted
+  ahead = mine;
 }
 
 function count(found) {

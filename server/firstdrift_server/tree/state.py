@@ -66,7 +66,8 @@ class TreeState:
 
     Attributes:
         row: the selected row; None for the first bad one.
-        open: the open rows, as `write_rows` writes them; None if only what leads to `row` is open.
+        open: the open rows, as `write_rows` writes them; None if only what leads to `row` is open, or
+            the first levels where nothing was chosen and nothing is bad.
         closed: the closed rows, where all others are open: with filters, or after "expand all".
         chosen: values that rows must have, by filter; a filter without values lets all through.
         text: part of a name.

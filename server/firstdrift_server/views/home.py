@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -85,18 +85,21 @@ def address_after(view: str, **said: object) -> str:
 
     Whatever that address was, this is one of the front page.
     """
-    known = dict(parse_qsl(urlsplit(view).query))
-    said = {name: known[name] for name in ("show", "q", "sort", "skip") if name in known} | said
+    known = dict(parse_qsl(view.partition("?")[2].partition("#")[0]))
+    makes_sense = {"show": known.get("show") in set(Part), "skip": known.get("skip", "").isdecimal()}
+    kept = [name for name in ("show", "q", "sort", "skip") if name in known and makes_sense.get(name, True)]
+    said = {name: known[name] for name in kept} | said
     return f"/?{urlencode(said)}" if said else "/"
 
 
 def home_view(session: Session, context: Context, asked: Asked) -> dict[str, Any]:
-    """Show a part of the front page."""
-    view = _dumps(session, context, asked) if asked.show is Part.DUMPS else _comparisons(session, asked)
-    if asked.skip and not (
-        view.get("comparisons") or view.get("dumps")
-    ):  # the last one of the last page was deleted
-        return home_view(session, context, replace(asked, skip=max(0, asked.skip - PAGE)))
+    """Show a part of the front page: of a page with nothing on it (any more) the one before, or the first."""
+    view: dict[str, Any] = {}
+    for skip in dict.fromkeys((asked.skip, max(0, asked.skip - PAGE), 0)):
+        asked = replace(asked, skip=skip)
+        view = _dumps(session, context, asked) if asked.show is Part.DUMPS else _comparisons(session, asked)
+        if view.get("comparisons") or view.get("dumps"):
+            break
     more = view.pop("more")
     return view | {
         "show": str(asked.show),

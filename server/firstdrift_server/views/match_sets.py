@@ -221,7 +221,7 @@ def read_text(name: str, text: str) -> MatchSetFile:
     Raises:
         SettingsError: it makes no sense, and where.
     """
-    if len(text) > LARGEST_FILE:
+    if len(text.encode("utf-8", "surrogatepass")) > LARGEST_FILE:
         reason = f"is no mapping file: it is larger than {LARGEST_FILE >> 20} MiB"
         raise SettingsError(reason, path=repr(name))
     try:

@@ -172,7 +172,8 @@ def preview_object(
     first = _first(comparison, pairs, parameters)
     if not pairs:
         raise SettingsError("nothing has been compared yet", hint="Wait until the comparison is finished")
-    found = _try(session, context, comparison, pairs, judging, first, look_at_all=_wants_all(parameters))
+    look_at_all = sees_others and _wants_all(parameters)
+    found = _try(session, context, comparison, pairs, judging, first, look_at_all=look_at_all)
     return judging_object(judging) | {
         "slice": first,
         "before": _tally_object(found.before) | _findings_object(found.findings_before),
@@ -214,7 +215,7 @@ def rules_view(
         problem = {"error": error.reason, "hint": error.hint}
         judging = in_force
     is_changed = judging != in_force
-    look_at_all = _wants_all(parameters)
+    look_at_all = sees_others and _wants_all(parameters)
     found = None
     if pairs and is_changed:
         found = _try(session, context, comparison, pairs, judging, first, look_at_all=look_at_all)
