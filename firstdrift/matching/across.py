@@ -19,7 +19,7 @@ from msgspec import Struct
 from firstdrift.dumps.dump import Node
 from firstdrift.matching.alignment import Pair, best_alignment, common_subsequence, gaps_between
 from firstdrift.matching.evidence import name_similarity
-from firstdrift.matching.experts import set_experts_apart
+from firstdrift.matching.experts import set_experts_apart, steps_of_shared, with_experts
 from firstdrift.matching.fusion import parts_of_one
 from firstdrift.matching.operators import CHARACTERISTIC, Work
 from firstdrift.matching.steps import Layer, Line, Step, first_input, value_key
@@ -124,13 +124,28 @@ def align_steps(trees: Trees, golden: Sequence[Step], target: Sequence[Step]) ->
 
     The order is kept, but for experts: a shared one may run before those that are chosen, or after them.
     """
-    parted = set_experts_apart(trees, golden, target)
-    if parted is None:
-        return _align_variants(
-            trees, _variants(trees[0], golden, target), _variants(trees[1], target, golden)
-        )
-    experts, (first, second) = parted
-    return align_steps(trees, first, second) + _align_variants(trees, *experts)
+    shared = steps_of_shared(trees[0], golden), steps_of_shared(trees[1], target)
+    if all(shared):
+        golden, target = _without(golden, shared[0]), _without(target, shared[1])
+        return align_steps(trees, golden, target) + _align_in_order(trees, *shared)
+    apart = set_experts_apart(trees, golden, target)
+    if apart is None:
+        return _align_in_order(trees, with_experts(trees[0], golden), with_experts(trees[1], target))
+    found = _align_variants(trees, apart.golden, apart.target)
+    rest = (
+        apart.rest(golden, {node for step, _ in found for node in step.nodes}, golden=True),
+        apart.rest(target, {node for _, step in found for node in step.nodes}, golden=False),
+    )
+    return _align_in_order(trees, *rest) + found
+
+
+def _without(steps: Sequence[Step], others: Sequence[Step]) -> list[Step]:
+    gone = {step.node for step in others}
+    return [step for step in steps if step.node not in gone]
+
+
+def _align_in_order(trees: Trees, golden: Sequence[Step], target: Sequence[Step]) -> list[tuple[Step, Step]]:
+    return _align_variants(trees, _variants(trees[0], golden, target), _variants(trees[1], target, golden))
 
 
 def _align_variants(
@@ -184,7 +199,8 @@ _likeness = lru_cache(maxsize=4096)(name_similarity)
 
 
 def _fit(golden: Step, target: Step) -> bool:
-    if golden.work is Work.GROUPED or golden.experts or target.experts:
+    of_experts = golden.experts or target.experts or golden.of_expert or target.of_expert
+    if golden.work is Work.GROUPED or of_experts:
         return golden.width == target.width and golden.size == target.size
     if golden.width == target.width:
         return True
@@ -279,7 +295,8 @@ def _seen(steps: Sequence[Step], chosen: Sequence[tuple[Step, ...]]) -> list[Ste
 def _as_one(group: tuple[Step, ...]) -> Step:
     first = group[0]
     shape = (*(first.shape or ())[:-1], sum(step.width or 0 for step in group))
-    return Step(first.node, Work.LINEAR, first.block, shape, tuple(step.node for step in group))
+    nodes = tuple(step.node for step in group)
+    return Step(first.node, Work.LINEAR, first.block, shape, nodes, of_expert=first.of_expert)
 
 
 def _groups(tree: SliceTree, steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:

@@ -10,10 +10,12 @@ rows add up to those of the whole, and so do the columns.
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.matching.fusion import parts_of_one
@@ -24,9 +26,10 @@ from firstdrift.matching.tree import SliceTree, is_operator
 Ways: TypeAlias = list[list[Step]]
 """Ways to see some steps: each by itself, or several as one."""
 
-_EXPERT: Final = re.compile(
-    r"(?P<experts>.*?expert[^.]*)\.(?P<number>[0-9]{1,9})(?:\.(?P<name>.+))?", re.IGNORECASE
-)
+_MOST_DIGITS: Final = 9
+_SHARED: Final = re.compile(r"shared_?(?:expert|mlp)s?(?:\.|$)", re.IGNORECASE)
+"""What the path of a module is like that each token goes through, whatever it chose."""
+
 _GATHERED: Final = {
     Work.LINEAR: Work.GROUPED,
     Work.ACTIVATE: Work.ACTIVATE,
@@ -67,27 +70,83 @@ def has_experts(tree: SliceTree, layer: Layer) -> bool:
     )
 
 
+class Apart(Struct, frozen=True):
+    """Steps of experts that are aligned by themselves.
+
+    Attributes:
+        golden: the ways to see the golden ones: where experts are listed, each step of all of them as one,
+            the first two linear ones apart or as one; else what lies between the first and the last grouped
+            step. Likewise target.
+        lists: of each list of experts, the nodes of their steps, each with the number of its expert.
+        together: the nodes between the first and the last grouped step, of the other side.
+        golden_is_listed: which side lists them.
+    """
+
+    golden: Ways
+    target: Ways
+    lists: tuple[dict[int, int], ...]
+    together: frozenset[int]
+    golden_is_listed: bool
+
+    def rest(self, steps: Sequence[Step], found: Collection[int], *, golden: bool) -> list[Step]:
+        """Return what a layer holds besides: a list of one expert is none if nothing of it was found.
+
+        Args:
+            steps: those of the layer.
+            found: the nodes of that side that were aligned.
+            golden: which side it is.
+        """
+        if golden is not self.golden_is_listed:
+            return [step for step in steps if step.node not in self.together]
+        gone: set[int] = set()
+        for numbers in self.lists:
+            if len(set(numbers.values())) > 1 or not numbers.keys().isdisjoint(found):
+                gone.update(numbers)
+        return [step for step in steps if step.node not in gone]
+
+
 def set_experts_apart(
     trees: tuple[SliceTree, SliceTree], golden: Sequence[Step], target: Sequence[Step]
-) -> tuple[tuple[Ways, Ways], tuple[list[Step], list[Step]]] | None:
-    """Take the steps of experts out of two layers; None if both list their experts, or neither does.
-
-    Returns:
-        The ways to see the experts' steps of either side: where they are listed, each step of all of them
-        as one, the first two linear ones apart or as one; else what lies between the first and the last
-        grouped step. And what else the two layers hold.
-    """
+) -> Apart | None:
+    """Take the steps of experts out of two layers; None unless one lists them and the other groups them."""
     sides = golden, target
     places = _places(trees[0], golden), _places(trees[1], target)
     if bool(places[0]) is bool(places[1]):
         return None
-    ways: list[Ways] = []
-    rest: list[list[Step]] = []
-    for tree, steps, of_experts in zip(trees, sides, places, strict=True):
-        ways.append(_ways(tree, steps, of_experts) if of_experts else [_grouped_part(steps)])
-        taken = {step.node for step in ways[-1][0]} | set(of_experts)
-        rest.append([step for step in steps if step.node not in taken])
-    return (ways[0], ways[1]), (rest[0], rest[1])
+    listed = 0 if places[0] else 1
+    together = _grouped_part(sides[1 - listed])
+    if not together:
+        return None
+    ways = _ways(trees[listed], sides[listed], places[listed])
+    lists: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for node, place in places[listed].items():
+        lists[place.experts][node] = place.number
+    nodes = frozenset(step.node for step in together)
+    golden_ways, target_ways = ([together], ways) if listed else (ways, [together])
+    return Apart(golden_ways, target_ways, tuple(lists.values()), nodes, golden_is_listed=not listed)
+
+
+def steps_of_shared(tree: SliceTree, steps: Sequence[Step]) -> list[Step]:
+    """Return the steps of a shared expert, as its module is called."""
+    return [step for step in steps if _SHARED.search(tree.nodes[step.node].path)]
+
+
+def with_experts(tree: SliceTree, steps: Sequence[Step]) -> list[Step]:
+    """Return steps, those of one expert marked as such; without those of experts that did not run."""
+    places = _places(tree, steps)
+    ran = {
+        (places[step.node].experts, places[step.node].number)
+        for step in steps
+        if step.node in places and step.shape is not None
+    }
+    marked: list[Step] = []
+    for step in steps:
+        place = places.get(step.node)
+        if place is None:
+            marked.append(step)
+        elif not ran or (place.experts, place.number) in ran:
+            marked.append(replace(step, of_expert=True))
+    return marked
 
 
 def _grouped_part(steps: Sequence[Step]) -> list[Step]:
@@ -103,10 +162,9 @@ def _places(tree: SliceTree, steps: Sequence[Step]) -> dict[int, _Place]:
         module = step.node
         while module != tree.root and is_operator(tree.nodes[module]):
             module = tree.parents[module]
-        match = _EXPERT.fullmatch(tree.nodes[module].path) if module != tree.root else None
-        if match is None:
+        place = _place(tree.nodes[module].path) if module != tree.root else None
+        if place is None:
             continue
-        place = _Place(match["experts"], int(match["number"]), match["name"])
         if module != step.node:
             # An operator has no name of its own: it is the first of its type in its module, or the second.
             place = place._replace(name=(place.name, tree.nodes[step.node].type_name))
@@ -114,6 +172,18 @@ def _places(tree: SliceTree, steps: Sequence[Step]) -> dict[int, _Place]:
             place = place._replace(name=(place.name, seen[place]))
         found[step.node] = place
     return found
+
+
+def _place(path: str) -> _Place | None:
+    """Return where a module lies that is in an expert, by its path; a shared one is none of a list."""
+    names = path.split(".")
+    for at, (name, number) in enumerate(pairwise(names)):
+        if "expert" not in name.lower() or not number.isascii() or not number.isdigit():
+            continue
+        if len(number) > _MOST_DIGITS or "shared" in name.lower():
+            return None
+        return _Place(".".join(names[: at + 1]), int(number), ".".join(names[at + 2 :]))
+    return None
 
 
 def _ways(tree: SliceTree, steps: Sequence[Step], places: Mapping[int, _Place]) -> Ways:

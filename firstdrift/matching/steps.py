@@ -39,6 +39,7 @@ class Step(Struct, frozen=True):
         parts: indices of the nodes it consists of, where several are looked at as one; else `node` alone.
         experts: numbers of the experts whose rows lie one after another, where the parts are theirs: first
             those of all experts by the first of their linear steps, then by the second.
+        of_expert: whether it is a step of one expert, which runs on the rows alone that it was given.
     """
 
     node: int
@@ -47,6 +48,7 @@ class Step(Struct, frozen=True):
     shape: tuple[int, ...] | None
     parts: tuple[int, ...] = ()
     experts: tuple[int, ...] = ()
+    of_expert: bool = False
 
     @property
     def nodes(self) -> tuple[int, ...]:

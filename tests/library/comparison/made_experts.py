@@ -39,12 +39,14 @@ class Atb:
         apart: whether gate and up are two grouped products; not if fused.
         shared_first: whether the shared expert runs before the chosen ones.
         around: whether a graph of its own lies around each grouped product.
+        each: whether each expert runs by itself; there are no grouped products then.
     """
 
     fused: bool = True
     apart: bool = False
     shared_first: bool = False
     around: bool = True
+    each: bool = False
 
 
 class Model:
@@ -149,19 +151,24 @@ class Run:
         return torch.cat(found)
 
 
-def write_torch(root: Path, runs: list[Run]) -> Path:
-    """Write a msit dump of torch, one token of each run."""
+def write_torch(root: Path, runs: list[Run], shared: str = "shared_expert") -> Path:
+    """Write a msit dump of torch, one token of each run; the shared expert is called so."""
     folder = root / "msit_dump_20250101_000000" / "torch_tensors" / "cpu_42"
     for token, run in enumerate(runs):
         for name, made in run.made.items():
             if name in run.given:
                 is_head = name == "lm_head"
-                module = folder / str(token) / f"root.{name if is_head else f'model.{name}'}"
+                called = name.replace("shared_expert.", f"{shared}.")
+                called = (
+                    shared.join(called.rsplit("shared_expert", 1)) if called.endswith("expert") else called
+                )
+                module = folder / str(token) / f"root.{name if is_head else f'model.{called}'}"
                 module.mkdir(parents=True)
                 torch.save(run.given[name].clone(), module / "input_0.pth")
                 torch.save(made.clone(), module / "output.pth")
     tree = _tree("root", "MoeForCausalLM", [_model_tree(), _tree("root.lm_head", "Linear")])
-    write(folder / "model_tree.json", json.dumps(tree))
+    renamed = json.dumps(tree).replace('shared_expert"', f'{shared}"').replace("shared_expert.", f"{shared}.")
+    write(folder / "model_tree.json", renamed)
     return root
 
 
@@ -255,6 +262,7 @@ def write_atb(root: Path, runs: list[Run], like: Atb) -> Path:
 
 def _write_pass(to: _Graphs, run: Run, like: Atb) -> None:
     made = run.made
+    write_routed = _write_each if like.each else _write_routed
     to.begin("WordEmbedding")
     to.operation("GatherOperation", made["embed_tokens"])
     to.end(made["embed_tokens"])
@@ -269,7 +277,7 @@ def _write_pass(to: _Graphs, run: Run, like: Atb) -> None:
         to.operation("RmsNormOperation", made[f"{at}.post_attention_layernorm"])
         if like.shared_first:
             _write_shared(to, run, layer)
-        _write_routed(to, run, layer, like)
+        write_routed(to, run, layer, like)
         if not like.shared_first:
             _write_shared(to, run, layer)
         to.operation("ElewiseOperation", made[f"{at}.mlp"], elewiseType=8)
@@ -311,15 +319,29 @@ def _write_routed(to: _Graphs, run: Run, layer: int, like: Atb) -> None:
     to.end(run.made[f"{at}.routed"])
 
 
-def _write_shared(to: _Graphs, run: Run, layer: int) -> None:
+def _write_each(to: _Graphs, run: Run, layer: int, _: Atb) -> None:
     at = f"layers.{layer}.mlp"
-    own = f"{at}.shared_expert"
-    to.begin("SharedExpert")
+    to.begin("SparseMoe")
+    to.operation("LinearOperation", run.made[f"{at}.gate"], graph=True)
+    to.operation("SoftmaxOperation", run.made[f"{at}.gate"].float().softmax(-1))
+    for number in range(EXPERTS):
+        if f"{at}.experts.{number}" in run.made:
+            _write_expert(to, run, f"{at}.experts.{number}", "Mlp")
+    to.end(run.made[f"{at}.routed"])
+
+
+def _write_expert(to: _Graphs, run: Run, own: str, type_name: str) -> None:
+    to.begin(type_name)
     both = torch.cat([run.made[f"{own}.gate_proj"], run.made[f"{own}.up_proj"]], 1)
     to.operation("LinearOperation", both, graph=True)
     to.operation("ActivationOperation", run.given[f"{own}.down_proj"], activationType=6)
     to.operation("LinearOperation", run.made[f"{own}.down_proj"], graph=True)
     to.end(run.made[f"{own}.down_proj"])
+
+
+def _write_shared(to: _Graphs, run: Run, layer: int) -> None:
+    at = f"layers.{layer}.mlp"
+    _write_expert(to, run, f"{at}.shared_expert", "SharedExpert")
     to.operation("LinearOperation", run.made[f"{at}.shared_expert_gate"], graph=True)
     to.operation("ActivationOperation", run.made[f"{at}.share"], activationType=8)
     to.operation("ElewiseOperation", run.made[f"{at}.shared"], elewiseType=9)

@@ -159,6 +159,45 @@ def test_a_damaged_file_of_an_expert_spoils_its_product_alone(
     assert {pair.target_node[0] for pair in downs if pair.incomparable is None} == {"2"}
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shared_first", [False, True])
+@pytest.mark.parametrize("fault", [None, Fault(1, 3)], ids=str)
+def test_experts_that_run_one_by_one_on_both_sides_are_matched_one_by_one(
+    compare_with_atb: Compare, fault: Fault | None, shared_first: bool, reverse: bool
+) -> None:
+    like = Atb(each=True, shared_first=shared_first)
+    report = compare_with_atb(fault=fault, like=like, reverse=reverse)
+    for at in range(len(PROMPTS)):
+        plan = report.slices[at].plan
+        left = {*plan.unmatched_golden, *plan.unmatched_target}
+        assert not any("Mlp/" in name or "SharedExpert/" in name for name in left)
+        # All experts run in the first pass, of the others those alone that the token chose.
+        assert at or not any("_proj" in name for name in left)
+    bad = report.findings.first_bad_node
+    if fault is None:
+        assert bad is None
+        assert report.counts.passed == report.counts.pairs
+    else:
+        assert bad is not None
+        assert "root.model.layers.1.mlp.experts.3.down_proj" in (bad.golden, bad.target)
+
+
+@pytest.mark.parametrize("shared", ["shared_experts.0", "common_experts.0"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_shared_expert_in_a_list_of_one_is_no_list_of_chosen_ones(
+    compare_with_atb: Compare, tmp_path: Path, shared: str, reverse: bool
+) -> None:
+    runs = [MODEL.run(tokens, torch.float32) for tokens in PROMPTS]
+    golden = write_torch(tmp_path / "listed", runs, shared)
+    report = compare_with_atb(other_golden=golden, reverse=reverse)
+    assert report.findings.first_bad_node is None
+    for at in range(len(PROMPTS)):
+        plan = report.slices[at].plan
+        left = {*plan.unmatched_golden, *plan.unmatched_target}
+        assert not any("SharedExpert/" in name or f"{shared}.gate_proj" in name for name in left)
+        assert not any("gmm" in name for name in left)
+
+
 @pytest.mark.parametrize("factor", [1.0, 1.5])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_head_that_gives_one_number_is_compared(tmp_path: Path, factor: float, reverse: bool) -> None:
