@@ -4,12 +4,12 @@
     expert 2  [5, 64]       rows 3..7      of [8, 64]; beside them what else each computed of its input
 
 In which order an expert's rows lie is up to whoever sorted them: by token, or by the place at which a token
-chose it. It is seen from the values, as is the order of what lies side by side. A row that no other is
-nearest to stays where it is, so that rows of an expert that is off are held against each other.
+chose it. It is seen from the values, as is the order of what lies side by side: each row is held against the
+one that it is nearest to, of equal rows each against one of its own. An order is taken only if it is clearly
+better, so that rows of an expert that is off are held against each other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import inf
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -20,9 +20,16 @@ Arrangements: TypeAlias = Callable[[list[int]], Iterable[tuple[Array, str]]]
 """Yields the orders in which columns of given widths may lie, each with what is said of it."""
 
 _COLUMNS_LOOKED_AT: Final = 64
+_ROWS_LOOKED_AT: Final = 64
 _ROWS_AT_ONCE: Final = 512
-_MOST_ROWS: Final = 4096
-"""Rows up to which each is held against all others, wherever they lie."""
+_MOST_ROWS: Final = 8192
+"""Rows up to which each that is astray is held against the others, of its expert and of all."""
+
+_MOST_PAIRS: Final = 2**26
+"""Pairs of rows that are looked at before what is left stays where it is."""
+
+_AT_ITS_PLACE: Final = 0.03
+"""Difference, relative to its values, up to which one of many rows is not looked for elsewhere."""
 
 _CLEARLY_BETTER: Final = 0.5
 """Another arrangement is taken only if it halves the difference: rounding makes none look better."""
@@ -87,67 +94,169 @@ def _arranged(
     """Return rows, and columns, in the order that fits the values best."""
     looked_at = np.linspace(0, joined.shape[1] - 1, min(_COLUMNS_LOOKED_AT, joined.shape[1])).astype(int)
     wanted = _finite(whole[:, looked_at])
-    enough = _LIKE * np.linalg.norm(wanted)
-    least, order_of_rows, order_of_columns, said = inf, np.arange(len(wanted)), None, ""
-    for columns, description in _ways(widths, arrangements):
-        sample = _finite(joined[:, looked_at if columns is None else columns[looked_at]])
-        order = _order(sample, wanted, rows)
-        difference = float(np.linalg.norm(sample[order] - wanted))
-        if difference < least * (1 if columns is None else _CLEARLY_BETTER):
-            least, order_of_rows, order_of_columns, said = difference, order, columns, description
-        if least <= enough:
-            break
+    order_of_rows, all_seen, least = _order(_finite(joined[:, looked_at]), wanted, rows)
+    order_of_columns, said = None, ""
+    if len(widths) > 1 and least > _LIKE * np.linalg.norm(wanted):
+        columns, description = _columns(joined, wanted, rows, looked_at, arrangements(widths))
+        if columns is not None:
+            order, seen, difference = _order(_finite(joined[:, columns[looked_at]]), wanted, rows)
+            if difference < _CLEARLY_BETTER * least:
+                order_of_rows, all_seen, order_of_columns, said = order, seen, columns, f", {description}"
     moved = bool(np.any(order_of_rows != np.arange(len(order_of_rows))))
     joined = np.take(joined, order_of_rows, axis=0) if moved else joined
     joined = joined if order_of_columns is None else np.take(joined, order_of_columns, axis=1)
     how = "by row" if moved else "one expert after another"
-    return joined, f"arranged {how}{said}, which fits the values best"
+    rest = "" if all_seen else "; too many rows differ to look for each of them elsewhere"
+    return joined, f"arranged {how}{said}, which fits the values best{rest}"
 
 
-def _ways(widths: list[int], arrangements: Arrangements) -> Iterator[tuple[Array | None, str]]:
-    yield None, ""
-    if len(widths) > 1:
-        yield from ((order, f", {said}") for order, said in arrangements(widths))
+def _columns(
+    joined: Array,
+    wanted: Array,
+    blocks: list[int],
+    looked_at: Array,
+    arrangements: Iterable[tuple[Array, str]],
+) -> tuple[Array | None, str]:
+    """Return the order of columns in which some rows have the nearest partners; None if as they are."""
+    some = np.linspace(0, len(wanted) - 1, min(_ROWS_LOOKED_AT, len(wanted))).astype(int)
+    ends = np.cumsum(blocks)
+    of_blocks = np.searchsorted(ends, some, side="right")
+    spans = [
+        (ends[at] - blocks[at], ends[at], wanted[some[of_blocks == at]])
+        for at in np.unique(of_blocks).tolist()
+    ]
+
+    def difference(columns: Array) -> float:
+        rows = _finite(joined[:, columns])
+        nearest = [_apart(rows[start:end], of_block).min(axis=1).sum() for start, end, of_block in spans]
+        return float(np.sqrt(max(0.0, sum(nearest))))
+
+    enough = _LIKE * np.linalg.norm(wanted[some])
+    least, chosen, said = difference(looked_at), None, ""
+    for columns, description in arrangements:
+        left = difference(columns[looked_at])
+        if left < _CLEARLY_BETTER * least:
+            least, chosen, said = left, columns, description
+        if least <= enough:
+            break
+    return chosen, said
 
 
-def _order(rows: Array, wanted: Array, blocks: Sequence[int]) -> Array:
-    """Return which row lies where: in each block as it is or by what is nearest; else anywhere."""
+def _order(rows: Array, wanted: Array, blocks: Sequence[int]) -> tuple[Array, bool, float]:
+    """Return which row lies where: in each block as it is or by what is nearest; else anywhere.
+
+    With it goes whether each row that is astray was looked for, and how large the difference is that is left.
+    """
     order = np.arange(len(rows))
+    all_seen = True
     ends = np.cumsum(blocks)
     for start, end in zip(ends - blocks, ends, strict=True):
-        order[start:end] = start + _if_better(rows[start:end], wanted[start:end])
-    if len(blocks) < 2 or len(rows) > _MOST_ROWS:  # noqa: PLR2004
-        return order
-    # A row that was given to another expert has moved all rows behind it.
-    return order[_if_better(rows[order], wanted)]
+        own, seen = _if_better(rows[start:end], wanted[start:end])
+        order[start:end] = start + own
+        all_seen &= seen
+    if len(blocks) > 1:
+        # A row that was given to another expert has moved all rows behind it.
+        own, seen = _if_better(rows[order], wanted)
+        order = order[own]
+        all_seen &= seen
+    return order, all_seen, float(np.linalg.norm(rows[order] - wanted))
 
 
-def _if_better(rows: Array, wanted: Array) -> Array:
-    """Return the order of the nearest rows if it is clearly better than the one that they have."""
-    order = _nearest(rows, wanted)
-    as_is, nearest = np.linalg.norm(rows - wanted), np.linalg.norm(rows[order] - wanted)
-    return order if nearest < _CLEARLY_BETTER * as_is else np.arange(len(rows))
+def _if_better(rows: Array, wanted: Array) -> tuple[Array, bool]:
+    """Return the order of the nearest rows if it is clearly better than the one that they have.
+
+    With it goes whether it was looked for: not if too many rows are astray.
+    """
+    as_is = np.arange(len(rows))
+    astray = as_is
+    if len(rows) > _ROWS_AT_ONCE:
+        apart = np.linalg.norm(rows - wanted, axis=1)
+        astray = np.flatnonzero(apart > _AT_ITS_PLACE * np.linalg.norm(wanted, axis=1))
+    if len(astray) > _MOST_ROWS:
+        return as_is, False
+    order = as_is.copy()
+    order[astray] = astray[_nearest(rows[astray], wanted[astray])]
+    before, after = np.linalg.norm(rows - wanted), np.linalg.norm(rows[order] - wanted)
+    return (order if after < _CLEARLY_BETTER * before else as_is), True
 
 
 def _nearest(rows: Array, wanted: Array) -> Array:
+    """Return which row is held against each of those wanted: again and again those nearest to each other.
+
+    Rows that are equal (of a repeated prompt, of padding) share their partners: each is held against one.
+    """
     size = len(rows)
-    if size < 2:  # noqa: PLR2004
-        return np.arange(size)
-    lengths = np.sum(np.abs(rows) ** 2, axis=1)
-    of_wanted = np.empty(size, dtype=int)
-    of_rows, distances = np.zeros(size, dtype=int), np.full(size, np.inf)
-    for start in range(0, size, _ROWS_AT_ONCE):
-        some = wanted[start : start + _ROWS_AT_ONCE]
-        apart = lengths - 2 * (some.conj() @ rows.T).real + np.sum(np.abs(some) ** 2, axis=1)[:, None]
-        of_wanted[start : start + len(some)] = apart.argmin(axis=1)
+    order = np.full(size, -1)
+    if size > 1:
+        sides = _Distinct(rows), _Distinct(wanted)
+        looked_at = 0
+        while len(sides[0].free) and looked_at + len(sides[0].free) * len(sides[1].free) <= _MOST_PAIRS:
+            looked_at += len(sides[0].free) * len(sides[1].free)
+            pairs = _mutual(sides[0].values[sides[0].free], sides[1].values[sides[1].free])
+            taken = [
+                (sides[0].members[sides[0].free[one]], sides[1].members[sides[1].free[other]])
+                for one, other in pairs
+            ]
+            if not taken:
+                break
+            for one, other in taken:
+                count = min(len(one), len(other))
+                order[other[:count]] = one[:count]
+                del one[:count], other[:count]
+            for side in sides:
+                side.drop_empty()
+    return _filled(order)
+
+
+class _Distinct:
+    """Rows without repetition.
+
+    Attributes:
+        values: the distinct rows.
+        members: of each of these, which rows are equal to it and have no partner yet.
+        free: indices of those of which some are left.
+    """
+
+    def __init__(self, rows: Array) -> None:
+        self.values, of_rows = np.unique(rows, axis=0, return_inverse=True)
+        self.members: list[list[int]] = [[] for _ in self.values]
+        for row, value in enumerate(of_rows.reshape(-1).tolist()):
+            self.members[value].append(row)
+        self.free = np.arange(len(self.values))
+
+    def drop_empty(self) -> None:
+        self.free = np.array([at for at in self.free.tolist() if self.members[at]], dtype=int)
+
+
+def _mutual(rows: Array, wanted: Array) -> list[tuple[int, int]]:
+    """Return the pairs of a row and a wanted one that are nearest to each other."""
+    of_wanted = np.empty(len(wanted), dtype=int)
+    of_rows, distances = np.zeros(len(rows), dtype=int), np.full(len(rows), np.inf)
+    for start in range(0, len(wanted), _ROWS_AT_ONCE):
+        apart = _apart(rows, wanted[start : start + _ROWS_AT_ONCE])
+        of_wanted[start : start + len(apart)] = apart.argmin(axis=1)
         nearest = apart.argmin(axis=0)
-        closer = apart[nearest, np.arange(size)] < distances
+        least = apart[nearest, np.arange(len(rows))]
+        closer = least < distances
         of_rows[closer] = start + nearest[closer]
-        distances[closer] = apart[nearest, np.arange(size)][closer]
-    mutual = of_rows[of_wanted] == np.arange(size)
-    order = np.empty(size, dtype=int)
-    order[mutual] = of_wanted[mutual]
-    order[~mutual] = np.setdiff1d(np.arange(size), of_wanted[mutual])
+        distances[closer] = least[closer]
+    mutual = np.flatnonzero(of_rows[of_wanted] == np.arange(len(wanted)))
+    return list(zip(of_wanted[mutual].tolist(), mutual.tolist(), strict=True))
+
+
+def _apart(rows: Array, wanted: Array) -> Array:
+    """Return the squared distances of rows from those wanted: [wanted, rows]."""
+    lengths = [np.sum(np.abs(some) ** 2, axis=1) for some in (rows, wanted)]
+    apart: Array = lengths[0] - 2 * (wanted.conj() @ rows.T).real + lengths[1][:, None]
+    return apart
+
+
+def _filled(order: Array) -> Array:
+    """Return an order in which what has no partner stays where it is, or goes where room is left."""
+    places = np.arange(len(order))
+    stays = (order < 0) & ~np.isin(places, order)
+    order = np.where(stays, places, order)
+    order[order < 0] = np.setdiff1d(places, order)
     return order
 
 

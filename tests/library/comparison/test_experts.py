@@ -198,6 +198,14 @@ def test_a_shared_expert_in_a_list_of_one_is_no_list_of_chosen_ones(
         assert not any("gmm" in name for name in left)
 
 
+def test_a_prompt_that_is_repeated_has_no_finding(tmp_path: Path) -> None:
+    runs = [MODEL.run(2 * PROMPTS[0] + [3, 3, 3, 3], torch.float32)]
+    golden, target = write_torch(tmp_path / "golden", runs), write_atb(tmp_path / "atb", runs, Atb())
+    report = compare(golden, target)
+    assert of_experts(report)
+    assert report.counts.passed == report.counts.pairs
+
+
 @pytest.mark.parametrize("factor", [1.0, 1.5])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_head_that_gives_one_number_is_compared(tmp_path: Path, factor: float, reverse: bool) -> None:

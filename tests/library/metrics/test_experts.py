@@ -48,6 +48,40 @@ def test_an_expert_that_is_off_is_not_arranged_away(factor: float) -> None:
     assert off > 0.4
 
 
+@pytest.mark.parametrize("copies", [2, 5])
+@pytest.mark.parametrize("noise", [0.0, 1e-2])
+def test_equal_rows_are_each_held_against_one_of_their_own(copies: int, noise: float) -> None:
+    first, second = np.tile(rows(6), (copies, 1)), np.tile(rows(7), (copies, 1))
+    whole = np.concatenate([RANDOM.permutation(first), RANDOM.permutation(second)])
+    for wanted in (whole + noise * rows(len(whole)), whole * (1 + noise)):
+        stacked, _ = stack_experts([first, second], wanted, arrangements)
+        assert np.array_equal(stacked, whole)
+
+
+def test_rows_that_are_nearly_equal_are_each_held_against_one_of_their_own() -> None:
+    whole = np.tile(rows(6), (40, 1)) + 1e-3 * rows(240)
+    shuffled = RANDOM.permutation(whole) + 1e-3 * rows(240)
+    stacked, _ = stack_experts([shuffled], whole, arrangements)
+    assert np.linalg.norm(stacked - whole) < 1e-2 * np.linalg.norm(whole)
+
+
+def test_of_many_rows_those_astray_alone_are_moved() -> None:
+    parts = [rows(3000, 8), rows(3000, 8)]
+    whole = np.concatenate(parts)
+    moved = whole.copy()
+    moved[100:140] = RANDOM.permutation(moved[100:140])
+    stacked, said = stack_experts(parts, moved + 1e-3 * rows(6000, 8), arrangements)
+    assert np.array_equal(stacked, moved)
+    assert said == "arranged by row, which fits the values best"
+
+
+def test_of_too_many_rows_astray_the_order_is_left_and_that_is_said() -> None:
+    whole = rows(9000, 2)
+    stacked, said = stack_experts([whole[::-1]], whole, arrangements)
+    assert np.array_equal(stacked, whole[::-1])
+    assert said.endswith("; too many rows differ to look for each of them elsewhere")
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 def test_what_each_computes_of_one_input_lies_side_by_side(swapped: bool) -> None:
     gates, ups = [rows(3), rows(2)], [rows(3), rows(2)]
