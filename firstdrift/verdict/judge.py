@@ -4,7 +4,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from firstdrift.dumps.dump import Coordinates, Direction, NodeKind
 from firstdrift.dumps.messages import Message, messages
 from firstdrift.errors import SettingsError
-from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role
 from firstdrift.verdict.classify import Classification, affects_output, classify
@@ -318,22 +318,37 @@ def _finding(case: _Case, row: TreeRow, judged: RowJudgement) -> Finding:
 
 
 def _expert(pair: TensorPair | None, measured: Measurement) -> str | None:
-    """Return the node of the expert whose row differs most, of rows of several experts."""
-    if pair is None or not pair.part_nodes or measured.errors is None or measured.errors.worst_row is None:
+    """Return the node of the expert whose row differs most, of rows of several experts.
+
+    Of what lies side by side (gate and up) it is the module around: in which of them the row differs is not
+    known.
+    """
+    if pair is None or pair.joining is not Joining.OF_EXPERTS or measured.errors is None:
         return None
-    shapes = (part.shape or (0,) for part in pair.golden_parts or pair.target_parts)
-    rows = accumulate(math.prod(shape[:-1]) for shape in shapes)
-    return next(
-        (node for node, end in zip(pair.part_nodes, rows, strict=True) if measured.errors.worst_row < end),
-        None,
-    )
+    worst = measured.errors.worst_row
+    parts = pair.golden_parts or pair.target_parts
+    whole = (pair.target if pair.golden_parts else pair.golden).shape
+    width = parts[0].shape[-1] if parts and parts[0].shape else 0
+    if worst is None or not whole or not width or len(parts) != len(pair.part_nodes):
+        return None
+    count = len(parts) // max(1, whole[-1] // width)
+    rows = accumulate(math.prod((part.shape or (0,))[:-1]) for part in parts[:count])
+    at = next((at for at, end in enumerate(rows) if worst < end), None)
+    if at is None:
+        return None
+    own = [node.split(".") for node in pair.part_nodes[at::count]]
+    if len(own) == 1:
+        return pair.part_nodes[at]
+    alike = takewhile(lambda names: len(set(names)) == 1, zip(*own, strict=False))
+    return ".".join(names[0] for names in alike) or None
 
 
 def _moved(path: str, name: str, other: str) -> str:
     """Return the path of a node by that of another whose name is made of it in the same way."""
     before, found, after = name.partition(path)
-    is_alike = found and other.startswith(before) and other.endswith(after)
-    return other[len(before) : len(other) - len(after)] if is_alike else path
+    if not found or not other.startswith(before):
+        return path
+    return other[len(before) :].removesuffix(after)
 
 
 def _operator_beside_modules(case: _Case, row: TreeRow) -> str | None:

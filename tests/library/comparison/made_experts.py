@@ -23,11 +23,12 @@ CODES = {torch.float32: 0, torch.bfloat16: 27, torch.int32: 3}
 
 @dataclass(frozen=True)
 class Fault:
-    """What an expert's last step gives too much."""
+    """What a step of an expert gives too much."""
 
     layer: int
     expert: int
     factor: float = 1.5
+    step: str = "down_proj"
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,12 @@ class Run:
         return made
 
     def linear(self, name: str, given: Tensor) -> Tensor:
-        return self.step(name, given, given @ self.weights[name].T)
+        return self.step(name, given, given @ self.weights[name].T * self.scale(name))
+
+    def scale(self, name: str) -> float:
+        fault = self.fault
+        off = fault and f"layers.{fault.layer}.mlp.experts.{fault.expert}.{fault.step}"
+        return fault.factor if fault is not None and off == name else 1.0
 
     def norm(self, name: str, given: Tensor) -> Tensor:
         return self.step(name, given, rms_norm(given, (HIDDEN,), eps=1e-6))
@@ -114,11 +120,10 @@ class Run:
             self.step(at, before, stream)
         self.linear("lm_head", self.norm("norm", stream))
 
-    def expert(self, name: str, given: Tensor, scale: float = 1.0) -> Tensor:
+    def expert(self, name: str, given: Tensor) -> Tensor:
         gate, up = self.linear(f"{name}.gate_proj", given), self.linear(f"{name}.up_proj", given)
         product = self.step(f"{name}.act_fn", gate, silu(gate)) * up
-        made = product @ self.weights[f"{name}.down_proj"].T * scale
-        return self.step(name, given, self.step(f"{name}.down_proj", product, made))
+        return self.step(name, given, self.linear(f"{name}.down_proj", product))
 
     def block(self, layer: int, given: Tensor) -> Tensor:
         at = f"layers.{layer}.mlp"
@@ -129,9 +134,7 @@ class Run:
         for number in range(EXPERTS):
             places, rows = torch.where(chosen.T.eq(number))
             if len(rows):
-                is_off = self.fault is not None and (self.fault.layer, self.fault.expert) == (layer, number)
-                scale = self.fault.factor if is_off and self.fault is not None else 1.0
-                made = self.expert(f"{at}.experts.{number}", given[rows], scale)
+                made = self.expert(f"{at}.experts.{number}", given[rows])
                 total.index_add_(0, rows, made * shares[rows, places, None].to(given.dtype))
         self.made[f"{at}.routed"] = total
         own = self.expert(f"{at}.shared_expert", given)

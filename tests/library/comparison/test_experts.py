@@ -130,6 +130,22 @@ def test_an_expert_that_is_off_is_named(
         )
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("step", ["gate_proj", "up_proj"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_of_gate_and_up_side_by_side_the_expert_is_named_and_of_each_for_itself_the_step(
+    compare_with_atb: Compare, step: str, reverse: bool, apart: bool
+) -> None:
+    like = Atb(fused=False, apart=apart)
+    findings = compare_with_atb(fault=Fault(1, 3, step=step), like=like, reverse=reverse).findings
+    bad = findings.first_bad_node
+    assert bad is not None
+    own = "root.model.layers.1.mlp.experts.3"
+    assert (bad.target if reverse else bad.golden) == (f"{own}.{step}" if apart else own)
+    if reverse:
+        assert bad.module == (f"{own}.{step}" if apart else own).removeprefix("root.")
+
+
 @pytest.mark.parametrize("name", ["gate_proj", "down_proj"])
 def test_where_rows_of_an_expert_are_missing_nothing_is_held_to_be_the_whole(
     compare_with_atb: Compare, golden: Path, tmp_path: Path, name: str
