@@ -4,7 +4,7 @@ PYTHON ?= python3
 PORT ?= 8765
 DATA ?= .firstdrift
 # Tests wait much, for workers, browsers and leases: more processes than two cores pay off.
-JOBS ?= 4
+JOBS ?= 3
 
 BIN := .venv/bin
 PEER := .venv-interop/bin

@@ -1,7 +1,9 @@
 """Real dumps for the tests, unpacked once per session, and real databases, a new one for each test."""
 
+import os
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import hypothesis
@@ -18,17 +20,21 @@ hypothesis.settings.load_profile("patient")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a function that unpacks `tests/dumps/<family>/<name>.tar.xz` and gives its folder.
 
-    The folder is shared by all tests: copy it before you change it.
+    The folder is shared by all tests, in all processes: copy it before you change it.
     """
-    folders: dict[str, Path] = {}
+    mine = tmp_path_factory.getbasetemp()
+    together = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "unpacked"
 
     def unpack(name: str) -> Path:
-        if name not in folders:
-            target = tmp_path_factory.mktemp("dumps")
+        target = together / name.replace("/", "-")
+        if not target.is_dir():
+            extracted = tmp_path_factory.mktemp("extracted")
             with tarfile.open(ARCHIVES / f"{name}.tar.xz") as archive:
-                archive.extractall(target, filter="data")
-            folders[name] = target / Path(name).name
-        return folders[name]
+                archive.extractall(extracted, filter="data")
+            together.mkdir(exist_ok=True)
+            with suppress(OSError):  # another process was faster
+                extracted.rename(target)
+        return target / Path(name).name
 
     return unpack
 
