@@ -10,7 +10,7 @@ BIN := .venv/bin
 PEER := .venv-interop/bin
 SERVE := $(BIN)/firstdrift serve examples --port $(PORT) --data-dir $(DATA)
 PIP := -m pip install --quiet --disable-pip-version-check
-CHROMIUM := $(shell command -v chromium chromium-browser google-chrome 2>/dev/null | head -n 1)
+CHROMIUM := $(shell command -v chromium-headless-shell chromium chromium-browser google-chrome 2>/dev/null | head -n 1)
 
 .PHONY: help install demo serve test lint messages interop interop-venv bench examples clean
 .DELETE_ON_ERROR:
@@ -66,7 +66,7 @@ serve: install
 
 test: .venv/.installed-dev
 ifeq ($(CHROMIUM),)
-	@echo "The browser tests need Chromium and will fail without it. On Debian: apt install chromium;"
+	@echo "The browser tests need Chromium and will fail without it. On Debian: apt install chromium-headless-shell;"
 	@echo "on Ubuntu: snap install chromium; elsewhere: $(BIN)/playwright install chromium"
 endif
 	$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)

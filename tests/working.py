@@ -35,7 +35,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "it took too long"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def wait_for_comparison(engine: Engine, comparison_id: int, seconds: float = 60.0) -> Comparison:

@@ -7,6 +7,9 @@
 A worker holds a job under a lease that its heartbeat extends. When the heartbeats stop, another worker
 may claim the job; the number of the attempt then counts up, and whatever the first worker still writes
 under the old number is refused (`JobLostError`).
+
+Who changes a job and its comparison in one transaction changes the job first: with one order for all,
+nobody waits for another who waits for them.
 """
 
 import logging

@@ -1,20 +1,31 @@
 """Bring the tables of a database to the form this version uses.
 
-Every form the tables ever had is a step in `migrations/versions`; a new database takes all of them.
+Every form the tables ever had is a step in `migrations/versions`. A new database is made in the newest form
+at once, which is the one that all steps lead to.
 """
 
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Column, Engine, MetaData, PrimaryKeyConstraint, String, Table, inspect, select, text
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.engine import reading, writing
+from firstdrift.catalogue.tables import Entry
 from firstdrift.errors import CatalogueError
 
 HEAD = "0007"
-"""The newest step; known here so that a database at it is opened without loading Alembic."""
+"""The newest step; known here so that a database at it is opened, or made, without loading Alembic."""
+_STEP = Table(
+    "alembic_version",
+    MetaData(),
+    Column[str]("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""Where Alembic keeps the step a database is at."""
 
 
 def upgrade(engine: Engine) -> None:
-    """Take all steps that a database lacks, whole or not at all; processes that do so at once take turns.
+    """Make the tables, or take all steps that they lack, whole or not at all.
+
+    Processes that do so at once take turns.
 
     Raises:
         CatalogueError: the database cannot be written, or was made by a newer version.
@@ -25,14 +36,22 @@ def upgrade(engine: Engine) -> None:
     with writing(engine, durable=True) as session:
         if engine.dialect.name == "postgresql":
             session.execute(text("SELECT pg_advisory_xact_lock(hashtext('firstdrift'))"))
-        _take_steps(session)
+        if not inspect(session.connection()).get_table_names():
+            _make_tables(session)
+        elif _step_of(session) != HEAD:
+            _take_steps(session)
+
+
+def _make_tables(session: Session) -> None:
+    Entry.metadata.create_all(session.connection())
+    _STEP.create(session.connection())
+    session.execute(_STEP.insert().values(version_num=HEAD))
 
 
 def _step_of(session: Session) -> str | None:
-    if not inspect(session.connection()).has_table("alembic_version"):
+    if not inspect(session.connection()).has_table(_STEP.name):
         return None
-    step: str | None = session.scalar(text("SELECT version_num FROM alembic_version"))
-    return step
+    return session.scalar(select(_STEP.c.version_num))
 
 
 def _take_steps(session: Session) -> None:

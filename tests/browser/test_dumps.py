@@ -12,7 +12,7 @@ def test_a_dump_is_read_walked_by_keys_and_a_statistic_followed_over_tokens(
     dashboard: Dashboard, page: Page, dumps: Path
 ) -> None:
     # A dump of its own: one that others have compared is read already.
-    unread = shutil.copytree(dumps / "tokens" / "llama4_golden_fp32", dumps / "never opened")
+    unread = shutil.copytree(dumps / "tokens" / "llama4_golden_fp32", dumps / "never-opened")
     dashboard.open(f"/dumps?path={unread}")
     page.get_by_role("button", name="Read it", exact=True).focus()
     page.keyboard.press("Enter")

@@ -61,9 +61,9 @@ def show_pages(engine: Engine) -> None:
 
 def change_something(engine: Engine) -> None:
     with writing(engine, durable=True) as session:
-        set_note(session, 1, f"seen at {time.time()}")
         delete_comparison(session, 1)
         restore_comparison(session, 1)
+        set_note(session, 1, f"seen at {time.time()}")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -84,7 +84,7 @@ def engine(url: str) -> Iterator[Engine]:
 def test_nobody_is_told_that_the_database_is_locked(
     engine: Engine, url: str, unpacked: Callable[[str], Path]
 ) -> None:
-    golden, target = unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_bf16_bad_L7_T2")
+    golden, target = unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_perturb_L2_T3")
     made = [ask_to_compare(engine, golden, target) for _ in range(4)]
     crowd = Crowd()
     with worker(url), worker(url):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from databases import new_postgresql_database
 from sqlalchemy import Engine, delete
 from working import ask_to_compare, wait_for_comparison, worker
 
@@ -33,6 +34,17 @@ MLP, FEED_FORWARD = (
     f"Module.model.layers.{{}}.{name}.LlamaMLP.forward.0" for name in ("mlp", "feed_forward")
 )
 RENAMED = [match(MLP.format(at), FEED_FORWARD.format(at)) for at in (1, 3)]
+
+
+BOTH_KINDS = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> str:
+    """Return the address of a new database: of SQLite, where a test does not ask for both kinds."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return str(request.getfixturevalue("sqlite_url"))
+    return new_postgresql_database(request.getfixturevalue("postgresql"))
 
 
 @pytest.fixture
@@ -92,6 +104,7 @@ def require_same(engine: Engine, results: Comparison, report: Report) -> None:
         assert len(plan.pairs) == len(result.plan.pairs)
 
 
+@BOTH_KINDS
 def test_two_matches_by_hand_change_what_was_previewed_and_undo_restores_exactly(
     engine: Engine, database: str, unpacked: Callable[[str], Path]
 ) -> None:
@@ -185,6 +198,7 @@ def steps(unpacked: Callable[[str], Path], tmp_path: Path) -> tuple[Path, Path]:
     return copy / "golden", copy / "target"
 
 
+@BOTH_KINDS
 def test_slices_that_lack_the_nodes_are_taken_over_and_neither_matched_nor_judged(
     engine: Engine, database: str, steps: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from alembic import command
@@ -7,11 +8,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, text
+from databases import new_postgresql_database
+from sqlalchemy import Engine, inspect, text
+from sqlalchemy.engine.interfaces import ReflectedIndex
 
 from firstdrift.catalogue.comparisons import get_comparison
 from firstdrift.catalogue.dumps import slices_of_dump
-from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.match_sets import add_edits, create_match_set
 from firstdrift.catalogue.migrate import HEAD, upgrade
 from firstdrift.catalogue.tables import Entry
@@ -21,10 +24,54 @@ from firstdrift.errors import CatalogueError
 from firstdrift.matching.edits import match
 
 
-def test_the_steps_lead_to_the_tables_of_this_version(engine: Engine) -> None:
-    with engine.connect() as connection:
+@pytest.fixture
+def another_database(request: pytest.FixtureRequest, database: str, tmp_path: Path) -> str:
+    """Return the address of one more new database, of the same kind."""
+    if database.startswith("sqlite"):
+        return database_url(tmp_path / "another")
+    return new_postgresql_database(request.getfixturevalue("postgresql"))
+
+
+def take_steps(engine: Engine, last: str) -> None:
+    """Make tables as the versions before this one have made them, one step after the other."""
+    config = Config()
+    config.set_main_option("script_location", "firstdrift.catalogue:migrations")
+    with writing(engine) as session:
+        config.attributes["connection"] = session.connection()
+        command.upgrade(config, last)
+
+
+def index_as_text(index: ReflectedIndex) -> str:
+    options = {name: str(value) for name, value in index.get("dialect_options", {}).items()}
+    return repr({**index, "dialect_options": options})
+
+
+def form_of(engine: Engine) -> dict[str, object]:
+    """Give all that a database knows of its tables, but for the order of their columns."""
+    known = inspect(engine)
+    form: dict[str, object] = {}
+    for table in known.get_table_names():
+        form[table] = {
+            "columns": sorted(map(repr, known.get_columns(table))),
+            "key": known.get_pk_constraint(table),
+            "unique": sorted(map(repr, known.get_unique_constraints(table))),
+            "foreign": sorted(map(repr, known.get_foreign_keys(table))),
+            "checks": sorted(map(repr, known.get_check_constraints(table))),
+            "indexes": sorted(index_as_text(index) for index in known.get_indexes(table)),
+            "options": known.get_table_options(table),
+        }
+    return form
+
+
+def test_the_steps_lead_to_the_tables_that_a_new_database_has(engine: Engine, another_database: str) -> None:
+    stepwise = open_engine(another_database)
+    take_steps(stepwise, "head")
+    assert form_of(stepwise) == form_of(engine)
+    with stepwise.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Entry.metadata) == []
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == HEAD
+    stepwise.dispose()
 
 
 def test_the_newest_step_is_the_one_a_database_is_checked_for() -> None:
@@ -93,11 +140,8 @@ INSERT INTO jobs (kind, comparison_id, priority, state, attempts, max_attempts, 
 
 def test_a_database_of_the_first_form_is_brought_up_to_date_with_all_that_is_in_it(database: str) -> None:
     engine = open_engine(database)
-    config = Config()
-    config.set_main_option("script_location", "firstdrift.catalogue:migrations")
+    take_steps(engine, "0001")
     with writing(engine) as session:
-        config.attributes["connection"] = session.connection()
-        command.upgrade(config, "0001")
         false = "false" if engine.dialect.name == "postgresql" else "0"
         for statement in FIRST.replace("{false}", false).strip().split(";\n"):
             session.connection().exec_driver_sql(statement.rstrip(";"))
