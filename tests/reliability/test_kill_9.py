@@ -99,7 +99,7 @@ def everything(engine: Engine, comparison_id: int) -> str:
 def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
     tmp_path: Path, unpacked: Callable[[str], Path], processes: int
 ) -> None:
-    golden, target = unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_bf16_bad_L7_T2")
+    golden, target = unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_perturb_L2_T3")
     with catalogue(tmp_path / "undisturbed") as engine:
         comparison_id = ask_to_compare(engine, golden, target)
         with process(WORK, url_of(engine), str(processes)) as worker:
@@ -133,8 +133,8 @@ def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
 def test_an_edit_whose_worker_is_killed_leaves_the_version_before_it_as_it_was(
     tmp_path: Path, unpacked: Callable[[str], Path]
 ) -> None:
-    golden, target = unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_bf16_bad_L7_T2")
-    edits = (match("root.model.layers.3.mlp", "root.model.layers.4.mlp"),)
+    golden, target = unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_perturb_L2_T3")
+    edits = (match("root.model.layers.1.mlp", "root.model.layers.2.mlp"),)
     with catalogue(tmp_path / "undisturbed") as engine, process(WORK, url_of(engine), "1"):
         comparison_id = compare_in(engine, golden, target)
         known = edit_in(engine, comparison_id, *edits)

@@ -115,7 +115,7 @@ def test_on_postgresql_too(postgresql: str, dumps: Callable[[str, str, str], tup
 def test_what_was_chosen_is_obeyed(
     sqlite_url: str, dumps: Callable[[str, str, str], tuple[Path, Path]], options: Options
 ) -> None:
-    paths = dumps(*DUMPS[7])
+    paths = dumps("msit", "llama4_golden_fp32", "llama4_perturb_L2_T3")
     assert_says(compare_with_worker(sqlite_url, *paths, options), compare(*paths, options))
 
 

@@ -191,11 +191,12 @@ def test_a_preview_leaves_out_what_is_too_much_to_read_and_says_so(
 @pytest.fixture
 def steps(unpacked: Callable[[str], Path], tmp_path: Path) -> tuple[Path, Path]:
     """Three steps, of which the last runs a module that is called otherwise."""
-    copy = shutil.copytree(unpacked("msprobe/llama_stat_mix_3steps"), tmp_path / "steps")
-    for side in ("golden", "target"):
-        for file in (copy / side / "step2").rglob("*.json"):
+    for side in (unpacked("msprobe/llama_stat_L0_perturb") / side for side in ("golden", "target")):
+        for step in range(3):
+            shutil.copytree(side / "step0", tmp_path / side.name / f"step{step}")
+        for file in (tmp_path / side.name / "step2").rglob("*.json"):
             file.write_text(file.read_text().replace(".layers.1.mlp.", ".layers.1.another."))
-    return copy / "golden", copy / "target"
+    return tmp_path / "golden", tmp_path / "target"
 
 
 @BOTH_KINDS
