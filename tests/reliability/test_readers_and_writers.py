@@ -42,7 +42,7 @@ class Crowd:
                 except CatalogueError as error:
                     self.errors.append(error)
                 self.done += 1
-                time.sleep(0.005)
+                time.sleep(0.02)
 
         thread = threading.Thread(target=run)
         thread.start()

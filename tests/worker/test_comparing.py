@@ -437,7 +437,7 @@ def test_a_worker_process_ends_in_good_order_when_it_is_asked_to(
 def test_what_is_there_can_be_seen_while_the_rest_is_being_compared(
     engine: Engine, sqlite_url: str, dumps: Callable[[str, str, str], tuple[Path, Path]]
 ) -> None:
-    paths = dumps(*DUMPS[7])
+    paths = dumps("msit", "llama4_golden_fp32", "llama4_perturb_L2_T3")
     comparison_id = ask_to_compare(engine, *paths)
     report = compare(*paths)
     seen: set[int] = set()
