@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
@@ -165,6 +166,18 @@ def _open_sqlite(address: URL, *, checkpoints: bool) -> Engine:
         connection.exec_driver_sql("PRAGMA query_only=OFF")
         connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if options.get('durable') else 'NORMAL'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    # A query that was not read to its end, by whom an error has stopped, keeps its view of the database even
+    # after the transaction: whoever uses the connection next would see that view, and could not write.
+    @event.listens_for(engine, "after_cursor_execute")
+    def _remember(connection: Connection, cursor: DBAPICursor, *_: object) -> None:
+        connection.info.setdefault("cursors", WeakSet()).add(cursor)
+
+    @event.listens_for(engine, "checkin")
+    def _close(connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
+        for cursor in entry.info.pop("cursors", ()):
+            if connection is not None:
+                cursor.close()
 
     return engine
 

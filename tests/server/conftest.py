@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from working import wait_until, worker
+from working import ask_to_compare, wait_for_comparison, worker
 
+from firstdrift.catalogue.engine import database_url, open_engine
+from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.tables import JobState
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 
@@ -30,20 +33,30 @@ def dumps(
     }
 
 
+@pytest.fixture(scope="session")
+def catalogue(tmp_path_factory: pytest.TempPathFactory, dumps: Mapping[str, tuple[Path, Path]]) -> Path:
+    """The database of a server with a finished comparison of each pair of dumps: 1 to 4."""
+    folder = tmp_path_factory.mktemp("catalogue")
+    engine = open_engine(database_url(folder))
+    upgrade(engine)
+    made = [ask_to_compare(engine, *pair) for pair in dumps.values()]
+    with worker(database_url(folder)):
+        assert all(wait_for_comparison(engine, one).state is JobState.DONE for one in made)
+    engine.dispose()
+    return folder / "firstdrift.db"
+
+
 @pytest.fixture(scope="module")
 def client(
-    tmp_path_factory: pytest.TempPathFactory, dumps: Mapping[str, tuple[Path, Path]]
+    tmp_path_factory: pytest.TempPathFactory, dumps: Mapping[str, tuple[Path, Path]], catalogue: Path
 ) -> Iterator[TestClient]:
-    """A browser's or a script's side of a server with a finished comparison of each pair of dumps: 1 to 4."""
+    """A browser's or a script's side of a server with those comparisons, and its worker."""
     roots = [dump for pair in dumps.values() for dump in pair]
     settings = settings_from(roots=roots, data_dir=tmp_path_factory.mktemp("data"))
+    shutil.copy(catalogue, settings.data_dir)
     app = create_app(settings)
     with (
         worker(settings.database),
         TestClient(app, base_url="http://localhost", follow_redirects=False) as client,
     ):
-        for golden, target in dumps.values():
-            made = client.post("/api/v1/comparisons", json={"golden": str(golden), "target": str(target)})
-            assert made.status_code == 201, made.text
-        wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
         yield client

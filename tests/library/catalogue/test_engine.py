@@ -89,6 +89,22 @@ def test_writers_that_read_first_wait_for_each_other(engine: Engine) -> None:
         assert session.scalar(text("SELECT revision FROM comparisons")) == 1 + 4 * 20
 
 
+def test_a_query_that_was_not_read_to_its_end_leaves_no_view_behind(engine: Engine) -> None:
+    for name in ("one", "two", "three"):
+        with writing(engine) as session:
+            create_comparison(session, Path(name), B, Options())
+    with reading(engine) as session:
+        unfinished = session.execute(text("SELECT id FROM comparisons"))
+        assert unfinished.fetchone() is not None
+    with opened(engine.url.render_as_string(hide_password=False)) as other, writing(other) as session:
+        create_comparison(session, A, B, Options())
+    with reading(engine) as session:
+        assert len(list_comparisons(session)) == 4
+    with writing(engine) as session:
+        create_comparison(session, B, A, Options())
+    del unfinished
+
+
 def test_sqlite_is_set_up_to_be_shared_by_processes(sqlite: Engine) -> None:
     with reading(sqlite) as session:
         assert session.scalar(text("PRAGMA journal_mode")) == "wal"
