@@ -69,7 +69,7 @@ ifeq ($(CHROMIUM),)
 	@echo "The browser tests need Chromium and will fail without it. On Debian: apt install chromium-headless-shell;"
 	@echo "on Ubuntu: snap install chromium; elsewhere: $(BIN)/playwright install chromium"
 endif
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -n $(JOBS) $(ARGS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check
@@ -86,7 +86,7 @@ messages: .venv/.installed-dev
 	@rm $(LOCALE)/firstdrift.pot
 
 interop: .venv/.installed-dev .venv-interop/.installed
-	$(BIN)/pytest -n $(JOBS) --dist loadfile tests/interop
+	$(BIN)/pytest -n $(JOBS) tests/interop
 
 bench: install .venv-interop/.installed
 	$(BIN)/python benchmarks/against_msprobe.py --peer $(PEER)/msprobe

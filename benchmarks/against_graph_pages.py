@@ -34,6 +34,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 HERE = Path(__file__).resolve().parent
 DUMP_LLAMA = HERE.parent / "examples" / "dump_llama.py"
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SCREEN = {"width": 1920, "height": 1080}
 LAYERS = (4, 32, 128)
 LARGE = 100_000
@@ -78,7 +79,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     chosen = parser.parse_args()
     with sync_playwright() as playwright:
-        chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+        chromium = next(
+            filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome")))
+        )
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         print("| layers | measured | msprobe | firstdrift | ratio |\n|---|---|---|---|---|")
         for layers in chosen.layers:

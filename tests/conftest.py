@@ -6,6 +6,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -16,15 +17,23 @@ SLOW = ("browser", "reliability", "worker")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slow folders first, and in one process what shares what is costly to make.
-
-    That are the tests of a file, and all that need the browser.
-    """
+    """Run the slow folders first: what is short fills the gaps at the end."""
     here = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in SLOW)
-    for item in items:
-        place = item.path.relative_to(here)
-        item.add_marker(pytest.mark.xdist_group("browser" if place.parts[0] == "browser" else str(place)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # noqa: ANN401 (xdist has no types)
+    """Run in one process what shares what is costly: the tests of a file, and all that need a browser."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "browser" if "/browser/" in file else file
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 def pytest_collection_finish() -> None:
