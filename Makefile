@@ -5,6 +5,8 @@ PORT ?= 8765
 DATA ?= .firstdrift
 # Tests wait much, for workers, browsers and leases: more processes than two cores pay off.
 JOBS ?= 3
+# The tests write some hundred thousand small files: into memory, where there is room for them.
+MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 6000000 { print "/dev/shm" }')
 
 BIN := .venv/bin
 PEER := .venv-interop/bin
@@ -69,7 +71,7 @@ ifeq ($(CHROMIUM),)
 	@echo "The browser tests need Chromium and will fail without it. On Debian: apt install chromium-headless-shell;"
 	@echo "on Ubuntu: snap install chromium; elsewhere: $(BIN)/playwright install chromium"
 endif
-	$(BIN)/pytest -n $(JOBS) $(ARGS)
+	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -n $(JOBS) $(ARGS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check
