@@ -79,9 +79,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     chosen = parser.parse_args()
     with sync_playwright() as playwright:
-        chromium = next(
-            filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome")))
-        )
+        chromium = next(filter(None, map(shutil.which, BROWSERS)))
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         print("| layers | measured | msprobe | firstdrift | ratio |\n|---|---|---|---|---|")
         for layers in chosen.layers:
