@@ -10,7 +10,7 @@ from hostile_dump import write_hostile_dumps
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from serving import serving
 
-# The same browser without windows of its own, where there is one: it needs half of the processor's time.
+# The same browser without windows of its own, where there is one: it needs a third less processor time.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = [
     "--no-sandbox",
