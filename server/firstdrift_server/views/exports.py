@@ -1,12 +1,16 @@
 """A comparison as a file: tables that are sent as they are read, and reports for people."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from anyio import CancelScope, fail_after, to_thread
 from fastapi import Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from firstdrift.catalogue.comparisons import get_comparison, slice_pairs_of
 from firstdrift.errors import SettingsError
@@ -39,6 +43,9 @@ class Columns(StrEnum):
     MSIT = "msit"
     MSPROBE = "msprobe"
 
+
+STALLED_SECONDS = 60.0
+"""Whoever takes nothing of a table for so long is given no more of it."""
 
 XLSX_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
@@ -74,11 +81,9 @@ def _table(context: Context, comparison: int, written: Format, columns: Columns)
     from firstdrift.exports.peers import layout_of
     from firstdrift.exports.spreadsheets import csv_text, xlsx_bytes
 
-    with context.reading() as session:
-        layout: Layout = layout_of(columns.value, richest_kind(session, comparison))
-
-    def sent() -> Iterator[bytes]:
+    def pieces() -> Generator[bytes]:
         with context.reading() as session:
+            layout: Layout = layout_of(columns.value, richest_kind(session, comparison))
             lines = stored_lines(session, comparison)
             if written is Format.XLSX:
                 yield from xlsx_bytes(layout, lines)
@@ -86,10 +91,35 @@ def _table(context: Context, comparison: int, written: Format, columns: Columns)
                 yield from (piece.encode("utf-8", "backslashreplace") for piece in csv_text(layout, lines))
 
     kind = XLSX_TYPE if written is Format.XLSX else "text/csv; charset=utf-8"
-    response = StreamingResponse(sent(), media_type=kind)
+    response = _Table(pieces(), kind)
     whose = "" if columns is Columns.FIRSTDRIFT else f"-{columns.value}"
     _named(response, f"comparison-{comparison}{whose}.{written.value}")
     return response
+
+
+class _Table(StreamingResponse):
+    """A table that is sent while it is read.
+
+    While it is, the database keeps a view of its own for it: whoever goes away, or takes nothing any more,
+    leaves none behind.
+    """
+
+    def __init__(self, pieces: Generator[bytes], media_type: str) -> None:
+        # What is wrong with the database is told here, where it still can be.
+        super().__init__(chain([next(pieces)], pieces), media_type=media_type)
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            with fail_after(STALLED_SECONDS):
+                await send(message)
+
+        try:
+            with suppress(TimeoutError):
+                await super().__call__(scope, receive, send_in_time)
+        finally:
+            with CancelScope(shield=True):
+                await to_thread.run_sync(self._pieces.close)
 
 
 def _named(response: Response, name: str) -> None:
