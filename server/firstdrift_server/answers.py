@@ -64,7 +64,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
         403: "The request came from another site",
         404: "There is no such thing",
         422: "The request makes no sense",
-        503: "The database is busy, full or away; Retry-After says when to ask again",
+        503: "The database is busy, full or away, or too many ask; Retry-After says when to ask again",
     }.items()
 }
 

@@ -18,6 +18,7 @@ from firstdrift.comparison.report import Options
 from firstdrift_server.settings import Settings
 from firstdrift_server.sizes import Sizes
 from firstdrift_server.uploads.store import Uploads
+from firstdrift_server.visitors import Visit
 
 if TYPE_CHECKING:
     from firstdrift.catalogue.editing import Bench
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 
 LOOKED_AT_AT_ONCE = 2
 """So many pairs of tensors are looked at from near at a time, each of which may take 100 MB and a second."""
+
+VISITORS_AT_ONCE: Mapping[Visit, int] = {Visit.PAGE: 8, Visit.RULES: 2, Visit.FILE: 3}
+"""So many visitors who came through links are answered at a time.
+
+There are 40 threads and 15 connections to the database for all who ask; trying rules may take a processor
+for seconds, and writing a file for a minute.
+"""
 
 MOST_PAIRS = 40_000
 """Measurements of so many pairs of tensors are kept at hand: about 200 MB."""
@@ -77,6 +85,7 @@ class Context:
         measured: what was measured of slice pairs, by their id and revision.
         closeups: what was seen of pairs of tensors from near, by what they are and how their files were.
         looking: held by whoever looks at a pair from near.
+        turns: one is held by each visitor who is being answered.
     """
 
     settings: Settings
@@ -94,6 +103,9 @@ class Context:
     )
     closeups: Recent[Hashable, "Closeup"] = field(default_factory=lambda: Recent(32))
     looking: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(LOOKED_AT_AT_ONCE))
+    turns: Mapping[Visit, BoundedSemaphore] = field(
+        default_factory=lambda: {visit: BoundedSemaphore(most) for visit, most in VISITORS_AT_ONCE.items()}
+    )
 
     @property
     def roots(self) -> tuple[Path, ...]:

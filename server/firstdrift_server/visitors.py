@@ -9,6 +9,7 @@ A server on which no token is set stands open, so that nobody is a visitor there
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum, auto
 from urllib.parse import unquote, urlsplit
 
 from fastapi import Request
@@ -29,7 +30,16 @@ _NODE = f"(?:/s/{_NUMBER}/n/{_NUMBER}|/slices/{_NUMBER}/rows/{_NUMBER})"
 _CHARTS = f"|/(?:chart|layers|notes|slices|rules/preview)|/slices/{_NUMBER}/(?:scatter|unmatched|rows)"
 _DATA = f"{_CHARTS}|{_NODE}(?:/tensors/{_NUMBER})?"
 _READ = re.compile(f"{_COMPARISON}(?:{_PAGES}{_DATA})")
+_OF_KIND = re.compile(f"{_COMPARISON}/(?P<kind>export|rules)(?:/preview)?")
 _WRITTEN = re.compile(f"{_COMPARISON}(?:{_NODE}/notes|/notes/{_NUMBER}(?:|/delete|/restore))")
+
+
+class Visit(Enum):
+    """What a visitor asks for, by how much it takes: a page or data, what other rules say, a file."""
+
+    PAGE = auto()
+    RULES = auto()
+    FILE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,14 @@ def asked_of(method: str, path: str) -> Asked | None:
     if method in ("POST", "DELETE") and (found := _WRITTEN.fullmatch(path)):
         return Asked(int(found["comparison"]), writes=True)
     return None
+
+
+def kind_of_visit(path: str) -> Visit:
+    """Say what a visitor asks for."""
+    found = _OF_KIND.fullmatch(path)
+    if found is None:
+        return Visit.PAGE
+    return Visit.FILE if found["kind"] == "export" else Visit.RULES
 
 
 def view_asked_of(address: str) -> Asked | None:

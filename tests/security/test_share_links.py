@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -14,8 +16,9 @@ from working import wait_until, worker
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.tables import ShareLinkEntry
 from firstdrift_server.app import create_app
+from firstdrift_server.guards import turns
 from firstdrift_server.settings import settings_from
-from firstdrift_server.visitors import asked_of
+from firstdrift_server.visitors import Visit, asked_of
 
 SHARED, OTHER = 1, 2
 READ = {
@@ -273,6 +276,55 @@ def test_a_visitor_tries_rules_but_applies_none_and_sees_no_other_comparison(
     for answer in (visitor.post(rules, data={"factor": "9"}), visitor.post(api, json={"rules": "msit"})):
         assert answer.status_code == 404
     assert owner.get(api).json()["moved"] == {}
+
+
+ASKED = {
+    Visit.PAGE: (f"/c/{SHARED}", f"/api/v1/comparisons/{SHARED}/slices"),
+    Visit.RULES: (f"/c/{SHARED}/rules?factor=9", f"/api/v1/comparisons/{SHARED}/rules/preview?factor=9"),
+    Visit.FILE: (f"/c/{SHARED}/export?format=xlsx", f"/api/v1/comparisons/{SHARED}/export?format=csv"),
+}
+
+
+@pytest.mark.parametrize("visit", Visit)
+def test_visitors_beyond_some_are_told_to_try_again_and_nobody_else_is(
+    locked: FastAPI,
+    owner: TestClient,
+    visitor: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    visit: Visit,
+) -> None:
+    come(visitor, link(owner)[1])
+    monkeypatch.setattr(turns, "WAIT_SECONDS", 0.1)
+    taken = locked.state.context.turns
+    with ExitStack() as held:
+        while taken[visit].acquire(blocking=False):
+            held.callback(taken[visit].release)
+        for kind, addresses in ASKED.items():
+            for address in addresses:
+                answer = visitor.get(address)
+                assert answer.status_code == (503 if kind is visit else 200), address
+                assert "too many visitors" in answer.text or kind is not visit
+                assert int(answer.headers.get("retry-after", 0)) > 0 or kind is not visit
+                assert owner.get(address).status_code == 200, address
+        page = visitor.get(ASKED[visit][0], headers={"accept-language": "zh"})
+        assert "同时访问的人太多" in page.text
+        assert "请过几秒再试" in page.text
+    for _ in range(20):
+        assert [visitor.get(address).status_code for address in ASKED[visit]] == [200, 200]
+
+
+def test_a_visitor_gets_the_turn_that_another_gives_back(
+    locked: FastAPI, owner: TestClient, visitor: TestClient
+) -> None:
+    come(visitor, link(owner)[1])
+    taken = locked.state.context.turns[Visit.RULES]
+    with ExitStack() as held:
+        while taken.acquire(blocking=False):
+            held.callback(taken.release)
+        leaving = Timer(0.3, held.pop_all().close)
+        leaving.start()
+        assert visitor.get(ASKED[Visit.RULES][0]).status_code == 200
+        leaving.join()
 
 
 def test_a_visitor_deletes_only_what_came_through_the_same_link(

@@ -1,6 +1,6 @@
 """What a request must pass before it reaches a route, whatever the route.
 
-headers ▶ .json suffix ▶ host ▶ origin ▶ body size ▶ login ▶ failures ▶ routes
+headers ▶ .json suffix ▶ host ▶ origin ▶ body size ▶ login ▶ turns ▶ failures ▶ routes
 """
 
 from fastapi import FastAPI
@@ -13,12 +13,14 @@ from firstdrift_server.guards.headers import SecurityHeaders
 from firstdrift_server.guards.host import HostGuard
 from firstdrift_server.guards.login import LoginGuard
 from firstdrift_server.guards.origin import OriginGuard
+from firstdrift_server.guards.turns import TurnGuard
 from firstdrift_server.settings import Settings
 
 
 def guard(app: FastAPI, settings: Settings) -> None:
     """Put the guards around an application; what is added last is met first."""
     app.add_middleware(FailureGuard)
+    app.add_middleware(TurnGuard)
     app.add_middleware(LoginGuard, settings=settings)
     app.add_middleware(BodyGuard, largest=settings.largest_body)
     app.add_middleware(OriginGuard)

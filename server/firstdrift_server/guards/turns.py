@@ -1,0 +1,57 @@
+"""Let few visitors at a time be answered, so that whoever has the token is answered soon.
+
+A turn lasts until the answer has been sent. Who waits for one holds no thread and no connection to the
+database; who goes away meanwhile gives up waiting.
+"""
+
+import asyncio
+import time
+from http import HTTPStatus
+from threading import BoundedSemaphore
+
+from fastapi import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from firstdrift_server.answers import error_answer
+from firstdrift_server.context import Context
+from firstdrift_server.guards.origin import SAFE_METHODS
+from firstdrift_server.visitors import kind_of_visit, viewer_of
+
+WAIT_SECONDS = 10.0
+_LOOK_EVERY = 0.05
+
+
+class TurnGuard:
+    """Let visitors through one after the other; those with the token pass by."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Guard an application."""
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on when it is its turn, or answer 503 if it is not soon."""
+        if scope["type"] != "http" or viewer_of(Request(scope)).link is None:
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        context: Context = request.app.state.context
+        turns = context.turns[kind_of_visit(scope["path"])]
+        if not await _has_turn(turns, request):
+            error, hint = "too many visitors ask for something at once", "Try again in a few seconds"
+            response = error_answer(request, HTTPStatus.SERVICE_UNAVAILABLE, error, hint)
+            await response(scope, receive, send)
+            return
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            turns.release()
+
+
+async def _has_turn(turns: BoundedSemaphore, request: Request) -> bool:
+    until = time.monotonic() + WAIT_SECONDS
+    while not turns.acquire(blocking=False):
+        # What is written has a body, which looking for the end of the connection would take away.
+        if time.monotonic() > until or (request.method in SAFE_METHODS and await request.is_disconnected()):
+            return False
+        await asyncio.sleep(_LOOK_EVERY)
+    return True
