@@ -28,6 +28,7 @@ from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.slices import pair_slices
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.verdict.choices import may_be_scores
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts
 from firstdrift.verdict.logits import is_logits
@@ -240,8 +241,12 @@ def _measure(pair: TensorPair) -> Measurement:
         from firstdrift.metrics.joined import measure_joined
 
         return measure_joined(pair.golden, pair.target, parts_of(pair), load_tensor, pair.transform)
+    has_data = pair.golden.location is not None
     measure = partial(
-        measure_pair, transform=pair.transform, logits=pair.golden.location is not None and is_logits(pair)
+        measure_pair,
+        transform=pair.transform,
+        logits=has_data and is_logits(pair),
+        scores=has_data and may_be_scores(pair),
     )
     if pair.golden.shards is not None or pair.target.shards is not None:
         from firstdrift.metrics.ranks import measure_shards

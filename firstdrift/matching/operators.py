@@ -98,7 +98,7 @@ def work_of(node: Node) -> Work:
         return _ELEMENTWISE.get(_told(node, "elewiseType") or "", Work.OTHER)
     if _is_any_activation(node) and _told(node, "activationType") == _GATING:
         return Work.GATE
-    return _work_of_type(node.type_name)
+    return work_of_type(node.type_name)
 
 
 def may_gate(node: Node) -> bool:
@@ -115,7 +115,8 @@ def _told(node: Node, key: str) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def _work_of_type(type_name: str) -> Work:
+def work_of_type(type_name: str) -> Work:
+    """Say what an operator or a module does by its type alone."""
     name = snake_case(type_name.rpartition(".")[2])
     if _TABLE.search(name):
         return Work.POSITIONS

@@ -6,6 +6,7 @@ from typing import TypeAlias
 import numpy as np
 
 from firstdrift.errors import TensorUnreadableError
+from firstdrift.metrics.by_row import row_profile, stands_out
 from firstdrift.metrics.comparability import IncomparableError, Shape, common_shape
 from firstdrift.metrics.dtypes import Array, NumberKind, number_kind
 from firstdrift.metrics.elementwise import measure_elements, summarise
@@ -84,6 +85,7 @@ def _measure(golden: Array, target: Array, transform: str, logits: bool) -> Meas
         stored_roundoff=(
             max(stored_roundoff(golden), stored_roundoff(target)) if errors.equal < errors.size else None
         ),
+        by_row=row_profile(golden, target) if stands_out(errors) else None,
     )
 
 

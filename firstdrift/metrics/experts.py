@@ -176,8 +176,11 @@ def _if_better(rows: Array, wanted: Array) -> tuple[Array, bool]:
         return as_is, False
     order = as_is.copy()
     order[astray] = astray[_nearest(rows[astray], wanted[astray])]
-    before, after = np.linalg.norm(rows - wanted), np.linalg.norm(rows[order] - wanted)
-    return (order if after < _CLEARLY_BETTER * before else as_is), True
+    before, after = (np.linalg.norm(some - wanted, axis=1) for some in (rows, rows[order]))
+    # A row that has no like, as that of a token which went elsewhere, tells nothing of the order of others.
+    has_like = after <= _LIKE * np.linalg.norm(wanted, axis=1)
+    is_better = np.linalg.norm(after[has_like]) < _CLEARLY_BETTER * np.linalg.norm(before[has_like])
+    return (order if is_better else as_is), True
 
 
 def _nearest(rows: Array, wanted: Array) -> Array:

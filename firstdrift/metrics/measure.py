@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 
 def measure_pair(
-    golden: TensorRecord, target: TensorRecord, load: "Load", transform: str = "", logits: bool = False
+    golden: TensorRecord,
+    target: TensorRecord,
+    load: "Load",
+    transform: str = "",
+    logits: bool = False,
+    *,
+    scores: bool = False,
 ) -> Measurement:
     """Measure a golden tensor against a target tensor; what a dump holds never makes it raise.
 
@@ -36,9 +42,11 @@ def measure_pair(
         load: reads the values of a tensor; raises TensorUnreadableError where it cannot.
         transform: not empty if the tensors may be reshaped to each other, whatever their shapes.
         logits: whether the last dimension is the vocabulary.
+        scores: whether experts may be chosen by the largest of each row.
     """
     try:
-        return _measure(golden, target, load, transform, logits)
+        measured = _measure(golden, target, load, transform, logits)
+        return _with_choices(measured, golden, target, load) if scores else measured
     except IncomparableError as error:
         return Measurement(MeasurementKind.INCOMPARABLE, str(error))
 
@@ -67,6 +75,17 @@ def _measure(
     if golden.digest and target.digest:
         return measure_digests(golden, target)
     return measure_statistics(_statistics(golden, "golden", load), _statistics(target, "target", load))
+
+
+def _with_choices(
+    measured: Measurement, golden: TensorRecord, target: TensorRecord, load: "Load"
+) -> Measurement:
+    if measured.errors is None or measured.equal or golden.location is None or target.location is None:
+        return measured
+    from firstdrift.metrics.by_row import swapped_choices
+
+    sides = load(golden.location), load(target.location)
+    return replace(measured, swapped=swapped_choices(sides[0], sides[1].reshape(sides[0].shape)))
 
 
 def _describe(record: TensorRecord) -> str:

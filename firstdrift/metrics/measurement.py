@@ -204,6 +204,29 @@ class IntegerErrors(Struct, frozen=True):
     target_at_first: int | None
 
 
+class RowProfile(Struct, frozen=True):
+    """How the error of a tensor is spread over its rows, along the last dimension.
+
+    Attributes:
+        rows: number of rows.
+        errors: relative errors |d_r| / max(|golden_r|, |golden| / sqrt(rows)), descending: of the worst row,
+            of those with 1, 2, 4, 8, ... worse ones, and of the best row.
+    """
+
+    rows: int
+    errors: tuple[float, ...]
+
+    @staticmethod
+    def places(rows: int) -> list[int]:
+        """Return how many rows are worse than those whose errors are kept."""
+        return [0, *(2**power for power in range((rows - 2).bit_length() if rows > 1 else 0)), rows - 1]
+
+    def without(self, left_out: int) -> float | None:
+        """Return the error of the rest, that many of the worst rows left out; None if none is left."""
+        known = zip(self.places(self.rows), self.errors, strict=True)
+        return next((error for worse, error in known if worse >= left_out), None)
+
+
 class RankError(Struct, frozen=True):
     """How far what one rank holds of a tensor is off.
 
@@ -250,6 +273,9 @@ class Measurement(Struct, frozen=True):
         custom: what the user's own algorithms said; None if none were run.
         stored_roundoff: unit roundoff of the coarser 16-bit format that float32 values came from; 0 if
             from none, None without data or where all are equal.
+        by_row: how the error is spread over rows, with data; None where all are about as bad.
+        swapped: of scores that experts are chosen by, with data: for k = 1, 2, ... how many of the k largest
+            of each row may be others on the target side, over all rows.
     """
 
     kind: MeasurementKind
@@ -264,6 +290,8 @@ class Measurement(Struct, frozen=True):
     by_rank: tuple[RankError, ...] | None = None
     custom: tuple[CustomResult, ...] | None = None
     stored_roundoff: float | None = None
+    by_row: RowProfile | None = None
+    swapped: tuple[int, ...] | None = None
 
     def values(self) -> dict[str, float | int | None]:
         """Return the numbers by name, as pages, exports and JSON show them."""

@@ -21,10 +21,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firstdrift.dumps.dump import Direction, NodeKind
+from firstdrift.matching.operators import Work, work_of_type
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.names import with_direction
 from firstdrift.tensors import UNIT_ROUNDOFF, Role, is_floating
+from firstdrift.verdict.choices import is_done_by_row
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import honest_error, is_sum
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
@@ -35,6 +37,9 @@ from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.sums import Addend, addends, explained_by_sum
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
+
+_MOST_CANCELLED = 1e3
+"""How much larger than one dot product what it adds up may be: one in a thousand is as small by chance."""
 
 
 @dataclass(slots=True)
@@ -139,6 +144,7 @@ class _Walk:
     noise: Noise
     result: Classification = field(init=False)
     seen: float | None = None  # worst output error so far; None before the first
+    seen_whole: float = 0.0  # the same with the rows of tokens that went to other experts
     inside: list[float] = field(init=False)  # worst error recorded below each row
     known_inside: list[bool] = field(init=False)  # whether anything below was compared
     rows_by_name: Mapping[str, TreeRow] = field(init=False)
@@ -196,8 +202,9 @@ class _Walk:
             self._judge(row, error, said)
         self._tell_parent(row, error, said)
         self.peers_before.add(peer_group(row))
-        if error.output is not None:
+        if error.output is not None and not error.is_set_aside:
             self.seen = max(self.seen or 0.0, error.output)
+        self.seen_whole = max(self.seen_whole, self.seen or 0.0, error.whole_output)
 
     def _tell_parent(self, row: TreeRow, error: RowErrors, said: Classified) -> None:
         is_origin = said.node_class in ORIGINS and affects_output(said, error, self.limits)
@@ -205,7 +212,8 @@ class _Walk:
             self.result.first_origin = row.order
             self.result.level = self._level_of_fault()
         if row.parent is not None:
-            self.inside[row.parent] = max(self.inside[row.parent], self.inside[row.index], error.worst)
+            own = 0.0 if error.is_set_aside else error.worst
+            self.inside[row.parent] = max(self.inside[row.parent], self.inside[row.index], own)
             self.known_inside[row.parent] |= self.known_inside[row.index] or bool(error.pairs)
             self.origins_inside[row.parent] += self.origins_inside[row.index] + is_origin
 
@@ -244,7 +252,7 @@ class _Walk:
         """Tell whether the output error of a row is more than what is explained, rounding and noise."""
         return (
             error.output is not None
-            and error.output > self._factor(error) * explained
+            and error.output > self._factor(row, error) * explained
             and error.output > self._floor(row, error, roundoff)
             and error.output > self.limits.excess * self.noise.of_output(row)
         )
@@ -284,11 +292,13 @@ class _Walk:
             return math.inf  # logits alone are held against those of other tokens
         return max(self.limits.hidden_floor * roundoff, self.limits.alone_floor)
 
-    def _factor(self, error: RowErrors) -> float:
+    def _factor(self, row: TreeRow, error: RowErrors) -> float:
         """Return how many times the explained error is a jump; vectors of few elements can come out short."""
         summary = self.measurements[error.output_pair].golden if error.output_pair is not None else None
         size = summary.size if summary is not None else None
         factor = self.limits.factor
+        if size == 1 and work_of_type(row.type_name) is Work.LINEAR:
+            return factor * _MOST_CANCELLED
         return factor * (1.0 + 2.0 / math.sqrt(size)) if size else factor
 
     def _stands_out(self, row: TreeRow, error: RowErrors) -> bool:
@@ -331,6 +341,10 @@ class _Walk:
             return max(self._explained_gradient(error), *known)
         if error.integer_input_pair is not None or self._was_chosen_otherwise(row):
             known.append(math.inf)
+        if not is_done_by_row(row):
+            known.append(error.whole_input)
+        if error.tells_little:
+            known.append(self.seen_whole)
         if error.parameter is not None and not self._weights_differ(error, roundoff):
             known.append(self._explained_by_parameters(error))
         if error.input is not None:
@@ -340,7 +354,7 @@ class _Walk:
         if row.direction is Direction.BACKWARD:
             known.append(self._explained_by_cancellation(row, error))
             partner = self._forward_partner(row)
-            known += [self.seen or 0.0, partner.worst if partner else 0.0]
+            known += [self.seen_whole, partner.worst if partner else 0.0]
         return max(known)
 
     def _is_held_against_what_ran_before(self, row: TreeRow, error: RowErrors) -> bool:
@@ -354,7 +368,7 @@ class _Walk:
         """
         total = self._output_of(row)
         if total is None or not total[1].norm or not self._is_known_sum(row):
-            return self.seen or 0.0
+            return (self.seen or 0.0) if is_done_by_row(row) else self.seen_whole
         operands = [self._output_of(other) for other in self._operands(row)]
         return sum(known[0] * (known[1].norm or 0.0) for known in operands if known) / total[1].norm
 
@@ -491,7 +505,7 @@ class _Walk:
         sides = [(self.measurements[index].golden, self.measurements[index].target) for index in error.pairs]
         norms = [golden.norm for golden, _ in sides if golden is not None and golden.norm is not None]
         smallest, largest = min(norms, default=0.0), max(self.gradient_norm, *norms, 0.0)
-        seen = self.seen or 0.0
+        seen = self.seen_whole
         if smallest:
             return seen * max(1.0, self.limits.gradient_scale * largest / smallest)
         left = [target.norm or 0.0 for golden, target in sides if golden and target and not golden.norm]
@@ -534,12 +548,12 @@ class _Walk:
 
         Where nothing differed before, the choice was no tie.
         """
-        return row.index in self.chosen_otherwise and bool(self.seen)
+        return (row.index in self.chosen_otherwise or self.errors[row.index].is_excused) and bool(self.seen)
 
     def _entered_unexplained(self, row: TreeRow, error: RowErrors, roundoff: float) -> bool:
         if error.input is None or self.seen is None or self._was_chosen_otherwise(row):
             return False
-        explained = max(roundoff, self.seen, self.inside[row.index])
+        explained = max(roundoff, self.seen_whole, self.inside[row.index])
         self.result.rows[row.index].input_jump = _ratio(error.input, explained)
         floor = self.limits.floor if row.index in self.outstanding_inputs else self.limits.hidden_floor
         least = max(

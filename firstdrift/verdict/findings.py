@@ -387,6 +387,11 @@ def _nothing_bad_sentence(judgements: Sequence[SliceJudgement]) -> str:
     if _is_far_off(far):
         off = what_is_off(far)
         said = off if len(judgements) == 1 else f"{far.coordinates.describe()}: {off}"
+        if far.chosen_otherwise:
+            return (
+                f"No bad token and no bad node: the two runs agree within rounding{left}; {said} "
+                "after another expert was chosen among nearly equal ones."
+            )
         return (
             f"No bad token and no bad node can be named; {said}, "
             f"which rounding may come to where it gathers{left}."

@@ -15,6 +15,7 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role
+from firstdrift.verdict.choices import Choice, find_choices, hides
 from firstdrift.verdict.classify import Classification, affects_output, classify
 from firstdrift.verdict.communication import group_of, is_communication, rank_alone
 from firstdrift.verdict.judgement import (
@@ -75,12 +76,24 @@ def judge_slice(
     """
     if rules not in RULES:
         raise SettingsError(f"there is no rule set {rules!r}", hint=f"Choose one of {', '.join(RULES)}")
-    errors, pair_errors = row_errors(rows, plan, measurements, limits)
+    choices = find_choices(rows, plan, measurements)
+    errors, pair_errors = row_errors(rows, plan, measurements, limits, choices)
     classification = classify(
         rows, errors, plan, measurements, other_input=other_input, limits=limits, noise=noise
     )
     communications = sorted(row.order for row in rows if is_communication(row.type_name))
-    case = _Case(plan, rows, measurements, errors, pair_errors, classification, communications, limits, noise)
+    case = _Case(
+        plan=plan,
+        rows=rows,
+        measurements=measurements,
+        errors=errors,
+        pair_errors=pair_errors,
+        classification=classification,
+        communications=communications,
+        limits=limits,
+        noise=noise,
+        ties=frozenset(choice.pair for choice in choices),
+    )
     pairs = (
         _judge_pairs(case) if rules == OWN_RULES else _PEERS[rules](plan, measurements, pair_errors, limits)
     )
@@ -111,6 +124,7 @@ def judge_slice(
         communications=tuple(_communications(case, judged)),
         limits=limits,
         noise=_noise_of_logits(case, logits),
+        chosen_otherwise=logits is not None and _is_hidden(case, choices, logits),
         logits_pair=logits,
         unlike=unlikeness(plan, rows),
     )
@@ -128,6 +142,7 @@ class _Case(Struct, frozen=True):
     communications: Sequence[int]  # when operators ran that let ranks talk to each other, ascending
     limits: Thresholds
     noise: Noise
+    ties: frozenset[int]  # pairs that show that another expert was chosen
 
 
 def _order(row: TreeRow) -> int:
@@ -198,6 +213,8 @@ def _judge_follower(case: _Case, index: int, row: TreeRow, *, after_origin: bool
         return Verdict.ERROR, "above the rounding of what ran before"
     if error.discrete:
         return Verdict.WARNING, "other whole numbers"
+    if index in case.ties and error.value <= case.limits.floor * error.roundoff:
+        return Verdict.WARNING, "another expert is chosen among nearly equal ones (a tie within rounding)"
     return Verdict.PASS, ""
 
 
@@ -212,6 +229,13 @@ def _noise_of_logits(case: _Case, logits: int | None) -> float | None:
         return None
     row = next(row for row in case.rows if row.match == case.plan.pairs[logits].match)
     return case.noise.of_output(row) or None
+
+
+def _is_hidden(case: _Case, choices: Sequence[Choice], logits: int) -> bool:
+    """Tell whether the logits may be off because other experts were chosen."""
+    pair = case.plan.pairs[logits]
+    row = next(row for row in case.rows if row.match == pair.match)
+    return hides(choices, row, pair, case.measurements[logits])
 
 
 def _judge_rows(case: _Case, pairs: Sequence[PairJudgement], *, own_rules: bool) -> list[RowJudgement]:

@@ -253,6 +253,7 @@ class SliceJudgement(Struct, frozen=True):
         limits: what errors were held against.
         noise: the error that the logits have in a healthy run; None if none is known.
         unlike: what makes the two look like runs of different models; None if nothing does.
+        chosen_otherwise: the logits may be off because another expert was chosen by a tie.
     """
 
     coordinates: Coordinates
@@ -279,6 +280,7 @@ class SliceJudgement(Struct, frozen=True):
     noise: float | None = None
     logits_pair: int | None = None
     unlike: str | None = None
+    chosen_otherwise: bool = False
 
 
 class Findings(Struct, frozen=True):

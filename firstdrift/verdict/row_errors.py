@@ -13,6 +13,7 @@ from firstdrift.dumps.dump import Direction
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role, TensorRecord
+from firstdrift.verdict.choices import Choice, excuse
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, pair_error
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
@@ -55,6 +56,11 @@ class RowErrors(Struct):
         integer_input_pair: index of the first whole-number input that differs.
         pairs: indices of all its pairs.
         roles: roles of all its pairs, an operator's weights being parameters.
+        whole_input: worst error of its inputs with the rows of tokens that went to other experts, which
+            `input` and `output` leave out where they are known; likewise whole_output.
+        is_excused: what it gives depends on such a choice, and is no error.
+        is_set_aside: it is so, and explains no error of others.
+        tells_little: after such a choice, its errors are lower bounds that may hide what came in.
     """
 
     input: float | None = None
@@ -72,6 +78,11 @@ class RowErrors(Struct):
     integer_input_pair: int | None = None
     pairs: list[int] = field(default_factory=list)
     roles: set[Role] = field(default_factory=set)
+    whole_input: float = 0.0
+    whole_output: float = 0.0
+    is_excused: bool = False
+    is_set_aside: bool = False
+    tells_little: bool = False
 
     @property
     def worst(self) -> float:
@@ -84,24 +95,57 @@ def row_errors(
     plan: SlicePlan,
     measurements: Sequence[Measurement],
     limits: Thresholds = DEFAULTS,
+    choices: Sequence[Choice] = (),
 ) -> tuple[list[RowErrors], list[PairError]]:
-    """Collect the errors of every row, and of every pair of the plan."""
+    """Collect the errors of every row, and of every pair of the plan.
+
+    Of what ran after other experts were chosen the rows are left out that went to them.
+    """
     errors = [
         pair_error(pair, measured, limits) for pair, measured in zip(plan.pairs, measurements, strict=True)
     ]
     row_of_match = {row.match: row for row in rows if row.match is not None}
     parameters = _known_parameters(plan.pairs)
     collected = [RowErrors() for _ in rows]
-    for index, (pair, error) in enumerate(zip(plan.pairs, errors, strict=True)):
+    for index, pair in enumerate(plan.pairs):
         row = row_of_match[pair.match]
         collected[row.index].pairs.append(index)
         role = role_of(pair, row, parameters)
         collected[row.index].roles.add(role)
-        _add(collected[row.index], index, pair, role, error, measurements[index])
+        if choices:
+            errors[index] = _excused(
+                collected[row.index], row, pair, errors[index], measurements[index], choices
+            )
+        _add(collected[row.index], index, pair, role, errors[index], measurements[index])
     for row, row_error in zip(rows, collected, strict=True):
         _look_at_the_number_of_ids(row, row_error, plan)
         _complete(row_error, plan, errors)
     return collected, errors
+
+
+def _excused(
+    row: RowErrors,
+    at: TreeRow,
+    pair: TensorPair,
+    error: PairError,
+    measured: Measurement,
+    choices: Sequence[Choice],
+) -> PairError:
+    """Return the error of a pair without the rows that went to other experts; note in its row what it was."""
+    known = excuse(choices, at, pair, measured)
+    row.is_excused |= known.is_within
+    row.is_set_aside |= known.is_set_aside
+    row.tells_little |= known.tells_little
+    if error.value is None or error.discrete:
+        return error
+    if pair.target.role is Role.INPUT:
+        row.whole_input = max(row.whole_input, error.value)
+    elif pair.target.role is Role.OUTPUT:
+        row.whole_output = max(row.whole_output, error.value)
+    if not known.left_out or measured.by_row is None:
+        return error
+    rest = measured.by_row.without(known.left_out)
+    return error if rest is None else error._replace(value=min(error.value, rest))
 
 
 def embeds_tokens(row: TreeRow) -> bool:

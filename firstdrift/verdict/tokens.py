@@ -27,7 +27,9 @@ def drift_limit(judged: SliceJudgement) -> float:
 
 
 def _healthy(judged: SliceJudgement) -> float:
-    """Return the error of logits that a healthy run excuses."""
+    """Return the error of logits that a healthy run excuses, or a tie between experts does."""
+    if judged.chosen_otherwise:
+        return math.inf
     return judged.limits.excess * (judged.noise or 0.0)
 
 
@@ -109,7 +111,7 @@ def first_bad_token(series: Sequence[SliceJudgement]) -> Finding | None:
             reasons = judged.logits.reasons if judged.logits.verdict is Verdict.ERROR else ()
         if reasons:
             return replace(judged.logits, verdict=Verdict.ERROR, reasons=reasons)
-        if judged.logits_error is not None and not judged.origins:
+        if judged.logits_error is not None and not judged.origins and not judged.chosen_otherwise:
             clean.append(judged.logits_error)
     return None
 
@@ -125,7 +127,11 @@ def bad_logits(series: Sequence[SliceJudgement]) -> list[tuple[SliceJudgement, F
     at = next(place for place, one in enumerate(series) if one.logits and _is_at(one.logits, first))
     if series[at].rules != OWN_RULES:
         return []
-    clean = [one.logits_error for one in series[:at] if one.logits_error is not None and not one.origins]
+    clean = [
+        one.logits_error
+        for one in series[:at]
+        if one.logits_error is not None and not one.origins and not one.chosen_otherwise
+    ]
     found = [] if series[at].origins else [(series[at], first)]
     for judged in series[at + 1 :]:
         limits, error = judged.limits, judged.logits_error

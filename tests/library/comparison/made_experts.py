@@ -71,6 +71,21 @@ class Model:
     def _made(self, *shape: int, scale: float = 0.3) -> Tensor:
         return torch.tensor(self._random.standard_normal(shape) * scale, dtype=torch.float32)
 
+    def tie(self, layer: int, tokens: list[int], at: int) -> "Model":
+        """Let one of some tokens be drawn nearly as much to the expert that it just does not choose."""
+        run = self.run(tokens, torch.float32)
+        name = f"layers.{layer}.mlp.gate"
+        given, scores = run.given[name][at], run.made[name][at]
+        last, next_one = scores.argsort(descending=True)[CHOSEN - 1 : CHOSEN + 1].tolist()
+        missing = (1 - 5e-4) * scores[last] - scores[next_one]
+        self.weights[name][next_one] += missing * given / (given @ given)
+        return self
+
+    def scaled(self, name: str, factor: float) -> "Model":
+        """Make a weight too large."""
+        self.weights[name] = self.weights[name] * factor
+        return self
+
     def run(self, tokens: list[int], dtype: torch.dtype, fault: Fault | None = None) -> "Run":
         """Run the model on some tokens."""
         run = Run({name: weight.to(dtype) for name, weight in self.weights.items()}, fault)
