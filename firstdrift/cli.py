@@ -149,7 +149,7 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     GOLDEN is the dump that is trusted, TARGET the one under suspicion.
 
     Exit status: 0 nothing at or above --fail-on, 1 something is, 2 the input, or a part of it, could not
-    be read.
+    be read, or the two runs were given different inputs, so that nothing could be judged.
     """
     import gc
 
@@ -369,8 +369,19 @@ def _settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
 def _exit_status(report: "Report", fail_on: str) -> int:
     if _fails(report, fail_on):
         return EXIT_FOUND
-    nothing = not any(one.plan.matches for one in report.slices)
+    nothing = not any(one.plan.matches for one in report.slices) or _nothing_was_judged(report)
     return EXIT_UNUSABLE if report.unreadable or nothing else 0
+
+
+def _nothing_was_judged(report: "Report") -> bool:
+    """Tell whether the runs were given different inputs from the beginning: that they agree is not known."""
+    differs = {
+        (one.coordinates.step, one.coordinates.rank, one.coordinates.token)
+        for one in report.findings.input_differs
+        if not one.coordinates.micro_step
+    }
+    places = (one.judgement.coordinates for one in report.slices)
+    return all((place.step, place.rank, place.token) in differs for place in places)
 
 
 def _said(files: tuple[Path, ...]) -> "MatchSetFile":

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -79,6 +80,28 @@ def test_warnings_fail_only_where_asked(firstdrift: Run, other_input: tuple[Path
     assert firstdrift("compare", *other_input).status == 0
     assert firstdrift("compare", *other_input, "--fail-on", "error").status == 0
     assert firstdrift("compare", *other_input, "--fail-on", "warning").status == 1
+
+
+def test_different_inputs_from_the_beginning_exit_with_2(
+    firstdrift: Run, unpacked: Unpacked, tmp_path: Path
+) -> None:
+    golden = unpacked("msprobe/llama_stat_mix_identical") / "golden"
+    target = tmp_path / "target"
+    shutil.copytree(golden, target)
+    (file,) = target.rglob("dump.json")
+    dump = json.loads(file.read_text(encoding="utf-8"))
+    for name, call in dump["data"].items():
+        if (
+            "embedding" in name.lower()
+            and name.split(".")[0] in {"Functional", "Module"}
+            and "forward" in name
+        ):
+            call["input_args"][0].update(Max=call["input_args"][0]["Max"] + 7)
+    file.write_text(json.dumps(dump), encoding="utf-8")
+    done = firstdrift("compare", golden, target)
+    assert done.out.startswith("The runs were given different inputs")
+    assert done.status == 2
+    assert firstdrift("compare", golden, target, "--fail-on", "warning").status == 1
 
 
 def test_errors_fail_whatever_is_asked(firstdrift: Run, two_ranks: tuple[Path, Path]) -> None:
