@@ -4,20 +4,19 @@ Which rows a tree shows, when some are open and some are filtered out, depends o
 the rows themselves are looked up only for the window that is seen.
 """
 
-import time
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from sqlalchemy import Row, String, select, type_coerce
+from sqlalchemy import String, select, type_coerce
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import storable
+from firstdrift.catalogue.patterns import names_matching
 from firstdrift.catalogue.tables import PairEntry, RowEntry, SlicePairEntry
 from firstdrift.dumps.dump import Direction, NodeKind
-from firstdrift.errors import SettingsError
 from firstdrift.verdict.judgement import NodeClass, Verdict
 
 Integers = npt.NDArray[np.int32]
@@ -28,9 +27,6 @@ Flags = npt.NDArray[np.bool_]
 VERDICTS, CLASSES, KINDS, DIRECTIONS = tuple(Verdict), tuple(NodeClass), tuple(NodeKind), tuple(Direction)
 LEVELS = ("medium", "high", "critical")
 """Of overflow, as `firstdrift.verdict.judgement.Overflow` has them."""
-
-SEARCH_SECONDS = 2.0
-"""A pattern that takes longer than that is refused: some take for ever."""
 
 
 class Outline(Struct, frozen=True, eq=False):
@@ -158,39 +154,11 @@ def rows_matching(session: Session, slice_pair: int, pattern: str) -> Integers:
     """Return the indexes of the rows whose names or label match a regular expression, upper or lower case.
 
     Raises:
-        SettingsError: it is no regular expression, or one that takes too long.
+        SettingsError: it is no regular expression, or one that takes too much.
     """
     columns = RowEntry.__table__.c
     named = select(columns.index, columns.search).where(columns.slice_pair_id == slice_pair)
     return names_matching(pattern, session.execute(named.order_by(columns.index)))
-
-
-def names_matching(pattern: str, named: Iterable[Row[int, str] | tuple[int, str]]) -> Integers:
-    """Return the indexes of the names that match a regular expression, upper or lower case.
-
-    Raises:
-        SettingsError: it is no regular expression, or one that takes too long.
-    """
-    import regex
-
-    try:
-        expression = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
-    except regex.error as error:
-        raise SettingsError(
-            f"{pattern!r} is no regular expression ({error})", hint="Search for the text itself"
-        ) from error
-    until = time.monotonic() + SEARCH_SECONDS
-    try:
-        found = [
-            index
-            for index, names in named
-            if expression.search(names, timeout=max(0.001, until - time.monotonic()))
-        ]
-    except TimeoutError as error:
-        raise SettingsError(
-            f"the search for {pattern!r} takes too long", hint="Use fewer nested repetitions"
-        ) from error
-    return np.array(found, np.int32)
 
 
 def _codes(words: Iterable[str], known: Sequence[StrEnum]) -> Codes:

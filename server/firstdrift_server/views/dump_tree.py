@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.dumps import IndexedSlice, get_dump
 from firstdrift.catalogue.one_dump import DumpTree, computed_of_slice, load_dump_tree, tensors_of_nodes
-from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, LEVELS, names_matching
+from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, LEVELS
+from firstdrift.catalogue.patterns import names_matching
 from firstdrift.comparison.one_dump import TensorView
 from firstdrift.errors import NotInCatalogueError
 from firstdrift.tensors import Role, TensorRecord

@@ -1,0 +1,71 @@
+"""Search names with a regular expression that anybody may have typed: it takes neither long nor much memory.
+
+What is repeated a given number of times, `(?:a{500}){500}`, is compiled that many times over, before any
+limit of time holds; a pattern that calls itself, `(?R)`, fills the memory while it is matched.
+"""
+
+import re
+import time
+from collections.abc import Iterable
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from sqlalchemy import Row
+
+from firstdrift.errors import SettingsError
+
+if TYPE_CHECKING:
+    from regex import Pattern
+
+    from firstdrift.catalogue.outline import Integers
+
+SEARCH_SECONDS: Final = 2.0
+LONGEST: Final = 1000
+MOST_SIGNS: Final = 100_000
+"""So long may a pattern be with everything written out that is repeated a given number of times."""
+
+_REPEATS: Final = re.compile(r"\{(\d*),?(\d*)\}")
+_STRANGE: Final = re.compile(r"(?<!\\)(?:\\\\)*\(\?(?![:=!>]|<[=!]|P?<\w+>|P=|i\))")
+"""A group that is none of: plain, named, atomic, looking ahead or behind."""
+
+
+def names_matching(pattern: str, named: Iterable[Row[int, str] | tuple[int, str]]) -> "Integers":
+    """Return the indexes of the names that match a regular expression, upper or lower case.
+
+    Raises:
+        SettingsError: it is no regular expression, or one that takes too much.
+    """
+    expression = _compiled(pattern)
+    until = time.monotonic() + SEARCH_SECONDS
+    try:
+        found = [
+            index
+            for index, names in named
+            if expression.search(names, timeout=max(0.001, until - time.monotonic()))
+        ]
+    except TimeoutError as error:
+        raise SettingsError(
+            f"the search for {pattern!r} takes too long", hint="Use fewer nested repetitions"
+        ) from error
+    return np.array(found, np.int32)
+
+
+def _compiled(pattern: str) -> "Pattern[str]":
+    import regex
+
+    if len(pattern) > LONGEST:
+        raise SettingsError(f"a regular expression has up to {LONGEST} characters")
+    if found := _STRANGE.search(pattern):
+        raise SettingsError(
+            f"{pattern!r} has a group of an unknown kind ({found[0]})", hint="Search for the text itself"
+        )
+    repeats = (max(int(least or 0), int(most or 0), 1) for least, most in _REPEATS.findall(pattern))
+    if len(pattern) * prod(repeats) > MOST_SIGNS:
+        raise SettingsError(f"{pattern!r} repeats too much", hint="Use smaller numbers in braces")
+    try:
+        return regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
+    except (regex.error, RecursionError) as error:
+        raise SettingsError(
+            f"{pattern!r} is no regular expression ({error})", hint="Search for the text itself"
+        ) from error

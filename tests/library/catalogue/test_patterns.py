@@ -1,0 +1,61 @@
+"""A regular expression finds names, or is refused: none takes the memory or the time of a server."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firstdrift.catalogue.patterns import LONGEST, names_matching
+from firstdrift.errors import SettingsError
+
+NAMES = ("model.layers.0.mlp.up_proj", "model.layers.1.mlp.down_proj", "model.norm")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (r"layers\.\d", [0, 1]),
+        ("NORM$", [2]),
+        ("(?i)Mlp", [0, 1]),
+        (r"^(?:model)\.(?P<rest>n|l)(?=o)", [2]),
+        (r"(?<=\.)(?<!mlp\.)n", [2]),
+        (r"l{1}\w{3,9}\.1", [1]),
+        (r"model\(?R?", [0, 1, 2]),
+        (r"(?:\w{1,40}\.){4}", [0, 1]),
+        ("no such name", []),
+    ],
+)
+def test_names_are_found(pattern: str, found: list[int]) -> None:
+    assert names_matching(pattern, enumerate(NAMES)).tolist() == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("(mlp", "no regular expression"),
+        ("(" * 400 + "a" + ")" * 400, "no regular expression"),
+        ("(?:(?:(?:a?){60000}){60000}){60000}b", "repeats too much"),
+        ("(?:(?:.?){900}){900}!", "repeats too much"),
+        ("(?:a?){,60000}(?:a?){3,60000}", "repeats too much"),
+        ("a{%s}" % ("9" * 600), "repeats too much"),
+        ("(?R)", "unknown kind"),
+        (r"\\(?R)", "unknown kind"),
+        ("(a|(?R))+", "unknown kind"),
+        ("(?&n)(?P<n>a(?&n)?)", "unknown kind"),
+        ("(?P>n)(?P<n>a)", "unknown kind"),
+        ("(a(?1)?)", "unknown kind"),
+        ("(?x)(?:a?){6 0 0 0 0}", "unknown kind"),
+        ("a" * (LONGEST + 1), f"up to {LONGEST} characters"),
+    ],
+)
+def test_what_takes_too_much_is_refused(pattern: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        names_matching(pattern, enumerate(NAMES))
+
+
+@settings(max_examples=200)
+@given(st.text("ab.*+?(){}[]|\\019,:=!<>PRxie^$- #", max_size=30))
+def test_whatever_is_typed_is_searched_for_or_refused(pattern: str) -> None:
+    with suppress(SettingsError):
+        assert set(names_matching(pattern, enumerate(NAMES)).tolist()) <= {0, 1, 2}
