@@ -264,6 +264,32 @@ def test_a_mapping_file_of_several_mebibytes_is_read_and_one_that_is_too_large_r
     settle(client)
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "truncated"),
+        (b"{", "truncated"),
+        (b'{"version": 0}', "`text`"),
+        (b'{"version": -1, "text": "a: b"}', "$.version"),
+        (b'{"version": 0, "text": ["a"]}', "$.text"),
+        (b'{"version": 0, "text": "a: b", "name": "%s"}' % (b"x" * 201), "$.name"),
+        (b'{"version": 0, "text": "\\ud800 and more"}', "surrogate"),
+        (b'{"version": 0, %s "text": "a: b"}' % b"".join(b'"%d": {},' % n for n in range(50_000)), "unknown"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_body_that_holds_no_file_is_refused_in_a_few_words(
+    client: TestClient, comparison: int, body: bytes, why: str
+) -> None:
+    address = begin(client, comparison)
+    headers = {"content-type": "application/json"}
+    refused = client.post(f"{address}/import", content=body, headers=headers)
+    assert refused.status_code == 422
+    assert why in refused.json()["error"]
+    assert len(refused.content) < 500
+    assert client.get(address).json()["versions"] == []
+
+
 def test_what_is_not_there_is_not_found(client: TestClient, comparison: int) -> None:
     address = begin(client, comparison)
     number = address.rpartition("/")[2]

@@ -354,6 +354,8 @@ def test_probes_and_version(client: TestClient) -> None:
     assert client.get("/version").json()["version"]
     schema = client.get("/openapi.json").json()
     assert "/api/v1/comparisons/{comparison}" in schema["paths"]
+    body = schema["paths"]["/api/v1/match-sets/{match_set}/import"]["post"]["requestBody"]
+    assert set(body["content"]["application/json"]["schema"]["properties"]) == {"version", "text", "name"}
 
 
 def test_static_files_are_compressed_and_cached_for_ever(client: TestClient) -> None:

@@ -5,10 +5,13 @@ Results are those of a comparison of their own, which `results` names: ask for i
 """
 
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+import msgspec
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from msgspec import Meta, Struct
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from firstdrift.catalogue.match_sets import (
@@ -89,11 +92,33 @@ class Change(Seen):
     edits: Edits
 
 
-class Import(Seen):
+class Import(Struct, frozen=True, forbid_unknown_fields=True):
     """The text of a mapping file, or of a match set, to be laid over the version in force."""
 
-    name: Annotated[str, Field(max_length=200)] = "imported"
+    version: Annotated[int, Meta(ge=0, le=10**9)]
     text: str
+    name: Annotated[str, Meta(max_length=200)] = "imported"
+
+
+async def _import_from(request: Request) -> Import:
+    """Read the body as far as it makes sense, while others are answered: it may hold 50 MB.
+
+    Raises:
+        HTTPException: 422 if it makes none, and where.
+    """
+    body = await request.body()
+    try:
+        return await run_in_threadpool(msgspec.json.decode, body, type=Import)
+    except msgspec.DecodeError as error:
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+
+
+_IMPORT_SCHEMA: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": msgspec.json.schema_components([Import])[1]["Import"]}},
+    }
+}
 
 
 class Trial(_In):
@@ -207,8 +232,10 @@ def go_on(match_set: int, seen: Seen, context: Shared) -> StrictJSONResponse:
     return _shown(match_set, context)
 
 
-@router.post("/match-sets/{match_set}/import", status_code=HTTPStatus.CREATED)
-def read_in(match_set: int, wanted: Import, context: Shared) -> StrictJSONResponse:
+@router.post("/match-sets/{match_set}/import", status_code=HTTPStatus.CREATED, openapi_extra=_IMPORT_SCHEMA)
+def read_in(
+    match_set: int, wanted: Annotated[Import, Depends(_import_from)], context: Shared
+) -> StrictJSONResponse:
     """Read in a mapping file of msprobe or msit, or an exported match set."""
     read = read_text(wanted.name, wanted.text)
     with context.reading() as session:
