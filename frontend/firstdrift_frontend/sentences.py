@@ -42,6 +42,8 @@ class _Sayer:
         self.patterns = patterns
         self.telling = [pair for text, pair in gapped.items() if _is_telling(text)]
         self.vague = [pair for text, pair in gapped.items() if not _is_telling(text)]
+        # What begins with a capital letter is a whole sentence: "Choose one of {0}" takes a list as it is.
+        self.whole = [gapped[text] for text in ordered if text in gapped and text[0].isupper()]
         self.joined = {
             joint: [pair for text, pair in gapped.items() if text.startswith(joint)]
             for joint in (*_JOINTS, " ")
@@ -58,7 +60,8 @@ class _Sayer:
             return self.patterns[sentence]
         if (said := self._fill(sentence, self.telling)) is not None:
             return said
-        if sentence.endswith(".") and (said := self._fill(sentence, self.sentences)) is not None:
+        whole = self.sentences if sentence.endswith(".") else self.whole if sentence[0].isupper() else ()
+        if (said := self._fill(sentence, whole)) is not None:
             return said
         ended = next((text for text in self.endings if sentence.endswith(f" {text}")), "")
         begins = sentence.removesuffix(f" {ended}")

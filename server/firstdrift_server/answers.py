@@ -22,6 +22,7 @@ from firstdrift.errors import (
 from firstdrift_frontend.languages import choose_language
 from firstdrift_frontend.rendering import render
 from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.validation import complaint
 from firstdrift_server.visitors import viewer_of
 
 LANGUAGE_COOKIE = "firstdrift_language"
@@ -146,5 +147,4 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, exc: RequestValidationError) -> Response:
-        problems = [f"{'.'.join(map(str, p['loc'][1:]))}: {p['msg']}" for p in exc.errors()]
-        return error_answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, "; ".join(problems))
+        return error_answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, complaint(exc.errors(), without=1))

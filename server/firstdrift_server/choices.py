@@ -19,6 +19,7 @@ from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import thresholds_of_words
 from firstdrift_server.context import Context
+from firstdrift_server.validation import complaint
 from firstdrift_server.views.folders import require_dump
 
 Coordinate = Annotated[int, Field(ge=0, le=10**9)]
@@ -67,8 +68,7 @@ class Choice(BaseModel):
         try:
             return cls.model_validate(given | boxes)
         except ValidationError as error:
-            problems = [f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()]
-            raise SettingsError("; ".join(problems)) from error
+            raise SettingsError(complaint(error.errors())) from error
 
     @property
     def mappings(self) -> tuple[str, ...]:

@@ -31,6 +31,11 @@ def test_an_error_with_its_file_and_what_to_try_is_said_sentence_by_sentence() -
     assert say(str(error)) == "/data/run.1: G! L(it in x.y)!"
 
 
+def test_what_is_listed_in_a_sentence_is_listed_in_it() -> None:
+    say = sayer({"Choose one of {0}": "从 {0} 中选择", "{0} of {1}": "{1} 的 {0}"})
+    assert say("Choose one of firstdrift, msprobe, msit") == "从 firstdrift, msprobe, msit 中选择"
+
+
 def test_parts_that_were_put_together_are_said_as_what_they_are() -> None:
     known = {
         "the difference lies in index {0} {1}, alone": "only {1} at {0}",

@@ -54,3 +54,24 @@ def test_a_language_that_there_is_not_is_refused(client: TestClient) -> None:
     answer = client.post("/language", data={"language": "tlh", "back": "/"})
     assert answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY
     assert not re.search("set-cookie", str(answer.headers))
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("/c/x", "comparison 不是整数"),
+        ("/?skip=-1", "skip 小于 0"),
+        ("/?skip=9999999999", "skip 大于 1000000000"),
+        ("/?show=nothing", "show 不是其中之一"),
+        ("/c/1/s/0/match/nothing", "part 不是其中之一"),
+        ("/c/1/s/0/tree?sort=none", "请选择 tree, execution, 错误, amplification"),
+        ("/c/1/s/0/tree?q=(&regex=1", "不是正则表达式"),
+        ("/c/1/s/0/tree?q=(?R)&regex=1", "请直接搜索文本"),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_said_in_every_language(
+    client: TestClient, address: str, said: str
+) -> None:
+    page = client.get(address, headers={"accept-language": "zh", "accept": "text/html"}).text.lower()
+    assert said in page
+    assert "should be" not in page

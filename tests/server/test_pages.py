@@ -262,7 +262,7 @@ def test_the_form_shows_what_lies_in_folders_and_the_command_that_does_the_same(
         ({"golden": ""}, "No golden dump is chosen"),
         ({"golden": "/etc", "target": "/etc"}, "outside the directories"),
         ({"rules": "none"}, "There is no rule set"),
-        ({"token": "x"}, "Token: "),
+        ({"token": "x"}, "Token is no whole number"),
         ({"level": "none"}, "There is no level"),
     ],
 )

@@ -9,6 +9,7 @@ from firstdrift.errors import SettingsError
 from firstdrift_frontend.languages import LANGUAGES
 from firstdrift_server.answers import LANGUAGE_COOKIE
 from firstdrift_server.forms import Fields
+from firstdrift_server.guards.login import local_address
 
 router = APIRouter(include_in_schema=False)
 
@@ -21,8 +22,6 @@ def choose(fields: Fields) -> Response:
     language, back = fields.get("language", ""), fields.get("back", "/")
     if language not in LANGUAGES:
         raise SettingsError(f"there are no pages in {language}", hint=f"Choose one of {', '.join(LANGUAGES)}")
-    # "//elsewhere" would be an address on another machine.
-    here = back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/"
-    response = RedirectResponse(here, HTTPStatus.SEE_OTHER)
+    response = RedirectResponse(local_address(back), HTTPStatus.SEE_OTHER)
     response.set_cookie(LANGUAGE_COOKIE, language, max_age=_YEAR, httponly=True, samesite="lax")
     return response
