@@ -12,4 +12,5 @@ def parts_of(pair: TensorPair) -> Parts:
         summed=pair.joining is Joining.SUMMED,
         rotated=pair.joining is Joining.ROTATED,
         of_experts=pair.joining is Joining.OF_EXPERTS,
+        stacked=pair.joining is Joining.STACKED,
     )

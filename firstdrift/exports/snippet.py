@@ -43,7 +43,7 @@ def reproduction(pair: TensorPair, shape: tuple[int, ...]) -> str | None:
 
     Returns:
         None where the values of one were not saved, where there are none, or where one is rotated, or
-        laid together from the rows of experts, which is not done in a line.
+        laid together from the rows or weights of experts, which is not done in a line.
     """
     sides = (_tensor(pair.golden, pair.golden_parts, pair), _tensor(pair.target, pair.target_parts, pair))
     if sides[0] is None or sides[1] is None or not prod(shape):
@@ -60,7 +60,7 @@ def _tensor(record: TensorRecord, parts: tuple[TensorRecord, ...], pair: TensorP
     if not parts:
         return None if record.location is None else f"load_tensor({_location(record.location)})"
     loaded = [f"load_tensor({_location(part.location)})" for part in parts if part.location is not None]
-    if len(loaded) < len(parts) or pair.joining in (Joining.ROTATED, Joining.OF_EXPERTS):
+    if len(loaded) < len(parts) or pair.joining in (Joining.ROTATED, Joining.OF_EXPERTS, Joining.STACKED):
         return None
     lines = "".join(f"\n    {one}," for one in loaded)
     if pair.joining is Joining.SUMMED:

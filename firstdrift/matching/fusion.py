@@ -67,6 +67,12 @@ FUSED_NAMES: Final = frozenset(
 )
 """What modules are called, in lower case, that may be fused into one, or be such a one."""
 
+
+def parts_of_name(whole: str) -> list[tuple[str, ...]]:
+    """Return what may have been fused into something of a name, each way with its names in order."""
+    return [names for fusion in _FUSIONS if whole in fusion.whole for names in fusion.parts]
+
+
 _FITS: Final = 0.95
 """Score of parts whose shapes join to that of the whole, and whose names say so too."""
 

@@ -31,6 +31,7 @@ from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
 from firstdrift.matching.ranks import settle_shards
 from firstdrift.matching.siblings import pair_siblings
+from firstdrift.matching.stacks import pair_stacks
 from firstdrift.matching.sums import add_operands
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
@@ -276,6 +277,7 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
             NodeMatch(names[0], names[1], found.origin, found.score, found.doubtful, found.reasons)
         )
     lent = lend_all(work, matches, tensors)
+    stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
     add_operands(matches, (work.golden, work.target), work.foreign)
     return SlicePlan(
         golden=golden.listing,
@@ -285,12 +287,12 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
         unmatched_golden=tuple(
             node.name
             for index, node in enumerate(golden.nodes)
-            if index not in work.partners and index not in lent[0]
+            if index not in work.partners and index not in lent[0] and node.name not in stacked[0]
         ),
         unmatched_target=tuple(
             node.name
             for index, node in enumerate(target.nodes)
-            if index not in work.found and index not in lent[1]
+            if index not in work.found and index not in lent[1] and node.name not in stacked[1]
         ),
         unmatched_golden_tensors=tuple(tensors.unmatched_golden),
         unmatched_target_tensors=tuple(tensors.unmatched_target),

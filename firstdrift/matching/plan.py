@@ -30,6 +30,7 @@ class Joining(StrEnum):
     SUMMED = "summed"
     ROTATED = "rotated"
     OF_EXPERTS = "of experts"
+    STACKED = "stacked"
 
 
 class NodeMatch(Struct, frozen=True):
@@ -72,7 +73,7 @@ class TensorPair(Struct, frozen=True):
         golden_parts: what the golden tensor is joined from; empty if it is one tensor.
         target_parts: likewise for the target tensor; one of the two is empty.
         joining: how the parts are joined; None if there are none.
-        part_nodes: of rows of experts, the names of the nodes that the parts belong to; else empty.
+        part_nodes: of rows or weights of experts, the nodes that the parts belong to; else empty.
     """
 
     match: int

@@ -27,6 +27,7 @@ from firstdrift.metrics.experts import DoNotStackError, stack_experts
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
+from firstdrift.metrics.stacks import DoNotStackUpError, stack_weights
 from firstdrift.tensors import DataLocation, TensorRecord
 
 _JOINED: Final = DataLocation(Path(), "joined")
@@ -46,6 +47,7 @@ class Parts(Struct, frozen=True):
         summed: whether the tensor is their sum; if not, they are laid side by side.
         rotated: whether the tensor is the first, rotated by the angles whose cosine and sine follow.
         of_experts: whether they are rows of experts, which lie one after another.
+        stacked: whether they are weights of experts, which lie in a dimension of their own.
     """
 
     records: tuple[TensorRecord, ...]
@@ -53,6 +55,7 @@ class Parts(Struct, frozen=True):
     summed: bool = False
     rotated: bool = False
     of_experts: bool = False
+    stacked: bool = False
 
 
 def measure_joined(
@@ -76,7 +79,7 @@ def measure_joined(
         joined, said = _join(parts, arrays, loaded)
     except DoesNotRotateError as error:
         return Measurement(MeasurementKind.INCOMPARABLE, f"it could not be rotated: {error}")
-    except (TensorUnreadableError, _DoNotJoinError, DoNotStackError) as error:
+    except (TensorUnreadableError, _DoNotJoinError, DoNotStackError, DoNotStackUpError) as error:
         return Measurement(MeasurementKind.INCOMPARABLE, f"the parts could not be joined: {error}")
 
     def load_joined(location: DataLocation) -> Array:
@@ -107,7 +110,7 @@ def load_joined(parts: Parts, whole: Array, load: Load) -> tuple[Array, str]:
         return _join(
             parts, [load(part.location) for part in parts.records if part.location is not None], whole
         )
-    except (_DoNotJoinError, DoNotStackError, DoesNotRotateError) as error:
+    except (_DoNotJoinError, DoNotStackError, DoNotStackUpError, DoesNotRotateError) as error:
         raise TensorUnreadableError(f"the parts could not be joined: {error}") from error
 
 
@@ -121,6 +124,8 @@ def _join(parts: Parts, arrays: Sequence[Array], whole: Array | None) -> tuple[A
         return rotated_as(arrays[0], arrays[1], arrays[2], whole)
     if parts.of_experts:
         return stack_experts(arrays, whole, _arrangements)
+    if parts.stacked:
+        return stack_weights(arrays, whole, _arrangements)
     return _sum(arrays) if parts.summed else _concatenate(arrays, whole)
 
 

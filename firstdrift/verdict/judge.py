@@ -347,10 +347,14 @@ def _expert(pair: TensorPair | None, measured: Measurement) -> str | None:
     Of what lies side by side (gate and up) it is the module around: in which of them the row differs is not
     known.
     """
-    if pair is None or pair.joining is not Joining.OF_EXPERTS or measured.errors is None:
+    if pair is None or measured.errors is None:
         return None
     worst = measured.errors.worst_row
     parts = pair.golden_parts or pair.target_parts
+    if pair.joining is Joining.STACKED and worst is not None:
+        return _expert_of_stack(pair, worst)
+    if pair.joining is not Joining.OF_EXPERTS:
+        return None
     whole = (pair.target if pair.golden_parts else pair.golden).shape
     width = parts[0].shape[-1] if parts and parts[0].shape else 0
     if worst is None or not whole or not width or len(parts) != len(pair.part_nodes):
@@ -360,9 +364,23 @@ def _expert(pair: TensorPair | None, measured: Measurement) -> str | None:
     at = next((at for at, end in enumerate(rows) if worst < end), None)
     if at is None:
         return None
-    own = [node.split(".") for node in pair.part_nodes[at::count]]
+    return _around_all(pair.part_nodes[at::count])
+
+
+def _expert_of_stack(pair: TensorPair, worst: int) -> str | None:
+    """Return the node of the expert that a row of a stack of weights belongs to."""
+    whole = (pair.target if pair.golden_parts else pair.golden).shape or ()
+    experts = whole[0] if whole else 0
+    if not experts or len(pair.part_nodes) % experts:
+        return None
+    return _around_all(pair.part_nodes[worst // max(1, math.prod(whole[1:-1])) :: experts])
+
+
+def _around_all(nodes: Sequence[str]) -> str | None:
+    """Return the only node, or the name that those of several begin with."""
+    own = [node.split(".") for node in nodes]
     if len(own) == 1:
-        return pair.part_nodes[at]
+        return nodes[0]
     alike = takewhile(lambda names: len(set(names)) == 1, zip(*own, strict=False))
     return ".".join(names[0] for names in alike) or None
 
