@@ -74,9 +74,12 @@ def test_a_link_is_made_opened_elsewhere_and_revoked(windows: tuple[Dashboard, D
     expect(visitor.page.get_by_role("heading", name="There is nothing here")).to_be_visible()
     visitor.page.get_by_role("link", name="Back to the comparison").click()
     expect(visitor.page.locator(".finding")).to_be_visible()
+    visitor.open("/c/1/rules")
 
     owner.page.get_by_role("button", name="Revoke").click()
     expect(owner.page.get_by_text("No link to this comparison is open")).to_be_visible()
+    visitor.page.locator("#t-factor").fill("9")
+    expect(visitor.page.locator(".toast")).to_contain_text("has expired or was revoked")
     visitor.page.reload()
     expect(visitor.page.get_by_text("has expired or was revoked")).to_be_visible()
     visitor.page.goto(address)

@@ -48,9 +48,18 @@ export function replaceParts(newer, which = "[data-part]") {
   }
 }
 
+// Get a page; one that says nothing but what is wrong is an error.
 export async function fetchPage(address, options = {}) {
   const answer = await fetch(address, { headers: { accept: "text/html" }, ...options });
-  return new DOMParser().parseFromString(await answer.text(), "text/html");
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const notice = answer.ok ? null : page.querySelector(".notice .banner") ?? page.querySelector(".notice h1");
+  if (notice) throw Object.assign(new Error(notice.textContent.trim()), { status: answer.status });
+  return page;
+}
+
+// Say why a page could not be had; nobody asks for one that was given up for a newer one.
+export function explain(error) {
+  if (error.name !== "AbortError") toast(error.status ? error.message : say("The server does not answer"));
 }
 
 function keepUpToDate(main) {
@@ -69,9 +78,10 @@ function keepUpToDate(main) {
         failures = 0;
         if (!newer.querySelector("main")?.dataset.live) return;
       }
-    } catch {
+    } catch (error) {
+      if (error.status < 500) return;
       failures += 1;
-      if (failures === 3) toast(say("The server does not answer"));
+      if (failures === 3) explain(error);
       again = interval * Math.min(10, 2 ** failures);
     }
     setTimeout(ask, again);
@@ -147,4 +157,4 @@ async function checkLater() {
 }
 
 keepUpToDate(document.querySelector("main"));
-checkLater();
+checkLater().catch(explain);

@@ -1,7 +1,7 @@
 // The form for a new comparison: folders open in place, what is typed is checked while it is typed, and what is
 // dropped is uploaded. Keys in a list of folders: up and down, right opens, left goes up, space chooses.
 
-import { fetchPage, replaceParts, say, toast } from "./app.js";
+import { explain, fetchPage, replaceParts, say, toast } from "./app.js";
 import { dropped, picked, startUploads } from "./upload.js";
 
 const form = document.getElementById("new");
@@ -19,8 +19,8 @@ async function refresh(focus) {
   const query = new URLSearchParams(new FormData(form));
   for (const [name, value] of [...query]) if (!value && !name.endsWith("_at")) query.delete(name);
   const asked = ++latest;
-  const newer = await fetchPage(`/new?${query}`);
-  if (asked < shown) return;
+  const newer = await fetchPage(`/new?${query}`).catch(explain);
+  if (!newer || asked < shown) return;
   shown = asked;
   const focused = document.activeElement?.closest?.("[data-part]") ? describe(document.activeElement) : null;
   replaceParts(newer);

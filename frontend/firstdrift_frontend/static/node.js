@@ -1,5 +1,5 @@
 // A pair of tensors from near: the map, the values around a place, and charts. The address says what is shown.
-import { fetchPage, say } from "./app.js";
+import { explain, fetchPage, say } from "./app.js";
 import { axis, colour, react as draw, short } from "./plot.js";
 
 const CHUNK = { Home: -Infinity, End: Infinity };
@@ -51,8 +51,8 @@ async function show(change, { push = false, whole = false } = {}) {
   if (push) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
   const mine = ++turn;
-  const newer = await fetchPage(`${shown.address}?${query({ closeup: true })}`);
-  if (mine !== turn) return;
+  const newer = await fetchPage(`${shown.address}?${query({ closeup: true })}`).catch(explain);
+  if (!newer || mine !== turn) return;
   const found = newer.getElementById("closeup");
   if (whole || !found?.dataset.source) {
     section().replaceWith(document.adoptNode(found));
@@ -310,7 +310,7 @@ function begin() {
 }
 
 async function load(address) {
-  const newer = (await fetchPage(address)).getElementById("closeup");
+  const newer = (await fetchPage(address).catch(explain))?.getElementById("closeup");
   if (!newer) return;
   section().replaceWith(document.adoptNode(newer));
   begin();

@@ -1,7 +1,7 @@
 // Move thresholds and see at once what they flag: what is chosen is in the address, and the server answers with
 // the parts of the page that follow from it.
 
-import { fetchPage, replaceParts, say, toast } from "./app.js";
+import { explain, fetchPage, replaceParts } from "./app.js";
 
 const WAIT = 120; // ms without a change before the server is asked
 const MIDDLE = 500; // where a slider stands at the default
@@ -65,7 +65,7 @@ async function look() {
     const newer = await fetchPage(address, { signal: mine.signal });
     if (mine === asked) replaceParts(newer);
   } catch (error) {
-    if (error.name !== "AbortError") toast(say("The server does not answer"));
+    explain(error);
   }
   if (mine === asked) page.removeAttribute("aria-busy");
 }
