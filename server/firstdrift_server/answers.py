@@ -3,13 +3,14 @@
 {"ok": false, "error": "what is wrong", "status": 404, "hint": "what to try"}
 """
 
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from firstdrift.errors import (
     CatalogueError,
@@ -19,6 +20,7 @@ from firstdrift.errors import (
     NotInCatalogueError,
     PathOutsideRootsError,
 )
+from firstdrift_frontend import assets
 from firstdrift_frontend.languages import choose_language
 from firstdrift_frontend.rendering import render
 from firstdrift_server.strict_json import StrictJSONResponse
@@ -82,10 +84,44 @@ def answer(request: Request, template: str, view: object, status: int = HTTPStat
     """Give a view as data to those who asked for data, and as a page to everybody else."""
     if wants_json(request):
         return StrictJSONResponse(view, status)
+    return HTMLResponse(_page(request, template, view), status, headers=_VARY)
+
+
+def answer_early(
+    request: Request, template: str, looking: Iterator[object | None], scripts: Sequence[str]
+) -> Response:
+    """Begin to answer with a page before its view is there: browsers fetch meanwhile what the page needs.
+
+    Args:
+        request: for the page.
+        template: of the page.
+        looking: gives None when it knows that there is such a view, or raises; then the view.
+        scripts: files of the page, beside those of every page.
+    """
+    next(looking)
+    if wants_json(request):
+        return StrictJSONResponse(next(looking))
+    address = f"/static/{assets.build()}"
+    needed = [f"<{address}/app.css>; rel=preload; as=style"]
+    needed += [f"<{address}/{script}>; rel=modulepreload" for script in ("app.js", *scripts)]
+
+    def parts() -> Iterator[bytes]:
+        yield b""  # sends the head of the answer
+        try:
+            yield _page(request, template, next(looking))
+        except FirstdriftError as error:  # the database, which was there a moment ago
+            yield bytes(error_answer(request, status_of(error), error.reason, error.hint).body)
+
+    return StreamingResponse(parts(), media_type="text/html", headers=_VARY | {"link": ", ".join(needed)})
+
+
+_VARY = {"vary": "Accept, Accept-Language, Cookie"}
+
+
+def _page(request: Request, template: str, view: object) -> bytes:
     # Names of dumps may hold lone surrogates, which UTF-8 has no bytes for.
     around = {"here": _here(request), "viewer": viewer_of(request), "theme": _theme(request)}
-    page = render(template, language_of(request), view=view, **around).encode("utf-8", "backslashreplace")
-    return HTMLResponse(page, status, headers={"vary": "Accept, Accept-Language, Cookie"})
+    return render(template, language_of(request), view=view, **around).encode("utf-8", "backslashreplace")
 
 
 def _here(request: Request) -> str:

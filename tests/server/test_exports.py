@@ -1,12 +1,10 @@
 """A comparison as files: what other tools' readers read, whole, and safe to open."""
 
-import asyncio
 import csv
 import gc
 import io
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,8 @@ import openpyxl
 import pandas as pd
 import pytest
 import yaml
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from starlette.types import Message
+from half_taken import taken
 
 from firstdrift import compare
 from firstdrift.comparison.table import COLUMNS
@@ -188,43 +185,6 @@ def test_what_cannot_be_written_is_refused(client: TestClient, asked: str) -> No
     assert client.get("/c/999/export").status_code == 404
 
 
-async def taken(app: FastAPI, path: str, pieces: int, *, leaves: bool) -> list[int]:
-    """Take so many pieces of a table, then go away, or take nothing any more; give how large they were."""
-    sizes: list[int] = []
-    enough = asyncio.Event()
-
-    async def receive() -> Message:
-        await enough.wait()
-        if not leaves:
-            await asyncio.Event().wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        sizes.extend([len(message["body"])] if message["type"] == "http.response.body" else [])
-        if len(sizes) >= pieces:
-            enough.set()
-            await asyncio.Event().wait()
-
-    address, _, query = path.partition("?")
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": address,
-        "raw_path": address.encode(),
-        "query_string": query.encode(),
-        "headers": [(b"host", b"localhost")],
-        "scheme": "http",
-        "server": ("localhost", 80),
-        "client": ("127.0.0.1", 1),
-        "http_version": "1.1",
-        "root_path": "",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-    }
-    with suppress(TimeoutError):
-        await app(scope, receive, send)
-    return sizes
-
-
 @pytest.mark.parametrize("leaves", [True, False], ids=["goes away", "takes nothing any more"])
 @pytest.mark.parametrize("written", ["csv", "xlsx"])
 def test_whoever_does_not_take_the_whole_table_leaves_no_view_of_the_database_behind(
@@ -238,7 +198,8 @@ def test_whoever_does_not_take_the_whole_table_leaves_no_view_of_the_database_be
     try:
         path = f"/c/{PERTURBED}/export?format={written}"
         for _ in range(5):
-            assert len(asyncio.run(asyncio.wait_for(taken(app, path, 1, leaves=leaves), 20))) == 1
+            messages = taken(app, path, 2, leaves=leaves)
+            assert [message["type"] for message in messages] == ["http.response.start", "http.response.body"]
             assert pool.checkedout() <= before
     finally:
         gc.enable()

@@ -11,10 +11,13 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from half_taken import taken
 from working import wait_until
 
 from firstdrift import compare
+from firstdrift.errors import CatalogueError
 from firstdrift.exports.report_json import report_object
+from firstdrift_server.views import tree
 
 HTML = {"accept": "text/html"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -509,3 +512,39 @@ def test_lower_bounds_are_marked_as_such(client: TestClient) -> None:
     assert "\u2265 <data" not in page(client, "/c/3/s/3/tree")
     first = client.get("/api/v1/comparisons/1/slices/0/rows?count=1").json()["selected"]
     assert "Relative L2 at least" in page(client, f"/c/1/s/0/n/{first}")
+
+
+def test_a_browser_is_told_what_a_tree_needs_before_the_tree_is_looked_up(client: TestClient) -> None:
+    app: Any = client.app
+    begun, *further = taken(app, "/c/1/s/0/tree", 2, leaves=True)
+    head = dict(begun["headers"])
+    assert begun["status"] == 200
+    assert [message["body"] for message in further] == [b""]
+    needed = re.findall(r"<([^>]+)>", head[b"link"].decode())
+    assert {address.rsplit("/")[-1] for address in needed} == {"app.css", "app.js", "tree.js"}
+    assert all(address in page(client, "/c/1/s/0/tree") for address in needed)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_whoever_does_not_wait_for_a_tree_leaves_no_view_of_the_database_behind(
+    client: TestClient, count: int
+) -> None:
+    app: Any = client.app
+    pool = app.state.context.engine.pool
+    before = pool.checkedout()
+    assert len(taken(app, "/c/1/s/0/tree", count, leaves=True)) == count
+    assert pool.checkedout() == before
+
+
+def test_a_tree_that_cannot_be_read_any_more_is_said_to_be_on_the_page_that_has_begun(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise CatalogueError("the disk is gone", hint="Look for it")
+
+    monkeypatch.setattr(tree, "tree_view", away)
+    told = page(client, "/c/1/s/0/tree")
+    assert "the disk is gone" in told
+    assert "Look for it" in told
+    assert told.count("<html") == 1
+    assert client.get("/c/1/s/0/tree", headers={"accept": "application/json"}).status_code == 503

@@ -21,23 +21,27 @@ const view = {
   total: Number(rows.dataset.total),
   selected: rows.dataset.selected === "" ? null : Number(rows.dataset.selected),
   place: Number(rows.dataset.place),
+  hasBad: "hasBad" in rows.dataset,
   version: 0,
 };
 
 // ---- pieces
 
-function place(piece, number) {
+// Pieces off the screen are not laid out (content-visibility in the style). Of one that is put on the screen this
+// is said at once: the browser itself sees it only after a layout without the piece, and does a second one.
+function place(piece, number, isSeen) {
+  if (isSeen) piece.style.contentVisibility = "visible";
   piece.style.top = `${number * chunk * ROW}px`;
   piece.style.height = `${Math.min(chunk, view.total - number * chunk) * ROW}px`;
   piece.dataset.piece = number;
 }
 
-function keep(number, html) {
+function keep(number, html, isSeen = false) {
   const piece = document.createElement("div");
   piece.className = "piece";
   piece.setAttribute("role", "rowgroup");
   piece.innerHTML = html;
-  place(piece, number);
+  place(piece, number, isSeen);
   pieces.get(number)?.remove();
   pieces.set(number, piece);
   rows.append(piece);
@@ -61,28 +65,29 @@ function setHeight() {
   body.setAttribute("aria-rowcount", view.total + 1);
 }
 
-function needed() {
-  const screen = body.clientHeight;
-  const first = Math.floor((body.scrollTop - screen) / (chunk * ROW));
-  const last = Math.floor((body.scrollTop + 2 * screen) / (chunk * ROW));
-  const end = Math.ceil(view.total / chunk) - 1;
-  const numbers = [];
-  for (let number = Math.max(0, first); number <= Math.min(last, end); number++) numbers.push(number);
-  return { first, last, numbers };
+// What is seen of the tree: whoever asks has the browser lay out what has changed.
+const screen = () => ({ top: body.scrollTop, height: body.clientHeight });
+
+// The pieces that reach into a stretch of the tree.
+function between(top, bottom) {
+  const first = Math.max(0, Math.floor(top / (chunk * ROW)));
+  const last = Math.min(Math.ceil(view.total / chunk) - 1, Math.floor(bottom / (chunk * ROW)));
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
 }
 
 // One request at a time: whoever scrolls fast is past the pieces in between when their turn comes.
 let scrolling = 0;
 let filling = false;
 async function fill() {
-  const { first, last, numbers } = needed();
+  const { top, height } = screen();
+  const kept = between(top - height - KEPT * chunk * ROW, top + 2 * height + KEPT * chunk * ROW);
   for (const [number, piece] of pieces) {
-    if (number < first - KEPT || number > last + KEPT) {
+    if (!kept.includes(number)) {
       piece.remove();
       pieces.delete(number);
     }
   }
-  const missing = numbers.filter((number) => !pieces.has(number));
+  const missing = between(top - height, top + 2 * height).filter((number) => !pieces.has(number));
   if (filling || !missing.length) return;
   filling = true;
   try {
@@ -100,6 +105,7 @@ async function load(numbers) {
   const found = await ask(`chunks=${numbers.join(".")}`);
   if (version !== view.version) return;
   for (const [number, html] of found.chunks) if (!pieces.has(number)) keep(number, html);
+  if (document.activeElement === document.body) focusSelected();
 }
 
 async function ask(step, query = view.query) {
@@ -118,25 +124,28 @@ async function ask(step, query = view.query) {
 let step = 0;
 async function take(change, { query = view.query, keepScroll = false, focus = true } = {}) {
   const mine = ++step;
+  const { top, height } = screen();
+  // Where the view stays, what is on the screen is all that is waited for.
+  const wanted = keepScroll ? `${change}&chunks=${between(top, top + height).join(".")}` : change;
   let found;
   try {
     const isAhead = change === NEXT_BAD && ahead.query === query && performance.now() - ahead.at < PATIENCE;
-    found = await (isAhead ? ahead.answer : ask(change, query));
+    found = await (isAhead ? ahead.answer : ask(wanted, query));
   } catch (error) {
     toast(error.message);
     return;
   }
   if (mine !== step) return;
   const moved = found.selected !== view.selected;
-  Object.assign(view, { query: found.query, total: found.total, selected: found.selected, place: found.place });
+  Object.assign(view, { query: found.query, total: found.total, selected: found.selected, place: found.place, hasBad: found.has_bad });
   view.version += 1;
-  const inView = keepScroll ? body.scrollTop : null;
+  const scrolled = keepScroll ? top : revealing(top, height);
+  const seen = between(scrolled, scrolled + height);
   for (const piece of pieces.values()) piece.remove();
   pieces.clear();
   setHeight();
-  for (const [number, html] of found.chunks) keep(number, html);
-  if (inView === null) reveal();
-  else body.scrollTop = inView;
+  for (const [number, html] of found.chunks) if (number * chunk < view.total) keep(number, html, seen.includes(number));
+  body.scrollTop = scrolled;
   fill();
   count(found);
   write(true);
@@ -148,6 +157,7 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
 // What is asked for most is the next bad row: its answer is fetched before it is asked for.
 let ahead = {};
 function lookAhead() {
+  if (!view.hasBad) return;
   const mine = { query: view.query, at: performance.now(), answer: ask(NEXT_BAD) };
   mine.answer.catch(() => ahead === mine && (ahead = {})); // then it is asked for again when it is wanted
   ahead = mine;
@@ -155,7 +165,7 @@ function lookAhead() {
 
 function count(found) {
   const line = document.getElementById("tree-count");
-  const grouped = (number) => Number(number).toLocaleString("en-US");
+  const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ","); // a locale takes 30 ms to load
   const numbers = { shown: grouped(found.total), matching: grouped(found.matching), all: grouped(line.dataset.all) };
   line.textContent = found.total === 1
     ? say("{shown} row shown, {matching} of {all} match", numbers)
@@ -178,11 +188,13 @@ function write(push) {
 
 const shownRow = (index) => rows.querySelector(`[data-row="${index}"]`);
 
-function reveal() {
-  const top = view.place * ROW;
-  const seen = body.clientHeight - head;
-  if (top < body.scrollTop + ROW) body.scrollTop = Math.max(0, top - seen / 3);
-  else if (top > body.scrollTop + seen - 3 * ROW) body.scrollTop = top - (2 * seen) / 3;
+// How far to scroll for the selected row to be seen, and some rows around it.
+function revealing(top, height) {
+  const row = view.place * ROW;
+  const seen = height - head;
+  if (row < top + ROW) return Math.max(0, row - seen / 3);
+  if (row > top + seen - 3 * ROW) return Math.min(row - (2 * seen) / 3, view.total * ROW - seen);
+  return top;
 }
 
 function focusSelected() {
@@ -389,15 +401,21 @@ addEventListener("resize", fill);
 
 // ---- begin with what the server rendered
 
+const height = body.clientHeight;
+const top = revealing(0, height);
+const seen = between(top, top + height);
 for (const piece of rows.querySelectorAll(".piece")) {
   const number = Number(piece.dataset.piece);
-  place(piece, number);
+  place(piece, number, seen.includes(number));
   pieces.set(number, piece);
 }
 rows.classList.add("is-placed");
 setHeight();
-reveal();
-fill();
+body.scrollTop = top;
 write(false);
 if (document.activeElement === document.body) focusSelected();
-setTimeout(lookAhead);
+// What is not seen yet can wait until the page is.
+(window.requestIdleCallback ?? setTimeout)(() => {
+  fill();
+  lookAhead();
+}, { timeout: 500 });

@@ -3,14 +3,14 @@
 Its view needs NumPy, which the server is ready without.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from firstdrift_frontend.rendering import render
-from firstdrift_server.answers import answer, language_of
+from firstdrift_server.answers import answer_early, language_of
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
 
@@ -20,11 +20,16 @@ router = APIRouter(include_in_schema=False)
 @router.get("/c/{comparison}/s/{position}/tree")
 def show(request: Request, comparison: int, position: int, context: Shared) -> Response:
     """Show the part of the tree around the selected row; the first bad node if none is selected."""
-    from firstdrift_server.views.tree import tree_view
+    from firstdrift_server.views.tree import find_tree_page, tree_view
 
-    with context.reading() as session:
-        view = tree_view(session, context, comparison, position, request.query_params)
-    return answer(request, "tree.html", view)
+    def looking() -> Iterator[dict[str, Any] | None]:
+        with context.reading() as session:
+            page = find_tree_page(session, context, comparison, position, request.query_params)
+            yield None
+            view = tree_view(session, context, page)
+        yield view
+
+    return answer_early(request, "tree.html", looking(), scripts=("tree.js",))
 
 
 @router.get("/c/{comparison}/s/{position}/tree/rows")

@@ -1,5 +1,6 @@
 """The tree of a slice as its page shows it: filters, rows, and what surrounds them."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -25,11 +26,16 @@ from firstdrift_server.views.addresses import comparison_address, tree_address, 
 from firstdrift_server.views.comparisons import comparison_summary
 from firstdrift_server.views.node import node_view
 
-CHUNK = 32
-"""Rows are sent in pieces of this size, about a screen."""
+CHUNK = 16
+"""Rows are sent in pieces of this size, about half a screen."""
 
-CHUNKS = 3
-"""A page begins with so many: the one with the selected row, and its neighbours."""
+BESIDE = 2
+"""A page begins with the piece of the selected row, and so many before it and after it."""
+
+CHUNKS = 2 * BESIDE + 1
+
+MOST_PIECES = 16
+"""So many pieces can be asked for at a time."""
 
 
 def view_from(session: Session, context: Context, pair: SliceLabel, parameters: Parameters) -> TreeView:
@@ -56,10 +62,25 @@ def view_from(session: Session, context: Context, pair: SliceLabel, parameters: 
     return view if after is None else view_tree(outline, after, containing)
 
 
-def tree_view(
+@dataclass(frozen=True, slots=True)
+class TreePage:
+    """What the address of a tree asks for, which there is.
+
+    Attributes:
+        pair: the slice pair.
+        view: which rows are seen.
+        start: place of the first row of the page among them.
+    """
+
+    pair: SliceLabel
+    view: TreeView
+    start: int
+
+
+def find_tree_page(
     session: Session, context: Context, comparison: int, position: int, parameters: Parameters
-) -> dict[str, Any]:
-    """Lay a tree out for its page.
+) -> TreePage:
+    """Find what an address asks for: all that can be wrong with it comes out here.
 
     Raises:
         NotInCatalogueError: there is no such comparison, slice or row.
@@ -67,9 +88,15 @@ def tree_view(
     """
     pair = get_slice_label(session, comparison, position)
     view = view_from(session, context, pair, parameters)
-    start = first_place(view, read_number(parameters.get("start"), "start"))
+    return TreePage(pair, view, first_place(view, read_number(parameters.get("start"), "start")))
+
+
+def tree_view(session: Session, context: Context, page: TreePage) -> dict[str, Any]:
+    """Lay a tree out for its page."""
+    pair, view, start = page.pair, page.view, page.start
+    comparison, position = pair.comparison_id, pair.position
     rows = window(session, pair.id, view, start, CHUNKS * CHUNK)
-    return {
+    return seen_of(view) | {
         "comparison": comparison_summary(session, get_comparison(session, comparison)),
         "comparison_address": comparison_address(comparison, slice=position),
         "address": tree_address(comparison, position),
@@ -78,21 +105,16 @@ def tree_view(
         "slice_name": pair.target.describe(),
         "slices": _neighbours(session, comparison, position, view.state),
         "state": view.state,
-        "query": view.state.query(),
         "filters": filters_of(view.outline, view.state),
         "sorts": SORTS,
         "columns": [(name, name in view.state.columns) for name in COLUMNS],
         "rows_in_tree": len(view.outline),
-        "total": len(view.visible),
-        "matching": int(view.matching.sum()),
         "chunk": CHUNK,
         "before": max(0, start - CHUNKS * CHUNK),
         "after": start + CHUNKS * CHUNK,
         "start": start,
         "rows": rows,
         "has_more": start + len(rows) < len(view.visible),
-        "selected": view.selected,
-        "place": view.position,
         "node": None
         if view.selected is None
         else node_view(session, context, comparison, position, view.selected),
@@ -121,6 +143,7 @@ def seen_of(view: TreeView) -> dict[str, Any]:
         "columns": view.state.columns,
         "total": len(view.visible),
         "matching": int(view.matching.sum()),
+        "has_bad": bool((view.outline.bad & view.matching).any()),
         "selected": view.selected,
         "place": view.position,
     }
@@ -134,7 +157,7 @@ def pieces_asked_for(view: TreeView, parameters: Parameters) -> list[int]:
     """
     asked = parameters.get("chunks") or ""
     numbers = [read_number(part, "chunk") for part in asked.split(".")] if asked else pieces_around(view)
-    return [number for number in numbers[:8] if number is not None]
+    return [number for number in numbers[:MOST_PIECES] if number is not None]
 
 
 def after_step(view: TreeView, parameters: Parameters) -> TreeState | None:
@@ -182,7 +205,7 @@ def first_place(view: TreeView, wanted: int | None) -> int:
 
 def pieces_around(view: TreeView) -> list[int]:
     """Number the pieces around the selected row."""
-    first = max(0, view.position // CHUNK - 1)
+    first = max(0, view.position // CHUNK - BESIDE)
     return list(range(first, first + CHUNKS))
 
 
