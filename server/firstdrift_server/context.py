@@ -53,19 +53,32 @@ class Recent(Generic[Key, Value]):
         """Keep at most so many; or values of this size together, but always the last."""
         self._most, self._size = most, size
         self._kept: OrderedDict[Key, Value] = OrderedDict()
+        self._making: dict[Key, Lock] = {}
         self._lock = Lock()
 
     def get(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value of a key; it is made if it is not kept any more."""
+        """Return the value of a key; it is made if it is not kept any more, once for all who wait for it."""
         with self._lock:
             if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        value = make()
-        with self._lock:
-            self._kept[key] = value
-            while len(self._kept) > 1 and sum(map(self._size, self._kept.values())) > self._most:
-                self._kept.popitem(last=False)
+                return self._keep(key, self._kept[key])
+            being_made = self._making.setdefault(key, Lock())
+        with being_made:
+            with self._lock:
+                if key in self._kept:
+                    return self._keep(key, self._kept[key])
+            try:
+                value = make()
+                with self._lock:
+                    return self._keep(key, value)
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
+
+    def _keep(self, key: Key, value: Value) -> Value:
+        self._kept[key] = value
+        self._kept.move_to_end(key)
+        while len(self._kept) > 1 and sum(map(self._size, self._kept.values())) > self._most:
+            self._kept.popitem(last=False)
         return value
 
 
