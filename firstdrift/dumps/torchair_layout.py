@@ -76,20 +76,6 @@ class Run(Struct, frozen=True):
         return Coordinates(rank=self.rank, token=self.token)
 
 
-class TorchairFolder(Struct, frozen=True):
-    """What lies at a path.
-
-    Attributes:
-        root: the folder that holds the dump, at, below or around the path.
-        side: which form of the graph was dumped.
-        runs: in the order of rank, token and graph.
-    """
-
-    root: Path
-    side: Side
-    runs: tuple[Run, ...]
-
-
 def find_side(path: Path) -> tuple[Side, Path] | None:
     """Tell which form of a graph was dumped at or below a path, and where its root is; None if it is unclear.
 

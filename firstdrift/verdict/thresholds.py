@@ -12,7 +12,6 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import fields
 
 from firstdrift.errors import SettingsError
 from firstdrift.tensors import UNIT_ROUNDOFF
@@ -298,9 +297,3 @@ def _value(name: str, text: str | float) -> float:
             hint=f"Give a number from {about.least:g} to {about.most:g}",
         )
     return value
-
-
-def default_of(name: str) -> float:
-    """Return what a threshold is unless it is moved."""
-    found: float = next(field.default for field in fields(Thresholds) if field.name == name)
-    return found

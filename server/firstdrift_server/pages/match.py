@@ -36,7 +36,7 @@ from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Form
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.views.addresses import match_address
-from firstdrift_server.views.match_sets import check, check_for, read_text
+from firstdrift_server.views.match_sets import check, check_for, read_text, set_of
 
 if TYPE_CHECKING:
     from firstdrift_server.views.match import Picking
@@ -72,7 +72,7 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
 @router.get("/c/{comparison}/s/{position}/match/{part}")
 def show_part(request: Request, comparison: int, position: int, part: Part, context: Shared) -> Response:
     """Give a part of the page, for a page that is open: rows, the version in force, what is picked, ..."""
-    from firstdrift_server.views.match import Picking, set_of
+    from firstdrift_server.views.match import Picking
 
     picking = Picking.read(request.query_params)
     with context.reading() as session:
@@ -118,7 +118,7 @@ def _view(
     parameters: QueryParams,
 ) -> dict[str, Any]:
     from firstdrift_server.tree.state import read_number
-    from firstdrift_server.views.match import match_view, ranked_view, set_of, trial_view
+    from firstdrift_server.views.match import match_view, ranked_view, trial_view
 
     view = match_view(session, context, comparison, position, picking)
     known = set_of(session, comparison, picking.match_set)
@@ -216,7 +216,7 @@ def _html(request: Request, template: str, **context: Any) -> str:  # noqa: ANN4
 def _edit(
     context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
 ) -> "Picking":
-    from firstdrift_server.views.match import panes_of, picked_view, set_of
+    from firstdrift_server.views.match import panes_of, picked_view
 
     with context.reading() as session:
         known = set_of(session, comparison, picking.match_set)
@@ -288,8 +288,6 @@ def _restore(
 def _import(
     context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
 ) -> "Picking":
-    from firstdrift_server.views.match import set_of
-
     del position
     # Forms send lines as networks once did.
     text = (fields.get("text") or "").replace("\r\n", "\n")
@@ -328,8 +326,6 @@ def _seen(fields: QueryParams) -> int:
 
 
 def _chosen(session: Session, comparison: int, picking: "Picking") -> int:
-    from firstdrift_server.views.match import set_of
-
     if picking.match_set is None:
         raise SettingsError("no match set is chosen", hint="Choose one, or begin one")
     return set_of(session, comparison, picking.match_set).id

@@ -15,8 +15,10 @@ from firstdrift.paths import inside
 
 MOST_ENTRIES = 500
 SECONDS_FOR_FORMATS = 0.6
-KEPT_SECONDS = 5
 """After that, the folders that are left are listed without being looked into."""
+
+KEPT_SECONDS = 5
+"""So long it is remembered what lies at a path."""
 
 TENSOR_FILES = frozenset({".pt", ".pth", ".npy", ".safetensors", ".bin"})
 

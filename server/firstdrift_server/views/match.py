@@ -13,19 +13,19 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons import SliceLabel, get_comparison, get_slice_label, slice_labels_of
-from firstdrift.catalogue.match_sets import MatchSet, get_match_set, list_match_sets, no_match_set
+from firstdrift.catalogue.match_sets import MatchSet, list_match_sets
 from firstdrift.catalogue.outline import Flags, Integers, Outline, rows_containing
 from firstdrift.catalogue.sides import Sides, called, load_sides, rows_named
 from firstdrift.catalogue.tables import JobState
 from firstdrift.catalogue.tree import Row, rows_at
-from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
+from firstdrift.errors import FirstdriftError, SettingsError
 from firstdrift.matching.edits import Edit, EditKind, checked
 from firstdrift.matching.mapping_files import LARGEST_FILE
 from firstdrift_server.context import Context
 from firstdrift_server.tree.state import Parameters, read_number
 from firstdrift_server.views.addresses import comparison_address, match_address, tree_address
 from firstdrift_server.views.comparisons import comparison_summary
-from firstdrift_server.views.match_sets import effect_view, suggestions_view
+from firstdrift_server.views.match_sets import effect_view, set_of, suggestions_view
 from firstdrift_server.views.workers import worker_view
 
 CHUNK = 50
@@ -152,18 +152,6 @@ class Listing:
         """Return the place of the first of some rows that is shown; None if none is."""
         places = np.flatnonzero(np.isin(self.visible, rows))
         return int(places[0]) if len(places) else None
-
-
-def set_of(session: Session, comparison: int, match_set: int | None) -> MatchSet:
-    """Look up a match set of a comparison; without one, what stands for the comparison as it was found.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison, or no such set of it.
-    """
-    known = no_match_set(session, comparison) if match_set is None else get_match_set(session, match_set)
-    if known.comparison_id != comparison:
-        raise NotInCatalogueError(f"match set {match_set} is not one of comparison {comparison}")
-    return known
 
 
 def shown_results(session: Session, known: MatchSet) -> tuple[int, list[Edit]]:

@@ -54,6 +54,18 @@ class Written:
     media_type: str
 
 
+def set_of(session: Session, comparison: int, match_set: int | None) -> MatchSet:
+    """Look up a match set of a comparison; without one, what stands for the comparison as it was found.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison, or no such set of it.
+    """
+    known = no_match_set(session, comparison) if match_set is None else get_match_set(session, match_set)
+    if known.comparison_id != comparison:
+        raise NotInCatalogueError(f"match set {match_set} is not one of comparison {comparison}")
+    return known
+
+
 def match_set_view(session: Session, known: MatchSet) -> dict[str, Any]:
     """Describe a match set: the version in force, its edits, its results, and all its versions."""
     chain = {one.version for one in known.chain()}
@@ -256,9 +268,7 @@ def _asked(session: Session, asked: Asked) -> "tuple[MatchSet, State, SlicePair]
     from firstdrift.catalogue.editing import state_of
 
     comparison, match_set, position = asked
-    known = no_match_set(session, comparison) if match_set is None else get_match_set(session, match_set)
-    if known.comparison_id != comparison:
-        raise NotInCatalogueError(f"match set {match_set} is not one of comparison {comparison}")
+    known = set_of(session, comparison, match_set)
     state = state_of(session, known)
     for pair in state.pairs:
         if pair.position == position:
