@@ -301,6 +301,16 @@ def get_comparison(session: Session, comparison_id: int) -> Comparison:
     return _comparison(found)
 
 
+def require_comparison(session: Session, comparison_id: int) -> None:
+    """Make sure that there is a comparison, also one in the bin.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    if session.scalar(select(ComparisonEntry.id).where(ComparisonEntry.id == comparison_id)) is None:
+        raise _no(comparison_id)
+
+
 def set_note(session: Session, comparison_id: int, note: str) -> None:
     """Keep what a person writes about a comparison.
 

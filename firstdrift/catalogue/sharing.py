@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
-from firstdrift.catalogue.comparisons import get_comparison
+from firstdrift.catalogue.comparisons import require_comparison
 from firstdrift.catalogue.tables import (
     ComparisonEntry,
     MatchSetEntry,
@@ -52,7 +52,7 @@ def shared_comparison(session: Session, comparison_id: int) -> int:
     Raises:
         NotInCatalogueError: there is no such comparison.
     """
-    get_comparison(session, comparison_id)
+    require_comparison(session, comparison_id)
     below = _below(session, comparison_id)
     return comparison_id if below is None else below
 

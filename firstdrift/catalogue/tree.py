@@ -8,6 +8,7 @@ whatever the size of the tree.
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct
@@ -190,8 +191,12 @@ def _rows(session: Session, slice_pair: int, condition: SQLColumnExpression[bool
     return tuple(map(_row, session.execute(query)))
 
 
+_OF_TREE_ROW = itemgetter(*map(RowEntry.__table__.c.keys().index, TreeRow.__struct_fields__))
+"""By position, which is quicker than by name: thousands of rows are read for one page of a large tree."""
+
+
 def _row(found: Any) -> Row:  # noqa: ANN401 (the columns of a row)
-    tree = TreeRow(**{name: getattr(found, name) for name in TreeRow.__struct_fields__})
+    tree = TreeRow(*_OF_TREE_ROW(found))
     match = found.origin and NodeMatch(
         found.golden, found.target, found.origin, found.score, found.doubtful, found.match_reasons
     )

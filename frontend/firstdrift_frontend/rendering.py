@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from gettext import NullTranslations
+from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
@@ -49,11 +50,20 @@ class _Compiled(BytecodeCache):
 _COMPILED = _Compiled()
 
 
+class _Environment(Environment):
+    """Looks into views, which are dictionaries, before it looks for attributes of theirs, which few are."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401 (whatever a view holds)
+        if type(obj) is dict and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
 @cache
 def _environment(language: str) -> Environment:
     known = load_language(language)
     texts = known.texts
-    environment = Environment(
+    environment = _Environment(
         extensions=["jinja2.ext.i18n"],
         loader=FileSystemLoader(TEMPLATES),
         bytecode_cache=_COMPILED,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.outline import LEVELS
+from firstdrift.catalogue.outline import LEVELS, Floats
 from firstdrift.catalogue.tree import Row, kinds_of_rows, rows_at
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift_server.tree.row import row_object
@@ -16,7 +16,8 @@ from firstdrift_server.tree.view import TreeView
 def window(session: Session, slice_pair: int, view: TreeView, start: int, count: int) -> list[dict[str, Any]]:
     """Describe the visible rows from place `start` on, at most `count`."""
     indexes = view.visible[start : start + count].tolist()
-    worst = {index: _worst_below(view, index) for index in indexes}
+    errors = np.nan_to_num(view.outline.output_error, posinf=np.inf)
+    worst = {index: _worst_below(errors, index, view.outline.last[index]) for index in indexes}
     kinds = kinds_of_rows(session, slice_pair, {*indexes, *filter(None, worst.values())})
     rows = {row.tree.index: row for row in rows_at(session, slice_pair, indexes)}
     return [
@@ -44,8 +45,9 @@ def _seen(
     }
 
 
-def _worst_below(view: TreeView, index: int) -> int | None:
+def _worst_below(errors: Floats, index: int, last: int) -> int | None:
     """Return the row with the largest output error below a row; None if none is above zero."""
-    errors = np.nan_to_num(view.outline.output_error[index + 1 : view.outline.last[index] + 1], posinf=np.inf)
-    worst = int(np.argmax(errors)) if len(errors) else None
-    return None if worst is None or errors[worst] <= 0 else index + 1 + worst
+    if last == index:
+        return None
+    worst = index + 1 + int(np.argmax(errors[index + 1 : last + 1]))
+    return worst if errors[worst] > 0 else None

@@ -34,7 +34,16 @@ def node_view(
     Raises:
         NotInCatalogueError: there is no such comparison, slice or row.
     """
-    slice_pair = get_slice_label(session, comparison, position)
+    return node_of(session, context, get_slice_label(session, comparison, position), index)
+
+
+def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: int) -> dict[str, Any]:
+    """Lay a node of a known slice pair out for its page.
+
+    Raises:
+        NotInCatalogueError: there is no such row.
+    """
+    comparison, position = slice_pair.comparison_id, slice_pair.position
     row = get_row(session, slice_pair.id, index)
     pairs = pairs_of_row(session, slice_pair.id, index)
     address = node_address(comparison, position, index)

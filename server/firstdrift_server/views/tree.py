@@ -24,7 +24,7 @@ from firstdrift_server.tree.view import (
 )
 from firstdrift_server.views.addresses import comparison_address, tree_address, unmatched_address
 from firstdrift_server.views.comparisons import comparison_summary
-from firstdrift_server.views.node import node_view
+from firstdrift_server.views.node import node_of
 
 CHUNK = 16
 """Rows are sent in pieces of this size, about half a screen."""
@@ -115,9 +115,7 @@ def tree_view(session: Session, context: Context, page: TreePage) -> dict[str, A
         "start": start,
         "rows": rows,
         "has_more": start + len(rows) < len(view.visible),
-        "node": None
-        if view.selected is None
-        else node_view(session, context, comparison, position, view.selected),
+        "node": None if view.selected is None else node_of(session, context, pair, view.selected),
     }
 
 
