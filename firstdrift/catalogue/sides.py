@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 from msgspec import Struct
-from sqlalchemy import Text, or_, select, type_coerce
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.outline import Flags, Integers
 from firstdrift.catalogue.tables import NodeEntry, RowEntry
+from firstdrift.catalogue.tree import rows_of_nodes
 from firstdrift.dumps.dump import NodeKind
 
 
@@ -42,21 +42,9 @@ def load_sides(session: Session, slice_pair: int, rows: int) -> Sides:
 
 
 def rows_named(session: Session, slice_pair: int, side: str, names: Collection[str]) -> Integers:
-    """Return the indexes of the rows that have one of these nodes of a side.
-
-    Beyond the first few names, a row that has several nodes is found only if they are just these names.
-    """
-    columns = RowEntry.__table__.c
-    if not names:
-        return np.empty(0, np.int32)
-    wanted = {tuple(names), *((name,) for name in names)}
-    text = type_coerce(columns[side], Text)
-    among = [text.contains(to_text(name), autoescape=True) for name in list(names)[:_FEW]]
-    here = (columns.slice_pair_id == slice_pair, or_(columns[side].in_(sorted(wanted)), *among))
-    return np.fromiter(session.scalars(select(columns.index).where(*here).order_by(columns.index)), np.int32)
-
-
-_FEW = 8
+    """Return the indexes of the rows that have one of these nodes of a side, in the order of the tree."""
+    found = rows_of_nodes(session, slice_pair, side, names) if names else {}
+    return np.array(sorted({*found.values()}), np.int32)
 
 
 def called(session: Session, slice_id: int, names: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -15,7 +15,6 @@ from msgspec import Struct
 from sqlalchemy import Select, SQLColumnExpression, Text, and_, case, func, or_, select, type_coerce
 from sqlalchemy.orm import Session, aliased
 
-from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.dumps import tensor_record
 from firstdrift.catalogue.tables import (
     MeasurementEntry,
@@ -90,13 +89,14 @@ def rows_at(session: Session, slice_pair: int, indexes: Collection[int]) -> tupl
 
 def rows_of_nodes(session: Session, slice_pair: int, side: str, names: Collection[str]) -> dict[str, int]:
     """Say in which rows some nodes of a side ("golden", "target") are; those in none are left out."""
-    columns = RowEntry.__table__.c
-    text = type_coerce(columns[side], Text)
-    among = or_(*(text.contains(to_text(name), autoescape=True) for name in names))
+    columns, wanted = RowEntry.__table__.c, frozenset(names)
+    # As text, several names are ["a","b"]; of those there are few.
+    several = type_coerce(columns[side], Text).contains('","')
+    among = or_(columns[side].in_([(name,) for name in wanted]), several)
     found = session.execute(
         select(columns.index, columns[side]).where(columns.slice_pair_id == slice_pair, among)
     )
-    return {name: index for index, known in found for name in known if name in names}
+    return {name: index for index, known in found for name in known if name in wanted}
 
 
 def pairs_of_row(session: Session, slice_pair: int, row: int) -> tuple[Pair, ...]:

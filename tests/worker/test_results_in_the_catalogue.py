@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from catalogue_reading import all_pairs, all_rows
 from databases import new_postgresql_database
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, event, text, update
+from sqlalchemy.orm import Session
 from working import compare_with_worker
 
 from firstdrift.catalogue import tree
@@ -25,6 +26,7 @@ from firstdrift.catalogue.engine import database_url, open_engine, reading, writ
 from firstdrift.catalogue.outline import load_outline, rows_containing
 from firstdrift.catalogue.results import without_details
 from firstdrift.catalogue.sides import called, load_sides, rows_named
+from firstdrift.catalogue.tables import RowEntry
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options, Report, SliceResult
 from firstdrift.errors import NotInCatalogueError
@@ -142,6 +144,27 @@ def test_sides_tell_which_rows_have_which_nodes_and_names_lead_to_their_rows(mad
             for side, names in (("golden", row.golden), ("target", row.target)):
                 assert rows_named(session, pair.id, side, names).tolist() == [row.index] * bool(names)
         assert rows_named(session, pair.id, "golden", ["no such node", "%"]).tolist() == []
+
+
+def test_as_many_nodes_as_there_can_be_notes_lead_to_their_rows(made: Made) -> None:
+    rows = made.result.rows
+    names = {name: row.index for row in rows for name in row.golden}
+    others = [f"no such node {number}" for number in range(2000)]
+    with reading(made.engine) as session:
+        found = tree.rows_of_nodes(session, made.pair().id, "golden", [*others, *names, '","'])
+    assert found == names
+
+
+def test_each_of_several_nodes_of_a_row_leads_to_it(made: Made) -> None:
+    pair, both = made.pair().id, ("model.q_proj", 'k","v')
+    here = (RowEntry.slice_pair_id == pair, RowEntry.index == 7)
+    with made.engine.execution_options(writes=True).connect() as connection, Session(connection) as session:
+        session.execute(update(RowEntry).where(*here).values(golden=both))
+        for names in (both, both[:1], both[1:]):
+            assert tree.rows_of_nodes(session, pair, "golden", names) == dict.fromkeys(names, 7)
+            assert rows_named(session, pair, "golden", names).tolist() == [7]
+        assert rows_named(session, pair, "golden", ["k", "v", "q_proj"]).tolist() == []
+        session.rollback()
 
 
 def test_a_golden_node_is_called_as_its_own_dump_calls_it(made: Made) -> None:
