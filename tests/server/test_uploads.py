@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from working import wait_until
 
+from firstdrift.errors import NotInCatalogueError
 from firstdrift_server.app import create_app
 from firstdrift_server.guards.body import LARGEST_CHUNK
 from firstdrift_server.settings import settings_from
@@ -326,3 +327,42 @@ def test_what_nobody_goes_on_with_is_removed_after_days(client: TestClient, tmp_
 @pytest.mark.parametrize("name", ["..", "0123456789abcdeg", "%2e%2e%2froot", "x"])
 def test_an_upload_is_found_by_its_number_only(client: TestClient, name: str) -> None:
     assert client.get(f"{ROUTE}/{name}").status_code == 404
+
+
+class Interrupted(store.Uploads):
+    """Does something else each time after it has looked how much has arrived, as another request may."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def arrived(self, upload: store.Upload, number: int) -> int:
+        there = super().arrived(upload, number)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return there
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path) -> tuple[Interrupted, str]:
+    """Uploads, and one of them, of a file of six bytes."""
+    uploads = Interrupted(tmp_path / "uploads", QUOTA)
+    return uploads, uploads.begin("run", [store.UploadFile("run/a.pt", 6)]).id
+
+
+def test_a_chunk_that_was_sent_twice_and_comes_late_takes_nothing_away(
+    interrupted: tuple[Interrupted, str],
+) -> None:
+    uploads, upload = interrupted
+    uploads.meanwhile = lambda: (uploads.write(upload, 0, 0, b"abc"), uploads.write(upload, 0, 3, b"def"))
+    uploads.write(upload, 0, 0, b"abc")
+    assert (uploads.finish(upload) / "a.pt").read_bytes() == b"abcdef"
+
+
+def test_a_chunk_of_an_upload_that_is_cancelled_meanwhile_leaves_nothing_behind(
+    interrupted: tuple[Interrupted, str],
+) -> None:
+    uploads, upload = interrupted
+    uploads.meanwhile = lambda: uploads.cancel(upload)
+    with pytest.raises(NotInCatalogueError, match="no upload"):
+        uploads.write(upload, 0, 0, b"abc")
+    assert list((uploads.folder / store.INCOMING).iterdir()) == []

@@ -128,13 +128,19 @@ class Uploads:
         Raises:
             NotInCatalogueError: there is none (any more).
         """
-        record = self._of(upload_id) / RECORD if _ID.fullmatch(upload_id) else None
-        if record is None or not record.is_file():
+        try:
+            return self._read(upload_id)
+        except FileNotFoundError:
             self._known.pop(upload_id, None)
             raise NotInCatalogueError(
                 f"there is no upload {upload_id[:40]!a}",
                 hint="It was cancelled, or lay too long: begin it anew",
-            )
+            ) from None
+
+    def _read(self, upload_id: str) -> Upload:
+        if not _ID.fullmatch(upload_id):
+            raise FileNotFoundError(upload_id)
+        record = self._of(upload_id) / RECORD
         # Written anew, also by another server, the record is another file.
         inode = record.stat().st_ino
         known = self._known.get(upload_id)
@@ -175,11 +181,16 @@ class Uploads:
         path = self._file(upload, number)
         with _room():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Written at its place, not at the end: the same chunk sent twice at once is the same bytes.
-            with open(path, "r+b" if there else "wb") as file:  # noqa: PTH123 - the mode says what is meant
+            # Written at its place, with nothing cut off: a chunk sent twice at once is the same bytes,
+            # and one that comes late takes nothing away of those after it.
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
                 file.seek(offset)
                 file.write(data)
-            os.utime(self._of(upload_id) / RECORD)
+            try:
+                os.utime(self._of(upload_id) / RECORD)
+            except FileNotFoundError:  # it was cancelled meanwhile
+                self._forget(upload_id)
+        self.get(upload_id)
         return offset + len(data)
 
     def finish(self, upload_id: str) -> Path:
@@ -273,9 +284,10 @@ class Uploads:
         self.folder.mkdir(parents=True, exist_ok=True)
         waiting = 0
         for record in self.folder.glob(f"{INCOMING}/*/{RECORD}"):
-            upload = msgspec.json.decode(record.read_bytes(), type=Upload)
-            if upload.landed is None:
-                waiting += max(0, upload.size - size_on_disk(record.parent / "files"))
+            with suppress(NotInCatalogueError):  # cancelled meanwhile
+                upload = self.get(record.parent.name)
+                if upload.landed is None:
+                    waiting += max(0, upload.size - size_on_disk(record.parent / "files"))
         free = shutil.disk_usage(self.folder).free - LEAST_FREE
         return max(0, min(self.quota - size_on_disk(self.folder), free) - waiting)
 
