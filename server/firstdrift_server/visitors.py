@@ -3,6 +3,9 @@
 /share/SECRET  ─▶  the secret in a cookie of its own, and on to /c/7 (it leaves the address bar)
 the cookie     ─▶  what `asked_of` knows of comparison 7 can be read; nothing else is there (404)
 
+The page that matches nodes is not: everything on it decides, or reads dumps to say what a decision would
+change. What has no partner can be read in the tree and beside it, and so can the results of match sets.
+
 A server on which no token is set stands open, so that nobody is a visitor there.
 """
 

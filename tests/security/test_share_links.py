@@ -1,8 +1,10 @@
 """Whoever comes through a link sees one comparison, reads it, and finds nothing else."""
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import update
+from starlette.types import Message
 from working import wait_until, worker
 
 from firstdrift.catalogue.columns import Now
@@ -325,6 +328,67 @@ def test_a_visitor_gets_the_turn_that_another_gives_back(
         leaving.start()
         assert visitor.get(ASKED[Visit.RULES][0]).status_code == 200
         leaving.join()
+
+
+def free(app: FastAPI, visit: Visit) -> int:
+    """Count the turns that visitors can have."""
+    turns, count = app.state.context.turns[visit], 0
+    while turns.acquire(blocking=False):
+        count += 1
+    turns.release(count)
+    return count
+
+
+async def free_while_the_answer_is_not_taken(app: FastAPI, cookie: str, visit: Visit, address: str) -> int:
+    """Ask for something, take nothing of the answer, and count the turns that others can have."""
+    is_known = asyncio.Event()
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        if message.get("body"):
+            is_known.set()
+            await asyncio.Event().wait()
+
+    path, _, query = address.partition("?")
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(b"host", b"localhost:8765"), (b"cookie", cookie.encode())],
+        "scheme": "http",
+        "server": ("localhost", 8765),
+        "client": ("127.0.0.1", 1),
+        "http_version": "1.1",
+        "root_path": "",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+    }
+    asking = asyncio.create_task(app(scope, receive, send))
+    await asyncio.wait_for(is_known.wait(), 20)
+    left = free(app, visit)
+    asking.cancel()
+    with suppress(asyncio.CancelledError):
+        await asking
+    return left
+
+
+@pytest.mark.parametrize("visit", Visit)
+def test_whoever_takes_no_answer_keeps_only_files_from_other_visitors(
+    locked: FastAPI, owner: TestClient, visitor: TestClient, visit: Visit
+) -> None:
+    come(visitor, link(owner)[1])
+    cookie = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
+    most = free(locked, visit)
+    for address in ASKED[visit]:
+        asking = free_while_the_answer_is_not_taken(locked, cookie, visit, address)
+        # In a thread of its own: that of the tests may have the loop of a browser.
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(asyncio.run, asking).result() == most - (visit is Visit.FILE), address
+        assert free(locked, visit) == most
 
 
 def test_a_visitor_deletes_only_what_came_through_the_same_link(

@@ -1,21 +1,22 @@
 """Let few visitors at a time be answered, so that whoever has the token is answered soon.
 
-A turn lasts until the answer has been sent. Who waits for one holds no thread and no connection to the
-database; who goes away meanwhile gives up waiting.
+A turn lasts until the answer is known; that of a file, until it has been sent, for it is read from the
+database meanwhile. Who waits for a turn holds no thread and no connection; who goes away gives up waiting.
 """
 
 import asyncio
 import time
+from contextlib import ExitStack
 from http import HTTPStatus
 from threading import BoundedSemaphore
 
 from fastapi import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from firstdrift_server.answers import error_answer
 from firstdrift_server.context import Context
 from firstdrift_server.guards.origin import SAFE_METHODS
-from firstdrift_server.visitors import kind_of_visit, viewer_of
+from firstdrift_server.visitors import Visit, kind_of_visit, viewer_of
 
 WAIT_SECONDS = 10.0
 _LOOK_EVERY = 0.05
@@ -35,16 +36,23 @@ class TurnGuard:
             return
         request = Request(scope, receive)
         context: Context = request.app.state.context
-        turns = context.turns[kind_of_visit(scope["path"])]
+        visit = kind_of_visit(scope["path"])
+        turns = context.turns[visit]
         if not await _has_turn(turns, request):
             error, hint = "too many visitors ask for something at once", "Try again in a few seconds"
             response = error_answer(request, HTTPStatus.SERVICE_UNAVAILABLE, error, hint)
             await response(scope, receive, send)
             return
-        try:
-            await self.app(scope, receive, send)
-        finally:
-            turns.release()
+        with ExitStack() as held:
+            held.callback(turns.release)
+
+            async def send_on(message: Message) -> None:
+                # Whoever takes a page slowly keeps nobody waiting.
+                if message.get("body") and visit is not Visit.FILE:
+                    held.close()
+                await send(message)
+
+            await self.app(scope, receive, send_on)
 
 
 async def _has_turn(turns: BoundedSemaphore, request: Request) -> bool:
