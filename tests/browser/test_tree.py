@@ -37,6 +37,28 @@ def test_n_and_p_go_from_bad_row_to_bad_row_and_back(
     dashboard.settle()
 
 
+def test_rows_that_a_jump_leaves_as_they_were_are_neither_sent_nor_made_again(
+    page: Page, selected: Locator
+) -> None:
+    page.get_by_role("link", name="Expand all").click()
+    expect(page.locator("#tree-count")).to_contain_text("636 rows shown")
+    before = row_of(selected)
+    row = selected.element_handle()
+    with page.expect_response(lambda response: "next=bad" in response.url) as ahead:
+        page.keyboard.press("n")
+    expect(selected).not_to_have_attribute("data-row", str(before))
+    expect(selected).to_be_in_viewport()
+    assert ahead.value.json()["chunks"] == []
+    assert row.evaluate("row => row.isConnected && row.getAttribute('aria-selected')") == "false"
+    assert page.evaluate("document.activeElement.dataset.row") == str(row_of(selected))
+    page.keyboard.press("End")
+    expect(selected).to_have_attribute("data-place", "635")
+    page.keyboard.press("N")  # far away: the rows around it are fetched
+    expect(selected).to_have_attribute("data-row", str(before))
+    expect(selected).to_be_in_viewport()
+    assert page.evaluate("document.activeElement.dataset.row") == str(before)
+
+
 def test_arrows_move_open_and_close_and_the_address_follows(page: Page, selected: Locator) -> None:
     page.keyboard.press("Home")
     expect(selected).to_have_attribute("data-place", "0")

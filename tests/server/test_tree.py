@@ -19,6 +19,7 @@ from firstdrift_server.tree.view import (
     next_stop,
     open_below,
     select,
+    step_to,
     toggle,
     view_tree,
 )
@@ -149,6 +150,18 @@ def test_going_from_bad_row_to_bad_row_visits_each_once_in_execution_order(outli
     assert visited == expected
     if len(expected) > 1:
         assert next_stop(view, Stop.BAD, backwards=True) == expected[-2]
+
+
+@given(outline=outlines(), data=st.data())
+def test_a_step_leaves_the_rows_as_they_were_just_if_the_same_are_seen_and_open(
+    outline: Outline, data: st.DataObject
+) -> None:
+    rows = st.integers(0, len(outline) - 1)
+    view = view_tree(outline, TreeState(row=data.draw(rows)))
+    state = STEPS[data.draw(st.sampled_from(sorted(STEPS)))](view, data.draw(rows))
+    after = step_to(view, state)
+    seen = [[(row, bool(each.opened[row])) for row in each.visible.tolist()] for each in (view, after)]
+    assert after.same_rows == (seen[0] == seen[1])
 
 
 @given(outline=outlines())

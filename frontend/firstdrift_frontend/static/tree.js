@@ -48,7 +48,7 @@ function keep(number, html, isSeen = false) {
   mark(piece);
 }
 
-// Rows are rendered for whoever selected what at that time.
+// Rows are rendered for whoever had selected something else at that time.
 function mark(piece) {
   for (const row of piece.querySelectorAll('[aria-selected="true"]')) select(row, false);
   const row = piece.querySelector(`[data-row="${view.selected}"]`);
@@ -73,6 +73,14 @@ function between(top, bottom) {
   const first = Math.max(0, Math.floor(top / (chunk * ROW)));
   const last = Math.min(Math.ceil(view.total / chunk) - 1, Math.floor(bottom / (chunk * ROW)));
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+}
+
+// What is beside the screen can wait for what is asked for now: scrolling there fetches it at once.
+let later = 0;
+function fillAfter(seen) {
+  clearTimeout(later);
+  if (seen.every((number) => pieces.has(number))) later = setTimeout(fill, 250);
+  else fill();
 }
 
 // One request at a time: whoever scrolls fast is past the pieces in between when their turn comes.
@@ -105,7 +113,7 @@ async function load(numbers) {
   const found = await ask(`chunks=${numbers.join(".")}`);
   if (version !== view.version) return;
   for (const [number, html] of found.chunks) if (!pieces.has(number)) keep(number, html);
-  if (document.activeElement === document.body) focusSelected();
+  if (document.activeElement === document.body || rows.contains(document.activeElement)) focusSelected();
 }
 
 async function ask(step, query = view.query) {
@@ -138,20 +146,23 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
   if (mine !== step) return;
   const moved = found.selected !== view.selected;
   Object.assign(view, { query: found.query, total: found.total, selected: found.selected, place: found.place, hasBad: found.has_bad });
-  view.version += 1;
   const scrolled = keepScroll ? top : revealing(top, height);
   const seen = between(scrolled, scrolled + height);
-  for (const piece of pieces.values()) piece.remove();
-  pieces.clear();
-  setHeight();
-  for (const [number, html] of found.chunks) if (number * chunk < view.total) keep(number, html, seen.includes(number));
+  if (found.same_rows) pieces.forEach(mark);
+  else {
+    view.version += 1;
+    for (const piece of pieces.values()) piece.remove();
+    pieces.clear();
+    setHeight();
+    for (const [number, html] of found.chunks) if (number * chunk < view.total) keep(number, html, seen.includes(number));
+  }
   body.scrollTop = scrolled;
-  fill();
   count(found);
   write(true);
   if (moved) showNode();
   else lookAhead();
   if (focus) focusSelected();
+  fillAfter(seen);
 }
 
 // What is asked for most is the next bad row: its answer is fetched before it is asked for.
@@ -414,8 +425,6 @@ setHeight();
 body.scrollTop = top;
 write(false);
 if (document.activeElement === document.body) focusSelected();
-// What is not seen yet can wait until the page is.
-(window.requestIdleCallback ?? setTimeout)(() => {
-  fill();
-  lookAhead();
-}, { timeout: 500 });
+fillAfter(seen);
+// What may be asked for next can wait until this page is seen.
+(window.requestIdleCallback ?? setTimeout)(lookAhead, { timeout: 500 });

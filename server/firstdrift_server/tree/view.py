@@ -49,6 +49,7 @@ class TreeView:
         matching: rows that the filters let through.
         opened: rows whose children are shown.
         visible: indexes of the rows that are seen, in the order in which they are.
+        same_rows: true after a step that left them, and which of them are open, as they were.
     """
 
     outline: Outline
@@ -57,6 +58,7 @@ class TreeView:
     matching: Flags
     opened: Flags
     visible: Integers
+    same_rows: bool = False
 
     @property
     def position(self) -> int:
@@ -82,6 +84,19 @@ def view_tree(outline: Outline, state: TreeState, containing: Integers | None = 
     else:
         visible = np.flatnonzero(_kept(outline, matching) & ~_hidden(outline, opened)).astype(np.int32)
     return TreeView(outline, _written(outline, state, opened), selected, matching, opened, visible)
+
+
+def step_to(view: TreeView, state: TreeState, containing: Integers | None = None) -> TreeView:
+    """Work out what is seen after a step from another view of the same tree.
+
+    Raises:
+        NotInCatalogueError: the selected row is not in the tree.
+    """
+    after = view_tree(view.outline, state, containing)
+    same = np.array_equal(after.visible, view.visible) and np.array_equal(
+        after.opened[after.visible], view.opened[view.visible]
+    )
+    return replace(after, same_rows=same)
 
 
 def match_filters(outline: Outline, state: TreeState, containing: Integers | None) -> Flags:

@@ -17,7 +17,7 @@ from firstdrift.tensors import Role, TensorRecord
 from firstdrift.verdict.judgement import NodeClass
 from firstdrift_server.context import Context
 from firstdrift_server.tree.state import Parameters, TreeState, read_number, write_rows
-from firstdrift_server.tree.view import TreeView, view_tree
+from firstdrift_server.tree.view import TreeView, step_to, view_tree
 from firstdrift_server.views.addresses import dump_tree_address
 from firstdrift_server.views.dump_node import dump_node_view
 from firstdrift_server.views.dumps import dump_summary, own_slices, slice_at
@@ -147,7 +147,7 @@ def _seen(
         containing = np.array([row for row, names in enumerate(tree.search) if wanted in names], np.int32)
     view = view_tree(tree.outline, state, containing)
     after = after_step(view, parameters)
-    return known, tree, view if after is None else view_tree(tree.outline, after, containing)
+    return known, tree, view if after is None else step_to(view, after, containing)
 
 
 def _upper_branches(tree: DumpTree) -> str:

@@ -19,6 +19,7 @@ from firstdrift_server.tree.view import (
     next_stop,
     open_below,
     select,
+    step_to,
     toggle,
     view_tree,
 )
@@ -59,7 +60,7 @@ def view_from(session: Session, context: Context, pair: SliceLabel, parameters: 
     containing = search(session, pair.id, state.text) if state.text else None
     view = view_tree(outline, state, containing)
     after = after_step(view, parameters)
-    return view if after is None else view_tree(outline, after, containing)
+    return view if after is None else step_to(view, after, containing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +145,21 @@ def seen_of(view: TreeView) -> dict[str, Any]:
         "has_bad": bool((view.outline.bad & view.matching).any()),
         "selected": view.selected,
         "place": view.position,
+        "same_rows": view.same_rows,
     }
 
 
 def pieces_asked_for(view: TreeView, parameters: Parameters) -> list[int]:
     """Number the pieces that an address asks for ("chunks=3.4"), or those around the selected row.
 
+    Whoever asks for a step that leaves the rows as they were has them already.
+
     Raises:
         SettingsError: they are no numbers.
     """
     asked = parameters.get("chunks") or ""
+    if view.same_rows and not asked:
+        return []
     numbers = [read_number(part, "chunk") for part in asked.split(".")] if asked else pieces_around(view)
     return [number for number in numbers[:MOST_PIECES] if number is not None]
 
