@@ -33,7 +33,7 @@ _NODE = f"(?:/s/{_NUMBER}/n/{_NUMBER}|/slices/{_NUMBER}/rows/{_NUMBER})"
 _CHARTS = f"|/(?:chart|layers|notes|slices|rules/preview)|/slices/{_NUMBER}/(?:scatter|unmatched|rows)"
 _DATA = f"{_CHARTS}|{_NODE}(?:/tensors/{_NUMBER})?"
 _READ = re.compile(f"{_COMPARISON}(?:{_PAGES}{_DATA})")
-_OF_KIND = re.compile(f"{_COMPARISON}/(?P<kind>export|rules)(?:/preview)?")
+_OF_KIND = re.compile(f"{_COMPARISON}/(?P<kind>export|rules|rules/preview)")
 _WRITTEN = re.compile(f"{_COMPARISON}(?:{_NODE}/notes|/notes/{_NUMBER}(?:|/delete|/restore))")
 
 
@@ -89,10 +89,10 @@ def asked_of(method: str, path: str) -> Asked | None:
     return None
 
 
-def kind_of_visit(path: str) -> Visit:
-    """Say what a visitor asks for."""
+def kind_of_visit(path: str, query: bytes) -> Visit:
+    """Say what a visitor asks for; without a query the rules in force are shown, which takes no trial."""
     found = _OF_KIND.fullmatch(path)
-    if found is None:
+    if found is None or (found["kind"] == "rules" and not query):
         return Visit.PAGE
     return Visit.FILE if found["kind"] == "export" else Visit.RULES
 

@@ -36,7 +36,7 @@ class TurnGuard:
             return
         request = Request(scope, receive)
         context: Context = request.app.state.context
-        visit = kind_of_visit(scope["path"])
+        visit = kind_of_visit(scope["path"], scope["query_string"])
         turns = context.turns[visit]
         if not await _has_turn(turns, request):
             error, hint = "too many visitors ask for something at once", "Try again in a few seconds"
