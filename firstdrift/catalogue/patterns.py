@@ -38,17 +38,23 @@ def names_matching(pattern: str, named: Iterable[Row[int, str] | tuple[int, str]
     """
     expression = _compiled(pattern)
     until = time.monotonic() + SEARCH_SECONDS
+    found = []
     try:
-        found = [
-            index
-            for index, names in named
-            if expression.search(names, timeout=max(0.001, until - time.monotonic()))
-        ]
+        for index, names in named:
+            if expression.search(names, timeout=_left(until)):
+                found.append(index)
     except TimeoutError as error:
         raise SettingsError(
             f"the search for {pattern!r} takes too long", hint="Use fewer nested repetitions"
         ) from error
     return np.array(found, np.int32)
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 def _compiled(pattern: str) -> "Pattern[str]":

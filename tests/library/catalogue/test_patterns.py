@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from firstdrift.catalogue import patterns
 from firstdrift.catalogue.patterns import LONGEST, names_matching
 from firstdrift.errors import SettingsError
 
@@ -52,6 +53,15 @@ def test_names_are_found(pattern: str, found: list[int]) -> None:
 def test_what_takes_too_much_is_refused(pattern: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         names_matching(pattern, enumerate(NAMES))
+
+
+def test_many_names_that_each_take_little_time_take_too_long_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(patterns, "SEARCH_SECONDS", 0.05)
+    endless = ((0, "model") for _ in iter(int, 1))
+    with pytest.raises(SettingsError, match="takes too long"):
+        names_matching("model", endless)
 
 
 @settings(max_examples=200)
