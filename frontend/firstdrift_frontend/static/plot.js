@@ -42,7 +42,7 @@ export function colourOf(state) {
 
 export function axis(title, changes = {}) {
   const line = colour("line");
-  return { gridcolor: line, zeroline: false, tickcolor: line, linecolor: line, automargin: true, title: { text: title }, ...changes };
+  return { gridcolor: line, zeroline: false, tickcolor: line, linecolor: line, automargin: true, title: { text: title, standoff: 14 }, ...changes };
 }
 
 export function layout(changes) {
