@@ -38,6 +38,11 @@ class Message(NamedTuple):
         return self.operator in SENDS
 
 
+def is_communication(type_name: str) -> bool:
+    """Tell communication operators from others."""
+    return type_name.startswith("Distributed.")
+
+
 def messages(type_name: str, records: Iterable[TensorRecord]) -> Iterator[Message]:
     """Yield the messages of an operator, by its arguments; none if it is not one to one."""
     operator = type_name.rpartition(".")[2]

@@ -11,6 +11,9 @@ stages last. What stages send each other is what their modules give and take, an
 that holds several chunks of layers (`Module.0...`, `Module.1...`: virtual pipeline) is taken apart: all
 first chunks come before all second ones.
 
+Ranks may have other experts each, of a mixture that is spread over them; those that number them from 0 all
+the same are told by their routers (`expert_ranks.py`).
+
 What the shards of a tensor are to the whole, side by side, added up or the same, is not asked here: that
 shows when they are held against the other dump.
 """
@@ -25,6 +28,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Layout, Node, NodeKind, Slice, SliceListing
+from firstdrift.dumps.expert_ranks import (
+    OWN_EXPERTS,
+    done_for_own_experts,
+    with_own_experts,
+    without_experts,
+)
 from firstdrift.dumps.messages import messages
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.names import enclosing_paths
@@ -65,7 +74,7 @@ def merge_ranks(listing: SliceListing, slices: Sequence[Slice]) -> Slice:
         slices: those of its ranks, in the order of `listing.parts`.
     """
     by_rank = {_rank(part): part for part in slices}
-    stages = [_align(stage) for stage in _stages(by_rank, listing.layout)]
+    stages = [_align(with_own_experts(stage)) for stage in _stages(by_rank, listing.layout)]
     chunked = [_chunks(stage, listing.layout) for stage in stages]
     most = max(map(len, chunked))
     pieces = [stage[chunk] for chunk in range(most) for stage in chunked if chunk < len(stage)]
@@ -139,7 +148,9 @@ def _found_stages(by_rank: Mapping[int, Slice]) -> list[list[int]]:
 
 
 def _modules(part: Slice) -> frozenset[str]:
-    return frozenset(node.path for node in part.nodes if node.kind is not NodeKind.API and node.parent)
+    """Return the modules of a rank; of experts only that it has some: each rank may have others."""
+    modules = (node for node in part.nodes if node.kind is not NodeKind.API and node.parent)
+    return frozenset(without_experts(node.path) for node in modules)
 
 
 def _links(by_rank: Mapping[int, Slice]) -> dict[int, dict[int, bool]]:
@@ -198,15 +209,16 @@ def _align(stage: Mapping[int, Slice]) -> list[_Merged]:
     places: dict[int, tuple[int, int, int]] = {}
     parents: dict[int, int | None] = {}
     leader = min(stage)
+    apart = done_for_own_experts(stage)
     for rank, part in sorted(stage.items()):
-        own = _identify(part, identities)
+        own = _identify(part, identities, apart[rank])
         order = [own[node.name] for node in part.nodes]
         anchor = len(stage[leader].nodes)
         for place, (node, identity) in reversed(list(enumerate(zip(part.nodes, order, strict=True)))):
             if not held[identity]:
                 places[identity] = (place, 1, 0) if rank == leader else (anchor, 0, place)
             anchor = places[identity][0]
-            held[identity][rank] = node
+            held[identity][rank] = _left_alone(node) if node.name in apart[rank] else node
             parents[identity] = own.get(node.parent or "")
     ordered = sorted(held, key=places.__getitem__)
     index = {identity: at for at, identity in enumerate(ordered)}
@@ -223,11 +235,20 @@ def _align(stage: Mapping[int, Slice]) -> list[_Merged]:
     return merged
 
 
-def _identify(part: Slice, identities: dict[Hashable, int]) -> dict[str, int]:
+def _left_alone(node: Node) -> Node:
+    """Let nobody compare what a rank did for its own experts."""
+    tensors = (
+        replace(record, problem=record.problem or OWN_EXPERTS) if record.is_tensor else record
+        for record in node.tensors
+    )
+    return replace(node, tensors=tuple(tensors))
+
+
+def _identify(part: Slice, identities: dict[Hashable, int], apart: frozenset[str]) -> dict[str, int]:
     """Number the nodes of a slice, so that nodes of two ranks at the same place have the same number.
 
     The place is that in the tree: the k-th of its name below its parent. Call numbers say nothing, they
-    shift where one rank runs an operator more.
+    shift where one rank runs an operator more. Nodes that are apart are those of that rank alone.
     """
     found: dict[str, int] = {}
     known = {node.name: node for node in part.nodes}
@@ -243,7 +264,8 @@ def _identify(part: Slice, identities: dict[Hashable, int]) -> dict[str, int]:
         for each in reversed(chain):
             if each.name in found:
                 continue
-            place = (found.get(each.parent or ""), each.kind, each.path, each.type_name, each.direction)
+            own = part.coordinates.rank if each.name in apart else None
+            place = (found.get(each.parent or ""), each.kind, each.path, each.type_name, each.direction, own)
             found[each.name] = identities.setdefault((place, seen[place]), len(identities))
             seen[place] += 1
     return found

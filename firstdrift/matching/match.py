@@ -11,12 +11,13 @@ aligning only where the forward pass was not recorded.
 """
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Node, Slice
+from firstdrift.dumps.messages import is_communication
 from firstdrift.matching.alignment import Pair
 from firstdrift.matching.compiled import match_compiled, pair_compiled
 from firstdrift.matching.edits import Edit
@@ -35,6 +36,7 @@ from firstdrift.matching.stacks import pair_stacks
 from firstdrift.matching.sums import add_operands
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
+from firstdrift.plurals import counted
 
 _AROUND: Final = 0.8
 """Score of modules around modules that correspond to each other."""
@@ -279,7 +281,7 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
     lent = lend_all(work, matches, tensors)
     stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
     add_operands(matches, (work.golden, work.target), work.foreign)
-    return SlicePlan(
+    plan = SlicePlan(
         golden=golden.listing,
         target=target.listing,
         matches=tuple(matches),
@@ -296,5 +298,21 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
         ),
         unmatched_golden_tensors=tuple(tensors.unmatched_golden),
         unmatched_target_tensors=tuple(tensors.unmatched_target),
-        notes=notes,
     )
+    return replace(plan, notes=(*notes, *_notes_on_ranks(plan, golden, target)))
+
+
+def _notes_on_ranks(plan: SlicePlan, golden: Slice, target: Slice) -> Iterator[str]:
+    """Say how many nodes have no partner because only one of the two runs had several ranks."""
+    sides = (
+        ("golden", golden, plan.unmatched_golden, target),
+        ("target", target, plan.unmatched_target, golden),
+    )
+    for name, own, unmatched, other in sides:
+        talks = {node.name for node in own.nodes if is_communication(node.type_name)}
+        left = sum(node in talks for node in unmatched)
+        if left and not any(is_communication(node.type_name) for node in other.nodes):
+            yield (
+                f"{counted(left, 'unmatched node')} of the {name} dump: communication between ranks, which "
+                "the other run did not need"
+            )

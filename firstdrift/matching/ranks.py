@@ -17,6 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Node
+from firstdrift.dumps.expert_ranks import OWN_EXPERTS
 from firstdrift.dumps.ranks import agree
 from firstdrift.matching.joined_tensors import concatenated, whole_axes
 from firstdrift.matching.plan import TensorPair
@@ -90,6 +91,13 @@ def _is_part(pair: TensorPair) -> bool:
 
 
 def _settle(pair: TensorPair, *, reduces: bool) -> TensorPair:
+    for name, side in (("golden", pair.golden), ("target", pair.target)):
+        if side.problem == OWN_EXPERTS:
+            return replace(pair, incomparable=f"{name}: {OWN_EXPERTS}", transform="")
+    return _settle_shards(pair, reduces=reduces)
+
+
+def _settle_shards(pair: TensorPair, *, reduces: bool) -> TensorPair:
     golden, target = pair.golden, pair.target
     if golden.shards is None and target.shards is None:
         return pair

@@ -182,11 +182,13 @@ class _Search:
         sizes: dict[tuple[_Step, str], list[tuple[int, int]]] = defaultdict(list)
         shown: dict[_Step, tuple[int, int]] = {}
         renumbered: set[_Step] = set()
+        # Ranks that have experts of their own may all number them from 0.
+        is_merged = any(side.coordinates.merged for side in (self.plan.golden, self.plan.target))
         for index, pair, row in self.pairs:
             golden, target = pair.golden.shape, pair.target.shape
             step = self._step(row)
             if step is not None and golden and target and golden[-1] == target[-1]:
-                renumbered |= {step} if _are_numbered_otherwise(row) else set()
+                renumbered |= {step} if not is_merged and _are_numbered_otherwise(row) else set()
                 sizes[step, pair.target.label].append((math.prod(golden[:-1]), math.prod(target[:-1])))
                 shown[step] = min(shown.get(step, (row.order, index)), (row.order, index))
         for row, label, golden_rows, target_rows in self._given_on_one_side():

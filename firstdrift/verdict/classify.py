@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firstdrift.dumps.dump import Direction, NodeKind
+from firstdrift.dumps.messages import is_communication
 from firstdrift.matching.operators import Work, work_of_type
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
@@ -150,6 +151,7 @@ class _Walk:
     rows_by_name: Mapping[str, TreeRow] = field(init=False)
     chosen_otherwise: frozenset[int] = field(init=False)  # rows in modules given other whole numbers
     origins_inside: list[int] = field(init=False)
+    both_talk: bool = field(init=False)  # whether communication of ranks was matched
     peers_before: set[PeerGroup] = field(default_factory=set)  # of the rows visited
     partners: Mapping[str, int] = field(init=False)
     measured_outputs: int = 0
@@ -163,6 +165,7 @@ class _Walk:
         self.known_inside = [False] * len(self.rows)
         self.rows_by_name = {name: row for row in self.rows for name in (*row.golden, *row.target)}
         self.origins_inside = [0] * len(self.rows)
+        self.both_talk = any(is_communication(row.type_name) and row.match is not None for row in self.rows)
         self.chosen_otherwise = frozenset(
             inside
             for row in self.rows
@@ -198,6 +201,8 @@ class _Walk:
         self.result.roundoff = self.roundoff or self.result.roundoff
         if row.match is None:
             said.node_class = NodeClass.UNMATCHED
+            if is_communication(row.type_name) and not self.both_talk:
+                said.reasons = ("it lets ranks talk to each other, which the other run did not need",)
         else:
             self._judge(row, error, said)
         self._tell_parent(row, error, said)
@@ -339,7 +344,10 @@ class _Walk:
         known = [roundoff, self.inside[row.index]]
         if Role.GRADIENT in error.roles:
             return max(self._explained_gradient(error), *known)
-        if error.integer_input_pair is not None or self._was_chosen_otherwise(row):
+        if error.integer_input_pair is not None or (
+            # Another choice of experts gives them other tokens, and no other weights.
+            self._was_chosen_otherwise(row) and not self._weights_differ(error, roundoff)
+        ):
             known.append(math.inf)
         if not is_done_by_row(row):
             known.append(error.whole_input)

@@ -38,11 +38,6 @@ def rank_alone(by_rank: Sequence[RankError]) -> int | None:
     return rank if all(error * _ALONE < worst for error, _ in others) else None
 
 
-def is_communication(type_name: str) -> bool:
-    """Tell communication operators from others."""
-    return type_name.startswith("Distributed.")
-
-
 def group_of(arguments: Sequence[TensorRecord]) -> tuple[int, ...]:
     """Return the ranks of the process group among some arguments; () if there is none."""
     for record in arguments:

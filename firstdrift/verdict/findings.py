@@ -9,10 +9,11 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates
+from firstdrift.dumps.messages import is_communication
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.plurals import counted
-from firstdrift.verdict.communication import explain, is_communication
+from firstdrift.verdict.communication import explain
 from firstdrift.verdict.judge import judge_slice
 from firstdrift.verdict.judgement import (
     OWN_RULES,

@@ -10,14 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates, Direction, NodeKind
-from firstdrift.dumps.messages import Message, messages
+from firstdrift.dumps.messages import Message, is_communication, messages
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role
 from firstdrift.verdict.choices import Choice, find_choices, hides
 from firstdrift.verdict.classify import Classification, affects_output, classify
-from firstdrift.verdict.communication import group_of, is_communication, rank_alone
+from firstdrift.verdict.communication import group_of, rank_alone
 from firstdrift.verdict.judgement import (
     ORIGINS,
     OWN_RULES,

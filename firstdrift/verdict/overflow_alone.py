@@ -25,9 +25,9 @@ from enum import IntEnum
 from typing import Final
 
 from firstdrift.dumps.dump import Coordinates, Node
+from firstdrift.dumps.messages import is_communication
 from firstdrift.metrics.measurement import SideSummary
 from firstdrift.tensors import Role, TensorRecord
-from firstdrift.verdict.communication import is_communication
 from firstdrift.verdict.judgement import Overflow
 
 LEVELS: Final = ("medium", "high", "critical")

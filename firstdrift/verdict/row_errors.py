@@ -112,7 +112,7 @@ def row_errors(
         collected[row.index].pairs.append(index)
         role = role_of(pair, row, parameters)
         collected[row.index].roles.add(role)
-        if choices:
+        if choices and role is not Role.PARAMETER:
             errors[index] = _excused(
                 collected[row.index], row, pair, errors[index], measurements[index], choices
             )

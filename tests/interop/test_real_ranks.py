@@ -54,3 +54,34 @@ def test_the_rank_with_a_wrong_weight_is_named(whole: Path, tmp_path: Path) -> N
     answer = compared(whole, write_dump(tmp_path / "dump", *options))
     assert answer["first_bad_node"]["module"] == "model.layers.2.mlp.up"
     assert answer["rank_finding"] == "It began on rank 1."
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dump(tmp_path_factory.mktemp("llama") / "dump", "--llama")
+
+
+@pytest.mark.parametrize("more", [[], ["--sequence"]], ids=["shards", "sequence"])
+def test_a_llama_on_two_stages_of_two_shards_is_the_same(
+    llama: Path, tmp_path: Path, more: list[str]
+) -> None:
+    options = ["--llama", "--tensor", "2", "--pipeline", "2", *more]
+    answer = compared(llama, write_dump(tmp_path / "dump", *options))
+    assert answer["first_bad_node"] is None
+    assert answer["counts"]["error"] == answer["counts"]["unmatched_golden_nodes"] == 0
+    assert answer["counts"]["pass"] > 550
+
+
+def test_the_rank_of_a_later_stage_with_a_wrong_weight_is_named(llama: Path, tmp_path: Path) -> None:
+    options = ["--llama", "--tensor", "2", "--pipeline", "2", "--scale", "3:3:gate=1.5"]
+    answer = compared(llama, write_dump(tmp_path / "dump", *options))
+    assert answer["first_bad_node"]["module"] == "model.layers.3.mlp.gate"
+    assert answer["rank_finding"] == "It began on rank 3."
+
+
+@pytest.mark.parametrize("more", [[], ["--numbered"]], ids=["from 0", "of all"])
+def test_experts_of_which_each_rank_has_half_are_those_of_the_model(tmp_path: Path, more: list[str]) -> None:
+    whole = write_dump(tmp_path / "whole", "--llama", "--experts", "1")
+    answer = compared(whole, write_dump(tmp_path / "dump", "--llama", "--experts", "2", *more))
+    assert answer["first_bad_node"] is None
+    assert answer["counts"]["error"] == answer["counts"]["unmatched_golden_nodes"] == 0

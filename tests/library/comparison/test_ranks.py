@@ -382,3 +382,70 @@ def test_a_peer_that_is_no_rank_links_no_stages(said: str) -> None:
         parts.append(Slice(SliceListing(Coordinates(rank=rank), Path()), (send,)))
     merged = merge_ranks(SliceListing(Coordinates(merged=(0, 1)), Path()), parts)
     assert [node.tensors[0].scalar for node in merged.nodes] == [said]
+
+
+# --- tensor and pipeline parallel at once, and experts of which each rank has some -------------------------
+
+
+def test_a_llama_on_two_stages_of_two_shards_is_the_same(compared: Compared) -> None:
+    report = compared("msprobe/ranks_llama/one", "msprobe/ranks_llama/both")
+    assert report.findings.first_bad_node is None
+    assert (report.counts.error, report.counts.unmatched_golden_nodes) == (0, 0)
+    assert report.counts.passed > 580
+    assert (
+        "20 unmatched nodes of the target dump: communication between ranks, which the other run did not need"
+    ) in report.notes()
+    (result,) = report.slices
+    talking = {
+        row.target[0]: judged.reasons
+        for row, judged in zip(result.rows, result.judgement.rows, strict=True)
+        if row.match is None and row.type_name.startswith("Distributed.")
+    }
+    assert set(talking.values()) == {("it lets ranks talk to each other, which the other run did not need",)}
+    assert len(talking) == 20
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_shard_and_the_layer_of_a_later_stage_that_are_off_are_named(
+    compared: Compared, reverse: bool
+) -> None:
+    dumps = ["msprobe/ranks_llama/one", "msprobe/ranks_llama/fault"]
+    findings = compared(*(dumps[::-1] if reverse else dumps)).findings
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.module == "model.layers.3.mlp.gate"
+    assert findings.rank_finding == (None if reverse else "It began on rank 3.")
+
+
+@pytest.mark.parametrize("spread", ["spread", "numbered"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_experts_of_which_each_rank_has_half_are_those_of_the_model(
+    compared: Compared, spread: str, reverse: bool
+) -> None:
+    dumps = ["msprobe/ranks_experts/one", f"msprobe/ranks_experts/{spread}"]
+    report = compared(*(dumps[::-1] if reverse else dumps))
+    assert report.findings.first_bad_node is None
+    counts = report.counts
+    assert (counts.error, counts.warning) == (0, 0)
+    assert (counts.unmatched_target_nodes if reverse else counts.unmatched_golden_nodes) == 0
+    (result,) = report.slices
+    sides = ("target_node", "golden_node") if reverse else ("golden_node", "target_node")
+    experts = {
+        tuple(getattr(pair, side) for side in sides)
+        for pair, judged in zip(result.plan.pairs, result.judgement.pairs, strict=True)
+        if ".layers.0.mlp.experts." in pair.golden_node and judged.verdict is Verdict.PASS
+    }
+    last = "3.Expert.forward.0" if spread == "numbered" else "1.Expert.forward.0 (rank 1)"
+    assert (
+        "Module.model.layers.0.mlp.experts.3.Expert.forward.0",
+        f"Module.model.layers.0.mlp.experts.{last}",
+    ) in experts
+    reasons = {pair.incomparable for pair in result.plan.pairs if pair.incomparable}
+    side = "golden" if reverse else "target"
+    assert reasons == {f"{side}: each rank did this for its own experts alone"}
+
+
+def test_the_expert_that_is_off_on_its_rank_is_named(compared: Compared) -> None:
+    findings = compared("msprobe/ranks_experts/one", "msprobe/ranks_experts/fault").findings
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.module == "model.layers.2.mlp.experts.3.down"
+    assert findings.rank_finding == "It began on rank 1."

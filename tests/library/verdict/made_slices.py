@@ -20,6 +20,7 @@ from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.names import parse_name
 from firstdrift.tensors import DataLocation, Role, TensorRecord
+from firstdrift.verdict.choices import may_be_scores
 from firstdrift.verdict.judge import is_logits, judge_slice
 from firstdrift.verdict.judgement import Finding, RowJudgement, SliceJudgement
 from firstdrift.verdict.tree import TreeRow, build_rows
@@ -146,7 +147,13 @@ def make(
     golden, target = (Slice(listing, tuple(nodes)) for nodes in sides)
     plan = _plan(golden, target)
     measurements = tuple(
-        measure_pair(pair.golden, pair.target, arrays.__getitem__, logits=is_logits(pair))
+        measure_pair(
+            pair.golden,
+            pair.target,
+            arrays.__getitem__,
+            logits=is_logits(pair),
+            scores=may_be_scores(pair),
+        )
         if pair.incomparable is None
         else measure_pair(pair.golden, replace(pair.target, problem=pair.incomparable), arrays.__getitem__)
         for pair in plan.pairs

@@ -1,0 +1,39 @@
+"""Other experts that a tie chose excuse what they are given, and not their weights."""
+
+import numpy as np
+from library.verdict.made_slices import Call, MadePair, make, values_of
+
+SCORES = np.array([[3, 2.000001, 2, 0]], np.float32), np.array([[3, 2, 2.000001, 0]], np.float32)
+ROW = values_of("row", (1, 32))
+
+
+def block(weight: float, given: float) -> MadePair:
+    top, around = "Module.layers.0.Layer.forward.0", "Module.layers.0.mlp.Moe.forward.0"
+    experts = [
+        Call(
+            f"Module.layers.0.mlp.experts.{number}.Linear.forward.0",
+            parent=around,
+            inputs=[(ROW, ROW * (1 + given))],
+            outputs=[(ROW, ROW * (1 + given) * (1 + weight))],
+            parameters={"weight": weight},
+        )
+        for number in (0, 1)
+    ]
+    return make(
+        Call("Module.layers.0.norm.Norm.forward.0", parent=top, inputs=[1e-7], outputs=[2e-7]),
+        Call("Module.layers.0.mlp.gate.Linear.forward.0", parent=around, inputs=[1e-6], outputs=[SCORES]),
+        *experts,
+        Call(around, parent=top, inputs=[1e-6], outputs=[(ROW, ROW * (1 + given))]),
+        Call(top, inputs=[1e-7], outputs=[(ROW, ROW * (1 + given))]),
+    )
+
+
+def test_what_a_tie_gives_to_other_experts_is_no_error() -> None:
+    assert block(weight=0.0, given=0.5).judge().origins == []
+
+
+def test_a_weight_that_differs_is_no_tie() -> None:
+    assert block(weight=0.5, given=0.0).judge().origins == [
+        "Module.layers.0.mlp.experts.0.Linear.forward.0",
+        "Module.layers.0.mlp.experts.1.Linear.forward.0",
+    ]
