@@ -68,7 +68,8 @@ def _take(browser: Browser, url: str) -> None:
         page.screenshot(path=HERE / "images" / f"{name}.png", clip=clip)
 
     page.goto(f"{url}c/1")
-    page.get_by_text("first bad node").first.wait_for(timeout=60_000)
+    page.get_by_role("link", name="Open in the tree").wait_for(timeout=60_000)  # all slices are compared
+    page.reload()
     page.locator(".js-plotly-plot").first.wait_for()
     keep("comparison")
     page.get_by_role("link", name="Open in the tree").click()
