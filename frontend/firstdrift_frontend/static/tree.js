@@ -3,7 +3,8 @@
 
 import { copy, say, toast } from "./app.js";
 
-const ROW = 28;
+const ROW = 28; // px, as in the style; likewise
+const HEAD = 30; // the heading, which stays at the upper edge and covers what is below it
 const NEXT_BAD = "next=bad";
 const PATIENCE = 60_000; // ms
 const KEPT = 2; // pieces beyond the screen that are kept on either side
@@ -12,7 +13,6 @@ const body = document.getElementById("tree-body");
 const rows = document.getElementById("rows");
 const panel = document.getElementById("panel");
 const tools = document.getElementById("tools");
-const head = rows.offsetTop; // the heading stays at the upper edge and covers what is below it
 const chunk = Number(rows.dataset.chunk);
 const pieces = new Map(); // number -> element
 
@@ -189,8 +189,10 @@ function write(push) {
   if (view.selected !== null) parameters.set("row", view.selected);
   view.query = parameters.toString();
   const address = `${rows.dataset.address}?${view.query}`;
-  if (push && location.search !== `?${view.query}`) history.pushState(null, "", address);
-  else history.replaceState(null, "", address);
+  if (location.search !== `?${view.query}`) {
+    if (push) history.pushState(null, "", address);
+    else history.replaceState(null, "", address);
+  }
   const data = document.querySelector("[data-json]");
   if (data) data.href = `${rows.dataset.address}.json?${view.query}`;
 }
@@ -202,7 +204,7 @@ const shownRow = (index) => rows.querySelector(`[data-row="${index}"]`);
 // How far to scroll for the selected row to be seen, and some rows around it.
 function revealing(top, height) {
   const row = view.place * ROW;
-  const seen = height - head;
+  const seen = height - HEAD;
   if (row < top + ROW) return Math.max(0, row - seen / 3);
   if (row > top + seen - 3 * ROW) return Math.min(row - (2 * seen) / 3, view.total * ROW - seen);
   return top;
@@ -228,7 +230,7 @@ function choose(row) {
   view.place = Number(row.dataset.place);
   select(row, true);
   const top = view.place * ROW;
-  const seen = body.clientHeight - head;
+  const seen = body.clientHeight - HEAD;
   if (top < body.scrollTop) body.scrollTop = top;
   else if (top + ROW > body.scrollTop + seen) body.scrollTop = top + ROW - seen;
   row.focus({ preventScroll: true });
@@ -412,19 +414,21 @@ addEventListener("resize", fill);
 
 // ---- begin with what the server rendered
 
-const height = body.clientHeight;
-const top = revealing(0, height);
-const seen = between(top, top + height);
+// Asking how high the tree is would have all rows laid out: it is hardly higher than the whole screen.
+const likely = revealing(0, window.screen.availHeight);
+const near = between(likely, likely + window.screen.availHeight);
 for (const piece of rows.querySelectorAll(".piece")) {
   const number = Number(piece.dataset.piece);
-  place(piece, number, seen.includes(number));
+  place(piece, number, near.includes(number));
   pieces.set(number, piece);
 }
 rows.classList.add("is-placed");
 setHeight();
+const { height } = screen();
+const top = revealing(0, height);
 body.scrollTop = top;
 write(false);
 if (document.activeElement === document.body) focusSelected();
-fillAfter(seen);
+fillAfter(between(top, top + height));
 // What may be asked for next can wait until this page is seen.
 (window.requestIdleCallback ?? setTimeout)(lookAhead, { timeout: 500 });
