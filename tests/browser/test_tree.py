@@ -2,7 +2,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from dashboard import Dashboard
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 TREE = "/c/1/s/0/tree"
 
@@ -57,6 +57,23 @@ def test_rows_that_a_jump_leaves_as_they_were_are_neither_sent_nor_made_again(
     expect(selected).to_have_attribute("data-row", str(before))
     expect(selected).to_be_in_viewport()
     assert page.evaluate("document.activeElement.dataset.row") == str(before)
+
+
+def test_whoever_scrolls_while_a_row_is_closed_stays_where_they_are(page: Page, selected: Locator) -> None:
+    expect(selected).to_be_visible()
+    page.get_by_role("link", name="Expand all").click()
+    expect(page.locator("#tree-count")).to_contain_text("636 rows shown")
+    body = page.locator("#tree-body")
+
+    def answer_late(route: Route) -> None:
+        body.evaluate("element => element.scrollTo(0, 8000)")
+        route.continue_()
+
+    page.route("**/rows?*toggle=*", answer_late)
+    page.locator('[role="row"][aria-level="4"][aria-expanded="true"] .twist').first.click()
+    expect(page.locator("#tree-count")).not_to_contain_text("636 rows shown")
+    expect(page.locator('[data-place="300"]')).to_be_visible()
+    assert body.evaluate("element => element.scrollTop") == 8000
 
 
 def test_arrows_move_open_and_close_and_the_address_follows(page: Page, selected: Locator) -> None:

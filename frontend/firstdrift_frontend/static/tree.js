@@ -75,6 +75,11 @@ function between(top, bottom) {
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
 }
 
+function onScreen() {
+  const { top, height } = screen();
+  return between(top, top + height);
+}
+
 // What is beside the screen can wait for what is asked for now: scrolling there fetches it at once.
 let later = 0;
 function fillAfter(seen) {
@@ -132,9 +137,8 @@ async function ask(step, query = view.query) {
 let step = 0;
 async function take(change, { query = view.query, keepScroll = false, focus = true } = {}) {
   const mine = ++step;
-  const { top, height } = screen();
   // Where the view stays, what is on the screen is all that is waited for.
-  const wanted = keepScroll ? `${change}&chunks=${between(top, top + height).join(".")}` : change;
+  const wanted = keepScroll ? `${change}&chunks=${onScreen().join(".")}` : change;
   let found;
   try {
     const isAhead = change === NEXT_BAD && ahead.query === query && performance.now() - ahead.at < PATIENCE;
@@ -146,6 +150,7 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
   if (mine !== step) return;
   const moved = found.selected !== view.selected;
   Object.assign(view, { query: found.query, total: found.total, selected: found.selected, place: found.place, hasBad: found.has_bad });
+  const { top, height } = screen(); // somebody may have scrolled meanwhile
   const scrolled = keepScroll ? top : revealing(top, height);
   const seen = between(scrolled, scrolled + height);
   if (found.same_rows) pieces.forEach(mark);
@@ -424,11 +429,9 @@ for (const piece of rows.querySelectorAll(".piece")) {
 }
 rows.classList.add("is-placed");
 setHeight();
-const { height } = screen();
-const top = revealing(0, height);
-body.scrollTop = top;
+body.scrollTop = revealing(0, body.clientHeight);
 write(false);
 if (document.activeElement === document.body) focusSelected();
-fillAfter(between(top, top + height));
+fillAfter(onScreen());
 // What may be asked for next can wait until this page is seen.
 (window.requestIdleCallback ?? setTimeout)(lookAhead, { timeout: 500 });
