@@ -35,14 +35,21 @@ async def _taken(app: FastAPI, path: str, count: int, *, leaves: bool) -> list[M
             enough.set()
             await asyncio.Event().wait()
 
-    address, _, query = path.partition("?")
-    scope = {
+    with suppress(TimeoutError):
+        await app(asked(path), receive, send)
+    return messages
+
+
+def asked(address: str, host: str = "localhost", cookie: str = "") -> dict[str, Any]:
+    """Ask for an address as servers hand it to applications."""
+    path, _, query = address.partition("?")
+    return {
         "type": "http",
         "method": "GET",
-        "path": address,
-        "raw_path": address.encode(),
+        "path": path,
+        "raw_path": path.encode(),
         "query_string": query.encode(),
-        "headers": [(b"host", b"localhost")],
+        "headers": [(b"host", host.encode()), (b"cookie", cookie.encode())],
         "scheme": "http",
         "server": ("localhost", 80),
         "client": ("127.0.0.1", 1),
@@ -50,6 +57,3 @@ async def _taken(app: FastAPI, path: str, count: int, *, leaves: bool) -> list[M
         "root_path": "",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
     }
-    with suppress(TimeoutError):
-        await app(scope, receive, send)
-    return messages

@@ -3,7 +3,7 @@
 {"ok": false, "error": "what is wrong", "status": 404, "hint": "what to try"}
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -88,19 +88,18 @@ def answer(request: Request, template: str, view: object, status: int = HTTPStat
 
 
 def answer_early(
-    request: Request, template: str, looking: Iterator[object | None], scripts: Sequence[str]
+    request: Request, template: str, view: Callable[[], object], scripts: Sequence[str]
 ) -> Response:
     """Begin to answer with a page before its view is there: browsers fetch meanwhile what the page needs.
 
     Args:
-        request: for the page.
+        request: for a page that is known to be there.
         template: of the page.
-        looking: gives None when it knows that there is such a view, or raises; then the view.
+        view: makes the view.
         scripts: files of the page, beside those of every page.
     """
-    next(looking)
     if wants_json(request):
-        return StrictJSONResponse(next(looking))
+        return StrictJSONResponse(view())
     address = f"/static/{assets.build()}"
     needed = [f"<{address}/app.css>; rel=preload; as=style"]
     needed += [f"<{address}/{script}>; rel=modulepreload" for script in ("app.js", *scripts)]
@@ -108,7 +107,7 @@ def answer_early(
     def parts() -> Iterator[bytes]:
         yield b""  # sends the head of the answer
         try:
-            yield _page(request, template, next(looking))
+            yield _page(request, template, view())
         except FirstdriftError as error:  # the database, which was there a moment ago
             yield bytes(error_answer(request, status_of(error), error.reason, error.hint).body)
 

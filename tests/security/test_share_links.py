@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from half_taken import asked
 from sqlalchemy import update
 from starlette.types import Message
 from working import wait_until, worker
@@ -352,22 +353,7 @@ async def free_while_the_answer_is_not_taken(app: FastAPI, cookie: str, visit: V
             is_known.set()
             await asyncio.Event().wait()
 
-    path, _, query = address.partition("?")
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": query.encode(),
-        "headers": [(b"host", b"localhost:8765"), (b"cookie", cookie.encode())],
-        "scheme": "http",
-        "server": ("localhost", 8765),
-        "client": ("127.0.0.1", 1),
-        "http_version": "1.1",
-        "root_path": "",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-    }
-    asking = asyncio.create_task(app(scope, receive, send))
+    asking = asyncio.create_task(app(asked(address, "localhost:8765", cookie), receive, send))
     await asyncio.wait_for(is_known.wait(), 20)
     left = free(app, visit)
     asking.cancel()

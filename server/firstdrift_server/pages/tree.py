@@ -3,7 +3,7 @@
 Its view needs NumPy, which the server is ready without.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -22,14 +22,15 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
     """Show the part of the tree around the selected row; the first bad node if none is selected."""
     from firstdrift_server.views.tree import find_tree_page, tree_view
 
-    def looking() -> Iterator[dict[str, Any] | None]:
-        with context.reading() as session:
-            page = find_tree_page(session, context, comparison, position, request.query_params)
-            yield None
-            view = tree_view(session, context, page)
-        yield view
+    asked = context, comparison, position, request.query_params
+    with context.reading() as session:
+        find_tree_page(session, *asked)  # what is wrong with the address is said at once
 
-    return answer_early(request, "tree.html", looking(), scripts=("tree.js",))
+    def view() -> dict[str, Any]:
+        with context.reading() as session:
+            return tree_view(session, context, find_tree_page(session, *asked))
+
+    return answer_early(request, "tree.html", view, scripts=("tree.js",))
 
 
 @router.get("/c/{comparison}/s/{position}/tree/rows")
