@@ -96,13 +96,18 @@ def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact:
 
 
 def _gaps(work: Pairing, golden: list[int], target: list[int]) -> list[tuple[list[int], list[int]]]:
-    """Return the runs of siblings between those already matched, where both sides have some left."""
+    """Return the runs of siblings between those already matched, where both sides have some left.
+
+    Of what was fused, the first part marks the place: what a part alone is needed for may come before the
+    other parts, and always comes after the whole (`gate_proj act up_proj`, `gate_up_proj act`).
+    """
     positions = {index: position for position, index in enumerate(target)}
-    chain = longest_chain(
-        (position, positions[work.partners[index]])
-        for position, index in enumerate(golden)
-        if work.partners.get(index) in positions
-    )
+    first: dict[int, int] = {}
+    for position, index in enumerate(golden):
+        partner = work.partners.get(index)
+        if partner in positions:
+            first.setdefault(positions[partner], position)
+    chain = longest_chain((left, right) for right, left in first.items())
     gaps = [
         (work.free_golden(golden[left.start : left.stop]), work.free_target(target[right.start : right.stop]))
         for left, right in gaps_between(chain, len(golden), len(target))

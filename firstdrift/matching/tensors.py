@@ -17,13 +17,21 @@ from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.alignment import Pair
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.matching.tree import are_of_one_family, is_operator, operator_family
-from firstdrift.matching.values import bare_shape
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.matching.values import bare_shape, value_distance
+from firstdrift.tensors import Role, TensorRecord, is_floating
 
 BY_SHAPE: Final = "paired by shape"
 """Said of a pair whose keys differ."""
 
+_EXCHANGED: Final = "arguments exchanged"
+"""Said of a pair whose keys differ as the operator was given its two arguments the other way round."""
+
 _COMMUTATIVE: Final = frozenset({"add", "mul"})
+
+_AGREE: Final = 0.1
+_TIMES_FARTHER: Final = 4
+"""Arguments were exchanged if one agrees with that in the other place, and both differ this much more from
+their own."""
 
 Records = dict[int, TensorRecord]
 """The records of one role that are not paired yet, by their position in the node."""
@@ -55,7 +63,11 @@ class TensorPairing(Struct):
         names = golden.name, target.name
         if said:
             golden, target = self._pair_said(match, golden, target, said)
-        if _are_alike(golden.tensors, target.tensors) and _share_arguments(golden, target):
+        if (
+            _are_alike(golden.tensors, target.tensors)
+            and _share_arguments(golden, target)
+            and not _exchanged_role(golden, target)
+        ):
             for records in zip(golden.tensors, target.tensors, strict=True):
                 self.pairs.append(_tensor_pair(match, names, records))
             return
@@ -165,10 +177,14 @@ def _pair_positions(golden: Node, target: Node) -> dict[Pair, str]:
     if not _share_arguments(golden, target):
         roles = (Role.INPUT if target.direction is Direction.BACKWARD else Role.OUTPUT,)
     free_order = is_operator(target) and _has_free_order(target)
+    exchanged = _exchanged_role(golden, target)
     paired: dict[Pair, str] = {}
     for role in roles:
-        first = {at: record for at, record in enumerate(golden.tensors) if record.role is role}
-        second = {at: record for at, record in enumerate(target.tensors) if record.role is role}
+        first, second = _of_role(golden, role), _of_role(target, role)
+        if role is exchanged:
+            crossed = list(zip(_floating(first), reversed(_floating(second)), strict=True))
+            for pair in _taken(crossed, first, second):
+                paired[pair] = _EXCHANGED
         for pair in _pair_equal_keys(first, second, fitting=True):
             paired[pair] = ""
         for pair in _pair_by_shape(first, second, free_order=free_order):
@@ -176,6 +192,40 @@ def _pair_positions(golden: Node, target: Node) -> dict[Pair, str]:
         for pair in _pair_equal_keys(first, second, fitting=False):
             paired[pair] = ""
     return paired
+
+
+def _exchanged_role(golden: Node, target: Node) -> Role | None:
+    """Return the role of the two arguments, or of their gradients, that lie the other way round; or None.
+
+    Sums and products say nothing of their order: `act(gate) * up` and `up * act(gate)` are one. Where both
+    have one shape, recorded statistics tell which is which, if they tell it clearly.
+    """
+    if not is_operator(target) or operator_family(target.type_name) not in _COMMUTATIVE:
+        return None
+    if not is_operator(golden) or not are_of_one_family(golden, target):
+        return None
+    role = Role.OUTPUT if target.direction is Direction.BACKWARD else Role.INPUT
+    first, second = (
+        [node.tensors[at] for at in _floating(_of_role(node, role))] for node in (golden, target)
+    )
+    if len(first) != 2 or len(second) != 2:  # noqa: PLR2004 (both are said above)
+        return None
+    own = [value_distance(*pair) for pair in zip(first, second, strict=True)]
+    crossed = [value_distance(*pair) for pair in zip(first, reversed(second), strict=True)]
+    near = [distance for distance in crossed if distance is not None]
+    far = [1.0 if distance is None else distance for distance in own]
+    if len(near) != len(crossed):
+        return None
+    is_clear = min(near) <= _AGREE and min(near) * _TIMES_FARTHER < min(far) and max(near) <= max(far)
+    return role if is_clear else None
+
+
+def _of_role(node: Node, role: Role) -> Records:
+    return {at: record for at, record in enumerate(node.tensors) if record.role is role}
+
+
+def _floating(records: Records) -> list[int]:
+    return [at for at, record in records.items() if record.is_tensor and is_floating(record.dtype)]
 
 
 def _has_free_order(operator: Node) -> bool:

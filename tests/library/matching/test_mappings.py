@@ -274,6 +274,18 @@ def test_fused_projections_are_found_by_name_and_shape_on_either_side(name: str)
     assert output.target.shape == (2, 16, 128)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_stands_between_parts_is_matched_with_what_follows_the_whole(reverse: bool) -> None:
+    apart = (("gate_proj", 32), ("act_fn", 32), ("up_proj", 32))
+    fused = (("gate_up_proj", 64), ("activation_fn", 32))
+    sides = attention(*apart), attention(*fused)
+    plan = match_slices(*(reversed(sides) if reverse else sides), MatchingRules())
+    found = {(*match.golden, *match.target) for match in plan.matches}
+    act = tuple(f"Module.attn.{name}.Linear.forward.0" for name in ("act_fn", "activation_fn"))
+    assert (act[::-1] if reverse else act) in found
+    assert (*plan.unmatched_golden, *plan.unmatched_target) == ()
+
+
 def test_what_does_not_join_is_not_held_to_be_fused() -> None:
     plan = match_slices(attention(*SEPARATE), attention(("qkv_proj", 96)), MatchingRules())
     assert all(len(match.golden) == len(match.target) == 1 for match in plan.matches)

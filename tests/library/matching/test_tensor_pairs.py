@@ -10,7 +10,7 @@ from firstdrift.dumps.dump import Direction, Node, NodeKind
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.ranks import settle_shards
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
-from firstdrift.tensors import DataLocation, Role, Shards, TensorRecord
+from firstdrift.tensors import DataLocation, Role, Shards, Statistics, TensorRecord
 
 
 def tensor(key: str, *shape: int, role: Role = Role.INPUT) -> TensorRecord:
@@ -118,6 +118,58 @@ def test_gradients_in_the_order_of_autograd_are_paired_by_shape() -> None:
     pairing = pairs_of(gradients((64,), (16, 64), (64, 32)), gradients((16, 64), (64, 32)))
     assert said(pairing.pairs) == [("1", "0", "paired by shape", None), ("2", "1", "paired by shape", None)]
     assert [left.record.key for left in pairing.unmatched_golden] == ["0"]
+
+
+def with_values(key: str, norm: float, role: Role = Role.INPUT) -> TensorRecord:
+    statistics = Statistics(maximum=norm / 3, minimum=-norm / 4, mean=norm / 100, norm=norm)
+    return replace(tensor(key, 2, 8, role=role), statistics=statistics)
+
+
+@pytest.mark.parametrize("name", ["Tensor.__mul__", "Torch.add"])
+def test_factors_of_one_shape_that_changed_places_are_paired_by_their_values(name: str) -> None:
+    golden = node(with_values("0", 4.0), with_values("1", 9.0), name=name)
+    target = node(with_values("0", 9.02), with_values("1", 3.99), name=name)
+    assert said(pairs_of(golden, target).pairs) == [
+        ("1", "0", "arguments exchanged", None),
+        ("0", "1", "arguments exchanged", None),
+    ]
+
+
+def test_gradients_of_factors_that_changed_places_are_paired_by_their_values() -> None:
+    def gradients(first: float, second: float) -> Node:
+        return node(
+            with_values("0", 6.0),
+            with_values("0", first, Role.OUTPUT),
+            with_values("1", second, Role.OUTPUT),
+            name="Tensor.__mul__",
+            direction=Direction.BACKWARD,
+        )
+
+    assert said(pairs_of(gradients(4.0, 9.0), gradients(9.0, 4.0)).pairs) == [
+        ("0", "0", "", None),
+        ("1", "0", "arguments exchanged", None),
+        ("0", "1", "arguments exchanged", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("Tensor.__mul__", (4.0, 9.0), (4.0, 9.0)),
+        ("Tensor.__mul__", (4.0, 4.0), (4.0, 4.0)),
+        ("Tensor.__mul__", (4.0, 9.0), (4.1, 30.0)),
+        ("Tensor.__mul__", (4.0, 9.0), (9.0, 70.0)),
+        ("Tensor.__mul__", (4.0, 9.0), (17.0, 30.0)),
+        ("Tensor.__sub__", (4.0, 9.0), (9.0, 4.0)),
+    ],
+)
+def test_what_did_not_change_places_or_may_not_keeps_its_place(
+    name: str, first: tuple[float, float], second: tuple[float, float]
+) -> None:
+    golden, target = (
+        node(with_values("0", one), with_values("1", other), name=name) for one, other in (first, second)
+    )
+    assert said(pairs_of(golden, target).pairs) == [("0", "0", "", None), ("1", "1", "", None)]
 
 
 def test_factors_that_changed_places_are_paired_by_shape() -> None:
