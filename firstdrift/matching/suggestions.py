@@ -41,6 +41,9 @@ _VALUES_AGREE: Final = 0.6
 _ALIKE: Final = 0.5
 """Likeness from which names are mentioned as a reason."""
 
+_PLACE: Final = frozenset({"parent", "position", "layer", "around"})
+"""Likenesses of where two nodes stand, not of what they are."""
+
 _OTHER_LAYER: Final = 0.8
 
 _LOWEST: Final = 0.15
@@ -87,7 +90,7 @@ def suggest(
         raise SettingsError(f"there is no {'golden' if golden is not None else 'target'} node {name}")
     around = _Neighbours(work)
     pairs = _candidates(work, index, of_golden=golden is not None)
-    found = [_weigh(work, around, pair) for pair in pairs]
+    found = [one for pair in pairs if (one := _weigh(work, around, pair)) is not None]
     found += [_fused(work, join) for join in possible_joins(work, index, of_golden=golden is not None)]
     found.sort(key=lambda suggestion: -suggestion.score)
     return tuple(one for one in found[:most] if one.score >= _LOWEST and one.reasons)
@@ -150,13 +153,18 @@ def _beside(tree: SliceTree, target_of: dict[int, int]) -> dict[int, tuple[int, 
     return found
 
 
-def _weigh(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> Suggestion:
+def _weigh(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> Suggestion | None:
+    """Say how much speaks for a pair; None for an operator and a module of which only places are alike."""
     first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
     likeness = {**_likeness_of_nodes(work.evidence, pair), **_likeness_of_places(work, around, pair)}
     known = {what: value for what, value in likeness.items() if value is not None}
     score = sum(_WEIGHTS[what] * value for what, value in known.items())
     score /= sum(_WEIGHTS[what] for what in known)
     values = agreement(first, second, Role.OUTPUT) or 0.0
+    if is_operator(first) is not is_operator(second):
+        of_themselves = [value for what, value in known.items() if what not in _PLACE]
+        if max([values, *of_themselves]) < _ALIKE:
+            return None
     score += (1 - score) * _VALUES_AGREE * values
     match = work.found.get(pair[1])
     return Suggestion(

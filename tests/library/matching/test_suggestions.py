@@ -110,3 +110,8 @@ def test_nothing_that_has_a_partner_is_suggested(by_name: Pairing) -> None:
 def test_a_question_about_no_node_is_refused(by_name: Pairing, asked: dict[str, str], why: str) -> None:
     with pytest.raises(SettingsError, match=why):
         suggest(by_name, **asked)
+
+
+def test_place_alone_makes_no_module_of_an_operator(frameworks: Pairing) -> None:
+    first, *_ = suggest(frameworks, golden="Torch.arange.0.forward")
+    assert first.target == ("Torch.arange.0.forward",)
