@@ -93,9 +93,9 @@ def _finding_lines(title: str, finding: Finding | None) -> list[str]:
     if finding.node_class is not None:
         lines.append(f"  class       {finding.node_class}")
     lines += [f"  because     {reason}" for reason in finding.reasons]
-    shown = {name: value for name, value in finding.metrics.items() if value is not None}
-    if shown:
-        lines.append(f"  {finding.tensor or 'tensor':<11} " + _metrics(shown))
+    numbers = _metrics({name: value for name, value in finding.metrics.items() if value is not None})
+    if numbers:
+        lines.append(f"  {finding.tensor or 'tensor':<11} {numbers}")
     return lines
 
 

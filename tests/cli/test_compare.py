@@ -67,6 +67,13 @@ def test_the_text_names_the_rank_and_the_input_that_differs(
     assert any(line.startswith("input differs: step 0, rank 0, micro step 1:") for line in inputs)
 
 
+def test_a_tensor_with_no_number_to_show_has_no_line(firstdrift: Run, unpacked: Unpacked) -> None:
+    dump = unpacked("msprobe/llama_stat_mix_3steps")
+    lines = firstdrift("compare", dump / "golden", dump / "target").out.splitlines()
+    assert "  because     argument input.1 differs: golden 0.99999, target 0.9999" in lines
+    assert not [line for line in lines if line != line.rstrip()]
+
+
 # --- exit status -------------------------------------------------------------------------------------
 
 
