@@ -42,7 +42,7 @@ METRICS: dict[str, Metric] = {
     "mean_relative_error": Metric("Mean rel error", "mean |target - golden| / |golden|", logarithmic=True),
     "share_within_1e3": Metric("Within 1/1000", "elements with a relative error below 0.001", is_share=True),
     "share_within_5e3": Metric("Within 5/1000", "elements with a relative error below 0.005", is_share=True),
-    "share_equal": Metric("Equal", "elements that are equal", is_share=True),
+    "share_equal": Metric("Equal elements", "elements that are equal", is_share=True),
     "share_mismatched": Metric("Mismatched", "elements with different values", is_share=True),
     "sqnr": Metric("SQNR", "signal to noise, in dB"),
     "mismatched_nonfinite": Metric(

@@ -222,6 +222,27 @@ def test_numbers_are_short_to_read_and_whole_to_copy(client: TestClient) -> None
     assert len(short.replace("-", "").replace("0.", "").replace(".", "").lstrip("0").partition("e")[0]) <= 4
 
 
+def test_no_two_metrics_of_a_tensor_are_called_the_same(client: TestClient) -> None:
+    first = client.get("/api/v1/comparisons/3/slices/3/rows?count=1").json()["selected"]
+    text = page(client, f"/c/3/s/3/n/{first}")
+    lists = [re.findall(r"<dt[^>]*>([^<]+)</dt>", found) for found in text.split('<dl class="facts">')[1:]]
+    metrics = next(names for names in lists if "Relative L2" in names)
+    assert {"Worst row", "Equal"} <= set(metrics)
+    assert len(metrics) == len(set(metrics))
+
+
+def test_of_inputs_that_were_not_compared_it_is_not_said_that_they_agree(client: TestClient) -> None:
+    seen = set()
+    for row in range(2, 10):
+        node = client.get(f"/api/v1/comparisons/3/slices/0/rows/{row}").json()
+        if node["pairs"] and not node["reasons"]:
+            has_inputs = any(pair["target"]["role"] == "input" for pair in node["pairs"])
+            said = "Inputs and outputs agree." if has_inputs else "Outputs agree; no input was compared."
+            assert said in page(client, f"/c/3/s/0/n/{row}")
+            seen.add(has_inputs)
+    assert seen == {True, False}
+
+
 def test_unmatched_nodes_are_listed_on_both_sides(client: TestClient) -> None:
     counts = client.get("/api/v1/comparisons/2").json()["counts"]
     listed = client.get("/api/v1/comparisons/2/slices/0/unmatched").json()

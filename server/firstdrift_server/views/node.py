@@ -132,7 +132,7 @@ def _details(measured: Measurement) -> list[tuple[str, Any]]:
             ("Largest error at flat index", measured.errors.max_absolute_at),
             ("Golden value there", measured.errors.max_absolute_golden),
             ("Target value there", measured.errors.max_absolute_target),
-            ("Worst row", measured.errors.worst_row),
+            ("Worst row at index", measured.errors.worst_row),
         ]
     if measured.integers is not None:
         found += [
