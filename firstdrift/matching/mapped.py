@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.alignment import Pair
-from firstdrift.matching.fusion import complete_join
+from firstdrift.matching.fusion import complete_join, join_operators
 from firstdrift.matching.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
 from firstdrift.matching.pairing import Found, Pairing
 from firstdrift.matching.plan import Origin
@@ -49,15 +49,23 @@ class _Applied(Struct):
         work = self.work
         if work.found.get(pair[1]) is None and pair[0] not in work.partners:
             reason = self.mapping.describe(entries[-1])
-            join = complete_join(work, pair, Origin.MAPPING, reason)
+            join = complete_join(work, self._modules_of(pair), Origin.MAPPING, reason)
             if join is not None:
                 work.add_join(join)
+                join_operators(work, join)
             if pair[1] not in work.found:
                 work.add(pair, Found(pair[0], Origin.MAPPING, 1.0, doubtful=False, reasons=(reason,)))
         if work.found.get(pair[1]) is not None and work.partners.get(pair[0]) is not None:
             self.used.update(entries)
         else:
             self.fail(entries[-1], "one of the two already has another partner")
+
+    def _modules_of(self, pair: Pair) -> Pair:
+        """Return the modules that run two operators, which may have been fused; modules stay as they are."""
+        work = self.work
+        around = work.golden.parents[pair[0]], work.target.parents[pair[1]]
+        have_modules = around[0] != work.golden.root and around[1] != work.target.root
+        return around if have_modules and is_operator(work.target.nodes[pair[1]]) else pair
 
     def fail(self, entry: MappingEntry, why: str) -> None:
         """Remember why an entry did not match a node."""

@@ -275,6 +275,26 @@ def test_fused_projections_are_found_by_name_and_shape_on_either_side(name: str)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+def test_a_tensor_said_of_one_operator_of_what_was_fused_matches_all_of_them(reverse: bool) -> None:
+    def linear(name: str, size: int, number: int) -> Call:
+        inner = Call("Functional.linear", shape=(2, 16, size), number=number)
+        return Call(name, "Linear", (inner,), (2, 16, size), number)
+
+    apart = write((Call("mlp", "MLP", (linear("gate_proj", 32, 1), linear("up_proj", 32, 2))),)).slice
+    fused = write((Call("mlp", "MLP", (linear("gate_up_proj", 64, 3),)),)).slice
+    item = "Functional.linear.0.forward.input.0"
+    sides = (fused, apart) if reverse else (apart, fused)
+    plan = match_slices(*sides, said(MappingKind.DATA, (item, item)))
+    operators = tuple(f"Functional.linear.{at}.forward" for at in range(2))
+    both = (operators, operators[:1])
+    assert (both[::-1] if reverse else both) in {(match.golden, match.target) for match in plan.matches}
+    assert plan.notes == ()
+    alone = write((Call("Functional.linear"),)).slice
+    plan = match_slices(alone, alone, said(MappingKind.DATA, (item, item)))
+    assert partners(plan)[operators[0]] == operators[:1]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
 def test_what_stands_between_parts_is_matched_with_what_follows_the_whole(reverse: bool) -> None:
     apart = (("gate_proj", 32), ("act_fn", 32), ("up_proj", 32))
     fused = (("gate_up_proj", 64), ("activation_fn", 32))
