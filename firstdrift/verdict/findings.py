@@ -420,7 +420,7 @@ def _drift_sentence(drift: SliceJudgement) -> str:
     where, error = drift.coordinates.describe(), how_far_off(drift)
     if drift.counts.unmatched_target_nodes > drift.compared_outputs:
         return (
-            f"The last output is {error} ({where}); where that begins cannot be said, since most "
+            f"In {where} the last output is {error}; where that begins cannot be said, since most "
             "nodes have no partner: a mapping file helps."
         )
     return (

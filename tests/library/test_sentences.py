@@ -1,6 +1,12 @@
 """What the library says, said in another language."""
 
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from firstdrift import compare
 from firstdrift.errors import DumpNotFoundError
+from firstdrift_frontend.languages import load_language
 from firstdrift_frontend.sentences import Gap, Piece, pieces, sayer, with_gaps
 
 PATTERNS = {
@@ -119,3 +125,11 @@ def test_a_name_that_looks_like_a_gap_is_a_name() -> None:
     linked = with_gaps(f"{hostile} is the first bad node: its weight differs.", [Gap(hostile, "/n")])
     assert pieces(sayer(LINKED), linked)[0] == Piece(hostile, "/n")
     assert "".join(piece.text for piece in pieces(sayer({}), with_gaps(hostile, []))) == hostile
+
+
+def test_a_finding_with_brackets_of_its_own_is_said_whole(unpacked: Callable[[str], Path]) -> None:
+    dump = unpacked("msprobe/qwen2_layermap_stat_mix")
+    summary = compare(dump / "golden", dump / "target").findings.summary
+    assert "(relative L2)" in summary
+    said = sayer(load_language("zh").sentences)(summary)
+    assert not re.search(r"[a-z]{4,}", said.replace("step 0, rank 0", "")), said
