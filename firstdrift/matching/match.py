@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Direction, Node, Slice
+from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
 from firstdrift.dumps.messages import is_communication
 from firstdrift.matching.alignment import Pair
 from firstdrift.matching.compiled import match_compiled, pair_compiled
@@ -74,6 +74,7 @@ def _match_trees(work: Pairing) -> None:
     """Match what is not matched yet, from the roots down."""
     if match_compiled(work) or match_foreign(work, late=False):
         return
+    _match_whole_models(work)
     tops = _top(work.golden, work.target), _top(work.target, work.golden)
     pair_siblings(work, work.golden.forward[tops[0]], work.target.forward[tops[1]], exact=True)
     _match_below(work)
@@ -87,6 +88,16 @@ def _match_trees(work: Pairing) -> None:
         _match_below(work)
     _match_gradients(work)
     match_foreign(work, late=True)
+
+
+def _match_whole_models(work: Pairing) -> None:
+    """Match the models themselves, whatever they are called, which a dump may not tell."""
+    golden, target = (
+        [index for index in tree.forward[tree.root] if tree.nodes[index].kind is NodeKind.MODEL]
+        for tree in (work.golden, work.target)
+    )
+    if len(golden) == len(target) == 1 and golden[0] not in work.partners and target[0] not in work.found:
+        work.add_same_place((golden[0], target[0]))
 
 
 def _top(tree: SliceTree, other: SliceTree) -> int:

@@ -149,6 +149,16 @@ def test_a_missing_file_of_msit_leaves_its_partner_over(msit: Pair) -> None:
     assert unmatched.record.label == "output.0"
 
 
+def test_a_missing_model_tree_of_msit_costs_the_names_of_classes_alone(msit: Pair) -> None:
+    for side, whole in ((msit.golden, msit.target), (msit.target, msit.golden)):
+        if side.is_symlink():
+            continue
+        (tree,) = side.glob("*/torch_tensors/*/model_tree.json")
+        tree.unlink()
+        reports = compare(side, whole), compare(whole, side)
+        assert [report.counts.passed for report in reports] == [MSIT_PAIRS] * 2
+
+
 def test_another_shape_than_recorded_spoils_one_tensor(msprobe: Pair) -> None:
     torch.save(torch.ones(3, 2), msprobe.file)
     report = msprobe.compare()
