@@ -55,7 +55,8 @@ class Tally(Struct, frozen=True):
 
     Attributes:
         counts: of pairs, by verdict.
-        classes: of nodes, by what they did to the error; likewise verdicts, by their verdict.
+        classes: of nodes, by what they did to the error; likewise verdicts, by their verdict, without those
+            that have no partner.
         rules: of nodes, by the rule that flags them: a class of ours, or a reason of another tool's rules
             with its numbers left out.
     """
@@ -191,7 +192,7 @@ def tally_of(measured: Measured, said: SliceJudgement) -> Tally:
     return Tally(
         counts=said.counts,
         classes=classes,
-        verdicts=Counter(str(row.verdict) for row in said.rows),
+        verdicts=Counter(str(row.verdict) for row in said.rows if row.node_class is not NodeClass.UNMATCHED),
         rules=_by_class(classes) if said.rules == OWN_RULES else _by_reason(flagged),
     )
 
@@ -209,7 +210,8 @@ def stored_tally(session: Session, pair: SlicePair) -> Tally:
     verdicts: Counter[str] = Counter()
     for node_class, verdict, count in found:
         classes[str(node_class)] += count
-        verdicts[str(verdict)] += count
+        if node_class is not NodeClass.UNMATCHED:
+            verdicts[str(verdict)] += count
     rules = _by_class(classes) if pair.judgement.rules == OWN_RULES else _flagged_pairs(session, pair)
     return Tally(pair.judgement.counts, classes, verdicts, rules)
 

@@ -475,6 +475,14 @@ def test_a_slice_in_which_nothing_is_matched_says_that_nothing_was_compared(
     client.delete(f"/api/v1/comparisons/{comparison}")
 
 
+def test_where_a_tensor_could_not_be_read_the_whole_is_not_said_to_pass(client: TestClient) -> None:
+    damaged = client.get("/api/v1/comparisons/4").json()
+    (listed,) = (one for one in client.get("/api/v1/comparisons").json()["comparisons"] if one["id"] == 4)
+    assert damaged["counts"]["error"] == damaged["counts"]["warning"] == 0
+    assert damaged["counts"]["pass"]
+    assert listed["tone"] == "incomparable"
+
+
 def test_where_no_tensor_can_be_read_nothing_is_said_to_pass(
     client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
 ) -> None:

@@ -55,6 +55,15 @@ def test_a_preview_counts_before_and_after_and_changes_nothing(client: TestClien
     assert client.get(f"{API}/3/rules").json()["moved"] == {}
 
 
+def test_nodes_without_a_partner_are_no_verdict(client: TestClient) -> None:
+    for asked in ("", "?factor=4"):
+        seen = client.get(f"{API}/2/rules/preview{asked}").json()
+        for tally in (seen["before"], seen["after"]):
+            assert tally["classes"]["unmatched"]
+            judged = sum(count for name, count in tally["classes"].items() if name != "unmatched")
+            assert sum(tally["verdicts"].values()) == judged
+
+
 def test_other_rule_sets_are_tried_too(client: TestClient) -> None:
     seen = client.get(f"{API}/1/rules/preview?all=1&rules=msprobe").json()
     assert (seen["after"]["pairs"]["warning"], seen["after"]["pairs"]["error"]) == (17, 3)

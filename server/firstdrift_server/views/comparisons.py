@@ -84,7 +84,8 @@ def worst_of(comparison: Comparison, findings: Findings) -> Verdict:
         return Verdict.ERROR
     if findings.input_differs or findings.overflow or (counts is not None and counts.error + counts.warning):
         return Verdict.WARNING
-    if counts is None or counts.pairs == counts.incomparable:
+    # Where a part could not be read, nothing is said to be well.
+    if counts is None or counts.pairs == counts.incomparable or comparison.unreadable:
         return Verdict.INCOMPARABLE
     return Verdict.PASS
 
