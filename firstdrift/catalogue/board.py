@@ -24,6 +24,7 @@ class Outcome(Struct, frozen=True):
         coordinates: of the target slice.
         node: name of the first node that is bad, its module where that is known; None if none is.
         row: its row in the tree of the slice; None if none is.
+        is_first: whether the first bad node of the whole comparison lies in it.
     """
 
     comparison_id: int
@@ -32,6 +33,7 @@ class Outcome(Struct, frozen=True):
     verdict: Verdict
     node: str | None = None
     row: int | None = None
+    is_first: bool = False
 
 
 def outcomes(session: Session, comparison_ids: Collection[int]) -> dict[int, list[Outcome]]:
@@ -42,6 +44,14 @@ def outcomes(session: Session, comparison_ids: Collection[int]) -> dict[int, lis
         for pair, judgement in session.execute(
             select(SlicePairEntry.id, SlicePairEntry.judgement).where(*here, SlicePairEntry.verdict.in_(BAD))
         )
+    }
+    said = session.execute(
+        select(ComparisonEntry.id, ComparisonEntry.findings).where(ComparisonEntry.id.in_(comparison_ids))
+    )
+    begins = {
+        comparison: _place(findings.first_bad_node.coordinates)
+        for comparison, findings in said
+        if findings is not None and findings.first_bad_node is not None
     }
     found: defaultdict[int, list[Outcome]] = defaultdict(list)
     pairs = (
@@ -62,9 +72,20 @@ def outcomes(session: Session, comparison_ids: Collection[int]) -> dict[int, lis
     for pair, comparison, position, verdict, step, rank, token, micro_step in session.execute(pairs):
         where = Coordinates(step, rank, token, micro_step)
         found[comparison].append(
-            Outcome(comparison, position, where, verdict, *first.get(pair, (None, None)))
+            Outcome(
+                comparison,
+                position,
+                where,
+                verdict,
+                *first.get(pair, (None, None)),
+                is_first=begins.get(comparison) == _place(where),
+            )
         )
     return dict(found)
+
+
+def _place(where: Coordinates) -> tuple[int | None, ...]:
+    return where.step, where.rank, where.token, where.micro_step
 
 
 def runs_before(session: Session, comparisons: Iterable[Comparison]) -> dict[int, int]:

@@ -7,6 +7,9 @@ import pytest
 from fastapi.testclient import TestClient
 from working import wait_until, worker
 
+from firstdrift.catalogue.board import Outcome
+from firstdrift.dumps.dump import Coordinates
+from firstdrift.verdict.judgement import Verdict
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 from firstdrift_server.views import board
@@ -63,8 +66,19 @@ def test_another_coordinate_gathers_slices_and_shows_the_worst(client: TestClien
     cell = found["rows"][1]["cells"][0]
     assert cell["verdict"] == "error"
     assert 0 < cell["bad_slices"] < cell["slices"]
+    assert cell["node"] == found["rows"][1]["first_bad_node"]
     assert client.get("/board?axis=nothing").status_code == 422
     assert client.get("/board?sort=nothing").status_code == 422
+
+
+def test_a_cell_of_several_slices_shows_where_it_all_began() -> None:
+    bad = [
+        Outcome(1, 0, Coordinates(0, 0), Verdict.ERROR, "all_reduce.0", 4),
+        Outcome(1, 1, Coordinates(0, 1), Verdict.ERROR, "layers.0.mlp.down_proj", 2, is_first=True),
+        Outcome(1, 2, Coordinates(0, 2), Verdict.PASS),
+    ]
+    assert board._cells(1, bad, "token")[None]["node"] == "layers.0.mlp.down_proj"
+    assert [cell["node"] for cell in board._cells(1, bad, "rank").values()] == [each.node for each in bad]
 
 
 def test_what_is_alike_is_hidden_when_only_differences_are_asked_for(client: TestClient) -> None:

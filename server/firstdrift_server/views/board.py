@@ -138,7 +138,7 @@ def _widest(of_comparisons: Iterable[Sequence[Outcome]]) -> str:
 
 
 def _cells(comparison: int, slices: Sequence[Outcome], axis: str) -> dict[Key, dict[str, Any]]:
-    """Give for each coordinate the worst of its slices, the first of these in execution order."""
+    """Give for each coordinate the worst of its slices: where it all began, or the first of them."""
     together: dict[Key, list[Outcome]] = {}
     for each in slices:
         together.setdefault(getattr(each.coordinates, axis), []).append(each)
@@ -146,7 +146,7 @@ def _cells(comparison: int, slices: Sequence[Outcome], axis: str) -> dict[Key, d
 
 
 def _cell(comparison: int, slices: Sequence[Outcome]) -> dict[str, Any]:
-    worst = max(slices, key=lambda each: (each.verdict.severity, -each.position))
+    worst = max(slices, key=lambda each: (each.verdict.severity, each.is_first, -each.position))
     return {
         "verdict": str(worst.verdict),
         "is_bad": worst.verdict in BAD,
