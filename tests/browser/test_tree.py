@@ -59,6 +59,22 @@ def test_rows_that_a_jump_leaves_as_they_were_are_neither_sent_nor_made_again(
     assert page.evaluate("document.activeElement.dataset.row") == str(before)
 
 
+def test_what_a_row_holds_is_fetched_once_and_while_the_button_is_pressed(
+    page: Page, selected: Locator
+) -> None:
+    expect(selected).to_be_visible()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "toggle=" in request.url else None)
+    closed = page.locator('[role="row"][aria-expanded="false"]').first
+    row = closed.get_attribute("data-row")
+    closed.locator(".twist").hover()
+    with page.expect_response(lambda response: f"toggle={row}" in response.url):
+        page.mouse.down()
+    page.mouse.up()
+    expect(page.locator(f'[data-row="{row}"]')).to_have_attribute("aria-expanded", "true")
+    assert len(asked) == 1
+
+
 def test_whoever_scrolls_while_a_row_is_closed_stays_where_they_are(page: Page, selected: Locator) -> None:
     expect(selected).to_be_visible()
     page.get_by_role("link", name="Expand all").click()

@@ -137,12 +137,12 @@ async function ask(step, query = view.query) {
 let step = 0;
 async function take(change, { query = view.query, keepScroll = false, focus = true } = {}) {
   const mine = ++step;
-  // Where the view stays, what is on the screen is all that is waited for.
-  const wanted = keepScroll ? `${change}&chunks=${onScreen().join(".")}` : change;
+  const wanted = keepScroll ? inPlace(change) : change;
   let found;
   try {
-    const isAhead = change === NEXT_BAD && ahead.query === query && performance.now() - ahead.at < PATIENCE;
-    found = await (isAhead ? ahead.answer : ask(wanted, query));
+    const known = ahead.get(wanted);
+    const isAhead = known?.query === query && performance.now() - known.at < PATIENCE;
+    found = await (isAhead ? known.answer : ask(wanted, query));
   } catch (error) {
     toast(error.message);
     return;
@@ -170,13 +170,21 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
   fillAfter(seen);
 }
 
-// What is asked for most is the next bad row: its answer is fetched before it is asked for.
-let ahead = {};
+// Where the view stays, what is on the screen is all that is waited for.
+const inPlace = (change) => `${change}&chunks=${onScreen().join(".")}`;
+
+// Answers that are fetched before they are asked for: what a step leads to, by the step.
+const ahead = new Map();
+function askAhead(change) {
+  const mine = { query: view.query, at: performance.now(), answer: ask(change) };
+  mine.answer.catch(() => ahead.delete(change)); // then it is asked for again when it is wanted
+  ahead.set(change, mine);
+}
+
+// What is asked for most is the next bad row.
 function lookAhead() {
-  if (!view.hasBad) return;
-  const mine = { query: view.query, at: performance.now(), answer: ask(NEXT_BAD) };
-  mine.answer.catch(() => ahead === mine && (ahead = {})); // then it is asked for again when it is wanted
-  ahead = mine;
+  ahead.clear();
+  if (view.hasBad) askAhead(NEXT_BAD);
 }
 
 function count(found) {
@@ -346,6 +354,12 @@ rows.addEventListener("click", (event) => {
   event.preventDefault();
   if (event.target.closest(".twist") && row.hasAttribute("aria-expanded")) take(`toggle=${row.dataset.row}`, { keepScroll: true });
   else choose(row);
+});
+
+// Between pressing and releasing the button there is time to fetch what a row holds.
+rows.addEventListener("pointerdown", (event) => {
+  const row = event.target.closest(".twist") && event.target.closest("[data-row][aria-expanded]");
+  if (row && !event.button) askAhead(inPlace(`toggle=${row.dataset.row}`));
 });
 
 rows.addEventListener("dblclick", (event) => {
