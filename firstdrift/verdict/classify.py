@@ -648,9 +648,7 @@ class _Walk:
             return f"what is recorded inside it agrees ({_short(inside)}), its output does not ({output})"
         if error.input is None and self._is_known_sum(row):
             known = [(other, self._output_of(other)) for other in self._operands(row)]
-            operands = [
-                f"{(other.target or other.golden)[0]} ({_short(side[0])})" for other, side in known if side
-            ]
+            operands = [f"{_on_both_sides(other)} ({_short(side[0])})" for other, side in known if side]
             return f"its inputs, from {' and '.join(operands)}, agree; their sum does not ({output})"
         if error.input is None:
             return f"nothing before it differs as much, its output does ({output})"
@@ -702,6 +700,12 @@ def _ratio(error: float, explained: float) -> float:
 def _non_finite_reason(error: RowErrors) -> str:
     where = ", ".join(sorted(role.value for role in error.non_finite))
     return f"NaN or infinity on one side only, in: {where}"
+
+
+def _on_both_sides(row: TreeRow) -> str:
+    """Name a node as each dump does: who knows the model by one of them finds it by that."""
+    names = [side[0] for side in (row.target, row.golden) if side]
+    return " = ".join(dict.fromkeys(names))
 
 
 def _short(value: float | None) -> str:

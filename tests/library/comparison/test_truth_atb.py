@@ -65,6 +65,13 @@ def test_a_fault_is_found_in_its_token_and_layer(compared: Compared, golden: str
     assert "in it 3_ElewiseOperation in Decoder_layer.7 is the first bad node" in findings.summary
 
 
+def test_what_was_added_is_named_as_the_torch_model_has_it_too(compared: Compared) -> None:
+    findings = compared("msit/llama12_golden_fp32", "msit/atb12_bf16_bad").findings
+    assert findings.first_bad_token is not None
+    assert findings.first_bad_token.coordinates.token == 2
+    assert "2_MlpGateUpWeightPack/4_LinearNoQuant = root.model.layers.7.mlp.down_proj" in findings.summary
+
+
 def test_a_token_that_is_compared_alone_shows_which_sum_is_off(unpacked: Callable[[str], Path]) -> None:
     dumps = unpacked("msit/atb12_fp32_golden"), unpacked("msit/atb12_bf16_bad")
     findings = compare(*dumps, Options(matching=MatchingRules(token=2))).findings
