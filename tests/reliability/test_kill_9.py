@@ -242,7 +242,7 @@ def test_a_comparison_that_was_acknowledged_is_there_after_a_kill(tmp_path: Path
         for _ in range(ROUNDS):
             with process(CREATE, url_of(engine)) as creator:
                 assert creator.stdout is not None
-                acknowledged.append(int(creator.stdout.readline()))
+                acknowledged += [int(creator.stdout.readline()) for _ in range(2)]
                 time.sleep(chance.uniform(0, 0.2))
                 creator.kill()
                 acknowledged += [int(line) for line in creator.stdout.read().split("\n")[:-1]]
