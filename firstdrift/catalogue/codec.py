@@ -46,7 +46,7 @@ def from_text(kind: Any, text: str) -> Any:  # noqa: ANN401 (a type in, one of i
 
 @cache
 def _quick_decoder(kind: Any) -> Callable[[str], Any] | None:  # noqa: ANN401
-    """Make what decodes nearly all texts, thirty times as fast; None for types that only we know."""
+    """Make what decodes nearly all texts, six times as fast; None for types that only we know."""
     try:
         return Decoder(kind, dec_hook=lambda known, plain: known(plain)).decode
     except TypeError:
