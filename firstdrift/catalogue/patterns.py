@@ -29,6 +29,15 @@ _REPEATS: Final = re.compile(r"\{(\d*),?(\d*)\}")
 _STRANGE: Final = re.compile(r"(?<!\\)(?:\\\\)*\(\?(?![:=!>]|<[=!]|P?<\w+>|P=|i\))")
 """A group that is none of: plain, named, atomic, looking ahead or behind."""
 
+_WHY: Final = {
+    "missing": "a bracket is not closed",
+    "multiple": "what is repeated already cannot be repeated",
+    "nothing": "there is nothing that could be repeated",
+    "unbalanced": "a bracket is closed that was not opened",
+    "unterminated": "a set of characters is not closed",
+}
+"""What is said of the mistakes that are made most, by the first word of what `regex` says of them."""
+
 
 def names_matching(pattern: str, named: Iterable[Row[int, str] | tuple[int, str]]) -> "Integers":
     """Return the indexes of the names that match a regular expression, upper or lower case.
@@ -71,7 +80,10 @@ def _compiled(pattern: str) -> "Pattern[str]":
         raise SettingsError(f"{pattern!r} repeats too much", hint="Use smaller numbers in braces")
     try:
         return regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
-    except (regex.error, RecursionError) as error:
+    except RecursionError as error:
+        raise SettingsError(f"{pattern!r} is nested too deep", hint="Search for the text itself") from error
+    except regex.error as error:
+        why = _WHY.get(str(error).split()[0], str(error))
         raise SettingsError(
-            f"{pattern!r} is no regular expression ({error})", hint="Search for the text itself"
+            f"{pattern!r} is no regular expression ({why})", hint="Search for the text itself"
         ) from error

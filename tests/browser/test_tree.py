@@ -1,3 +1,4 @@
+import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -207,3 +208,31 @@ def test_a_pattern_finds_rows_from_the_keyboard(page: Page) -> None:
     expect(page.get_by_role("link", name="up_proj").first).to_be_visible()
     query = parse_qs(urlsplit(page.url).query)
     assert (query["q"], query["regex"]) == ([r"layers\.\d\.mlp\.up"], ["1"])
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "a bracket is not closed"), ("zh", "括号没有闭合")])
+def test_a_bad_regular_expression_is_said_at_its_field_until_it_is_mended(
+    dashboard: Dashboard, page: Page, selected: Locator, language: str, said: str
+) -> None:
+    page.context.add_cookies([{"name": "firstdrift_language", "value": language, "url": dashboard.address}])
+    dashboard.open(TREE)
+    before = row_of(selected)
+    field, problem = page.locator("input[name=q]"), page.locator("#search-problem")
+    page.locator("input[name=regex]").check()
+    field.fill("(down|up")
+    expect(problem).to_contain_text(said)
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_accessible_description(re.compile(said))
+    assert page.get_by_role("alert").count() == 1
+    expect(page.locator(".toast")).to_be_hidden()
+    page.keyboard.press("Escape")  # back to the tree, which is as it was
+    expect(selected).to_have_attribute("data-row", str(before))
+    page.keyboard.press("n")
+    expect(selected).not_to_have_attribute("data-row", str(before))
+    expect(problem).to_be_visible()
+    field.fill("(down|up)_proj")
+    expect(problem).to_be_hidden()
+    expect(field).to_have_attribute("aria-invalid", "false")
+    expect(page).to_have_url(re.compile("_proj&regex=1"))
+    dashboard.settle()
+    dashboard.complaints[:] = [one for one in dashboard.complaints if "regex=1" not in one]

@@ -1,7 +1,7 @@
 // The tree: the server works out which rows are visible and renders them in pieces; this module keeps the
 // pieces around the screen, moves the selection, and writes every change into the address.
 
-import { copy, say, toast } from "./app.js";
+import { copy, fetchPage, say, toast } from "./app.js";
 
 const ROW = 28; // px, as in the style; likewise
 const HEAD = 30; // the heading, which stays at the upper edge and covers what is below it
@@ -128,14 +128,14 @@ async function ask(step, query = view.query) {
     signal: AbortSignal.timeout(PATIENCE),
   });
   const found = await answer.json();
-  if (!answer.ok) throw new Error(found.error);
+  if (!answer.ok) throw Object.assign(new Error(found.error), { status: answer.status });
   return found;
 }
 
 // ---- steps: what changes which rows are visible
 
 let step = 0;
-async function take(change, { query = view.query, keepScroll = false, focus = true } = {}) {
+async function take(change, { query = view.query, keepScroll = false, focus = true, refused = (error) => toast(error.message) } = {}) {
   const mine = ++step;
   const wanted = keepScroll ? inPlace(change) : change;
   let found;
@@ -144,7 +144,7 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
     const isAhead = known?.query === query && performance.now() - known.at < PATIENCE;
     found = await (isAhead ? known.answer : ask(wanted, query));
   } catch (error) {
-    toast(error.message);
+    if (mine === step) refused(error);
     return;
   }
   if (mine !== step) return;
@@ -168,6 +168,7 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
   else lookAhead();
   if (focus) focusSelected();
   fillAfter(seen);
+  return true;
 }
 
 // Where the view stays, what is on the screen is all that is waited for.
@@ -386,14 +387,29 @@ function chosenByNow() {
   return chosen;
 }
 
-function filter() {
+async function filter() {
   const chosen = chosenByNow();
   const filtered = [...chosen.keys()].some((name) => !["column", "sort", "regex"].includes(name));
   document.querySelector("[data-clear]").hidden = !filtered;
   // Without filters the selected row stays, and what leads to it; with them, the first match is selected.
   if (!filtered && view.selected !== null) chosen.set("row", view.selected);
   body.scrollTop = 0;
-  take("", { query: chosen.toString(), focus: false });
+  const refused = (error) => explainSearch(error, chosen);
+  if (await take("", { query: chosen.toString(), focus: false, refused })) complain("");
+}
+
+// What is wrong with a regular expression stands at its field until it is mended, in the language of the page.
+async function explainSearch(error, chosen) {
+  if (error.status !== 422 || !chosen.has("regex")) return toast(error.message);
+  const said = await fetchPage(`${rows.dataset.address}/rows?${chosen}`).catch((refusal) => refusal);
+  if (String(chosenByNow().get("q")) === chosen.get("q")) complain(said.message ?? error.message);
+}
+
+function complain(text) {
+  const problem = document.getElementById("search-problem");
+  problem.hidden = !text;
+  problem.lastElementChild.textContent = text;
+  tools.elements.q.setAttribute("aria-invalid", Boolean(text));
 }
 
 tools.addEventListener("input", (event) => {

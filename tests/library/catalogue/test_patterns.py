@@ -35,7 +35,7 @@ def test_names_are_found(pattern: str, found: list[int]) -> None:
     ("pattern", "said"),
     [
         ("(mlp", "no regular expression"),
-        ("(" * 400 + "a" + ")" * 400, "no regular expression"),
+        ("(" * 400 + "a" + ")" * 400, "nested too deep"),
         ("(?:(?:(?:a?){60000}){60000}){60000}b", "repeats too much"),
         ("(?:(?:.?){900}){900}!", "repeats too much"),
         ("(?:a?){,60000}(?:a?){3,60000}", "repeats too much"),
