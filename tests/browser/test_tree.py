@@ -1,3 +1,4 @@
+import random
 import re
 from urllib.parse import parse_qs, urlsplit
 
@@ -49,7 +50,7 @@ def test_rows_that_a_jump_leaves_as_they_were_are_neither_sent_nor_made_again(
         page.keyboard.press("n")
     expect(selected).not_to_have_attribute("data-row", str(before))
     expect(selected).to_be_in_viewport()
-    assert ahead.value.json()["chunks"] == []
+    assert ahead.value.json()["pieces"] == []
     assert row.evaluate("row => row.isConnected && row.getAttribute('aria-selected')") == "false"
     assert page.evaluate("document.activeElement.dataset.row") == str(row_of(selected))
     page.keyboard.press("End")
@@ -60,20 +61,76 @@ def test_rows_that_a_jump_leaves_as_they_were_are_neither_sent_nor_made_again(
     assert page.evaluate("document.activeElement.dataset.row") == str(before)
 
 
-def test_what_a_row_holds_is_fetched_once_and_while_the_button_is_pressed(
-    page: Page, selected: Locator
-) -> None:
-    expect(selected).to_be_visible()
+def test_what_a_row_holds_is_fetched_once_and_before_it_is_opened(page: Page, selected: Locator) -> None:
+    expect(selected).to_be_focused()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "toggle=" in request.url else None)
-    closed = page.locator('[role="row"][aria-expanded="false"]').first
-    row = closed.get_attribute("data-row")
-    closed.locator(".twist").hover()
-    with page.expect_response(lambda response: f"toggle={row}" in response.url):
-        page.mouse.down()
-    page.mouse.up()
-    expect(page.locator(f'[data-row="{row}"]')).to_have_attribute("aria-expanded", "true")
-    assert len(asked) == 1
+    for is_pressed in (False, True):
+        closed = page.locator('[role="row"][aria-expanded="false"]').first
+        row = closed.get_attribute("data-row")
+        with page.expect_response(lambda response, row=row: f"toggle={row}&most=" in response.url):  # type: ignore[misc]
+            closed.locator(".twist").hover()
+            if is_pressed:
+                page.mouse.down()
+        if not is_pressed:
+            page.mouse.down()
+        page.mouse.up()
+        expect(page.locator(f'[data-row="{row}"]')).to_have_attribute("aria-expanded", "true")
+        expect(selected).to_be_focused()  # the selected row keeps it
+    assert len(asked) == 2
+
+
+SHOWN = """rows => [...rows.querySelectorAll("[data-row]")].map(row => [
+    Number(row.dataset.place), Number(row.dataset.row), row.getAttribute("aria-expanded"),
+    Number(row.ariaRowIndex) - 2, row.ariaSelected
+])"""
+IS_FULL = """([body, total]) => {
+    const places = new Set([...body.querySelectorAll("[data-row]")].map(row => Number(row.dataset.place)));
+    const first = Math.floor(body.scrollTop / 28);
+    const end = Math.min(total, Math.floor((body.scrollTop + body.clientHeight) / 28));
+    const wanted = Array.from({length: Math.max(0, end - first)}, (_, index) => first + index);
+    return wanted.every(place => places.has(place));
+}"""
+
+
+def test_rows_that_stay_are_where_the_server_sees_them(page: Page, selected: Locator) -> None:
+    expect(selected).to_be_visible()
+    chosen = random.Random(0)  # noqa: S311
+    body = page.locator("#tree-body")
+    page.get_by_role("link", name="Expand all").click()
+    expect(page.locator("#tree-count")).to_contain_text("636 rows shown")
+    for _ in range(40):
+        query = urlsplit(page.url).query
+        branches = page.locator('[role="row"][aria-expanded]')
+        branches.nth(chosen.randrange(branches.count())).locator(".twist").click()
+        page.wait_for_function("before => location.search !== before", arg=f"?{query}")
+        if chosen.randrange(3) == 0:
+            body.evaluate("(body, to) => body.scrollTo(0, to)", chosen.randrange(9000))
+        query = urlsplit(page.url).query
+        expected = page.request.get(f"/api/v1/comparisons/1/slices/0/rows?{query}&count=1000").json()
+        page.wait_for_function(IS_FULL, arg=[body.element_handle(), expected["total"]])
+        by_place = {row["place"]: row for row in expected["rows"]}
+        shown = page.locator("#rows").evaluate(SHOWN)
+        assert len({place for place, *_ in shown}) == len(shown)
+        for place, index, expanded, row_index, is_selected in shown:
+            row = by_place[place]
+            assert (index, row_index) == (row["row"], place)
+            assert expanded == (str(row["is_open"]).lower() if row["has_children"] else None)
+            assert is_selected == str(row["is_selected"]).lower()
+
+
+def test_links_of_rows_lead_to_what_is_seen_now(page: Page, selected: Locator) -> None:
+    expect(selected).to_be_visible()
+    first, second = (
+        int(page.locator('[role="row"][aria-expanded="false"]').nth(number).get_attribute("data-row") or -1)
+        for number in range(2)
+    )
+    page.locator(f'[data-row="{first}"] .twist').click()
+    expect(page.locator(f'[data-row="{first}"]')).to_have_attribute("aria-expanded", "true")
+    with page.context.expect_page() as opened:
+        page.locator(f'[data-row="{second}"] .twist').click(modifiers=["Control"])
+    for row in (first, second):
+        expect(opened.value.locator(f'[data-row="{row}"]')).to_have_attribute("aria-expanded", "true")
 
 
 def test_whoever_scrolls_while_a_row_is_closed_stays_where_they_are(page: Page, selected: Locator) -> None:

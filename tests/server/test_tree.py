@@ -23,6 +23,7 @@ from firstdrift_server.tree.view import (
     toggle,
     view_tree,
 )
+from firstdrift_server.views.tree import CHUNK, CHUNKS, MOST_ROWS, pieces_asked_for
 
 STEPS: dict[str, Callable[[TreeView, int], TreeState]] = {
     "toggle": toggle,
@@ -162,6 +163,37 @@ def test_a_step_leaves_the_rows_as_they_were_just_if_the_same_are_seen_and_open(
     after = step_to(view, state)
     seen = [[(row, bool(each.opened[row])) for row in each.visible.tolist()] for each in (view, after)]
     assert after.same_rows == (seen[0] == seen[1])
+
+
+@given(outline=outlines(), data=st.data())
+def test_a_row_that_was_opened_or_closed_is_sent_with_what_is_seen_below_it(
+    outline: Outline, data: st.DataObject
+) -> None:
+    view = view_tree(outline, open_below(view_tree(outline, TreeState()), None))
+    row, most = data.draw(st.integers(0, len(outline) - 1)), data.draw(st.integers(0, 40))
+    after = step_to(view, toggle(view, row))
+    for each in (view, after):
+        (places,) = pieces_asked_for(each, QueryParams(f"toggle={row}&most={most}"))
+        sent = each.visible[places.start : places.stop].tolist()
+        below = [seen for seen in each.visible.tolist() if row < seen <= outline.last[row]]
+        assert sent == [row, *below[:most]]
+
+
+def test_rows_are_sent_as_they_are_asked_for_or_around_the_selected_one() -> None:
+    outline = small_tree(1000)
+    view = view_tree(outline, open_below(view_tree(outline, TreeState(row=500)), None))
+
+    def asked(query: str) -> list[range]:
+        return pieces_asked_for(view, QueryParams(query))
+
+    assert asked("rows=32-47.60-63.9") == [range(32, 48), range(60, 64), range(9, 10)]
+    assert sum(map(len, asked("rows=0-999.0-999"))) == MOST_ROWS
+    around = asked("")
+    assert (len(around), {len(piece) for piece in around}) == (CHUNKS, {CHUNK})
+    assert around[0].start <= view.position < around[-1].stop
+    for nonsense in ("rows=a", "rows=1-b", "rows=.", "rows=-4"):
+        with pytest.raises(SettingsError, match=r"no list of places|not a number"):
+            asked(nonsense)
 
 
 @given(outline=outlines())

@@ -8,13 +8,13 @@ const HEAD = 30; // the heading, which stays at the upper edge and covers what i
 const NEXT_BAD = "next=bad";
 const PATIENCE = 60_000; // ms
 const KEPT = 2; // pieces beyond the screen that are kept on either side
+const MOST_IN_A_PIECE = 64; // rows
 
 const body = document.getElementById("tree-body");
 const rows = document.getElementById("rows");
 const panel = document.getElementById("panel");
 const tools = document.getElementById("tools");
 const chunk = Number(rows.dataset.chunk);
-const pieces = new Map(); // number -> element
 
 const view = {
   query: rows.dataset.query,
@@ -25,27 +25,44 @@ const view = {
   version: 0,
 };
 
-// ---- pieces
+// ---- pieces: rows that lie one below the other
+
+const placeOf = (row) => Number(row.dataset.place);
+
+// The place of the first row of a piece, and the one after its last.
+function stretchOf(piece) {
+  const first = placeOf(piece.firstElementChild);
+  return [first, first + piece.childElementCount];
+}
+
+const overlap = ([first, end], [otherFirst, otherEnd]) => first < otherEnd && otherFirst < end;
 
 // Pieces off the screen are not laid out (content-visibility in the style). Of one that is put on the screen this
 // is said at once: the browser itself sees it only after a layout without the piece, and does a second one.
-function place(piece, number, isSeen) {
-  if (isSeen) piece.style.contentVisibility = "visible";
-  piece.style.top = `${number * chunk * ROW}px`;
-  piece.style.height = `${Math.min(chunk, view.total - number * chunk) * ROW}px`;
-  piece.dataset.piece = number;
+function lay(piece, seen) {
+  const [first, end] = stretchOf(piece);
+  if (overlap([first, end], seen)) piece.style.contentVisibility = "visible";
+  piece.style.top = `${first * ROW}px`;
+  piece.style.height = `${(end - first) * ROW}px`;
 }
 
-function keep(number, html, isSeen = false) {
+const UNSEEN = [0, 0];
+
+function keep(content, seen = UNSEEN) {
+  if (!content.length) return;
   const piece = document.createElement("div");
   piece.className = "piece";
   piece.setAttribute("role", "rowgroup");
-  piece.innerHTML = html;
-  place(piece, number, isSeen);
-  pieces.get(number)?.remove();
-  pieces.set(number, piece);
-  rows.append(piece);
+  piece.append(...content);
+  lay(piece, seen);
   mark(piece);
+  rows.append(piece);
+}
+
+function rowsIn(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  return [...template.content.children];
 }
 
 // Rows are rendered for whoever had selected something else at that time.
@@ -68,23 +85,32 @@ function setHeight() {
 // What is seen of the tree: whoever asks has the browser lay out what has changed.
 const screen = () => ({ top: body.scrollTop, height: body.clientHeight });
 
-// The pieces that reach into a stretch of the tree.
+// The places of the rows in a stretch of the tree, and the one after them.
 function between(top, bottom) {
-  const first = Math.max(0, Math.floor(top / (chunk * ROW)));
-  const last = Math.min(Math.ceil(view.total / chunk) - 1, Math.floor(bottom / (chunk * ROW)));
-  return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  return [Math.max(0, Math.floor(top / ROW)), Math.min(view.total, Math.ceil(bottom / ROW))];
 }
 
-function onScreen() {
-  const { top, height } = screen();
-  return between(top, top + height);
+// The stretches without rows among those that pieces on a grid would have.
+function missing([from, end]) {
+  const there = [...rows.children].map(stretchOf).sort(([one], [other]) => one - other);
+  const found = [];
+  for (let start = from - (from % chunk); start < end; start += chunk) {
+    const stop = Math.min(start + chunk, view.total);
+    let next = start;
+    for (const stretch of there.filter((stretch) => overlap(stretch, [start, stop]))) {
+      if (stretch[0] > next) found.push([next, stretch[0]]);
+      next = stretch[1];
+    }
+    if (next < stop) found.push([next, stop]);
+  }
+  return found;
 }
 
 // What is beside the screen can wait for what is asked for now: scrolling there fetches it at once.
 let later = 0;
 function fillAfter(seen) {
   clearTimeout(later);
-  if (seen.every((number) => pieces.has(number))) later = setTimeout(fill, 250);
+  if (!missing(seen).length) later = setTimeout(fill, 250);
   else fill();
 }
 
@@ -94,17 +120,12 @@ let filling = false;
 async function fill() {
   const { top, height } = screen();
   const kept = between(top - height - KEPT * chunk * ROW, top + 2 * height + KEPT * chunk * ROW);
-  for (const [number, piece] of pieces) {
-    if (!kept.includes(number)) {
-      piece.remove();
-      pieces.delete(number);
-    }
-  }
-  const missing = between(top - height, top + 2 * height).filter((number) => !pieces.has(number));
-  if (filling || !missing.length) return;
+  for (const piece of [...rows.children]) if (!overlap(stretchOf(piece), kept)) piece.remove();
+  const wanted = missing(between(top - height, top + 2 * height));
+  if (filling || !wanted.length) return;
   filling = true;
   try {
-    await load(missing);
+    await load(wanted);
   } catch (error) {
     return toast(error.message);
   } finally {
@@ -113,11 +134,14 @@ async function fill() {
   fill();
 }
 
-async function load(numbers) {
+async function load(stretches) {
   const version = view.version;
-  const found = await ask(`chunks=${numbers.join(".")}`);
+  const found = await ask(`rows=${stretches.map(([first, end]) => `${first}-${end - 1}`).join(".")}`);
   if (version !== view.version) return;
-  for (const [number, html] of found.chunks) if (!pieces.has(number)) keep(number, html);
+  const there = [...rows.children].map(stretchOf);
+  found.pieces.forEach((html, index) => {
+    if (!there.some((stretch) => overlap(stretch, stretches[index]))) keep(rowsIn(html));
+  });
   if (document.activeElement === document.body || rows.contains(document.activeElement)) focusSelected();
 }
 
@@ -137,31 +161,30 @@ async function ask(step, query = view.query) {
 let step = 0;
 async function take(change, { query = view.query, keepScroll = false, focus = true, refused = (error) => toast(error.message) } = {}) {
   const mine = ++step;
-  const wanted = keepScroll ? inPlace(change) : change;
   let found;
   try {
-    const known = ahead.get(wanted);
-    const isAhead = known?.query === query && performance.now() - known.at < PATIENCE;
-    found = await (isAhead ? known.answer : ask(wanted, query));
+    found = await (known(change, query) ?? ask(change, query));
   } catch (error) {
     if (mine === step) refused(error);
     return;
   }
   if (mine !== step) return;
   const moved = found.selected !== view.selected;
+  const grown = found.total - view.total;
   Object.assign(view, { query: found.query, total: found.total, selected: found.selected, place: found.place, hasBad: found.has_bad });
   const { top, height } = screen(); // somebody may have scrolled meanwhile
   const scrolled = keepScroll ? top : revealing(top, height);
   const seen = between(scrolled, scrolled + height);
-  if (found.same_rows) pieces.forEach(mark);
+  if (found.same_rows) [...rows.children].forEach(mark);
   else {
     view.version += 1;
-    for (const piece of pieces.values()) piece.remove();
-    pieces.clear();
     setHeight();
-    for (const [number, html] of found.chunks) if (number * chunk < view.total) keep(number, html, seen.includes(number));
+    if (!isToggling(change) || !splice(found.pieces[0], grown, seen)) {
+      rows.replaceChildren();
+      for (const html of found.pieces) keep(rowsIn(html), seen);
+    }
   }
-  body.scrollTop = scrolled;
+  if (scrolled !== top) body.scrollTop = scrolled;
   count(found);
   write(true);
   if (moved) showNode();
@@ -171,12 +194,53 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
   return true;
 }
 
+// Opening or closing a row changes that row and what is seen below it: with as much of that as fits the screen, it
+// is all that is asked for. What follows stays as it is and moves.
+const toggling = (row) => `toggle=${row.dataset.row}&most=${Math.ceil(body.clientHeight / ROW)}`;
+const isToggling = (change) => change.startsWith("toggle=");
+
+function splice(html, grown, seen) {
+  const [row, ...opened] = rowsIn(html);
+  const before = shownRow(row.dataset.row);
+  if (!before) return false; // scrolled away meanwhile
+  const home = before.parentElement;
+  for (const piece of [...rows.children]) for (const other of [...piece.children]) move(other, placeOf(row), grown);
+  const fits = opened.length >= grown && home.childElementCount + opened.length <= MOST_IN_A_PIECE;
+  if (!fits) while (before.nextElementSibling) before.nextElementSibling.remove();
+  before.replaceWith(row, ...(fits ? opened : []));
+  if (!fits) keep(opened, seen);
+  mark(home);
+  for (const piece of [...rows.children]) {
+    if (piece.childElementCount) lay(piece, seen);
+    else piece.remove();
+  }
+  return true;
+}
+
+// A row below one that was opened or closed moves by so many places; one that was below a closed row goes.
+function move(row, opened, by) {
+  const place = placeOf(row);
+  if (place <= opened) return;
+  if (place <= opened - by) return row.remove();
+  row.dataset.place = place + by;
+  row.setAttribute("aria-rowindex", place + by + 2);
+}
+
 // Where the view stays, what is on the screen is all that is waited for.
-const inPlace = (change) => `${change}&chunks=${onScreen().join(".")}`;
+function inPlace(change) {
+  const { top, height } = screen();
+  return `${change}&rows=${Math.floor(top / ROW)}-${Math.ceil((top + height) / ROW)}`;
+}
 
 // Answers that are fetched before they are asked for: what a step leads to, by the step.
 const ahead = new Map();
+function known(change, query) {
+  const found = ahead.get(change);
+  return found?.query === query && performance.now() - found.at < PATIENCE ? found.answer : null;
+}
+
 function askAhead(change) {
+  if (known(change, view.query)) return;
   const mine = { query: view.query, at: performance.now(), answer: ask(change) };
   mine.answer.catch(() => ahead.delete(change)); // then it is asked for again when it is wanted
   ahead.set(change, mine);
@@ -225,15 +289,16 @@ function revealing(top, height) {
 }
 
 function focusSelected() {
-  shownRow(view.selected)?.focus({ preventScroll: true });
+  const row = shownRow(view.selected);
+  if (row !== document.activeElement) row?.focus({ preventScroll: true }); // focusing lays out the page
 }
 
 // Go to a place among the visible rows; its piece may have to be fetched first.
 async function goTo(target) {
   const wanted = Math.max(0, Math.min(view.total - 1, target));
-  const number = Math.floor(wanted / chunk);
-  if (!pieces.has(number)) await load([number]);
-  const row = pieces.get(number)?.querySelector(`[data-place="${wanted}"]`);
+  const there = () => rows.querySelector(`[data-place="${wanted}"]`);
+  if (!there()) await load(missing([wanted, wanted + 1]));
+  const row = there();
   if (row) choose(row);
 }
 
@@ -291,14 +356,14 @@ const KEYS = {
   Home: () => goTo(0),
   End: () => goTo(view.total - 1),
   ArrowRight: (row) => {
-    if (row?.getAttribute("aria-expanded") === "false") take(`toggle=${view.selected}`, { keepScroll: true });
+    if (row?.getAttribute("aria-expanded") === "false") take(toggling(row), { keepScroll: true });
     else if (row?.hasAttribute("aria-expanded")) goTo(view.place + 1);
   },
   ArrowLeft: (row) => {
-    if (row?.getAttribute("aria-expanded") === "true") take(`toggle=${view.selected}`, { keepScroll: true });
+    if (row?.getAttribute("aria-expanded") === "true") take(toggling(row), { keepScroll: true });
     else if (row?.dataset.parent) take(`go=${row.dataset.parent}`);
   },
-  " ": (row) => row?.hasAttribute("aria-expanded") && take(`toggle=${view.selected}`, { keepScroll: true }),
+  " ": (row) => row?.hasAttribute("aria-expanded") && take(toggling(row), { keepScroll: true }),
   Enter: () => view.selected !== null && location.assign(`${rows.dataset.panel}${view.selected}`),
   n: () => jump(NEXT_BAD),
   p: () => jump("previous=bad"),
@@ -306,7 +371,7 @@ const KEYS = {
   P: () => jump("previous=origin"),
   u: () => jump("next=unmatched"),
   U: () => jump("previous=unmatched"),
-  "*": () => view.selected !== null && take(`unfold=${view.selected}`, { keepScroll: true }),
+  "*": () => view.selected !== null && take(inPlace(`unfold=${view.selected}`), { keepScroll: true }),
   "/": () => tools.elements.q.select(),
   "?": () => document.getElementById("help").showModal(),
   c: () => copy(location.href),
@@ -353,19 +418,39 @@ rows.addEventListener("click", (event) => {
   const row = event.target.closest("[data-row]");
   if (!row) return;
   event.preventDefault();
-  if (event.target.closest(".twist") && row.hasAttribute("aria-expanded")) take(`toggle=${row.dataset.row}`, { keepScroll: true });
+  if (event.target.closest(".twist") && row.hasAttribute("aria-expanded")) take(toggling(row), { keepScroll: true });
   else choose(row);
 });
 
-// Between pressing and releasing the button there is time to fetch what a row holds.
+// What a row holds is fetched while the pointer rests on what opens it, or else when that is pressed.
+const twistOf = (event) => event.target.closest("a.twist")?.closest("[aria-expanded]");
+let resting = 0;
+rows.addEventListener("pointerover", (event) => {
+  clearTimeout(resting);
+  const row = twistOf(event);
+  if (row?.getAttribute("aria-expanded") === "false") resting = setTimeout(() => askAhead(toggling(row)), 40);
+});
 rows.addEventListener("pointerdown", (event) => {
-  const row = event.target.closest(".twist") && event.target.closest("[data-row][aria-expanded]");
-  if (row && !event.button) askAhead(inPlace(`toggle=${row.dataset.row}`));
+  const row = twistOf(event);
+  if (row && !event.button) askAhead(toggling(row));
+  refresh(event.target.closest("a.twist, a.label"));
+});
+
+// Rows outlive steps: where a link leads from here is said when it is about to be followed, in a new tab for one.
+function refresh(link) {
+  if (!link) return;
+  const step = link.matches(".twist") ? "toggle" : "go";
+  link.search = [view.query, `${step}=${link.closest("[data-row]").dataset.row}`].filter(Boolean).join("&");
+}
+
+// The selected row keeps the focus.
+rows.addEventListener("mousedown", (event) => {
+  if (twistOf(event)) event.preventDefault();
 });
 
 rows.addEventListener("dblclick", (event) => {
   const row = event.target.closest("[data-row][aria-expanded]");
-  if (row && !event.target.closest(".twist")) take(`toggle=${row.dataset.row}`, { keepScroll: true });
+  if (row && !event.target.closest(".twist")) take(toggling(row), { keepScroll: true });
 });
 
 document.addEventListener("click", (event) => {
@@ -452,16 +537,12 @@ addEventListener("resize", fill);
 // Asking how high the tree is would have all rows laid out: it is hardly higher than the whole screen.
 const likely = revealing(0, window.screen.availHeight);
 const near = between(likely, likely + window.screen.availHeight);
-for (const piece of rows.querySelectorAll(".piece")) {
-  const number = Number(piece.dataset.piece);
-  place(piece, number, near.includes(number));
-  pieces.set(number, piece);
-}
+for (const piece of rows.children) lay(piece, near);
 rows.classList.add("is-placed");
 setHeight();
 body.scrollTop = revealing(0, body.clientHeight);
 write(false);
 if (document.activeElement === document.body) focusSelected();
-fillAfter(onScreen());
+fillAfter(between(body.scrollTop, body.scrollTop + body.clientHeight));
 // What may be asked for next can wait until this page is seen.
 (window.requestIdleCallback ?? setTimeout)(lookAhead, { timeout: 500 });

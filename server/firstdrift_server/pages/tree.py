@@ -50,4 +50,4 @@ def rows_answer(request: Request, found: Mapping[str, Any], **cells: str) -> Res
     def html(rows: Sequence[Mapping[str, Any]]) -> str:
         return render("tree_rows.html", language_of(request), rows=rows, **around)
 
-    return StrictJSONResponse({**found, "chunks": [(number, html(rows)) for number, rows in found["chunks"]]})
+    return StrictJSONResponse({**found, "pieces": [html(rows) for rows in found["pieces"]]})

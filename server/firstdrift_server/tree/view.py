@@ -130,6 +130,19 @@ def toggle(view: TreeView, row: int) -> TreeState:
     return _with_opened(view, opened, selected)
 
 
+def places_below(view: TreeView, row: int) -> range:
+    """Say at which places the rows below a row are seen; none if it is closed.
+
+    Raises:
+        NotInCatalogueError: the row itself is not seen.
+    """
+    here = np.flatnonzero(view.visible == row)
+    if not len(here):
+        raise NotInCatalogueError(f"row {row} is not among those that are seen")
+    first = int(here[0]) + 1
+    return range(first, first + int(np.count_nonzero(view.visible[first:] <= view.outline.last[row])))
+
+
 def open_below(view: TreeView, row: int | None) -> TreeState:
     """Open a row and everything in it; None for the whole tree."""
     opened = view.opened.copy()

@@ -106,9 +106,9 @@ def dump_chunks(
     known, tree, view = _seen(session, context, dump_id, position, parameters)
     return seen_of(view) | {
         "address": dump_tree_address(dump_id, position),
-        "chunks": [
-            (number, _window(session, known.id, tree, view, number * CHUNK, CHUNK))
-            for number in pieces_asked_for(view, parameters)
+        "pieces": [
+            _window(session, known.id, tree, view, places.start, len(places))
+            for places in pieces_asked_for(view, parameters)
         ],
     }
 

@@ -18,6 +18,7 @@ from firstdrift_server.tree.view import (
     facets,
     next_stop,
     open_below,
+    places_below,
     select,
     step_to,
     toggle,
@@ -35,8 +36,8 @@ BESIDE = 2
 
 CHUNKS = 2 * BESIDE + 1
 
-MOST_PIECES = 16
-"""So many pieces can be asked for at a time."""
+MOST_ROWS = 16 * CHUNK
+"""So many rows can be asked for at a time."""
 
 
 def view_from(session: Session, context: Context, pair: SliceLabel, parameters: Parameters) -> TreeView:
@@ -123,14 +124,14 @@ def tree_view(session: Session, context: Context, page: TreePage) -> dict[str, A
 def chunks_of(
     session: Session, context: Context, comparison: int, position: int, parameters: Parameters
 ) -> dict[str, Any]:
-    """Give pieces of the visible rows: those asked for ("chunks=3.4"), or those around the selected row."""
+    """Give pieces of the visible rows: those asked for, or those around the selected row."""
     pair = get_slice_label(session, comparison, position)
     view = view_from(session, context, pair, parameters)
     return seen_of(view) | {
         "address": tree_address(comparison, position),
-        "chunks": [
-            (number, window(session, pair.id, view, number * CHUNK, CHUNK))
-            for number in pieces_asked_for(view, parameters)
+        "pieces": [
+            window(session, pair.id, view, places.start, len(places))
+            for places in pieces_asked_for(view, parameters)
         ],
     }
 
@@ -149,19 +150,39 @@ def seen_of(view: TreeView) -> dict[str, Any]:
     }
 
 
-def pieces_asked_for(view: TreeView, parameters: Parameters) -> list[int]:
-    """Number the pieces that an address asks for ("chunks=3.4"), or those around the selected row.
+def pieces_asked_for(view: TreeView, parameters: Parameters) -> list[range]:
+    """Say which places the pieces have that an address asks for.
 
-    Whoever asks for a step that leaves the rows as they were has them already.
+    | parameter         | pieces                                                                        |
+    | ----------------- | ----------------------------------------------------------------------------- |
+    | rows=32-47.60-63  | these places                                                                  |
+    | toggle=12&most=40 | the row that was opened or closed, with at most so many of those it opened    |
+    | neither           | those around the selected row; none after a step that left the rows as they were |
 
     Raises:
         SettingsError: they are no numbers.
     """
-    asked = parameters.get("chunks") or ""
-    if view.same_rows and not asked:
-        return []
-    numbers = [read_number(part, "chunk") for part in asked.split(".")] if asked else pieces_around(view)
-    return [number for number in numbers[:MOST_PIECES] if number is not None]
+    toggled = read_number(parameters.get("toggle"), "toggle")
+    most = read_number(parameters.get("most"), "most")
+    if toggled is not None and most is not None:
+        below = places_below(view, toggled)
+        return [range(below.start - 1, min(below.stop, below.start + most, below.start + MOST_ROWS))]
+    if asked := parameters.get("rows"):
+        return _read_places(asked)
+    return [] if view.same_rows else pieces_around(view)
+
+
+def _read_places(text: str) -> list[range]:
+    """Read "32-47.60-63", up to `MOST_ROWS`."""
+    pieces, left = [], MOST_ROWS
+    for part in text.split("."):
+        first, _, last = part.partition("-")
+        start, end = read_number(first, "place"), read_number(last or first, "place")
+        if start is None or end is None:
+            raise SettingsError(f"this is no list of places: {part[:20]!r}")
+        pieces.append(range(start, min(end + 1, start + left)))
+        left -= len(pieces[-1])
+    return pieces
 
 
 def after_step(view: TreeView, parameters: Parameters) -> TreeState | None:
@@ -204,13 +225,13 @@ def _stop(text: str) -> Stop:
 
 def first_place(view: TreeView, wanted: int | None) -> int:
     """Begin with the piece asked for, or the one of the selected row."""
-    return min(pieces_around(view)) * CHUNK if wanted is None else wanted // CHUNK * CHUNK
+    return pieces_around(view)[0].start if wanted is None else wanted // CHUNK * CHUNK
 
 
-def pieces_around(view: TreeView) -> list[int]:
-    """Number the pieces around the selected row."""
-    first = max(0, view.position // CHUNK - BESIDE)
-    return list(range(first, first + CHUNKS))
+def pieces_around(view: TreeView) -> list[range]:
+    """Say which places the pieces around the selected row have."""
+    first = max(0, view.position // CHUNK - BESIDE) * CHUNK
+    return [range(start, start + CHUNK) for start in range(first, first + CHUNKS * CHUNK, CHUNK)]
 
 
 def _neighbours(session: Session, comparison: int, position: int, state: TreeState) -> dict[str, Any]:
