@@ -100,7 +100,9 @@ class Evidence(Struct, frozen=True):
             said.append(_compare("operator", first.type_name, second.type_name))
         else:
             names = self.golden.relative_name(golden), self.target.relative_name(target)
-            said += [_compare("name", *names), _compare("class", first.type_name, second.type_name)]
+            said.append(_compare("name", *names))
+            if first.type_name and second.type_name:
+                said.append(_compare("class", first.type_name, second.type_name))
             if self.contents_similarity(golden, target) == 1.0:
                 said.append("same contents")
             if self._parameter_agreement(golden, target) == 1.0:
@@ -149,7 +151,7 @@ class Evidence(Struct, frozen=True):
         names = self.golden.relative_name(golden), self.target.relative_name(target)
         likeness = {
             "name": name_similarity(*names),
-            "class": name_similarity(first.type_name, second.type_name),
+            "class": class_similarity(first, second),
             "output shapes": shape_similarity(first, second, Role.OUTPUT),
             "input shapes": shape_similarity(first, second, Role.INPUT),
             "parameter shapes": shape_similarity(first, second, Role.PARAMETER),
@@ -220,6 +222,13 @@ def name_similarity(first: str, second: str) -> float:
     either = pairs[0].total() + pairs[1].total()
     shared = 2 * (pairs[0] & pairs[1]).total() / either if either else 0.0
     return shared if _numbers(first) == _numbers(second) else _OTHER_NUMBER * shared
+
+
+def class_similarity(golden: Node, target: Node) -> float | None:
+    """Compare the classes of two modules; None where a dump does not tell one of them."""
+    if not golden.type_name or not target.type_name:
+        return None
+    return name_similarity(golden.type_name, target.type_name)
 
 
 def _operator_score(golden: Node, target: Node, neighbours: int) -> float:

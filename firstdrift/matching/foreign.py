@@ -3,7 +3,7 @@
 What the two do is aligned step by step (`across`); modules follow from the steps that they hold.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from firstdrift.matching.across import Aligned, align_lines
@@ -163,19 +163,38 @@ def _is_topology(tree: SliceTree) -> bool:
 
 
 def _call_nothing_alike(work: Pairing) -> bool:
-    """Tell whether two dumps of forward passes have no types in common."""
+    """Tell whether two dumps of forward passes have nothing that they call alike: no class, nor any module.
+
+    What modules are called counts where a dump does not tell the class of all of them.
+    """
     trees = work.golden, work.target
-    types = [{node.type_name for node in tree.nodes} for tree in trees]
-    return types[0].isdisjoint(types[1]) and not any((*trees[0].backward, *trees[1].backward))
+    if any((*trees[0].backward, *trees[1].backward)):
+        return False
+    types = [_types(tree) for tree in trees]
+    if not types[0].isdisjoint(types[1]):
+        return False
+    if all(node.type_name for tree in trees for node in tree.nodes):
+        return True
+    labels = [
+        {node.path.rpartition(".")[2] for node in tree.nodes if not is_operator(node)} for tree in trees
+    ]
+    return not any(label and not label.isdigit() for label in labels[0] & labels[1])
 
 
 def _were_hardly_found(work: Pairing) -> bool:
     """Tell whether two dumps call hardly anything alike, and hardly anything was found by name."""
-    types = [{node.type_name for node in tree.nodes} for tree in (work.golden, work.target)]
-    if not all(types) or len(types[0] & types[1]) > _SHARED_TYPES * len(types[0] | types[1]):
+    types = [_types(tree) for tree in (work.golden, work.target)]
+    if not all(tree.nodes for tree in (work.golden, work.target)):
+        return False
+    if len(types[0] & types[1]) > _SHARED_TYPES * len(types[0] | types[1]):
         return False
     by_rule = sum(found.origin not in (Origin.MAPPING, Origin.MANUAL) for found in work.found.values())
     return by_rule <= _SHARED_NODES * min(len(work.golden.nodes), len(work.target.nodes))
+
+
+def _types(tree: SliceTree) -> set[str]:
+    """Return the classes and operators of a dump, as far as it tells them."""
+    return {node.type_name for node in tree.nodes if node.type_name}
 
 
 def _add(
@@ -194,6 +213,7 @@ def _add_steps(work: Pairing, pair: Aligned, golden: Step, target: Step) -> None
         reasons.append(f"both in the {golden.block}")
     if known:
         reasons.append("same output width")
+    reasons += _told_by_names(work, golden, target)
     first, second = _recorded(work.golden, golden), _recorded(work.target, target)
     if not golden.parts and not target.parts:
         _add(work, (first[0], second[0]), pair, *reasons, score=score)
@@ -201,6 +221,14 @@ def _add_steps(work: Pairing, pair: Aligned, golden: Step, target: Step) -> None
         reasons.insert(0, _fused(work, golden, target))
         experts = golden.experts or target.experts
         work.add_join(Join(first, second, Origin.STRUCTURE, score, tuple(reasons), experts=experts))
+
+
+def _told_by_names(work: Pairing, *steps: Step) -> Iterator[str]:
+    """Say of which steps only name and weight tell what they do."""
+    for tree, step in zip((work.golden, work.target), steps, strict=True):
+        if not tree.nodes[step.node].type_name:
+            name = tree.relative_name(step.node)
+            yield f"no class is recorded of {name}: name and shapes tell what it does"
 
 
 def _fused(work: Pairing, golden: Step, target: Step) -> str:

@@ -10,68 +10,15 @@ Names say what may have been fused; shapes, and values where there are any, say 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from msgspec import Struct
-
 from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.alignment import Pair
+from firstdrift.matching.fused_names import FUSIONS
 from firstdrift.matching.joined_tensors import join_records, joined_axis
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Origin
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.matching.values import value_distance
 from firstdrift.tensors import Role, TensorRecord
-
-
-class _Fusion(Struct, frozen=True):
-    """Names of parts, in the order in which they are joined, and names of the whole; in lower case."""
-
-    parts: tuple[tuple[str, ...], ...]
-    whole: frozenset[str]
-
-
-_QUERY_KEY_VALUE: Final = (
-    ("q_proj", "k_proj", "v_proj"),
-    ("q", "k", "v"),
-    ("query", "key", "value"),
-    ("wq", "wk", "wv"),
-    ("to_q", "to_k", "to_v"),
-    ("linear_q", "linear_k", "linear_v"),
-    ("q_linear", "k_linear", "v_linear"),
-)
-_GATE_UP: Final = (
-    ("gate_proj", "up_proj"),
-    ("gate", "up"),
-    ("w1", "w3"),
-    ("wi_0", "wi_1"),
-    ("linear_gate", "linear_up"),
-)
-_FUSIONS: Final = (
-    _Fusion(
-        _QUERY_KEY_VALUE,
-        frozenset(
-            "qkv qkv_proj linear_qkv qkv_linear w_pack query_key_value c_attn wqkv in_proj to_qkv".split()  # noqa: SIM905
-        ),
-    ),
-    _Fusion(
-        tuple(names[1:] for names in _QUERY_KEY_VALUE),
-        frozenset("kv kv_proj linear_kv key_value wkv to_kv".split()),  # noqa: SIM905
-    ),
-    _Fusion(
-        _GATE_UP,
-        frozenset("gate_up_proj gate_up linear_fc1 dense_h_to_4h w12 w13 wi gate_and_up_proj".split()),  # noqa: SIM905
-    ),
-)
-
-FUSED_NAMES: Final = frozenset(
-    {name for fusion in _FUSIONS for names in (*fusion.parts, fusion.whole) for name in names}
-)
-"""What modules are called, in lower case, that may be fused into one, or be such a one."""
-
-
-def parts_of_name(whole: str) -> list[tuple[str, ...]]:
-    """Return what may have been fused into something of a name, each way with its names in order."""
-    return [names for fusion in _FUSIONS if whole in fusion.whole for names in fusion.parts]
-
 
 _FITS: Final = 0.95
 """Score of parts whose shapes join to that of the whole, and whose names say so too."""
@@ -172,7 +119,7 @@ def _groups(tree: SliceTree, siblings: list[int]) -> Iterator[tuple[int, ...]]:
         node = tree.nodes[index]
         if not is_operator(node):
             by_name.setdefault((tree.relative_name(index).lower(), node.call, node.direction), index)
-    for fusion in _FUSIONS:
+    for fusion in FUSIONS:
         for names in fusion.parts:
             for (name, call, direction), first in by_name.items():
                 if name == names[0]:
@@ -192,7 +139,7 @@ def _says_fused(
     names = {of_parts.relative_name(part).lower() for part in parts}
     known = any(
         of_whole.relative_name(whole).lower() in fusion.whole and names in map(set, fusion.parts)
-        for fusion in _FUSIONS
+        for fusion in FUSIONS
     )
     fit = _fit(of_parts, parts, of_whole, whole)
     described = _describe(of_parts, parts, of_whole, whole)

@@ -25,6 +25,7 @@ from firstdrift.matching.foreign import lend_all, match_foreign
 from firstdrift.matching.fusion import join_operators
 from firstdrift.matching.joined_tensors import pair_experts, pair_joined
 from firstdrift.matching.known_values import pair_values
+from firstdrift.matching.lists import without_lists
 from firstdrift.matching.manual import apply_edits
 from firstdrift.matching.mapped import apply_mappings
 from firstdrift.matching.namesakes import find_namesakes
@@ -55,7 +56,8 @@ def match_slices(golden: Slice, target: Slice, rules: MatchingRules) -> SlicePla
 def find_matches(golden: Slice, target: Slice, rules: MatchingRules) -> tuple[Pairing, tuple[str, ...]]:
     """Match two slices by all rules but the edits; return what is matched, and remarks."""
     known = find_namesakes(golden, target)
-    work = start_pairing(known.golden, known.target, rules)
+    slices = without_lists(known.golden, known.target), without_lists(known.target, known.golden)
+    work = start_pairing(*slices, rules)
     notes = (*known.notes, *apply_mappings(work))
     known.match(work)
     _match_trees(work)
@@ -108,7 +110,7 @@ def _top(tree: SliceTree, other: SliceTree) -> int:
 
 
 def _is_whole_model(node: Node) -> bool:
-    return not node.path and not is_operator(node)
+    return node.kind is NodeKind.MODEL or (not node.path and not is_operator(node))
 
 
 def _match_below(work: Pairing) -> None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Node, Slice
 from firstdrift.matching.alignment import Pair
-from firstdrift.matching.fusion import FUSED_NAMES
+from firstdrift.matching.fused_names import FUSED_NAMES
 from firstdrift.matching.pairing import SAME_PLACE, Found, Pairing
 from firstdrift.matching.plan import Origin
 from firstdrift.matching.tensors import relate_shapes

@@ -112,7 +112,7 @@ class Pairing(Struct):
         """Record that two nodes have the same name and the same place."""
         golden, target = self.golden.nodes[pair[0]], self.target.nodes[pair[1]]
         reasons: tuple[str, ...] = SAME_PLACE
-        if golden.type_name != target.type_name:
+        if golden.type_name and target.type_name and golden.type_name != target.type_name:
             reasons = (*reasons, f"class {golden.type_name} against {target.type_name}")
         if golden.call != target.call:
             reasons = (*reasons, f"call number {golden.call} against {target.call}")

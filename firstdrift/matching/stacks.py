@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Node
-from firstdrift.matching.fusion import parts_of_name
+from firstdrift.matching.fused_names import parts_of_name
 from firstdrift.matching.joined_tensors import join_records
 from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.tensors import TensorPairing

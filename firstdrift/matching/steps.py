@@ -17,12 +17,14 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from firstdrift.dumps.dump import Node
 from firstdrift.matching.operators import CHARACTERISTIC, Work, may_gate, snake_case, work_of
 from firstdrift.matching.tree import SliceTree
 from firstdrift.matching.values import bare_shape
 from firstdrift.tensors import Role, TensorRecord, is_floating
 
 _LAYER: Final = re.compile(r"layer|block")
+_LAYERS: Final = re.compile(r"(.+_)?(layers?|blocks?|h)")
 _ATTENTION: Final = re.compile(r"att(entio)?n")
 _CROSS: Final = re.compile(r"cross|enc(oder)?_?dec|encoder_?att")
 _FEED_FORWARD: Final = re.compile(r"mlp|ffn|ff$|feed_?forward|moe|expert")
@@ -247,7 +249,7 @@ def _layers(tree: SliceTree) -> set[int]:
         counts = Counter(tree.nodes[child].type_name for child in children)
         for child in children:
             numbered = tree.relative_name(child).rpartition(".")[2].isdigit()
-            named = _LAYER.search(snake_case(tree.nodes[child].type_name)) is not None
+            named = _is_called_layer(tree.nodes[child])
             if not _may_be_layer(tree, child, named=named):
                 continue
             if numbered and (named or counts[tree.nodes[child].type_name] > 1):
@@ -256,6 +258,14 @@ def _layers(tree: SliceTree) -> set[int]:
                 called.add(child)
     stacks = {above for child in repeated for above in _around(tree, child)}
     return repeated | (called - stacks)
+
+
+def _is_called_layer(node: Node) -> bool:
+    """Tell whether the class of a module says that it is a layer; where it is unknown, that of what list."""
+    if node.type_name:
+        return _LAYER.search(snake_case(node.type_name)) is not None
+    around, _, number = node.path.rpartition(".")
+    return number.isdigit() and _LAYERS.fullmatch(snake_case(around.rpartition(".")[2])) is not None
 
 
 def _around(tree: SliceTree, node: int) -> Iterator[int]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.dump import Direction, Node
 from firstdrift.errors import SettingsError
-from firstdrift.matching.evidence import Evidence, name_similarity, shape_similarity
+from firstdrift.matching.evidence import Evidence, class_similarity, name_similarity, shape_similarity
 from firstdrift.matching.fusion import possible_joins
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.tree import SliceTree, is_operator, operator_family
@@ -187,7 +187,7 @@ def _likeness_of_nodes(evidence: Evidence, pair: tuple[int, int]) -> dict[str, f
         families = operator_family(first.type_name), operator_family(second.type_name)
         return said | {"type": name_similarity(*families), "around": _likeness_around(evidence, pair)}
     names = _bare_name(evidence.golden, pair[0]), _bare_name(evidence.target, pair[1])
-    said |= {"name": name_similarity(*names), "type": name_similarity(first.type_name, second.type_name)}
+    said |= {"name": name_similarity(*names), "type": class_similarity(first, second)}
     if not is_operator(first) and not is_operator(second):
         said["contents"] = evidence.contents_similarity(*pair)
     return said

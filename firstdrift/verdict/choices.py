@@ -22,11 +22,11 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from firstdrift.dumps.dump import Direction, NodeKind
-from firstdrift.matching.operators import Work, work_of_type
+from firstdrift.matching.operators import Work
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import Role, is_floating
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.tree import TreeRow, last_name, work_of_row
 
 _ROUTER: Final = re.compile(
     r"(^|[./_])(gate|wg|gating)($|[./])|router|moe/[^/]*linear|topk|gate\.(linear|matmul)", re.IGNORECASE
@@ -94,8 +94,8 @@ def may_be_scores(pair: TensorPair) -> bool:
 
 def is_done_by_row(row: TreeRow) -> bool:
     """Tell whether a row treats each token by itself, so that one that is off spoils no other."""
-    return work_of_type(row.type_name) in _BY_ROW or (
-        row.kind is not NodeKind.API and _BLOCK_BY_ROW.search(row.type_name) is not None
+    return work_of_row(row) in _BY_ROW or (
+        row.kind is not NodeKind.API and _BLOCK_BY_ROW.search(row.type_name or last_name(row)) is not None
     )
 
 
@@ -171,9 +171,7 @@ class _Search:
             if is_floating(pair.target.dtype) or self.measurements[index].equal is not False:
                 continue
             block = self._block(row)
-            if block is not None and (
-                row.index in self.of_experts or work_of_type(row.type_name) is Work.ROUTE
-            ):
+            if block is not None and (row.index in self.of_experts or work_of_row(row) is Work.ROUTE):
                 is_given = row.index in self.of_experts
                 yield Choice(row.order - is_given, block.index, block.last, index)
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.dumps.messages import is_communication
-from firstdrift.matching.operators import Work, work_of_type
+from firstdrift.matching.operators import Work
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.names import with_direction
@@ -37,7 +37,7 @@ from firstdrift.verdict.peers import PeerGroup, outstanding, peer_group
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.sums import Addend, addends, explained_by_sum
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.tree import TreeRow, is_embedding, work_of_row
 
 _MOST_CANCELLED = 1e3
 """How much larger than one dot product what it adds up may be: one in a thousand is as small by chance."""
@@ -302,7 +302,7 @@ class _Walk:
         summary = self.measurements[error.output_pair].golden if error.output_pair is not None else None
         size = summary.size if summary is not None else None
         factor = self.limits.factor
-        if size == 1 and work_of_type(row.type_name) is Work.LINEAR:
+        if size == 1 and work_of_row(row) is Work.LINEAR:
             return factor * _MOST_CANCELLED
         return factor * (1.0 + 2.0 / math.sqrt(size)) if size else factor
 
@@ -547,7 +547,7 @@ class _Walk:
     def _input_comes_from_outside_and_differs(self, row: TreeRow, error: RowErrors, roundoff: float) -> bool:
         if self.result.input_row is not None or error.input is None or row.direction is Direction.BACKWARD:
             return False
-        if "embedding" in row.type_name.lower() and error.integer_input_pair is not None:
+        if is_embedding(row) and error.integer_input_pair is not None:
             return self.result.first_origin is None
         return self.seen is None and error.input > self.limits.floor * roundoff and row.last == row.index
 

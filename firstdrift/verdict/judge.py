@@ -39,7 +39,7 @@ from firstdrift.verdict.pair_error import PairError, are_of_other_kinds
 from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, fingerprint, row_errors
 from firstdrift.verdict.rules_of_peers import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.verdict.unlike import unlikeness
 
 _PairRules = Callable[
@@ -557,7 +557,7 @@ def _inputs_agree(case: _Case) -> bool | None:
     if case.classification.input_row is not None:
         return False
     for row in case.rows:
-        if "embedding" in row.type_name.lower() and row.direction is Direction.FORWARD:
+        if is_embedding(row) and row.direction is Direction.FORWARD:
             for index in case.errors[row.index].pairs:
                 if case.plan.pairs[index].target.role is Role.INPUT and case.pair_errors[index].discrete:
                     return case.pair_errors[index].value == 0.0

@@ -16,7 +16,7 @@ from firstdrift.tensors import Role, TensorRecord
 from firstdrift.verdict.choices import Choice, excuse
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, pair_error
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.tree import TreeRow, is_embedding
 
 _PARAMETER_POSITIONS: dict[str, frozenset[str]] = {
     "linear": frozenset({"1", "2"}),
@@ -152,7 +152,7 @@ def embeds_tokens(row: TreeRow) -> bool:
     """Tell whether a row turns token ids into vectors, one for each."""
     name = row.type_name.lower()
     return (
-        "embedding" in name
+        is_embedding(row)
         and row.direction is not Direction.BACKWARD
         and not any(word in name for word in ("rotary", "rope", "position"))
     )

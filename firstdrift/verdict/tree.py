@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
+from firstdrift.matching.operators import Work, work_of_label, work_of_type
 from firstdrift.matching.plan import SlicePlan
 
 
@@ -28,7 +29,8 @@ class TreeRow(Struct, frozen=True):
         order: position in execution order among all rows, children before parents.
         label: short name: last part of the path, or the operator with its call number.
         kind: model, module or api.
-        type_name: class or operator (target's, if there is a target).
+        type_name: class or operator (target's, if there is a target and it tells its class); empty where
+            neither dump tells it.
         direction: forward, backward or none.
         golden: names of the golden nodes; empty if there is none.
         target: names of the target nodes; empty if there is none.
@@ -51,6 +53,25 @@ class TreeRow(Struct, frozen=True):
     match: int | None
     path: str | None
     micro_step: int | None
+
+
+def work_of_row(row: TreeRow) -> Work:
+    """Say what a row does, as its class tells, or the last part of its name where no class is known."""
+    if row.type_name:
+        return work_of_type(row.type_name)
+    return work_of_label(last_name(row))
+
+
+def last_name(row: TreeRow) -> str:
+    """Return the last part of the name of a module, or of the module around an operator."""
+    return (row.path or "").rpartition(".")[2]
+
+
+def is_embedding(row: TreeRow) -> bool:
+    """Tell whether a row is called an embedding: of tokens, or of positions."""
+    if row.type_name:
+        return "embedding" in row.type_name.lower()
+    return work_of_row(row) is Work.LOOKUP
 
 
 _LAYER = re.compile(r"(^|\.)\d+$")
@@ -123,6 +144,7 @@ class _Draft(Struct):
 
 
 def _drafts(golden: Slice, target: Slice, plan: SlicePlan) -> list[_Draft]:
+    golden_nodes = {node.name: node for node in golden.nodes}
     target_nodes = {node.name: node for node in target.nodes}
     drafts = []
     order_of_partner: dict[str, int] = {}
@@ -132,6 +154,8 @@ def _drafts(golden: Slice, target: Slice, plan: SlicePlan) -> list[_Draft]:
             golden_alone[match.golden[0]] = index
             continue
         node = target_nodes[match.target[0]]
+        if not node.type_name and match.golden:
+            node = replace(node, type_name=golden_nodes[match.golden[0]].type_name)
         position = max(target_nodes[name].order for name in match.target)
         order_of_partner.update(dict.fromkeys(match.golden, position))
         drafts.append(_Draft(node, match.golden, match.target, index, (position, 0, 0)))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from firstdrift.dumps.dump import Direction
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.tensors import Role
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.tree import TreeRow, is_embedding
 
 _LEAST = 8
 """Fewer tensors tell nothing."""
@@ -46,7 +46,7 @@ def _has_other_width(pair: TensorPair) -> bool:
 
 def _hidden_size(plan: SlicePlan, row: TreeRow) -> tuple[int, int] | None:
     """Return how wide the vectors of tokens are on both sides, if a row makes them."""
-    if "embedding" not in row.type_name.lower() or row.direction is Direction.BACKWARD:
+    if not is_embedding(row) or row.direction is Direction.BACKWARD:
         return None
     for pair in plan.pairs:
         if pair.match == row.match and pair.target.role is Role.OUTPUT:

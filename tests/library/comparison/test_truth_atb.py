@@ -1,6 +1,7 @@
 """What was planted in ATB dumps is found, token by token, and nothing is found in healthy ones."""
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,41 @@ def test_a_fault_is_found_in_its_token_and_layer(compared: Compared, golden: str
     assert findings.first_bad_node.module == "Decoder_layer.7"
     # A layer holds more than one sum: the operator is named with it.
     assert "in it 3_ElewiseOperation in Decoder_layer.7 is the first bad node" in findings.summary
+
+
+def without_classes(dump: Path, to: Path) -> Path:
+    shutil.copytree(dump, to)
+    for file in to.rglob("model_tree.json"):
+        file.unlink()
+    return to
+
+
+def test_a_fault_is_found_where_the_torch_dump_tells_no_classes(
+    unpacked: Callable[[str], Path], compared: Compared, tmp_path: Path
+) -> None:
+    golden = without_classes(unpacked("msit/llama12_golden_fp32"), tmp_path / "golden")
+    healthy = compare(golden, unpacked("msit/atb12_bf16"))
+    assert healthy.findings.first_bad_token is healthy.findings.first_bad_node is None
+    assert healthy.counts == compared("msit/llama12_golden_fp32", "msit/atb12_bf16").counts
+    findings = compare(golden, unpacked("msit/atb12_bf16_bad")).findings
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.target == "25_Decoder_layer/3_ElewiseOperation"
+    assert findings.first_bad_node.coordinates.token == 2
+    assert findings.summary == compared("msit/llama12_golden_fp32", "msit/atb12_bf16_bad").findings.summary
+
+
+def test_another_prompt_is_no_fault_where_no_dump_tells_classes(
+    unpacked: Callable[[str], Path], compared: Compared, tmp_path: Path
+) -> None:
+    expected = compared("msit/llama4_golden_fp32", "msit/llama4_twoprompts").findings
+    sides = [
+        without_classes(unpacked(f"msit/{name}"), tmp_path / name)
+        for name in ("llama4_golden_fp32", "llama4_twoprompts")
+    ]
+    found = compare(*sides).findings
+    assert found.first_bad_token is None
+    assert found.input_differs == expected.input_differs
+    assert len(found.input_differs) > 0
 
 
 def test_what_was_added_is_named_as_the_torch_model_has_it_too(compared: Compared) -> None:
