@@ -28,6 +28,13 @@ def short(value: float | None) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def factor(value: float | None) -> str:
+    """Write how many times one number is another: nothing special happens close to one."""
+    if value is not None and PLAIN[0] <= abs(value) < PLAIN[1]:
+        return f"{value:,.{_decimals(value)}f}"
+    return short(value)
+
+
 def exact(value: float | None) -> str:
     """Write a number so that reading it gives the same number."""
     if value is None:
@@ -71,8 +78,13 @@ def duration(seconds: float) -> str:
 
 def _significant(value: float) -> str:
     """Write three significant digits, or where these would say one, as many as tell it from one."""
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    decimals = _decimals(value)
     short_of_one = 1 - abs(value)
     if 0 < short_of_one < 5e-3:  # noqa: PLR2004 - where three digits begin to round to one
         decimals = min(15, 1 - math.floor(math.log10(short_of_one)))
     return f"{value:,.{decimals}f}"
+
+
+def _decimals(value: float) -> int:
+    """Count the decimals of three significant digits."""
+    return max(0, 2 - int(f"{value:.2e}".partition("e")[2]))

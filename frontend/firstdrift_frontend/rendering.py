@@ -81,6 +81,7 @@ def _environment(language: str) -> Environment:
         "said": say,
         "pieces": partial(pieces, say),
         "number": number,
+        "factor": partial(number, write=numbers.factor),
         "short": numbers.short,
         "exact": numbers.exact,
         "magnitude": magnitude,
@@ -126,12 +127,12 @@ def _quick_gettext(known: NullTranslations) -> Callable[..., Markup]:
     return gettext
 
 
-def number(value: float | None) -> Markup:
+def number(value: float | None, write: Callable[[float | None], str] = numbers.short) -> Markup:
     """Write a number short, with all its digits to hover over and to copy."""
     if value is None:
         return _NO_NUMBER
-    exact, short = numbers.exact(value), numbers.short(value)  # digits: nothing to escape
-    return Markup(f'<data class="num" value="{exact}" title="{exact}">{short}</data>')  # noqa: S704
+    exact = numbers.exact(value)  # digits: nothing to escape
+    return Markup(f'<data class="num" value="{exact}" title="{exact}">{write(value)}</data>')  # noqa: S704
 
 
 def ago(known: NullTranslations, then: datetime, now: datetime | None = None) -> str:

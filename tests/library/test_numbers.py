@@ -1,0 +1,50 @@
+import math
+
+import pytest
+
+from firstdrift_frontend.numbers import DASH, exact, factor, short
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (1.2345e-05, "1.23e-5"),
+        (0.97572, "0.976"),
+        (0.9999863, "0.999986"),
+        (-0.9999863, "-0.999986"),
+        (1.0, "1"),
+        (151936.0, "151,936"),
+        (0.0, "0"),
+        (12.3456, "12.3"),
+        (math.nan, "NaN"),
+        (-math.inf, "-∞"),
+        (None, DASH),
+    ],
+)
+def test_three_digits_are_read_and_those_that_tell_a_cosine_from_one(
+    value: float | None, written: str
+) -> None:
+    assert short(value) == written
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (0.99999978, "1.00"),
+        (1.0004, "1.00"),
+        (2.0, "2.00"),
+        (0.0123456, "0.0123"),
+        (1234.5, "1,234"),
+        (9.9996, "10.0"),
+        (3.25e8, "3.25e8"),
+        (math.inf, "∞"),
+        (None, DASH),
+    ],
+)
+def test_a_factor_close_to_one_is_one(value: float | None, written: str) -> None:
+    assert factor(value) == written
+
+
+@pytest.mark.parametrize("value", [1.2345e-05, 0.9999863, 1e300, -0.0, 7, 1.0])
+def test_what_is_written_exactly_reads_as_the_same(value: float) -> None:
+    assert float(exact(value)) == value
