@@ -17,7 +17,7 @@ class Role(StrEnum):
     GRADIENT = "gradient"
 
 
-class Statistics(Struct, frozen=True):
+class Statistics(Struct, frozen=True, gc=False):
     """The statistics that the dumping tool recorded; None where it recorded none.
 
     NaN and infinities are values here, as the tool wrote them.
@@ -29,7 +29,7 @@ class Statistics(Struct, frozen=True):
     norm: float | None = None
 
 
-class DataLocation(Struct, frozen=True):
+class DataLocation(Struct, frozen=True, gc=False):
     """Where the values of a tensor lie.
 
     Attributes:
@@ -60,7 +60,7 @@ class Sharding(StrEnum):
     BY_VALUES = "by values"
 
 
-class TensorRecord(Struct, frozen=True):
+class TensorRecord(Struct, frozen=True, gc=False):
     """One value of a node: a tensor, or a Python scalar passed as an argument.
 
     Attributes:
@@ -103,7 +103,7 @@ class TensorRecord(Struct, frozen=True):
         return f"{self.role}.{self.key}"
 
 
-class Shards(Struct, frozen=True):
+class Shards(Struct, frozen=True, gc=False):
     """What the ranks of a merged slice hold of one tensor.
 
     Attributes:

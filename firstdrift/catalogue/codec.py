@@ -39,7 +39,7 @@ def from_text(kind: Any, text: str) -> Any:  # noqa: ANN401 (a type in, one of i
     """Decode what `to_text` wrote of a value of the type `kind`."""
     quick = _quick_decoder(kind)
     if quick is not None:
-        with suppress(DecodeError):  # a number by its name, or half of a character
+        with suppress(DecodeError):  # half of a character
             return quick(text)
     return _decoder(kind)(json.loads(text))
 
@@ -48,7 +48,8 @@ def from_text(kind: Any, text: str) -> Any:  # noqa: ANN401 (a type in, one of i
 def _quick_decoder(kind: Any) -> Callable[[str], Any] | None:  # noqa: ANN401
     """Make what decodes nearly all texts, six times as fast; None for types that only we know."""
     try:
-        return Decoder(kind, dec_hook=lambda known, plain: known(plain)).decode
+        # Not strict, so that numbers by their names are numbers.
+        return Decoder(kind, strict=False, dec_hook=lambda known, plain: known(plain)).decode
     except TypeError:
         return None
 

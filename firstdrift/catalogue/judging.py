@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons import Comparison, Judging, SlicePair
 from firstdrift.catalogue.editing import load_bench
 from firstdrift.catalogue.noise import load_noise, noise_places
-from firstdrift.catalogue.results import load_measurements, pair_keys, without_details
+from firstdrift.catalogue.results import load_measurements, load_planned, pair_keys, without_details
 from firstdrift.catalogue.tables import PairEntry, RowEntry, TensorEntry
 from firstdrift.comparison.report import Options
 from firstdrift.matching.plan import SlicePlan
@@ -103,12 +103,19 @@ MeasuredOf = Callable[[SlicePair], Measured]
 
 
 def load_measured(session: Session, pair: SlicePair, options: Options) -> Measured:
-    """Load what was measured of a slice pair; its nodes are matched anew, as a worker does it."""
+    """Load what was measured of a slice pair.
+
+    Its nodes are matched anew, as a worker does it, if this version has not judged it yet.
+    """
+    known = load_planned(session, pair.id)
+    if known is not None:
+        planned, made = known
+        return Measured(planned.plan, planned.rows, made, 0)
     plain = replace(options, thresholds=DEFAULTS, baseline=None)
     bench = load_bench(session, pair, plain)
     plan = bench.plan(options.matching.edits)
-    known = load_measurements(session, *bench.slice_ids)
-    measurements = tuple(known.get(key, _UNMEASURED) for key in pair_keys(plan.pairs))
+    measured = load_measurements(session, *bench.slice_ids)
+    measurements = tuple(measured.get(key, _UNMEASURED) for key in pair_keys(plan.pairs))
     missing = sum(one is _UNMEASURED for one in measurements)
     return Measured(plan, build_rows(bench.golden, bench.target, plan), measurements, missing)
 

@@ -11,7 +11,7 @@ from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.tables import Entry
 from firstdrift.errors import CatalogueError
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest step; known here so that a database at it is opened, or made, without loading Alembic."""
 _STEP = Table(
     "alembic_version",

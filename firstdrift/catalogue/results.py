@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
+from importlib.metadata import version
 from typing import Any
 
 from msgspec import Struct
@@ -18,10 +19,12 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.bulk import insert_in_batches, insert_many
 from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.plans import Planned, pack, unpack
 from firstdrift.catalogue.tables import (
     ComparisonEntry,
     MeasurementEntry,
     PairEntry,
+    PlanEntry,
     RowEntry,
     SliceEntry,
     SlicePairEntry,
@@ -123,6 +126,30 @@ def load_measurements(session: Session, golden: int, target: int) -> dict[bytes,
     return dict(session.execute(select(columns.key, columns.measurement).where(*here)).all())
 
 
+def load_planned(session: Session, slice_pair: int) -> tuple[Planned, tuple[Measurement, ...]] | None:
+    """Give what was judged of a slice pair: its plan, its tree and the measurement of each pair.
+
+    None if this version has not kept it; another one may have matched otherwise.
+    """
+    plans = select(PlanEntry.content)
+    here = (PlanEntry.slice_pair_id == slice_pair, PlanEntry.version == _version())
+    packed = session.scalar(plans.where(*here))
+    planned = unpack(packed) if packed is not None else None
+    if planned is None:
+        return None
+    measured = (
+        select(MeasurementEntry.measurement)
+        .join(PairEntry, PairEntry.measurement_id == MeasurementEntry.id)
+        .where(PairEntry.slice_pair_id == slice_pair)
+        .order_by(PairEntry.index)
+    )
+    return planned, tuple(session.scalars(measured))
+
+
+def _version() -> str:
+    return f"{version('firstdrift')}, measurements {MEASUREMENTS_VERSION}"
+
+
 def start_results(
     session: Session, comparison_id: int, golden: int, target: int, pairing: SlicePairing
 ) -> None:
@@ -176,10 +203,13 @@ def save_slice(
         session.flush()
         measurement_ids = _measurement_ids(session, place)
     pairs = _pair_columns(result, measurement_ids) | _place_columns(result.plan, slices)
+    packed = pack(Planned(result.plan, result.rows))
     insert_in_batches(writing, RowEntry, _row_columns(result), slice_pair_id=entry.id)
     insert_in_batches(writing, PairEntry, pairs, slice_pair_id=entry.id)
     with writing() as session:
         _require_revision(session, place.comparison_id, place.revision)
+        if packed is not None:
+            session.add(PlanEntry(slice_pair_id=entry.id, version=_version(), content=packed))
         session.execute(delete(SlicePairEntry).where(*_others(place), SlicePairEntry.id != entry.id))
         session.execute(update(SlicePairEntry).where(SlicePairEntry.id == entry.id).values(complete=True))
 
@@ -215,7 +245,7 @@ def copy_slice(
         entry = SlicePairEntry(**{name: own.get(name, getattr(known, name)) for name in columns})
         session.add(entry)
         session.flush()
-        for table in (RowEntry, PairEntry):
+        for table in (RowEntry, PairEntry, PlanEntry):
             names = [column for column in table.__table__.columns if column.key != "slice_pair_id"]
             found = select(literal(entry.id), *names).where(table.slice_pair_id == source)
             session.execute(

@@ -2,7 +2,7 @@
 
     dumps ──< slices ──< nodes ──< tensors, computed    what lies on disk, indexed once
                 │
-    comparisons ──< slice_pairs ──< rows                results, replaced whole when judged again
+    comparisons ──< slice_pairs ──< rows, plans         results, replaced whole when judged again
                 │        └───────< pairs ──> measurements
                 ├──< jobs          workers              measured once per pair of indexed slices
                 ├──< match_sets ──< match_set_versions ──> comparisons      with edits laid over
@@ -387,6 +387,24 @@ class PairEntry(Entry):
     verdict: Mapped[Verdict]
     error: Mapped[float | None]
     reasons: Mapped[Names] = mapped_column(Listed(Names))
+
+
+class PlanEntry(Entry):
+    """The match plan and the tree of a slice pair: what trying other rules takes, in one piece.
+
+    Attributes:
+        version: which firstdrift made it, and of which version its measurements are; another one may match
+            and measure otherwise.
+        content: as `firstdrift.catalogue.plans` packs it.
+    """
+
+    __tablename__ = "plans"
+
+    slice_pair_id: Mapped[int] = mapped_column(
+        ForeignKey("slice_pairs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    version: Mapped[str]
+    content: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class MatchSetEntry(Entry):

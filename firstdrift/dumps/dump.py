@@ -75,7 +75,7 @@ class Source(Struct, frozen=True):
     tensors: tuple[tuple[str, str], ...] = ()
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, gc=False):
     """A module or an operator call of one slice.
 
     Attributes:

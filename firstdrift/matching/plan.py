@@ -33,7 +33,7 @@ class Joining(StrEnum):
     STACKED = "stacked"
 
 
-class NodeMatch(Struct, frozen=True):
+class NodeMatch(Struct, frozen=True, gc=False):
     """Golden node(s) and target node(s) held to be the same.
 
     Attributes:
@@ -56,7 +56,7 @@ class NodeMatch(Struct, frozen=True):
     operands: tuple[str, ...] = ()
 
 
-class TensorPair(Struct, frozen=True):
+class TensorPair(Struct, frozen=True, gc=False):
     """One golden tensor and one target tensor of a match.
 
     A tensor that is joined from those of several nodes bears the key of the first; its shape and its
@@ -94,7 +94,7 @@ class TensorPair(Struct, frozen=True):
         return any((self.joining, self.golden.shards, self.target.shards))
 
 
-class UnmatchedTensor(Struct, frozen=True):
+class UnmatchedTensor(Struct, frozen=True, gc=False):
     """A tensor of a matched node that has no partner on the other side."""
 
     match: int

@@ -24,7 +24,7 @@ class MeasurementKind(StrEnum):
     INCOMPARABLE = "incomparable"
 
 
-class SideSummary(Struct, frozen=True):
+class SideSummary(Struct, frozen=True, gc=False):
     """Statistics of one tensor over its finite elements (None: not known).
 
     With data, `maximum` to `norm` are over finite elements and the counts are exact. From recorded
@@ -54,7 +54,7 @@ class SideSummary(Struct, frozen=True):
     zeros: int | None = None
 
 
-class PairErrors(Struct, frozen=True):
+class PairErrors(Struct, frozen=True, gc=False):
     """How far apart two tensors of equal size are; d = target - golden over pairs of finite elements.
 
     Formulas, ranges and edge cases of each field: `firstdrift.metrics.elementwise`.
@@ -114,7 +114,7 @@ class PairErrors(Struct, frozen=True):
     histogram: tuple[int, ...]
 
 
-class StatisticDifferences(Struct, frozen=True):
+class StatisticDifferences(Struct, frozen=True, gc=False):
     """Differences of recorded statistics, target - golden; None where a side lacks the statistic.
 
     Attributes:
@@ -185,7 +185,7 @@ class LogitsErrors(Struct, frozen=True):
     positions: int
 
 
-class IntegerErrors(Struct, frozen=True):
+class IntegerErrors(Struct, frozen=True, gc=False):
     """How two integer or boolean tensors differ, as values, as sets and as order.
 
     Attributes:
@@ -255,7 +255,7 @@ class CustomResult(Struct, frozen=True):
     failed: bool = False
 
 
-class Measurement(Struct, frozen=True):
+class Measurement(Struct, frozen=True, gc=False):
     """The numbers of one pair, or why there are none.
 
     Attributes:

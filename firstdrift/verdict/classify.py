@@ -20,6 +20,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.dumps.messages import is_communication
 from firstdrift.matching.operators import Work
@@ -43,8 +45,7 @@ _MOST_CANCELLED = 1e3
 """How much larger than one dot product what it adds up may be: one in a thousand is as small by chance."""
 
 
-@dataclass(slots=True)
-class Classified:
+class Classified(Struct, gc=False):
     """What the rule says of one row.
 
     Attributes:
@@ -152,7 +153,7 @@ class _Walk:
     chosen_otherwise: frozenset[int] = field(init=False)  # rows in modules given other whole numbers
     origins_inside: list[int] = field(init=False)
     both_talk: bool = field(init=False)  # whether communication of ranks was matched
-    peers_before: set[PeerGroup] = field(default_factory=set)  # of the rows visited
+    peers_before: set[PeerGroup] = field(default_factory=set)  # of the rows visited, if any stands out
     partners: Mapping[str, int] = field(init=False)
     measured_outputs: int = 0
     gradient_norm: float = 0.0  # largest norm of a parameter's gradient in the golden run
@@ -206,7 +207,8 @@ class _Walk:
         else:
             self._judge(row, error, said)
         self._tell_parent(row, error, said)
-        self.peers_before.add(peer_group(row))
+        if self.outstanding:
+            self.peers_before.add(peer_group(row))
         if error.output is not None and not error.is_set_aside:
             self.seen = max(self.seen or 0.0, error.output)
         self.seen_whole = max(self.seen_whole, self.seen or 0.0, error.whole_output)

@@ -12,6 +12,7 @@ Each is the first-order error bound of the operation.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, SideSummary
@@ -44,24 +45,35 @@ def honest_error(
     plain = error.input or 0.0
     if plain == 0.0 or math.isinf(plain):
         return plain
-    operator = row.type_name.rpartition(".")[2].lower()
+    magnifies = _how_it_magnifies(row.type_name)
+    if magnifies is None:
+        return plain
     inputs = [
         measurements[index]
         for index in error.pairs
         if plan.pairs[index].target.role is Role.INPUT and measurements[index].golden is not None
     ]
-    if any(name in operator for name in _ABSOLUTE_TO_RELATIVE):
+    if magnifies is _ABSOLUTE_TO_RELATIVE:
         return max(plain, *(_absolute(measured) for measured in inputs))
-    if operator in _CANCELLING:
+    if magnifies is _CANCELLING:
         outputs = [
             measurements[index].golden
             for index in error.pairs
             if plan.pairs[index].target.role is Role.OUTPUT
         ]
         return max(plain, _after_cancellation(inputs, outputs))
-    if any(name in operator for name in _CENTRING):
-        return plain * max(1.0, *(_rms_to_deviation(measured.golden) for measured in inputs))
-    return plain
+    return plain * max(1.0, *(_rms_to_deviation(measured.golden) for measured in inputs))
+
+
+@lru_cache(maxsize=1 << 10)
+def _how_it_magnifies(type_name: str) -> tuple[str, ...] | None:
+    """Return the list of operators that one is of; None if it is of none."""
+    operator = type_name.rpartition(".")[2].lower()
+    if any(name in operator for name in _ABSOLUTE_TO_RELATIVE):
+        return _ABSOLUTE_TO_RELATIVE
+    if operator in _CANCELLING:
+        return _CANCELLING
+    return _CENTRING if any(name in operator for name in _CENTRING) else None
 
 
 def is_sum(total: SideSummary, operands: Sequence[SideSummary], roundoff: float) -> bool:

@@ -55,7 +55,7 @@ ORIGINS = frozenset(
 """The classes of nodes at which an error begins."""
 
 
-class PairJudgement(Struct, frozen=True):
+class PairJudgement(Struct, frozen=True, gc=False):
     """The verdict of one pair of tensors.
 
     Attributes:
@@ -70,7 +70,7 @@ class PairJudgement(Struct, frozen=True):
     reasons: tuple[str, ...] = ()
 
 
-class RollUp(Struct, frozen=True):
+class RollUp(Struct, frozen=True, gc=False):
     """What lies below a row, the row itself not counted."""
 
     error: int = 0
@@ -81,7 +81,7 @@ class RollUp(Struct, frozen=True):
     worst: Verdict = Verdict.PASS
 
 
-class RowJudgement(Struct, frozen=True):
+class RowJudgement(Struct, frozen=True, gc=False):
     """The verdict of one row of the tree.
 
     Attributes:

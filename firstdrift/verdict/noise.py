@@ -27,11 +27,15 @@ class Noise(Struct, frozen=True):
 
     def of_input(self, row: TreeRow) -> float:
         """Return the error that the inputs of a row have in the healthy run; 0 if that is not known."""
-        return max((self.inputs.get(name, 0.0) for name in row.golden), default=0.0)
+        return _worst_of(self.inputs, row)
 
     def of_output(self, row: TreeRow) -> float:
         """Return the error that the outputs of a row have in the healthy run; 0 if that is not known."""
-        return max((self.outputs.get(name, 0.0) for name in row.golden), default=0.0)
+        return _worst_of(self.outputs, row)
+
+
+def _worst_of(errors: Mapping[str, float], row: TreeRow) -> float:
+    return max((errors.get(name, 0.0) for name in row.golden), default=0.0) if errors else 0.0
 
 
 QUIET = Noise()

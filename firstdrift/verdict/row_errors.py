@@ -39,7 +39,7 @@ _PARAMETER_POSITIONS: dict[str, frozenset[str]] = {
 _PARAMETER_KEYS = frozenset({"weight", "bias", "running_mean", "running_var", "gamma", "beta"})
 
 
-class RowErrors(Struct):
+class RowErrors(Struct, gc=False):
     """The errors of the pairs of one row; None where nothing could be compared.
 
     Attributes:

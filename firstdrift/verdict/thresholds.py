@@ -98,12 +98,12 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
 
     def roundoff(self, *dtypes: str) -> float:
         """Return the coarsest unit roundoff among dtypes; float32's where none is a floating dtype."""
-        known = [self._roundoff_of(dtype) for dtype in dtypes if dtype in UNIT_ROUNDOFF]
+        known = [self._roundoff_of(dtype) for dtype in frozenset(dtypes) if dtype in UNIT_ROUNDOFF]
         return max(known, default=self.roundoff_float32)
 
     def _roundoff_of(self, dtype: str) -> float:
-        same = _SAME_ROUNDOFF.get(dtype, dtype)
-        found: float = getattr(self, _ROUNDOFF + same, UNIT_ROUNDOFF[dtype])
+        name = _ROUNDOFF_OF.get(dtype)
+        found: float = UNIT_ROUNDOFF[dtype] if name is None else getattr(self, name)
         return found
 
     def moved(self) -> dict[str, float]:
@@ -116,6 +116,12 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
 
 
 _SAME_ROUNDOFF: Final = {"complex64": "float32", "complex128": "float64"}
+_ROUNDOFF_OF: Final = {
+    dtype: name
+    for dtype in UNIT_ROUNDOFF
+    if (name := _ROUNDOFF + _SAME_ROUNDOFF.get(dtype, dtype)) in Thresholds.__struct_fields__
+}
+"""Which threshold says how a dtype rounds."""
 
 DEFAULTS: Final = Thresholds()
 

@@ -18,7 +18,7 @@ from firstdrift.matching.operators import Work, work_of_label, work_of_type
 from firstdrift.matching.plan import SlicePlan
 
 
-class TreeRow(Struct, frozen=True):
+class TreeRow(Struct, frozen=True, gc=False):
     """One row of the tree of a pair of slices; rows are kept in pre-order (parents first).
 
     Attributes:

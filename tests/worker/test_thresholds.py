@@ -4,28 +4,37 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 from working import ask_to_compare, compare_with_worker, wait_for_comparison, worker
 
+from firstdrift.catalogue import editing
+from firstdrift.catalogue import judging as judging_module
 from firstdrift.catalogue.comparisons import (
     Comparison,
     Judging,
+    SlicePair,
     compare_again,
     get_comparison,
     judging_of,
     slice_pairs_of,
 )
+from firstdrift.catalogue.editing import Bench
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.judging import Trial, as_it_is, load_measured, rule_of, try_rules
 from firstdrift.catalogue.match_sets import add_edits, create_match_set, get_match_set, judge_again
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.noise import require_baseline
+from firstdrift.catalogue.plans import Planned, pack
+from firstdrift.catalogue.results import load_planned
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options
+from firstdrift.dumps.dump import Coordinates, SliceListing
 from firstdrift.errors import SettingsError
 from firstdrift.matching.edits import unmatch
+from firstdrift.matching.plan import SlicePlan
 from firstdrift.verdict.thresholds import Thresholds
 
 SENSITIVE = Thresholds(factor=1.5, floor=1.0)
@@ -107,6 +116,79 @@ def test_a_preview_is_what_applying_finds_and_neither_measures(
     assert measurements(engine) == before
 
 
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [
+        ("msit/llama4_golden_fp32", "msit/llama4_fp16"),
+        ("msit/llama4_golden_fp32", "msit/atb4_bf16"),
+        ("msprobe/llama_stat_mix_nan/golden", "msprobe/llama_stat_mix_nan/target"),
+        ("msprobe/llama_md5_mix_perturb/golden", "msprobe/llama_md5_mix_perturb/target"),
+        ("msprobe/mixtral_stat_mix_perturb/golden", "msprobe/mixtral_stat_mix_perturb/target"),
+        ("msprobe/tp2_vs_tp1/golden", "msprobe/tp2_vs_tp1/target"),
+    ],
+)
+def test_what_a_worker_kept_is_judged_as_what_is_matched_anew_and_as_the_library_judges(
+    golden: str, target: str, engine: Engine, sqlite_url: str, unpacked: Callable[[str], Path]
+) -> None:
+    dumps = _dump(unpacked, golden), _dump(unpacked, target)
+    first = compare_with_worker(sqlite_url, *dumps)
+    trials: list[list[Trial]] = []
+    judgings = [
+        Judging("firstdrift", SENSITIVE),
+        Judging("msit", Thresholds(msit_cosine=0.9999)),
+        Judging("msprobe", Thresholds(msprobe_share_out=0.5)),
+    ]
+    for is_kept in (True, False):
+        if not is_kept:
+            with writing(engine) as session:
+                session.execute(text("DELETE FROM plans"))
+        with reading(engine) as session:
+            for pair in slice_pairs_of(session, first.id):
+                assert (load_planned(session, pair.id) is not None) is is_kept
+            trials.append([trial(session, first, judging) for judging in judgings])
+    assert repr(trials[0]) == repr(trials[1])  # NaN differs from itself
+    for judging, seen in zip(judgings, trials[0], strict=True):
+        report = compare(*dumps, Options(rules=judging.rules, thresholds=judging.thresholds))
+        assert (seen.after.counts, seen.missing) == (report.counts, 0)
+        assert repr(seen.findings_after) == repr(report.findings)
+
+
+def _dump(unpacked: Callable[[str], Path], name: str) -> Path:
+    archive = "/".join(name.split("/")[:2])
+    return unpacked(archive).joinpath(*name.split("/")[2:])
+
+
+def test_nothing_is_matched_anew_for_what_this_version_has_judged(
+    engine: Engine, sqlite_url: str, logits: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = compare_with_worker(sqlite_url, *logits)
+    matched: list[int] = []
+
+    def load_bench(session: Session, pair: SlicePair, options: Options) -> Bench:
+        matched.append(pair.position)
+        return editing.load_bench(session, pair, options)
+
+    monkeypatch.setattr(judging_module, "load_bench", load_bench)
+    with reading(engine) as session:
+        seen = trial(session, first, Judging("firstdrift", SENSITIVE))
+    assert matched == []
+    for spoiled in ("content = X'00'", "version = 'another'"):
+        with writing(engine) as session:
+            session.execute(text(f"UPDATE plans SET {spoiled}"))  # noqa: S608 (ours)
+        matched.clear()
+        with reading(engine) as session:
+            assert repr(trial(session, first, Judging("firstdrift", SENSITIVE))) == repr(seen)
+        assert len(matched) == seen.of_slices
+
+
+def test_a_plan_with_names_that_no_encoding_has_is_not_kept() -> None:
+    plan = SlicePlan(
+        SliceListing(Coordinates(0), Path()), SliceListing(Coordinates(0), Path()), (), (), (), ()
+    )
+    assert pack(Planned(plan, ())) is not None
+    assert pack(Planned(replace(plan, notes=("\ud800",)), ())) is None
+
+
 def test_the_name_of_a_rule_set_leaves_thresholds_as_they_are(
     engine: Engine, dumps: tuple[Path, Path]
 ) -> None:
@@ -186,6 +268,10 @@ def test_match_sets_follow(engine: Engine, sqlite_url: str, dumps: tuple[Path, P
     with reading(engine) as session:
         limits = {pair.judgement.limits for pair in slice_pairs_of(session, results)}
     assert limits == {SENSITIVE}
+    with reading(engine) as session:
+        kept = [load_planned(session, pair.id) for pair in slice_pairs_of(session, results)]
+    assert kept
+    assert None not in kept
 
 
 def get_match_set_results(engine: Engine, match_set: int) -> int:
