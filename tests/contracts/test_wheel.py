@@ -77,3 +77,17 @@ def test_what_was_installed_starts_away_from_the_sources(installed: Path, tmp_pa
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith(str(installed))
     assert "compare" in answer.stdout
+
+
+def test_what_was_installed_runs_without_its_script(installed: Path, tmp_path: Path) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "firstdrift", "inspect", tmp_path / "nothing"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("firstdrift: ")
+    assert "there is nothing here" in answer.stderr
