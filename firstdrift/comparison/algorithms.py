@@ -10,7 +10,7 @@ remark of that pair, and harms no other.
 
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,6 +111,7 @@ class Summary(Struct, frozen=True):
         failed: on how many pairs it raised an error, or returned no number.
         failures: the first hundred of these: target node, tensor, what it raised.
         reasons: what it raised, the most frequent first: on how many pairs, and the first of them.
+        not_given: why it was not given pairs, the most frequent first: how many pairs, and why.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Summary(Struct, frozen=True):
     failed: int
     failures: tuple[tuple[str, str, str], ...]
     reasons: tuple[tuple[int, tuple[str, str, str]], ...]
+    not_given: tuple[tuple[int, str], ...] = ()
 
     @property
     def hint(self) -> str:
@@ -130,15 +132,25 @@ def summaries(slices: Iterable[SliceResult], algorithms: Sequence[Algorithm]) ->
     """Say of each algorithm of how many pairs it gave a number, and where it failed."""
     values = [0] * len(algorithms)
     failures: list[list[tuple[str, str, str]]] = [[] for _ in algorithms]
+    left: list[Counter[str]] = [Counter() for _ in algorithms]
     for result in slices:
         for pair, measured in zip(result.plan.pairs, result.measurements, strict=True):
             for place, own in enumerate(measured.custom or ()):
                 values[place] += own.value is not None
                 if own.failed:
                     failures[place].append((pair.target_node, pair.target.label, own.remark))
+                elif own.value is None:
+                    left[place][own.remark] += 1
     return tuple(
-        Summary(name_of(algorithm), count, len(failed), tuple(failed[:_SHOWN]), _reasons(failed))
-        for algorithm, failed, count in zip(algorithms, failures, values, strict=True)
+        Summary(
+            name_of(algorithm),
+            count,
+            len(failed),
+            tuple(failed[:_SHOWN]),
+            _reasons(failed),
+            tuple((number, why) for why, number in not_given.most_common()),
+        )
+        for algorithm, failed, count, not_given in zip(algorithms, failures, values, left, strict=True)
     )
 
 
@@ -154,19 +166,36 @@ def _results(
     algorithms: Sequence[Algorithm], pair: TensorPair, measured: Measurement
 ) -> tuple[CustomResult, ...]:
     names = [name_of(algorithm) for algorithm in algorithms]
-    if measured.kind is not MeasurementKind.DATA:
-        return tuple(
-            CustomResult(name, remark="the values of both tensors were not compared") for name in names
-        )
-    if pair.is_joined or pair.golden.location is None or pair.target.location is None:
-        return tuple(CustomResult(name, remark="not run on tensors joined from several") for name in names)
+    first, second = pair.golden.location, pair.target.location
+    why = _why_not_given(pair, measured)
+    if why or first is None or second is None:
+        return tuple(CustomResult(name, remark=why) for name in names)
     try:
-        golden, target = (load_tensor(at) for at in (pair.golden.location, pair.target.location))
+        golden, target = load_tensor(first), load_tensor(second)
     except TensorUnreadableError as error:
         return tuple(CustomResult(name, remark=str(error)) for name in names)
     shape = common_shape(golden.shape, target.shape, pair.transform)
     arrays = (_read_only(golden, shape), _read_only(target, shape))
     return tuple(_result(algorithm, *arrays) for algorithm in algorithms)
+
+
+def _why_not_given(pair: TensorPair, measured: Measurement) -> str:
+    """Say why no algorithm is given a pair; empty if they are given it."""
+    if measured.kind is MeasurementKind.SCALAR:
+        return "a Python argument, no tensor"
+    lacking = [
+        name
+        for name, record, parts in (
+            ("golden", pair.golden, pair.golden_parts),
+            ("target", pair.target, pair.target_parts),
+        )
+        if record.location is None and all(part.location is None for part in parts)
+    ]
+    if lacking:
+        return "no values in either dump" if len(lacking) > 1 else f"no values in the {lacking[0]} dump"
+    if measured.kind is not MeasurementKind.DATA:
+        return "the two could not be compared"
+    return "joined from several tensors" if pair.is_joined else ""
 
 
 def _read_only(array: "npt.NDArray[Any]", shape: tuple[int, ...] | None) -> "npt.NDArray[Any]":

@@ -46,6 +46,7 @@ def _algorithms_object(report: Report) -> dict[str, Any]:
                     {"target": node, "tensor": tensor, "reason": remark}
                     for node, tensor, remark in own.failures
                 ],
+                "not_given": [{"pairs": number, "reason": why} for number, why in own.not_given],
             }
             for own in summaries(report.slices, report.additions.algorithms)
         ]

@@ -67,14 +67,17 @@ def _incomparable_lines(report: Report) -> list[str]:
 
 
 def _algorithm_lines(report: Report) -> list[str]:
-    """Say of each algorithm of the user's of how many pairs it gave a number, and where it failed."""
+    """Say of each algorithm of the user's of how many pairs it gave a number, and why not of others."""
     if not report.additions.algorithms:
         return []
     from firstdrift.comparison.algorithms import summaries
 
     lines = []
     for own in summaries(report.slices, report.additions.algorithms):
-        lines.append(f"algorithm     {own.name}: {counted(own.values, 'number')}, {own.failed} failed")
+        left = f", {sum(number for number, _ in own.not_given)} not given" if own.not_given else ""
+        lines.append(f"algorithm     {own.name}: {counted(own.values, 'number')}, {own.failed} failed{left}")
+        lines += [f"  not given   {counted(number, 'pair')}: {why}" for number, why in own.not_given[:_SHOWN]]
+        lines += _more(own.not_given)
         for count, (node, tensor, remark) in own.reasons[:_SHOWN]:
             others = f" and {counted(count - 1, 'other pair')}" if count > 1 else ""
             lines.append(f"  failed      {node} {tensor}{others}: {remark}")

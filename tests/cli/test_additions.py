@@ -79,8 +79,28 @@ def test_json_has_them_among_the_metrics(
     answer = json.loads(firstdrift("compare", *logits, "--json", "--algorithm", f"{algorithms}:mse").out)
     assert answer["first_bad_token"]["token"] == 3
     assert answer["first_bad_token"]["metrics"]["mse"] > 0
-    assert answer["algorithms"] == [{"name": "mse", "values": 8, "failed": 0, "failures": []}]
+    assert answer["algorithms"] == [
+        {"name": "mse", "values": 8, "failed": 0, "failures": [], "not_given": []}
+    ]
     assert "algorithms" not in json.loads(firstdrift("compare", *logits, "--json").out)
+
+
+def test_pairs_that_an_algorithm_was_not_given_are_counted_with_the_reason(
+    firstdrift: Run, unpacked: Callable[[str], Path], algorithms: Path
+) -> None:
+    golden, target = unpacked("msit/atb12_fp32_golden"), unpacked("msit/atb12_bf16_stats")
+    own = ("--algorithm", f"{algorithms}:mse")
+    text = firstdrift("compare", golden, target, *own).out
+    (line,) = (line for line in text.splitlines() if line.startswith("algorithm "))
+    answer = json.loads(firstdrift("compare", golden, target, "--json", *own).out)
+    pairs = answer["counts"]["pairs"]
+    assert line == f"algorithm     mse: 0 numbers, 0 failed, {pairs} not given"
+    found = {one["reason"]: one["pairs"] for one in answer["algorithms"][0]["not_given"]}
+    assert set(found) == {"no values in the target dump", "a Python argument, no tensor"}
+    assert sum(found.values()) == pairs
+    assert [f"  not given   {number} pairs: {why}" for why, number in found.items()] == [
+        line for line in text.splitlines() if line.startswith("  not given ")
+    ]
 
 
 def test_a_function_that_cannot_be_run_exits_with_2(
