@@ -6,6 +6,7 @@ and a judged slice takes the place of what was there of it, whole or not at all.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from importlib.metadata import version
@@ -329,7 +330,7 @@ def summary(session: Session, dump: Dump, slice_ids: Sequence[int]) -> DumpSumma
         slices=len(dump.slices),
         nodes=sum(entry.nodes or 0 for entry in read),
         tensors=sum(entry.tensors or 0 for entry in read),
-        problems=dump.problems + tuple(problem for entry in read for problem in entry.problems),
+        problems=tuple(dict.fromkeys(chain(dump.problems, *(entry.problems for entry in read)))),
         order_origin=next((entry.order_origin for entry in reversed(read) if entry.order_origin), "recorded"),
     )
 

@@ -295,6 +295,6 @@ class _Read:
             slices=len(self.dump.slices),
             nodes=self.nodes,
             tensors=self.tensors,
-            problems=tuple(self.problems),
+            problems=tuple(dict.fromkeys(self.problems)),  # slices may share a file
             order_origin=self.order_origin,
         )

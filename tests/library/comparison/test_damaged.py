@@ -186,6 +186,15 @@ def test_other_values_in_another_dtype_are_a_fault(msit: Pair, dtype: torch.dtyp
     assert bad.coordinates.token == 1
 
 
+def test_a_file_that_the_slices_share_is_one_problem(msit: Pair) -> None:
+    (tree,) = getattr(msit, msit.side).glob("*/torch_tensors/*/model_tree.json")
+    tree.unlink()
+    report = msit.compare()
+    assert len(report.slices) > 1
+    (problem,) = (report.golden if msit.side == "golden" else report.target).problems
+    assert problem.file.endswith("model_tree.json")
+
+
 HOSTILE_FILE_NAMES = [
     "output_<script>\x1b[31m.pth",
     "evil\n.pth",
