@@ -6,10 +6,10 @@ and a judged slice takes the place of what was there of it, whole or not at all.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from importlib.metadata import version
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
