@@ -1,3 +1,4 @@
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,6 +70,35 @@ def test_another_coordinate_gathers_slices_and_shows_the_worst(client: TestClien
     assert cell["node"] == found["rows"][1]["first_bad_node"]
     assert client.get("/board?axis=nothing").status_code == 422
     assert client.get("/board?sort=nothing").status_code == 422
+
+
+def test_headings_say_what_the_slices_of_a_column_have_in_common(client: TestClient) -> None:
+    assert ">All slices</th>" in client.get("/board?axis=rank").text
+    assert "No rank" not in client.get("/board?axis=rank").text
+
+
+@pytest.mark.parametrize("axis", ["token", "step"])
+def test_where_no_node_can_be_named_the_board_says_so_and_leads_to_why(
+    tmp_path: Path, unpacked: Callable[[str], Path], axis: str
+) -> None:
+    names = ("llama12_logits_golden", "llama12_logits_bad"), ("llama4_golden_fp32", "llama4_golden_fp32")
+    pairs = [[str(unpacked(f"msit/{name}")) for name in pair] for pair in names]
+    statistics = unpacked("msprobe/llama_stat_mix_perturb")
+    pairs.append([str(statistics / side) for side in ("golden", "target")])
+    settings = settings_from(roots=[Path("/")], data_dir=tmp_path)
+    with worker(settings.database), TestClient(create_app(settings), base_url="http://localhost") as client:
+        for golden, target in pairs:
+            client.post("/api/v1/comparisons", json={"golden": golden, "target": target})
+        wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
+        rows = seen(client, f"axis={axis}")["rows"]
+        assert [(row["first_bad_node"] is None, row["is_unnamed"]) for row in rows] == [
+            (False, False),
+            (True, False),
+            (True, True),
+        ]
+        page = client.get(f"/board?axis={axis}").text
+    assert re.findall(r'<a href="([^"]*)"[^>]*>Cannot be named</a>', page) == ["/c/1"]
+    assert page.count(f">No {axis}</th>") == 1
 
 
 def test_a_cell_of_several_slices_shows_where_it_all_began() -> None:

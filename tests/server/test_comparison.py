@@ -210,3 +210,27 @@ def test_what_is_done_is_shown_as_such_before_the_comparison_is_finished(partial
     assert "This comparison was cancelled" in text
     assert "So far" in text
     assert "is-pending" not in text
+
+
+@pytest.mark.parametrize(
+    ("golden", "target", "reason"),
+    [
+        ("llama12_golden_fp32", "atb12_bf16_bad", "agree; their sum does not"),
+        ("llama12_logits_golden", "llama12_logits_bad", "those of tokens before"),
+        ("llama4_golden_fp32", "llama4_twoprompts", "the input of the model has another length"),
+    ],
+)
+def test_what_the_finding_says_is_not_said_again_below_it(
+    tmp_path: Path, unpacked: Callable[[str], Path], golden: str, target: str, reason: str
+) -> None:
+    paths = {"golden": str(unpacked(f"msit/{golden}")), "target": str(unpacked(f"msit/{target}"))}
+    settings = settings_from(roots=[Path("/")], data_dir=tmp_path)
+    with worker(settings.database), TestClient(create_app(settings), base_url="http://localhost") as client:
+        assert client.post("/api/v1/comparisons", json=paths).status_code == 201
+        wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
+        finding = page(client, "/c/1").split('id="part-finding"')[1].split("</section>")[0]
+        report = (
+            page(client, "/c/1/export?format=html").split('class="card finding')[1].split("</section>")[0]
+        )
+        summary = page(client, "/c/1/export?format=md").split("| ---")[0]
+    assert [text.count(reason) for text in (finding, report, summary)] == [1, 1, 1]

@@ -13,6 +13,7 @@ from working import wait_until
 from firstdrift.catalogue.engine import database_url as embedded_database
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
+from firstdrift_server.sizes import Sizes
 from firstdrift_server.views import home
 from firstdrift_server.views.home import address_after
 
@@ -119,6 +120,17 @@ def test_the_dumps_that_were_compared_are_listed_with_format_and_what_they_are_i
         assert f'href="{address}"' in page
         assert client.get(address, headers=HTML).status_code == 200
     assert ids(client, golden["uses"].removeprefix("/?")) == [3]
+
+
+def test_a_size_that_is_not_known_yet_is_said_to_be_added_up(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sizes, "get", lambda *_: None)
+    found = shown(client, "show=dumps")
+    assert (found["is_live"], {dump["size"] for dump in found["dumps"]}) == (True, {None})
+    page = client.get("/?show=dumps", headers=HTML).text
+    assert page.count(">adding up</span>") == len(found["dumps"])
+    assert 'class="none"' not in page
 
 
 def test_dumps_are_searched_and_sorted(client: TestClient) -> None:

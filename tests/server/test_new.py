@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from html import unescape
 from pathlib import Path
@@ -139,6 +140,37 @@ def test_mapping_files_below_the_roots_are_read(
         made = client.post("/api/v1/comparisons", json=pair | {"mapping": str(file)})
         assert made.status_code == 201, made.text
         assert client.post("/api/v1/comparisons", json=pair | {"mapping": "/etc/hosts"}).status_code == 404
+
+
+def test_what_is_wrong_with_a_dump_is_said_once_at_its_field(form: TestClient, root: Path) -> None:
+    fields = {"golden": f"{root}/gone", "target": "/etc/hosts"}
+    for answer in (
+        form.get("/new", params=fields, headers=HTML),
+        form.post("/new", data=fields, headers=HTML),
+    ):
+        page = unescape(re.sub(r"<(/?span|wbr)[^>]*>", "", answer.text))
+        for side, said in (
+            ("golden", f"{root}/gone: there is nothing here. Check how it is spelt"),
+            ("target", "/etc/hosts: this path is outside the directories that may be read. Choose a folder"),
+        ):
+            assert page.count(said) == 1
+            at_its_field = page.split(f'id="part-said-{side}"')[1].split("</div>")[0]
+            assert said in at_its_field
+            assert re.search(
+                f'id="{side}" [^>]*aria-describedby="part-said-{side}" aria-invalid="true"', page
+            )
+        assert page.count("there is nothing here") == page.count("outside the directories") == 1
+        assert 'class="banner' not in page
+
+
+def test_a_form_without_dumps_comes_back_with_that_at_its_fields(form: TestClient) -> None:
+    answer = form.post("/new", data={"golden": "", "target": "", "token": "x"}, headers=HTML)
+    page = unescape(answer.text)
+    assert answer.status_code == 422
+    for said in ("No golden dump is chosen.", "No target dump is chosen.", "Token is no whole number"):
+        assert page.count(said) == 1
+    assert re.findall('id="([^"]*)"[^>]* autofocus', page) == ["golden"]
+    assert "No golden dump is chosen" not in form.get("/new", headers=HTML).text
 
 
 def test_every_option_says_what_it_means(form: TestClient) -> None:

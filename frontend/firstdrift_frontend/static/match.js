@@ -154,7 +154,7 @@ class Pane {
     this.place = this.anchor = Math.max(0, Math.min(found.place ?? (top ? 0 : this.place), this.total - 1));
     for (const [number, html] of found.chunks) this.keep(number, html);
     const counts = Object.fromEntries(["free", "doubtful", "nodes"].map((name) => [name, found[name].toLocaleString("en-US")]));
-    by(`count-${this.side}`).textContent = found.doubtful ? say("{free} unmatched and {doubtful} doubtful of {nodes}", counts) : say("{free} unmatched of {nodes}", counts);
+    by(`count-${this.side}`).textContent = found.doubtful ? say("{free} unmatched, {doubtful} doubtful of {nodes}", counts) : say("{free} unmatched of {nodes}", counts);
     this.measure();
     this.element.scrollTop = top ? 0 : Math.max(0, this.place * ROW + offset);
     this.fill();

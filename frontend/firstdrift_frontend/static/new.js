@@ -24,7 +24,10 @@ async function refresh(focus) {
   shown = asked;
   const focused = document.activeElement?.closest?.("[data-part]") ? describe(document.activeElement) : null;
   replaceParts(newer);
-  for (const side of ["golden", "target"]) if (form.elements[side].value !== (query.get(side) ?? "")) look(side);
+  for (const side of ["golden", "target"]) {
+    form.elements[side].setAttribute("aria-invalid", Boolean(document.querySelector(`#part-said-${side} .problem`)));
+    if (form.elements[side].value !== (query.get(side) ?? "")) look(side);
+  }
   showChosen();
   history.replaceState(null, "", `/new?${query}`);
   (focus ?? focused)?.()?.focus();

@@ -188,6 +188,7 @@ def _row(
         "first_bad_token": None if token is None else token.coordinates.token,
         "first_bad_node": name,
         "first_bad_short": None if name is None else _short(name),
+        "is_unnamed": name is None and any(cell["is_bad"] for cell in cells.values()),
         "first_address": None
         if node is None
         else next(

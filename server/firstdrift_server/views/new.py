@@ -22,22 +22,35 @@ from firstdrift_server.views.uploads import dump_view
 
 SIDES = ("golden", "target")
 MOST_RECENT = 6
+HINT = "Check how it is spelt, or choose a dump below"
 
 
-def new_view(context: Context, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Lay the form out as far as it has been filled in; what is wrong with a field stands beside it."""
+def new_view(
+    context: Context, fields: Mapping[str, str], *, refused: FirstdriftError | None = None
+) -> dict[str, Any]:
+    """Lay the form out as far as it has been filled in; what is wrong with a field stands beside it.
+
+    Args:
+        context: of the server.
+        fields: as they are filled in.
+        refused: why the comparison was not started, if it was to be; it is said once.
+    """
     roots = context.roots
     options, mappings, problem = _options(roots, fields)
     golden, target = (fields.get(side, "").strip() for side in SIDES)
-    sides = [_side(context, side, fields) for side in SIDES]
+    sides = [_side(context, side, fields, is_needed=refused is not None) for side in SIDES]
     chosen = [Path(side["entry"].path) for side in sides if side["entry"] is not None]
     if problem is None and len(chosen) == len(SIDES):
         problem = _missing(chosen[0], chosen[1], options)
+    hint = ""
+    if refused is not None and all(side["problem"] is None for side in sides):
+        problem, hint = problem or refused.reason, refused.hint
     return {
         "fields": {name: fields.get(name, "") for name in Choice.model_fields},
         "order": str(_order(fields)),
         "orders": {str(order): _address(fields, order=str(order)) for order in Order},
         "sides": sides,
+        "to_mend": refused and next((side["side"] for side in sides if side["problem"]), None),
         "is_same": len(chosen) == len(SIDES) and len(set(chosen)) == 1,
         "options": options,
         "rule_sets": RULES,
@@ -47,7 +60,7 @@ def new_view(context: Context, fields: Mapping[str, str]) -> dict[str, Any]:
         "roots": [str(root) for root in roots],
         "uploads": str(context.uploads.folder) if context.uploads.quota else None,
         "problem": problem,
-        "hint": "",
+        "hint": hint,
     }
 
 
@@ -93,25 +106,32 @@ def _missing(golden: Path, target: Path, options: Options) -> str | None:
     return None
 
 
-def _side(context: Context, side: str, fields: Mapping[str, str]) -> dict[str, Any]:
+def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: bool) -> dict[str, Any]:
     roots, order = context.roots, _order(fields)
-    chosen, problem, hint = fields.get(side, "").strip(), None, ""
+    chosen, problem, hint = fields.get(side, "").strip(), None, HINT
     entry = folder = None
+    where = chosen
     try:
         entry = describe_choice(roots, chosen)
     except FirstdriftError as error:
-        problem, hint = error.reason, error.hint
+        problem, hint = error.reason, error.hint or HINT
+        where = chosen if error.path is None else str(error.path)
+    if is_needed and not chosen:
+        problem, hint = f"no {side} dump is chosen", "Paste its path, or choose one below"
+    shown = _shown_folder(context, side, fields)
     try:
-        folder = list_folder(roots, _shown_folder(context, side, fields), order)
+        folder = list_folder(roots, shown, order)
     except FirstdriftError as error:
         folder = list_folder(roots, "", order)
-        problem = problem or error.reason
+        if problem is None:
+            problem, hint, where = error.reason, error.hint or HINT, shown
     listed = (*folder.entries, *folder.above, *((folder.itself,) if folder.itself else ()))
     return {
         "side": side,
         "path": chosen,
         "entry": entry,
         "problem": problem,
+        "where": where,
         "hint": hint,
         "folder": folder,
         "at": folder.itself.path if folder.itself else "",
