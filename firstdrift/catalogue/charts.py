@@ -4,11 +4,13 @@
 text they are in the database.
 """
 
+import math
+import sys
 from collections.abc import Collection
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Select, String, func, select, type_coerce
+from sqlalchemy import Select, String, func, or_, select, type_coerce
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.tables import RowEntry, SlicePairEntry
@@ -99,6 +101,14 @@ def node_errors(session: Session, slice_pair: int) -> NodeErrors:
     matched = session.scalar(select(func.count()).where(here, ~_ROWS.is_unmatched))
     rows, inputs, outputs, classes = _columns(session, query, 4)
     return NodeErrors(rows, inputs, outputs, classes, matched or 0)
+
+
+def has_points(session: Session, slice_pair: int) -> bool:
+    """Tell whether a node of a slice has both errors, and one that a logarithmic axis can show."""
+    errors = _ROWS.input_error, _ROWS.output_error
+    shown = or_(*(error.between(math.ulp(0.0), sys.float_info.max) for error in errors))
+    here = (_ROWS.slice_pair_id == slice_pair, *(error.is_not(None) for error in errors), shown)
+    return session.scalar(select(_ROWS.index).where(*here).limit(1)) is not None
 
 
 def names_of_rows(session: Session, slice_pair: int, rows: Collection[int]) -> dict[int, str]:

@@ -21,7 +21,7 @@ from firstdrift.verdict.tree import TreeRow
 LONGEST_TEXT = 4000
 LONGEST_NAME = 80
 MOST_NOTES = 2000
-"""So many notes one comparison can have."""
+"""So many notes one comparison can have; those that were deleted do not count."""
 
 UNDO = timedelta(minutes=30)
 """So long a deleted note is offered back."""
@@ -69,9 +69,7 @@ def add_note(
         if len(said) > longest:
             raise SettingsError(f"{what} is longer than {longest} characters")
     comparison = shared_comparison(session, pair.comparison_id)
-    here = NodeNoteEntry.comparison_id == comparison
-    if (session.scalar(select(func.count()).where(here)) or 0) >= MOST_NOTES:
-        raise SettingsError(f"there are {MOST_NOTES} notes on this comparison")
+    _require_room(session, comparison)
     side = "target" if row.target else "golden"
     entry = NodeNoteEntry(
         comparison_id=comparison,
@@ -121,8 +119,22 @@ def delete_note(session: Session, note_id: int) -> None:
 
 
 def restore_note(session: Session, note_id: int) -> None:
-    """Take a deleted note back."""
-    session.execute(update(NodeNoteEntry).where(NodeNoteEntry.id == note_id).values(deleted_at=None))
+    """Take a deleted note back.
+
+    Raises:
+        SettingsError: there are too many notes by now.
+    """
+    here = (NodeNoteEntry.id == note_id, NodeNoteEntry.deleted_at.is_not(None))
+    comparison = session.scalar(select(NodeNoteEntry.comparison_id).where(*here))
+    if comparison is not None:
+        _require_room(session, comparison)
+        session.execute(update(NodeNoteEntry).where(*here).values(deleted_at=None))
+
+
+def _require_room(session: Session, comparison: int) -> None:
+    here = (NodeNoteEntry.comparison_id == comparison, NodeNoteEntry.deleted_at.is_(None))
+    if (session.scalar(select(func.count()).where(*here)) or 0) >= MOST_NOTES:
+        raise SettingsError(f"there are {MOST_NOTES} notes on this comparison", hint="Delete some of them")
 
 
 def _note(entry: NodeNoteEntry) -> NodeNote:

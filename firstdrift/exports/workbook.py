@@ -1,8 +1,9 @@
 """A table as an XLSX workbook."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from tempfile import TemporaryFile
-from typing import IO
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, Any
 
 from firstdrift.comparison.table import Cell
 
@@ -12,12 +13,17 @@ ROWS = 1_048_000
 LONGEST_TEXT = 32_767
 """Characters in one cell, as UTF-16 counts them."""
 
+BEAT = 1000
+"""So many rows are written before whoever waits for the workbook is asked whether they still do."""
+
 _CHUNK = 1 << 16
 _OPTIONS = {"strings_to_formulas": False, "strings_to_urls": False, "constant_memory": True}
 
 
 def workbook(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:
     """Yield a workbook, piece by piece, once its rows have been written to a temporary file.
+
+    Until then the pieces are empty: whoever wants no more of it can stop at each.
 
     Numbers are numbers, everything else is text: no cell is a formula or a link. A text too long for a cell
     is cut and says so.
@@ -31,9 +37,9 @@ def workbook(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator
     """
     from xlsxwriter.exceptions import FileCreateError
 
-    with TemporaryFile() as file:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder, TemporaryFile() as file:
         try:
-            _write(file, columns, rows)
+            yield from _written(file, Path(folder), columns, rows)
         except FileCreateError as error:
             raise OSError(*error.args[0].args) from error
         file.seek(0)
@@ -41,25 +47,39 @@ def workbook(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator
             yield piece
 
 
-def _write(file: IO[bytes], columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+def _written(
+    file: IO[bytes], folder: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]
+) -> Iterator[bytes]:
+    """Write a workbook, whose rows lie in a folder until it is whole; yield nothing, now and then."""
     import xlsxwriter
 
-    with xlsxwriter.Workbook(file, _OPTIONS) as book:
-        bold = book.add_format({"bold": True})
-        waiting = iter(rows)
-        row = next(waiting, None)
-        while row is not None or not book.worksheets():
-            sheet = book.add_worksheet()
-            sheet.freeze_panes(1, 0)
-            sheet.write_row(0, 0, columns, bold)
-            line = 1
-            while row is not None and line <= ROWS:
-                for place, cell in enumerate(row):
-                    if isinstance(cell, str):
-                        sheet.write_string(line, place, _fitting(cell))
-                    elif cell is not None:
-                        sheet.write_number(line, place, cell)
-                line, row = line + 1, next(waiting, None)
+    book = xlsxwriter.Workbook(file, _OPTIONS | {"tmpdir": str(folder)})
+    try:
+        yield from _filled(book, columns, rows)
+        book.close()
+    finally:
+        for sheet in book.worksheets():
+            sheet.row_data_fh.close()
+
+
+def _filled(book: Any, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:  # noqa: ANN401
+    bold = book.add_format({"bold": True})
+    waiting = iter(rows)
+    row = next(waiting, None)
+    while row is not None or not book.worksheets():
+        sheet = book.add_worksheet()
+        sheet.freeze_panes(1, 0)
+        sheet.write_row(0, 0, columns, bold)
+        line = 1
+        while row is not None and line <= ROWS:
+            for place, cell in enumerate(row):
+                if isinstance(cell, str):
+                    sheet.write_string(line, place, _fitting(cell))
+                elif cell is not None:
+                    sheet.write_number(line, place, cell)
+            line, row = line + 1, next(waiting, None)
+            if line % BEAT == 0:
+                yield b""
 
 
 def _fitting(text: str) -> str:

@@ -48,6 +48,17 @@ def test_the_worst_tensor_is_shown_when_the_page_is_there(
     dashboard.settle()
 
 
+def test_the_axis_of_few_elements_counts_them(dashboard: Dashboard, page: Page, rows: dict[str, str]) -> None:
+    dashboard.open(rows["model.layers.1.mlp"])
+    page.locator("#closeup-spread").scroll_into_view_if_needed()
+    ticks = page.locator("#closeup-spread .yaxislayer-above text")
+    ticks.first.wait_for()
+    counted = [int(text) for text in ticks.all_text_contents()]
+    assert counted == list(range(len(counted)))
+    assert len(counted) > 2
+    dashboard.settle()
+
+
 def test_the_address_says_what_is_shown_and_a_fresh_browser_shows_the_same(
     dashboard: Dashboard, page: Page, rows: dict[str, str]
 ) -> None:

@@ -120,6 +120,17 @@ def test_the_scatter_names_every_node_with_both_errors(client: TestClient) -> No
     assert client.get("/api/v1/comparisons/3/slices/99/scatter").status_code == 404
 
 
+def test_no_room_is_kept_for_a_scatter_without_points(client: TestClient) -> None:
+    seen = set()
+    for comparison, slices in ((STATISTICS, 1), (TOKENS, 8)):
+        for position in range(slices):
+            data = strict(client.get(f"/api/v1/comparisons/{comparison}/slices/{position}/scatter").text)
+            is_empty = 'class="chart scatter is-empty"' in page(client, f"/c/{comparison}?slice={position}")
+            assert is_empty == (data["range"] is None)
+            seen.add(is_empty)
+    assert seen == {True, False}
+
+
 def test_of_many_nodes_the_worst_are_drawn_and_always_the_same_of_the_others() -> None:
     many = 20_000
     errors = NodeErrors(

@@ -4,9 +4,9 @@ import csv
 import gc
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import openpyxl
 import pandas as pd
@@ -16,7 +16,10 @@ from fastapi.testclient import TestClient
 from half_taken import taken
 
 from firstdrift import compare
-from firstdrift.comparison.table import COLUMNS
+from firstdrift.catalogue import lines
+from firstdrift.catalogue.lines import stored_lines
+from firstdrift.comparison.table import COLUMNS, Line
+from firstdrift.exports import workbook
 from firstdrift.exports.peers import MSIT_COLUMNS, MSPROBE_COLUMNS
 from firstdrift.exports.spreadsheets import write_csv
 from firstdrift.metrics.measurement import MeasurementKind
@@ -203,3 +206,23 @@ def test_whoever_does_not_take_the_whole_table_leaves_no_view_of_the_database_be
             assert pool.checkedout() <= before
     finally:
         gc.enable()
+
+
+def test_a_workbook_that_nobody_waits_for_any_more_is_not_finished(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def counted(*asked: Any) -> Iterator[Line]:  # noqa: ANN401
+        for line in stored_lines(*asked):
+            read.append(line)
+            yield line
+
+    monkeypatch.setattr(workbook, "BEAT", 10)
+    monkeypatch.setattr(lines, "stored_lines", counted)
+    path = f"/c/{PERTURBED}/export?format=xlsx"
+    assert client.get(path).status_code == 200
+    every = len(read)
+    read.clear()
+    taken(cast("Any", client.app), path, 2, leaves=True)
+    assert 0 < len(read) < every / 2

@@ -211,6 +211,20 @@ def test_a_node_tells_its_tensors_its_match_and_where_it_was_called(client: Test
     assert node["stacks"]["target"]["frames"][0].split(",")[0] in unescape(text)
 
 
+def test_a_node_has_columns_for_what_its_dumps_recorded(client: TestClient) -> None:
+    for comparison, position, has_values in ((1, 0, False), (3, 3, True)):
+        rows = f"/api/v1/comparisons/{comparison}/slices/{position}/rows"
+        node = f"/c/{comparison}/s/{position}/n/{client.get(f'{rows}?count=1').json()['selected']}"
+        text = page(client, node)
+        for heading in (">Values</th>", ">NaN or ±inf</th>"):
+            assert (heading in text) == has_values
+        for table in re.findall(r"<table class=\"data dense\">.*?</table>", text, re.DOTALL):
+            head, *lines = (
+                re.findall(r"<t[hd][ >]", line) for line in re.findall("<tr>.*?</tr>", table, re.DOTALL)
+            )
+            assert {len(line) for line in lines} == {len(head)}
+
+
 def test_numbers_are_short_to_read_and_whole_to_copy(client: TestClient) -> None:
     first = client.get("/api/v1/comparisons/1/slices/0/rows?count=1").json()["selected"]
     node = client.get(f"/api/v1/comparisons/1/slices/0/rows/{first}").json()

@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+
+from firstdrift.catalogue import notes
 
 COMPARISON = 1
 NOTHING = {"submitted": "yes"}
@@ -102,3 +105,27 @@ def test_a_note_stays_with_its_node_when_it_is_judged_again_and_on_results_of_ma
     browser.post("/api/v1/comparisons/2/again", json={"rules": "msprobe"})
     (after,) = browser.get("/api/v1/comparisons/2/notes").json()["notes"]
     assert after["node"] == before["node"]
+
+
+def test_deleted_notes_leave_room_for_others_and_come_back_where_there_is_room(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notes, "MOST_NOTES", 2)
+    listed = "/api/v1/comparisons/3/notes"
+
+    def write(text: str) -> Any:  # noqa: ANN401
+        return browser.post("/api/v1/comparisons/3/slices/0/rows/4/notes", json={"author": "a", "text": text})
+
+    first, second = (write(text).json()["id"] for text in ("first", "second"))
+    assert (write("third").status_code, len(browser.get(listed).json()["notes"])) == (422, 2)
+    browser.delete(f"{listed}/{first}")
+    third = write("third")
+    assert third.status_code == 201
+    refused = browser.post(f"{listed}/{first}/restore", headers={"accept": "application/json"})
+    assert refused.status_code == 422
+    assert "there are 2 notes on this comparison" in refused.json()["error"].lower()
+    browser.delete(f"{listed}/{second}")
+    assert browser.post(f"{listed}/{first}/restore").status_code == 200
+    assert [note["text"] for note in browser.get(listed).json()["notes"]] == ["first", "third"]
+    for note in (first, third.json()["id"]):
+        browser.delete(f"{listed}/{note}")

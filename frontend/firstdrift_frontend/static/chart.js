@@ -25,7 +25,7 @@ function traces(chart) {
 }
 
 async function draw({ chart }) {
-  figure.hidden = !chart;
+  figure.classList.toggle("is-empty", !chart);
   if (!chart) return;
   const [low, high] = chart.range;
   const limit = chart.threshold;

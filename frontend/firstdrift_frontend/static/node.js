@@ -228,6 +228,7 @@ function react(figure, traces, xaxis, yaxis) {
   draw(figure, traces, { margin: { l: 8, r: 12, t: 24, b: 8 }, showlegend: true, legend: { orientation: "h", y: 1.16, x: 0 }, xaxis, yaxis });
 }
 
+const FEW = 30;
 const number = (value) => (typeof value === "string" ? null : value);
 
 function drawSpread(name, histogram, series) {
@@ -238,8 +239,11 @@ function drawSpread(name, histogram, series) {
     return { type: "scatter", mode: "lines", line: { shape: "hvh", width: 1.6, color: colour(which ? "error" : "pass"), dash: which ? "dot" : "solid" } };
   };
   const hovertemplate = "%{x:.4g}: %{y}<extra>%{fullData.name}</extra>";
-  const traces = histogram.counts.map((counts, which) => ({ ...shape(which), name: series[which], x, y: counts.map((count) => count || null), hovertemplate }));
-  react(element(name), traces, axis(""), axis(say("Elements"), { type: "log", exponentformat: "power", dtick: 1 }));
+  // Few elements are counted, many are compared in size; a logarithmic axis has no place for none.
+  const most = Math.max(...histogram.counts.flat());
+  const traces = histogram.counts.map((counts, which) => ({ ...shape(which), name: series[which], x, y: most < FEW ? counts : counts.map((count) => count || null), hovertemplate }));
+  const few = { rangemode: "tozero", tickformat: "d", dtick: Math.max(1, Math.ceil(most / 5)) };
+  react(element(name), traces, axis(""), axis(say("Elements"), most < FEW ? few : { type: "log", exponentformat: "power", dtick: 1 }));
 }
 
 function drawProfile(which) {
@@ -250,8 +254,11 @@ function drawProfile(which) {
   const lines = [[say("largest"), one.maximum.map(number), "error"], [say("relative L2"), relative, "pass"]];
   const mode = x.length > 64 ? "lines" : "lines+markers";
   const traces = lines.map(([name, y, tone], side) => ({ type: "scatter", mode, name, x, y: y.map((value) => value || null), line: { width: 1.5, color: colour(tone), dash: side ? "dot" : "solid" }, marker: { size: 5, symbol: side ? "diamond" : "circle" }, hovertemplate: "%{x}: %{y:.3g}<extra>%{fullData.name}</extra>" }));
+  const shownValues = lines.flatMap(([, y]) => y).filter((value) => value > 0);
+  const span = Math.log10(Math.max(...shownValues) / Math.min(...shownValues));
+  const ticks = span > 1.5 ? { dtick: Math.ceil(span / 6) } : {}; // over less, powers of ten alone are too few
   const title = one.heads ? say("head") : say("index in dimension {axis}", { axis: one.axis });
-  react(element("profile"), traces, axis(title), axis("", { type: "log", exponentformat: "power" }));
+  react(element("profile"), traces, axis(title), axis("", { type: "log", exponentformat: "power", ...ticks }));
 }
 
 function offer() {

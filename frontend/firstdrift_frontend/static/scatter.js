@@ -53,7 +53,7 @@ function explain(data, isAlike) {
 async function draw(data) {
   const isAlike = !data.range;
   explain(data, isAlike);
-  figure.hidden = isAlike;
+  figure.classList.toggle("is-empty", isAlike);
   if (isAlike) return;
   const high = data.range[1] * 4;
   // Far below rounding, differences say nothing; they would only push what matters into a corner.

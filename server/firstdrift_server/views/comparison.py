@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.charts import most_amplified
+from firstdrift.catalogue.charts import has_points, most_amplified
 from firstdrift.catalogue.comparisons import Comparison, SlicePair, get_comparison, slice_pairs_of
 from firstdrift.catalogue.dumps import changed_since_indexed, get_dump
 from firstdrift.catalogue.match_sets import laid_over
@@ -172,6 +172,7 @@ def comparison_view(session: Session, comparison_id: int, wanted: Wanted) -> dic
         "layers": _layers_view(session, comparison, slices, findings, wanted),
         "selected": _slice_view(comparison.id, selected, slices) if selected else None,
         "amplified": _amplified(session, selected) if selected else [],
+        "has_points": selected is None or has_points(session, selected.id),
         "drawn": _drawn(comparison, slices, wanted, selected),
     }
 

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from library.dumps.msprobe_samples import module, tensor, write_dump
 
 from firstdrift import Report, compare
 from firstdrift.comparison.table import COLUMNS
+from firstdrift.exports import workbook
 from firstdrift.exports.spreadsheets import write_csv, write_xlsx
 
 
@@ -149,3 +151,15 @@ def test_csv_xlsx_and_frame_tell_the_same(compared: Callable[[str, str], Report]
         told = [value if isinstance(value, str) else "" for value in frame[column]]
         assert [row[column] for row in text] == told
         assert [row[column] or "" for row in sheet] == told
+
+
+def test_a_workbook_that_is_given_up_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(workbook, "BEAT", 5)
+    pieces = workbook.workbook(("number",), ([number] for number in range(1000)))
+    assert [next(pieces), next(pieces)] == [b"", b""]
+    assert any(tmp_path.iterdir())
+    pieces.close()
+    assert not any(tmp_path.iterdir())
