@@ -32,7 +32,7 @@ def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> str | None:
         _layers([name for match in plan.matches for name in match.target] + list(plan.unmatched_target)),
     )
     if all(layers) and layers[0] != layers[1]:
-        known.append(f"{layers[0]} against {layers[1]} layers")
+        known.append(f"number of layers {layers[0]} against {layers[1]}")
     return ", ".join(known)
 
 

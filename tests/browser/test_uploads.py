@@ -60,6 +60,31 @@ def test_two_archives_are_dropped_and_compared(dashboard: Dashboard, page: Page,
     expect(page.locator(".sentence")).to_contain_text("down_proj")
 
 
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_is_dropped_as_from_a_file_manager(
+    dashboard: Dashboard, page: Page, perturbed: Path
+) -> None:
+    dashboard.open("/new")
+    side = page.locator("section[data-side=target]")
+    where = side.locator(".drop").bounding_box()
+    assert where is not None
+    place = {"x": where["x"] + where["width"] / 2, "y": where["y"] + where["height"] / 2}
+    given = {"items": [], "files": [str(perturbed / "target")], "dragOperationsMask": 1}
+    browser = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver"):
+        browser.send("Input.dispatchDragEvent", {"type": kind, **place, "data": given})
+    expect(side).to_have_class(re.compile("is-target"))
+    browser.send("Input.dispatchDragEvent", {"type": "drop", **place, "data": given})
+    expect(side).not_to_have_class(re.compile("is-target"))
+    expect(page.locator("#target")).to_have_value(re.compile(r"/uploads/target(-\d)?$"))
+    expect(page.locator("#part-said-target")).to_contain_text("msprobe")
+    assert files_of(Path(page.locator("#target").input_value())) == files_of(perturbed / "target") != {}
+    dashboard.settle()
+
+
 def test_a_folder_is_chosen_with_keys_and_an_upload_goes_on_after_a_reload(
     dashboard: Dashboard, page: Page, unpacked: Callable[[str], Path]
 ) -> None:

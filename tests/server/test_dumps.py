@@ -101,6 +101,7 @@ def test_a_dump_says_what_it_is_and_what_lies_in_it(alone: TestClient) -> None:
     assert "/new?target=" in page
     for each in found["slices"]:
         assert each["address"] in page
+    assert 'scope="col">Problems</th>' not in page, "a column for nothing"
 
 
 def test_a_dump_that_changed_or_is_gone_says_so(alone: TestClient, root: Path) -> None:

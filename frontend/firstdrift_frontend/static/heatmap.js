@@ -138,6 +138,13 @@ function round(step) {
   return power * [1, 2, 5, 10].find((digit) => digit * power >= step);
 }
 
+// Names are told apart by their ends.
+function fitting(context, name, most) {
+  let [kept, cut] = [name, ""];
+  for (; kept.length > 1 && context.measureText(cut + kept).width > most; cut = "…") kept = kept.slice(1);
+  return cut + kept;
+}
+
 function paintLabels(context, scale) {
   const { left, width, height } = geometry();
   const longest = Math.max(...map.layers.map((name) => context.measureText(name).width)) / scale;
@@ -145,9 +152,9 @@ function paintLabels(context, scale) {
   context.fillStyle = map.shades.muted;
   context.textBaseline = "middle";
   context.textAlign = "right";
-  for (let row = 0; row < map.data.rows.length; row += step.y) context.fillText(labelOf(row), (left - 6) * scale, Math.max(7, ((row + 0.5) * height) / map.rows) * scale, (left - 8) * scale);
+  for (let row = 0; row < map.data.rows.length; row += step.y) context.fillText(fitting(context, labelOf(row), (left - 8) * scale), (left - 6) * scale, Math.max(7, ((row + 0.5) * height) / map.rows) * scale);
   context.textAlign = "center";
-  for (let column = 0; column < map.columns; column += step.x) context.fillText(map.layers[column], (left + ((column + 0.5) * width) / map.columns) * scale, (height + 10) * scale, 90 * scale);
+  for (let column = 0; column < map.columns; column += step.x) context.fillText(fitting(context, map.layers[column], 90 * scale), (left + ((column + 0.5) * width) / map.columns) * scale, (height + 10) * scale);
   context.fillText(word("layer"), (left + width / 2) * scale, (height + 27) * scale);
 }
 

@@ -156,7 +156,7 @@ def test_two_different_models_are_said_to_be_so(compared: Callable[[str, str], R
     findings = compared("msit/llama4_golden_fp32", "msit/llama12_golden_fp32").findings
     assert findings.summary == (
         "The two dumps look like those of different models, which cannot be compared: in token 0, 108 of 113 "
-        "pairs of tensors have other shapes, hidden size 64 against 32, 4 against 12 layers."
+        "pairs of tensors have other shapes, hidden size 64 against 32, number of layers 4 against 12."
     )
 
 
