@@ -21,7 +21,10 @@ WORDS = (
     *(_("layer"), _("logits"), _("rank"), _("step"), _("token"), _("micro step")),
     *(_("Cosine"), _("Mismatched"), _("SQNR"), _("Elements"), _("Equal")),
     *(_("Amplification"), _("Floor"), _("Parameters"), _("Drift"), _("Excess")),
-    _("recorded"),
+    *(_("equal"), _("constant"), _("scaled"), _("sign"), _("moved")),
+    *(_("saturated"), _("confined"), _("rounded")),
+    *(_("batch"), _("channel"), _("row"), _("column")),
+    *(_("matched"), _("doubtful"), _("recorded")),
     *(_("indexing"), _("reading"), _("matching"), _("measuring"), _("computing")),
 )
 

@@ -15,6 +15,7 @@ from firstdrift.catalogue.outline import LEVELS
 from firstdrift.catalogue.tables import JobState
 from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.matching.plan import Origin
+from firstdrift.metrics.closeup.hint import HintKind
 from firstdrift.tensors import Role
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift_frontend.languages import LANGUAGES, LOCALE, SOURCE
@@ -78,6 +79,6 @@ def test_every_translation_has_the_gaps_of_its_text(language: str) -> None:
 
 
 def test_words_that_data_say_can_be_translated() -> None:
-    enumerations = (Verdict, NodeClass, NodeKind, Direction, Role, Origin, JobState)
+    enumerations = (Verdict, NodeClass, NodeKind, Direction, Role, Origin, JobState, HintKind)
     said = {str(word) for words in enumerations for word in words} | set(LEVELS)
     assert said - set(WORDS) == set()

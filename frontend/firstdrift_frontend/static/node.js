@@ -262,7 +262,7 @@ function drawProfile(which) {
 }
 
 function offer() {
-  const names = profiles.map((one) => (one.heads ? say("Heads") : shown.dimensions[one.axis] ? `${one.axis} (${say(shown.dimensions[one.axis])})` : `${one.axis}`));
+  const names = profiles.map((one) => (one.heads ? say("Heads") : shown.dimensions[one.axis] ? `${one.axis} (${shown.dimensions[one.axis]})` : `${one.axis}`));
   element("axes").replaceChildren(...names.map((name, which) => {
     const button = document.createElement("button");
     Object.assign(button, { type: "button", className: "quiet small", value: which, textContent: name });
