@@ -35,7 +35,7 @@ from firstdrift.dumps.dump import Slice, SliceListing
 from firstdrift.dumps.ranks import merge_ranks
 from firstdrift.errors import SettingsError
 from firstdrift.matching.edits import Edit
-from firstdrift.matching.match import find_matches, lay_edits_over
+from firstdrift.matching.match import find_matches, lay_edits_on, lay_edits_over
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
 from firstdrift.matching.suggestions import Suggestion, suggest
@@ -71,16 +71,16 @@ class Bench(Struct, frozen=True, eq=False):
 
     def plan(self, edits: Iterable[Edit]) -> SlicePlan:
         """Return the plan with edits laid over."""
-        return self._lay_over(edits)[0]
+        plan = lay_edits_over(self.golden, self.target, self.work.copy(), self.notes, edits)
+        return at_level(plan, self.target, self.options.level)
 
-    def matched(self, edits: Iterable[Edit]) -> Pairing:
-        """Return what is matched with edits laid over."""
-        return self._lay_over(edits)[1]
-
-    def _lay_over(self, edits: Iterable[Edit]) -> tuple[SlicePlan, Pairing]:
+    def matched(self, edits: Sequence[Edit]) -> Pairing:
+        """Return what is matched with edits laid over; it is not to be changed."""
+        if not edits:
+            return self.work
         work = self.work.copy()
-        plan = lay_edits_over(self.golden, self.target, work, self.notes, edits)
-        return at_level(plan, self.target, self.options.level), work
+        lay_edits_on(work, edits)
+        return work
 
 
 Benches = Callable[[SlicePair], Bench]

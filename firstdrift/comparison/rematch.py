@@ -17,7 +17,7 @@ from firstdrift.dumps.detect import open_dump, read_slice
 from firstdrift.dumps.dump import Dump, Slice
 from firstdrift.errors import SettingsError
 from firstdrift.matching.edits import Edit
-from firstdrift.matching.match import find_matches, lay_edits_over
+from firstdrift.matching.match import find_matches, lay_edits_on
 from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
 from firstdrift.matching.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement
@@ -140,8 +140,8 @@ def suggest_for(
         raise SettingsError(f"there is no slice {at}")
     both = _Dumps(report).read(report.slices[at].plan)
     matching = report.options.matching
-    work, notes = find_matches(*both, matching)
-    lay_edits_over(*both, work, notes, matching.edits)
+    work, _ = find_matches(*both, matching)
+    lay_edits_on(work, matching.edits)
     return suggest(work, golden=golden, target=target, most=most)
 
 

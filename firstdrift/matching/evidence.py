@@ -7,6 +7,7 @@ names differ, another module may fit better.
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -214,6 +215,7 @@ def shape_similarity(golden: Node, target: Node, role: Role) -> float | None:
     return _FIRST_SHAPE * (first[0] == second[0]) + (1 - _FIRST_SHAPE) * shared
 
 
+@lru_cache(maxsize=1 << 14)  # the names of layers come again and again
 def name_similarity(first: str, second: str) -> float:
     """Compare names by the pairs of letters they share (Dice), 0 to 1; differing numbers count against."""
     if first == second:

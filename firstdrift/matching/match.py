@@ -68,8 +68,12 @@ def lay_edits_over(
     golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...], edits: Iterable[Edit]
 ) -> SlicePlan:
     """Change what was matched as people said, in place, and write the plan."""
-    notes += apply_edits(work, edits, _match_trees)
-    return _plan(golden, target, work, notes)
+    return _plan(golden, target, work, notes + lay_edits_on(work, edits))
+
+
+def lay_edits_on(work: Pairing, edits: Iterable[Edit]) -> tuple[str, ...]:
+    """Change what was matched as people said, in place; return remarks on edits that could not be applied."""
+    return apply_edits(work, edits, _match_trees)
 
 
 def _match_trees(work: Pairing) -> None:

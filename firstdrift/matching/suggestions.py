@@ -7,7 +7,7 @@ Scores only order candidates: nothing is matched by them. What was left over was
 here everything of the same pass is considered, also operators of other names and modules elsewhere.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -90,10 +90,13 @@ def suggest(
         raise SettingsError(f"there is no {'golden' if golden is not None else 'target'} node {name}")
     around = _Neighbours(work)
     pairs = _candidates(work, index, of_golden=golden is not None)
-    found = [one for pair in pairs if (one := _weigh(work, around, pair)) is not None]
+    found: list[_Weighed | Suggestion] = [
+        one for pair in pairs if (one := _weigh(work, around, pair)) is not None
+    ]
     found += [_fused(work, join) for join in possible_joins(work, index, of_golden=golden is not None)]
-    found.sort(key=lambda suggestion: -suggestion.score)
-    return tuple(one for one in found[:most] if one.score >= _LOWEST and one.reasons)
+    found.sort(key=lambda one: -one.score)
+    said = (one if isinstance(one, Suggestion) else _explained(work, one) for one in found[:most])
+    return tuple(one for one in said if one.score >= _LOWEST and one.reasons)
 
 
 def _candidates(work: Pairing, index: int, *, of_golden: bool) -> Iterator[tuple[int, int]]:
@@ -101,14 +104,23 @@ def _candidates(work: Pairing, index: int, *, of_golden: bool) -> Iterator[tuple
     tree, others = (work.golden, work.target) if of_golden else (work.target, work.golden)
     is_backward = tree.nodes[index].direction is Direction.BACKWARD
     is_gradient, gradients = index in tree.gradients, frozenset(others.gradients)
-    for at, other in enumerate(others.nodes):
-        pair = (index, at) if of_golden else (at, index)
-        same_pass = (other.direction is Direction.BACKWARD) is is_backward
+    taken: Container[int] = work.found if of_golden else work.partners
+    doubtful = _doubtful_partner(work, index, of_golden=of_golden)
+    for at in range(others.root):
+        if at in taken and at != doubtful:
+            continue
+        same_pass = (others.nodes[at].direction is Direction.BACKWARD) is is_backward
         if same_pass and (at in gradients) is is_gradient:
-            match = work.found.get(pair[1])
-            taken = work.partners.get(at) if not of_golden else match
-            if taken is None or (match is not None and match.doubtful and match.golden == pair[0]):
-                yield pair
+            yield (index, at) if of_golden else (at, index)
+
+
+def _doubtful_partner(work: Pairing, index: int, *, of_golden: bool) -> int | None:
+    """Return what a node is matched with until a person confirms it; None if that is nothing, or is sure."""
+    target = work.partners.get(index) if of_golden else index
+    match = work.found.get(target) if target is not None else None
+    if match is None or not match.doubtful:
+        return None
+    return target if of_golden else match.golden
 
 
 def _fused(work: Pairing, join: Join) -> Suggestion:
@@ -126,34 +138,59 @@ class _Neighbours:
     """Where the matched siblings beside a node lead to."""
 
     def __init__(self, work: Pairing) -> None:
-        self.work = work
-        partner_of = {target: found.golden for target, found in work.found.items()}
-        self.golden = _beside(work.golden, dict(work.partners))
-        self.target = _beside(work.target, {target: target for target in partner_of})
+        found = work.found
+        self.golden = _Beside(work.golden, work.partners.get)
+        self.target = _Beside(work.target, lambda index, other: index if index in found else other)
 
     def likeness(self, pair: tuple[int, int]) -> float:
         """Return the share of the two matched neighbours, before and after, that correspond."""
-        first, second = self.golden.get(pair[0], (-1, -1)), self.target.get(pair[1], (-1, -1))
+        first, second = self.golden.of(pair[0]), self.target.of(pair[1])
         return ((first[0] == second[0]) + (first[1] == second[1])) / 2
 
 
-def _beside(tree: SliceTree, target_of: dict[int, int]) -> dict[int, tuple[int, int]]:
-    """Return, for each node, the target nodes of the nearest matched siblings; -1 and -2 at the ends."""
-    found: dict[int, tuple[int, int]] = {}
-    for siblings in (*tree.forward, *tree.backward):
+class _Beside:
+    """The target nodes of the nearest matched siblings of each node that is asked about."""
+
+    def __init__(self, tree: SliceTree, target_of: Callable[[int, int], int]) -> None:
+        self.tree, self.target_of = tree, target_of
+        self.known: dict[int, tuple[int, int]] = {}
+        self.looked_at: set[tuple[int, bool]] = set()
+
+    def of(self, index: int) -> tuple[int, int]:
+        """Return those before and after a node, -1 and -2 at the ends; of what holds gradients -1 twice."""
+        place = self.tree.parents[index], self.tree.nodes[index].direction is Direction.BACKWARD
+        if place not in self.looked_at:
+            self.looked_at.add(place)
+            self._look((self.tree.backward if place[1] else self.tree.forward)[place[0]])
+        return self.known.get(index, (-1, -1))
+
+    def _look(self, siblings: Sequence[int]) -> None:
         before: list[int] = []
         last = -1
         for index in siblings:
             before.append(last)
-            last = target_of.get(index, last)
+            last = self.target_of(index, last)
         following = -2
         for index, earlier in zip(reversed(siblings), reversed(before), strict=True):
-            found[index] = (earlier, following)
-            following = target_of.get(index, following)
-    return found
+            self.known[index] = (earlier, following)
+            following = self.target_of(index, following)
 
 
-def _weigh(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> Suggestion | None:
+class _Weighed(Struct, frozen=True):
+    """A pair of nodes and what speaks for it.
+
+    Attributes:
+        known: likenesses that are known, by what is alike.
+        values: how far output values agree.
+    """
+
+    pair: tuple[int, int]
+    score: float
+    known: Mapping[str, float]
+    values: float
+
+
+def _weigh(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> _Weighed | None:
     """Say how much speaks for a pair; None for an operator and a module of which only places are alike."""
     first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
     likeness = {**_likeness_of_nodes(work.evidence, pair), **_likeness_of_places(work, around, pair)}
@@ -166,12 +203,17 @@ def _weigh(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> Suggest
         if max([values, *of_themselves]) < _ALIKE:
             return None
     score += (1 - score) * _VALUES_AGREE * values
-    match = work.found.get(pair[1])
+    return _Weighed(pair, round(score, 4), known, values)
+
+
+def _explained(work: Pairing, one: _Weighed) -> Suggestion:
+    """Say what speaks for a pair."""
+    pair, match = one.pair, work.found.get(one.pair[1])
     return Suggestion(
-        (first.name,),
-        (second.name,),
-        round(score, 4),
-        tuple(_reasons(work, pair, known, values)),
+        (work.golden.nodes[pair[0]].name,),
+        (work.target.nodes[pair[1]].name,),
+        one.score,
+        tuple(_reasons(work, pair, one.known, one.values)),
         doubtful=match is not None and match.golden == pair[0],
     )
 
@@ -232,7 +274,9 @@ def _layer(tree: SliceTree, index: int) -> list[str]:
     return [part for part in path.split(".") if part.isdigit()]
 
 
-def _reasons(work: Pairing, pair: tuple[int, int], known: dict[str, float], values: float) -> Iterator[str]:
+def _reasons(
+    work: Pairing, pair: tuple[int, int], known: Mapping[str, float], values: float
+) -> Iterator[str]:
     """Say what speaks for a pair, one clause each."""
     first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
     if values >= _ALIKE:
@@ -252,7 +296,7 @@ def _reasons(work: Pairing, pair: tuple[int, int], known: dict[str, float], valu
 
 
 def _said_of_names(
-    work: Pairing, pair: tuple[int, int], first: Node, second: Node, known: dict[str, float]
+    work: Pairing, pair: tuple[int, int], first: Node, second: Node, known: Mapping[str, float]
 ) -> Iterator[str]:
     names = _bare_name(work.golden, pair[0]), _bare_name(work.target, pair[1])
     for what, words in (("name", names), ("type", (first.type_name, second.type_name))):

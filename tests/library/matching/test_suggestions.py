@@ -85,8 +85,9 @@ def test_a_doubtful_partner_is_suggested_as_such(unpacked: Unpack) -> None:
     assert doubtful
     for golden, target in doubtful[:10]:
         names = work.golden.nodes[golden].name, work.target.nodes[target].name
-        known = [one for one in suggest(work, target=names[1], most=1000) if one.doubtful]
-        assert [(one.golden, one.target) for one in known] == [((names[0],), (names[1],))]
+        for asked in ({"target": names[1]}, {"golden": names[0]}):
+            known = [one for one in suggest(work, **asked, most=1000) if one.doubtful]
+            assert [(one.golden, one.target) for one in known] == [((names[0],), (names[1],))]
 
 
 def test_nothing_that_has_a_partner_is_suggested(by_name: Pairing) -> None:
