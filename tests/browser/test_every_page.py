@@ -36,7 +36,7 @@ LOCKED, UNFINISHED = "http://locked.localhost", "http://unfinished.localhost"
 PAGES = {
     "/": ["/", "/?show=dumps", "/?show=bin", "/?q=nowhere", f"{UNFINISHED}/"],
     "/board": ["/board", "/board?q=nowhere", f"{UNFINISHED}/board"],
-    "/new": ["/new", "/new?golden={golden}&target={target}"],
+    "/new": ["/new", "/new?golden={golden}&target={target}", "/new?golden=/nowhere&target={golden}/gone"],
     "/c/{comparison}": [
         *("/c/1", "/c/{tokens}"),
         *(
