@@ -262,6 +262,8 @@ _KNOWN_ERRORS: dict[object, tuple[str, str]] = {
     "42501": _READ_ONLY,
     "55P03": _LOCKED,
     "40P01": _LOCKED,
+    "57P01": _NO_SERVER,
+    "57P02": _NO_SERVER,
     "57P03": _NO_SERVER,
     "3D000": ("there is no such database on the server", "Create it: createdb NAME"),
     "28P01": ("the database server refuses the password", "Check user and password in the address"),

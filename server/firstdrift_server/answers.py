@@ -43,6 +43,7 @@ HINTS = {
     HTTPStatus.NOT_FOUND: "The address may be mistyped, or what it showed was deleted",
     HTTPStatus.METHOD_NOT_ALLOWED: "See /openapi.json for what this address understands",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Send paths, or upload files in chunks to /api/v1/uploads",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Try again; on the server, firstdrift check says what is wrong",
     HTTPStatus.INTERNAL_SERVER_ERROR: "This is a fault in firstdrift: its log says more. Please report it",
 }
 
@@ -119,7 +120,12 @@ _VARY = {"vary": "Accept, Accept-Language, Cookie"}
 
 def _page(request: Request, template: str, view: object) -> bytes:
     # Names of dumps may hold lone surrogates, which UTF-8 has no bytes for.
-    around = {"here": _here(request), "viewer": viewer_of(request), "theme": _theme(request)}
+    around = {
+        "here": _here(request),
+        "can_be_asked_again": request.method == "GET",
+        "viewer": viewer_of(request),
+        "theme": _theme(request),
+    }
     return render(template, language_of(request), view=view, **around).encode("utf-8", "backslashreplace")
 
 

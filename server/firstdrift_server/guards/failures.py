@@ -4,6 +4,7 @@ import logging
 from http import HTTPStatus
 
 from fastapi import Request
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from firstdrift_server.answers import error_answer
@@ -22,20 +23,30 @@ class FailureGuard:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and answer 500 if it fails before an answer has begun."""
-        begun = False
+        """Pass the request on, and answer 500 if it fails before an answer has begun.
+
+        Of a page that was begun early, and of which nothing is there but its head, the error is what follows.
+        """
+        begun = has_room = False
 
         async def send_and_note(message: Message) -> None:
-            nonlocal begun
+            nonlocal begun, has_room
             begun = True
+            if message["type"] == "http.response.start":
+                has_room = Headers(raw=message["headers"]).get("content-type", "").startswith("text/html")
+            elif message.get("body") or not message.get("more_body"):
+                has_room = False
             await send(message)
 
         try:
             await self.app(scope, receive, send_and_note)
         except Exception:
-            if begun or scope["type"] != "http":
+            if (begun and not has_room) or scope["type"] != "http":
                 raise
             request = Request(scope)
             log.exception("%s %s failed", request.method, request.url.path)
             response = error_answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "something went wrong here")
-            await response(scope, receive, send)
+            if begun:
+                await send({"type": "http.response.body", "body": response.body})
+            else:
+                await response(scope, receive, send)
