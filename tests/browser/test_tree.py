@@ -293,3 +293,13 @@ def test_a_bad_regular_expression_is_said_at_its_field_until_it_is_mended(
     expect(page).to_have_url(re.compile("_proj&regex=1"))
     dashboard.settle()
     dashboard.complaints[:] = [one for one in dashboard.complaints if "regex=1" not in one]
+
+
+def test_the_menu_of_columns_lies_in_the_window(page: Page, selected: Locator) -> None:
+    expect(selected).to_be_visible()
+    page.locator("summary", has_text="Columns").click()
+    menu = page.get_by_role("group", name="Columns")
+    expect(menu.get_by_role("button", name="Show these")).to_be_in_viewport(ratio=1)
+    for box in menu.get_by_role("checkbox").all():
+        expect(box).to_be_in_viewport(ratio=1)
+    expect(menu).to_be_in_viewport(ratio=1)
