@@ -3,8 +3,11 @@
     msit     model ── layers ─┬─ layers.0          msprobe   model ─┬─ layers.0
                               └─ layers.1                           └─ layers.1
 
-For matching, the elements of a list that the other dump does not record hang at the module around it.
+For matching, the elements of a list that the other dump does not record hang at the module around it. An
+element may be a list itself, or have a name instead of a number.
 """
+
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -15,21 +18,35 @@ from firstdrift.matching.tree import is_operator
 def without_lists(own: Slice, other: Slice) -> Slice:
     """Return a slice whose modules hang outside of the lists that the other slice does not record."""
     others = {node.path for node in other.nodes if not is_operator(node)}
-    by_name = {node.name: node for node in own.nodes}
-    around: dict[str, str | None] = {}
+    unknown = {node.name: node for node in own.nodes if _may_be_list(node) and node.path not in others}
     for node in own.nodes:
-        held_by = by_name.get(node.parent or "")
-        if held_by is not None and node.path in others and _is_unknown_list(held_by, node, others):
-            around[held_by.name] = held_by.parent
-    if not around:
+        if is_operator(node):
+            unknown.pop(node.parent or "", None)
+    lists: set[str] = set()
+    for node in own.nodes:
+        if node.path in others and not is_operator(node):
+            lists.update(_lists_around(node, unknown))
+    if not lists:
         return own
-    nodes = (
-        replace(node, parent=around[node.parent]) if node.parent in around else node for node in own.nodes
+
+    def around(node: Node) -> str | None:
+        held_by = list(_lists_around(node, unknown))
+        return unknown[held_by[-1]].parent if held_by else node.parent
+
+    return replace(
+        own,
+        nodes=tuple(
+            replace(node, parent=around(node)) if node.parent in lists else node for node in own.nodes
+        ),
     )
-    return replace(own, nodes=tuple(nodes))
 
 
-def _is_unknown_list(holder: Node, node: Node, others: set[str]) -> bool:
-    """Tell whether a module is but a list of others, by one of them, and recorded on one side only."""
-    name = node.path.removeprefix(f"{holder.path}.")
-    return not holder.tensors and holder.path not in others and name.isdecimal() and not is_operator(node)
+def _may_be_list(node: Node) -> bool:
+    return not node.tensors and not is_operator(node)
+
+
+def _lists_around(node: Node, known: Mapping[str, Node]) -> Iterator[str]:
+    """Yield the names of the lists that a module is an element of, the innermost first."""
+    while (held_by := known.get(node.parent or "")) and node.path.startswith(f"{held_by.path}."):
+        yield held_by.name
+        node = held_by
