@@ -150,6 +150,94 @@ def test_whoever_scrolls_while_a_row_is_closed_stays_where_they_are(page: Page, 
     assert body.evaluate("element => element.scrollTop") == 8000
 
 
+SLOW = """const quick = window.fetch;
+window.fetch = async (...asked) => {
+    if (String(asked[0]).includes("/rows?")) await new Promise(done => setTimeout(done, 400));
+    return quick(...asked);
+};
+null"""
+
+
+@pytest.fixture
+def slow(page: Page, selected: Locator) -> Locator:
+    """The selected row of a tree whose answers are late."""
+    expect(selected).to_be_focused()
+    page.evaluate(SLOW)
+    return selected
+
+
+@pytest.mark.usefixtures("slow")
+def test_rows_that_are_opened_while_an_answer_is_late_are_all_opened(page: Page) -> None:
+    closed = page.locator('[role="row"][aria-expanded="false"]')
+    rows = [closed.nth(number).get_attribute("data-row") for number in range(3)]
+    for row in rows:
+        page.locator(f'[data-row="{row}"] .twist').click()
+    for row in rows:
+        expect(page.locator(f'[data-row="{row}"]')).to_have_attribute("aria-expanded", "true")
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_row_that_is_opened_and_closed_again_while_the_answer_is_late_is_closed(page: Page) -> None:
+    before = parse_qs(urlsplit(page.url).query)
+    row = page.locator('[role="row"][aria-expanded="false"]').first.get_attribute("data-row")
+
+    def closes(url: str) -> bool:
+        asked = parse_qs(urlsplit(url).query)
+        return asked.get("toggle") == [row] and asked["open"] != before["open"]
+
+    with page.expect_response(lambda response: closes(response.url)):
+        for _ in range(2):
+            page.locator(f'[data-row="{row}"] .twist').click()
+    expect(page.locator(f'[data-row="{row}"]')).to_have_attribute("aria-expanded", "false")
+    assert parse_qs(urlsplit(page.url).query) == before
+
+
+def test_keys_that_are_pressed_while_an_answer_is_late_are_meant_for_what_is_seen_after_it(
+    page: Page, slow: Locator
+) -> None:
+    page.locator('[role="row"][aria-expanded="false"]').first.locator(".label").click()
+    branch = row_of(slow)
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    expect(slow).to_have_attribute("data-row", re.compile(f"^(?!{branch}$)"))
+    first = page.locator(f'[role="row"][data-parent="{branch}"]').first
+    place = int(first.get_attribute("data-place") or -1)
+    expect(slow).to_have_attribute("data-place", str(place + 1))
+    expect(page.locator(f'[data-row="{branch}"]')).to_have_attribute("aria-expanded", "true")
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_row_that_is_opened_while_a_search_is_late_leaves_the_search_in_force(page: Page) -> None:
+    page.locator("input[name=q]").fill("mlp")
+    page.wait_for_timeout(300)  # the search is asked for, and not answered yet
+    branch = page.locator('[role="row"][aria-expanded="true"]').first
+    row = branch.get_attribute("data-row")
+    branch.locator(".twist").click()
+    expect(page).to_have_url(re.compile("q=mlp"))
+    expect(page.locator(f'[data-row="{row}"]')).to_have_attribute("aria-expanded", "false")
+    expect(page.locator("#tree-count")).to_contain_text("92 of 636 match")
+    assert parse_qs(urlsplit(page.url).query)["q"] == ["mlp"]
+
+
+def test_rows_that_are_no_longer_there_are_not_asked_for_again_and_again(
+    page: Page, selected: Locator
+) -> None:
+    expect(selected).to_be_focused()
+    page.get_by_role("link", name="Expand all").click()
+    expect(page.locator("#tree-count")).to_contain_text("636 rows shown")
+    asked: list[str] = []
+
+    def say_nothing(route: Route) -> None:
+        asked.append(route.request.url)
+        response = route.fetch()
+        route.fulfill(response=response, json=response.json() | {"pieces": [""]})
+
+    page.route("**/rows?*&rows=*", say_nothing)
+    page.locator("#tree-body").evaluate("body => body.scrollTo(0, 9000)")
+    page.wait_for_timeout(1500)
+    assert 1 <= len(asked) < 4
+
+
 def test_arrows_move_open_and_close_and_the_address_follows(page: Page, selected: Locator) -> None:
     page.keyboard.press("Home")
     expect(selected).to_have_attribute("data-place", "0")

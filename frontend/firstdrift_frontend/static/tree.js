@@ -125,7 +125,7 @@ async function fill() {
   if (filling || !wanted.length) return;
   filling = true;
   try {
-    await load(wanted);
+    if (!(await load(wanted))) return;
   } catch (error) {
     return toast(error.message);
   } finally {
@@ -134,15 +134,17 @@ async function fill() {
   fill();
 }
 
+// Fetch rows; tell whether there were any, or the view has changed meanwhile.
 async function load(stretches) {
   const version = view.version;
   const found = await ask(`rows=${stretches.map(([first, end]) => `${first}-${end - 1}`).join(".")}`);
-  if (version !== view.version) return;
+  if (version !== view.version) return true;
   const there = [...rows.children].map(stretchOf);
   found.pieces.forEach((html, index) => {
     if (!there.some((stretch) => overlap(stretch, stretches[index]))) keep(rowsIn(html));
   });
   if (document.activeElement === document.body || rows.contains(document.activeElement)) focusSelected();
+  return found.pieces.some((html) => html.trim());
 }
 
 async function ask(step, query = view.query) {
@@ -158,17 +160,30 @@ async function ask(step, query = view.query) {
 
 // ---- steps: what changes which rows are visible
 
-let step = 0;
+// What somebody does while an answer is waited for has its turn after it: it is meant for what is seen then.
+const waiting = [];
+let isBusy = false;
+async function inTurn(action) {
+  waiting.push(action);
+  if (isBusy) return;
+  isBusy = true;
+  while (waiting.length) {
+    try {
+      await waiting.shift()();
+    } catch (error) {
+      toast(error.message);
+    }
+  }
+  isBusy = false;
+}
+
 async function take(change, { query = view.query, keepScroll = false, focus = true, refused = (error) => toast(error.message) } = {}) {
-  const mine = ++step;
   let found;
   try {
     found = await (known(change, query) ?? ask(change, query));
   } catch (error) {
-    if (mine === step) refused(error);
-    return;
+    return void refused(error);
   }
-  if (mine !== step) return;
   const moved = found.selected !== view.selected;
   const grown = found.total - view.total;
   Object.assign(view, { query: found.query, total: found.total, selected: found.selected, place: found.place, hasBad: found.has_bad });
@@ -198,6 +213,7 @@ async function take(change, { query = view.query, keepScroll = false, focus = tr
 // is all that is asked for. What follows stays as it is and moves.
 const toggling = (row) => `toggle=${row.dataset.row}&most=${Math.ceil(body.clientHeight / ROW)}`;
 const isToggling = (change) => change.startsWith("toggle=");
+const toggle = (row) => take(toggling(row), { keepScroll: true });
 
 function splice(html, grown, seen) {
   const [row, ...opened] = rowsIn(html);
@@ -356,14 +372,14 @@ const KEYS = {
   Home: () => goTo(0),
   End: () => goTo(view.total - 1),
   ArrowRight: (row) => {
-    if (row?.getAttribute("aria-expanded") === "false") take(toggling(row), { keepScroll: true });
-    else if (row?.hasAttribute("aria-expanded")) goTo(view.place + 1);
+    if (row?.getAttribute("aria-expanded") === "false") return toggle(row);
+    if (row?.hasAttribute("aria-expanded")) return goTo(view.place + 1);
   },
   ArrowLeft: (row) => {
-    if (row?.getAttribute("aria-expanded") === "true") take(toggling(row), { keepScroll: true });
-    else if (row?.dataset.parent) take(`go=${row.dataset.parent}`);
+    if (row?.getAttribute("aria-expanded") === "true") return toggle(row);
+    if (row?.dataset.parent) return take(`go=${row.dataset.parent}`);
   },
-  " ": (row) => row?.hasAttribute("aria-expanded") && take(toggling(row), { keepScroll: true }),
+  " ": (row) => row?.hasAttribute("aria-expanded") && toggle(row),
   Enter: () => view.selected !== null && location.assign(`${rows.dataset.panel}${view.selected}`),
   n: () => jump(NEXT_BAD),
   p: () => jump("previous=bad"),
@@ -372,18 +388,20 @@ const KEYS = {
   u: () => jump("next=unmatched"),
   U: () => jump("previous=unmatched"),
   "*": () => view.selected !== null && take(inPlace(`unfold=${view.selected}`), { keepScroll: true }),
-  "/": () => tools.elements.q.select(),
-  "?": () => document.getElementById("help").showModal(),
   c: () => copy(location.href),
   m: () => panel.querySelector("[data-copy-markdown]")?.click(),
   "[": () => toSlice("prev"),
   "]": () => toSlice("next"),
 };
 
+const KEYS_AT_ONCE = {
+  "/": () => tools.elements.q.select(),
+  "?": () => document.getElementById("help").showModal(),
+};
+
 async function jump(change) {
   const before = view.selected;
-  await take(change);
-  if (view.selected === before) toast(say("There is no other such row"));
+  if ((await take(change)) && view.selected === before) toast(say("There is no other such row"));
 }
 
 function toSlice(way) {
@@ -405,10 +423,13 @@ document.addEventListener("keydown", (event) => {
   const activates = event.key === "Enter" || event.key === " ";
   if (activates && !rows.contains(event.target) && event.target.closest("a, button, summary, input")) return;
   if (event.key.length > 1 && panel.contains(event.target)) return;
+  const atOnce = KEYS_AT_ONCE[event.key];
   const action = KEYS[event.key];
-  if (!action) return;
+  if (!atOnce && !action) return;
   event.preventDefault();
-  action(shownRow(view.selected));
+  // A key that is held down goes as fast as answers come.
+  if (atOnce) atOnce();
+  else if (!event.repeat || !isBusy) inTurn(() => action(shownRow(view.selected)));
 });
 
 // ---- mouse
@@ -418,8 +439,13 @@ rows.addEventListener("click", (event) => {
   const row = event.target.closest("[data-row]");
   if (!row) return;
   event.preventDefault();
-  if (event.target.closest(".twist") && row.hasAttribute("aria-expanded")) take(toggling(row), { keepScroll: true });
-  else choose(row);
+  onRow(row, event.target.closest(".twist") && row.hasAttribute("aria-expanded") ? toggle : choose);
+});
+
+// By the time of its turn a row may be another element, or gone.
+const onRow = (row, action) => inTurn(() => {
+  const now = shownRow(row.dataset.row);
+  return now && action(now);
 });
 
 // What a row holds is fetched while the pointer rests on what opens it, or else when that is pressed.
@@ -450,14 +476,14 @@ rows.addEventListener("mousedown", (event) => {
 
 rows.addEventListener("dblclick", (event) => {
   const row = event.target.closest("[data-row][aria-expanded]");
-  if (row && !event.target.closest(".twist")) take(toggling(row), { keepScroll: true });
+  if (row && !event.target.closest(".twist")) onRow(row, toggle);
 });
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest("[data-step]");
   if (link) {
     event.preventDefault();
-    take(link.dataset.step, { focus: false });
+    inTurn(() => take(link.dataset.step, { focus: false }));
   } else if (event.target.closest("[data-help]")) {
     document.getElementById("help").showModal();
   }
@@ -472,7 +498,14 @@ function chosenByNow() {
   return chosen;
 }
 
-async function filter() {
+// Of what is typed while an answer is waited for, only the last is asked for.
+let filters = 0;
+function filter() {
+  const mine = ++filters;
+  inTurn(() => mine === filters && applyFilters());
+}
+
+async function applyFilters() {
   const chosen = chosenByNow();
   const filtered = [...chosen.keys()].some((name) => !["column", "sort", "regex"].includes(name));
   document.querySelector("[data-clear]").hidden = !filtered;
