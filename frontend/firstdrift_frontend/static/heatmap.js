@@ -138,11 +138,13 @@ function round(step) {
   return power * [1, 2, 5, 10].find((digit) => digit * power >= step);
 }
 
-// Names are told apart by their ends.
+// Names are told apart by their ends; of one without end, no more is looked at than may fit.
+const LONGEST = 100; // characters
 function fitting(context, name, most) {
-  let [kept, cut] = [name, ""];
-  for (; kept.length > 1 && context.measureText(cut + kept).width > most; cut = "…") kept = kept.slice(1);
-  return cut + kept;
+  const characters = [...name.slice(-2 * LONGEST)].slice(-LONGEST);
+  let [kept, cut] = [characters, name.length > characters.join("").length ? "…" : ""];
+  for (; kept.length > 1 && context.measureText(cut + kept.join("")).width > most; cut = "…") kept = kept.slice(1);
+  return cut + kept.join("");
 }
 
 function paintLabels(context, scale) {
