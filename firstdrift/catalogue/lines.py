@@ -83,10 +83,11 @@ def _types(session: Session, slice_id: int) -> dict[str, str]:
 def _unmatched_nodes(session: Session, pair: SlicePair) -> Iterator[UnmatchedLine]:
     columns = RowEntry.__table__.c
     free = session.execute(
-        select(columns.golden, columns.target, columns.type_name)
+        select(columns.golden, columns.target, columns.type_name, columns.reasons)
         .where(columns.slice_pair_id == pair.id, columns.origin.is_(None))
         .order_by(columns.index)
     ).all()
     for at, side in enumerate(("golden", "target")):
         for row in free:
-            yield from (UnmatchedLine(pair.target, side, name, type_name=row.type_name) for name in row[at])
+            why = "; ".join(row.reasons)
+            yield from (UnmatchedLine(pair.target, side, name, None, row.type_name, why) for name in row[at])

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from msgspec import Struct
 
-from firstdrift.comparison.report import Report
+from firstdrift.comparison.report import Report, SliceResult
 from firstdrift.dumps.dump import Coordinates
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import (
@@ -95,6 +95,8 @@ class UnmatchedLine(Struct, frozen=True):
     Attributes:
         side: "golden" or "target".
         node: name of the node.
+        type_name: its class or operator; "" if not known.
+        reason: why the node has no partner; "" for a tensor.
     """
 
     coordinates: Coordinates
@@ -102,6 +104,7 @@ class UnmatchedLine(Struct, frozen=True):
     node: str
     record: TensorRecord | None = None
     type_name: str = ""
+    reason: str = ""
 
 
 Line = PairLine | UnmatchedLine
@@ -124,9 +127,17 @@ def lines_of(report: Report) -> Iterator[Line]:
                 result.measurements[index],
                 result.judgement.pairs[index],
             )
-        left = (("golden", plan.unmatched_golden), ("target", plan.unmatched_target))
-        yield from (UnmatchedLine(at, side, name) for side, names in left for name in names)
+        yield from _unmatched_nodes(result)
         yield from unmatched_tensors(at, plan.unmatched_golden_tensors, plan.unmatched_target_tensors)
+
+
+def _unmatched_nodes(result: SliceResult) -> Iterator[UnmatchedLine]:
+    plan, free = result.plan, [row for row in result.rows if row.match is None]
+    for side, names in (("golden", plan.unmatched_golden), ("target", plan.unmatched_target)):
+        row_of = {name: row for row in free for name in (row.golden if side == "golden" else row.target)}
+        for name in names:
+            why = result.judgement.rows[row_of[name].index].reasons if name in row_of else ()
+            yield UnmatchedLine(result.judgement.coordinates, side, name, reason="; ".join(why))
 
 
 def unmatched_tensors(
@@ -216,7 +227,7 @@ def _unmatched_row(at: tuple[int | None, ...], line: UnmatchedLine) -> tuple[Cel
     row: list[Cell] = [*at, *(None for _ in COLUMNS[len(at) :])]
     known = {f"{line.side}_node": line.node, "verdict": "unmatched"}
     if line.record is None:
-        known["class"] = "unmatched"
+        known |= {"class": "unmatched", "reasons": line.reason}
     else:
         record = {"tensor": line.record.label, "dtype": line.record.dtype, "shape": _shape(line.record)}
         known |= {f"{line.side}_{name}": value for name, value in record.items()}

@@ -134,13 +134,19 @@ def coordinates_object(coordinates: Coordinates) -> dict[str, Any]:
     }
 
 
+def _where(finding: Finding) -> dict[str, Any]:
+    """Name the slice of a finding, and the rank that is off, of the golden dump if only that was merged."""
+    found = coordinates_object(finding.coordinates)
+    if finding.golden_ranks is not None:
+        return found | {"golden_rank": finding.on_rank, "golden_ranks": list(finding.golden_ranks)}
+    return found if finding.on_rank is None else found | {"rank": finding.on_rank}
+
+
 def finding_object(finding: Finding | None) -> dict[str, Any] | None:
     """Describe a finding; null for none."""
     if finding is None:
         return None
-    found = coordinates_object(finding.coordinates)
-    return found | {
-        "rank": found["rank"] if finding.on_rank is None else finding.on_rank,
+    return _where(finding) | {
         "golden": finding.golden,
         "target": finding.target,
         "module": finding.module,

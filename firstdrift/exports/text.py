@@ -93,6 +93,8 @@ def _finding_lines(title: str, finding: Finding | None) -> list[str]:
     lines = [f"{title}: {where}, {finding.module or finding.target}"]
     lines.append(f"  golden      {finding.golden}")
     lines.append(f"  target      {finding.target}")
+    if finding.on_rank is not None:
+        lines.append(f"  rank        {_rank(finding)}")
     if finding.node_class is not None:
         lines.append(f"  class       {finding.node_class}")
     lines += [f"  because     {reason}" for reason in finding.reasons]
@@ -100,6 +102,10 @@ def _finding_lines(title: str, finding: Finding | None) -> list[str]:
     if numbers:
         lines.append(f"  {finding.tensor or 'tensor':<11} {numbers}")
     return lines
+
+
+def _rank(finding: Finding) -> str:
+    return f"{finding.on_rank}{' of the golden dump' if finding.golden_ranks is not None else ''}"
 
 
 def _metrics(values: dict[str, float | int]) -> str:
@@ -119,8 +125,10 @@ def _other_lines(findings: Findings) -> list[str]:
     lines += _more(findings.input_differs)
     for suspect in findings.suspects:
         reason = suspect.reasons[0] if suspect.reasons else ""
-        node_class = f" ({suspect.node_class})" if suspect.node_class is not None else ""
-        lines.append(f"suspect: {suspect.module or suspect.target}{node_class}: {reason}")
+        known = [str(suspect.node_class)] if suspect.node_class is not None else []
+        known += [f"rank {_rank(suspect)}"] if suspect.on_rank is not None else []
+        said = f" ({', '.join(known)})" if known else ""
+        lines.append(f"suspect: {suspect.module or suspect.target}{said}: {reason}")
     for overflow in findings.overflow[:_SHOWN]:
         lines.append(f"overflow ({overflow.level}): {overflow.node}: {overflow.reason}")
     return lines + _more(findings.overflow)

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from firstdrift.dumps.dump import Direction, NodeKind
-from firstdrift.dumps.messages import is_communication
 from firstdrift.matching.operators import Work
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
@@ -152,7 +151,6 @@ class _Walk:
     rows_by_name: Mapping[str, TreeRow] = field(init=False)
     chosen_otherwise: frozenset[int] = field(init=False)  # rows in modules given other whole numbers
     origins_inside: list[int] = field(init=False)
-    both_talk: bool = field(init=False)  # whether communication of ranks was matched
     peers_before: set[PeerGroup] = field(default_factory=set)  # of the rows visited, if any stands out
     partners: Mapping[str, int] = field(init=False)
     measured_outputs: int = 0
@@ -166,7 +164,6 @@ class _Walk:
         self.known_inside = [False] * len(self.rows)
         self.rows_by_name = {name: row for row in self.rows for name in (*row.golden, *row.target)}
         self.origins_inside = [0] * len(self.rows)
-        self.both_talk = any(is_communication(row.type_name) and row.match is not None for row in self.rows)
         self.chosen_otherwise = frozenset(
             inside
             for row in self.rows
@@ -202,8 +199,6 @@ class _Walk:
         self.result.roundoff = self.roundoff or self.result.roundoff
         if row.match is None:
             said.node_class = NodeClass.UNMATCHED
-            if is_communication(row.type_name) and not self.both_talk:
-                said.reasons = ("it lets ranks talk to each other, which the other run did not need",)
         else:
             self._judge(row, error, said)
         self._tell_parent(row, error, said)

@@ -48,7 +48,8 @@ def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
     ordered = _in_order(judgements)
     inputs, comparable = _by_input(ordered)
     comparable = _with_weak_origins(comparable)
-    bad_token = _first(first_bad_token(series) for series in _series(comparable))
+    bad_tokens = [found for series in _series(comparable) if (found := first_bad_token(series)) is not None]
+    bad_token = _first(bad_tokens)
     origins = _origins(comparable, inputs)
     bad_node = origins[0] if origins else None
     drift = None if bad_node else _gradual_drift(comparable)
@@ -58,7 +59,8 @@ def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
         first_bad_token=bad_token,
         first_bad_node=bad_node,
         input_differs=tuple(inputs),
-        rank_finding=_rank_finding(bad_node, origins, inputs, ordered),
+        rank_finding=_rank_finding(bad_node, origins, inputs, ordered)
+        or _rank_of_token(bad_token, bad_tokens, ordered),
         suspects=tuple(suspects[:_SUSPECTS]),
         overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
     )
@@ -309,11 +311,8 @@ def _rank_finding(
         if len(differ) == 1 and len(ranks) > 1:
             return f"It began on rank {differ.pop()}: of all ranks, only its input differs."
         return None
-    if bad_node.coordinates.merged is not None:
-        if bad_node.on_rank is not None:
-            return f"It began on rank {bad_node.on_rank}."
-        shown = "+".join(map(str, bad_node.coordinates.merged))
-        return f"Ranks {shown} were merged; on which of them it began does not show."
+    if bad_node.coordinates.merged or bad_node.golden_ranks:
+        return _rank_of_merged(bad_node)
     if bad_node.coordinates.rank is None or len(ranks) < 2:  # noqa: PLR2004
         return None
     alike = {
@@ -327,6 +326,44 @@ def _rank_finding(
         named = ", ".join(str(rank) for rank in sorted(ranks) if rank in alike)
         return f"It began on ranks {named} alike."
     return f"It began on rank {bad_node.coordinates.rank}."
+
+
+def _rank_of_merged(bad_node: Finding) -> str:
+    """Say which of the ranks that were merged, of the target or else of the golden dump, is off."""
+    merged = bad_node.coordinates.merged
+    if merged is not None:
+        if bad_node.on_rank is not None:
+            return f"It began on rank {bad_node.on_rank}."
+        return f"Ranks {_joined(merged)} were merged; on which of them it began does not show."
+    if bad_node.on_rank is not None:
+        return f"What differs is what rank {bad_node.on_rank} of the golden dump holds."
+    shown = _joined(bad_node.golden_ranks or ())
+    return f"Ranks {shown} of the golden dump were merged; which of them holds what differs does not show."
+
+
+def _joined(ranks: Sequence[int]) -> str:
+    return "+".join(map(str, ranks))
+
+
+def _rank_of_token(
+    bad_token: Finding | None, bad_tokens: Sequence[Finding], judgements: Sequence[SliceJudgement]
+) -> str | None:
+    """Say on which rank the first bad token shows, where no node tells on which it began."""
+    if bad_token is None:
+        return None
+    if bad_token.on_rank is not None:
+        if bad_token.golden_ranks is not None:
+            return f"It shows on rank {bad_token.on_rank} of the golden dump."
+        return f"It shows on rank {bad_token.on_rank}."
+    ranks = {judged.coordinates.rank for judged in judgements if judged.coordinates.rank is not None}
+    if bad_token.coordinates.rank is None or len(ranks) < 2:  # noqa: PLR2004
+        return None
+    at_once = {
+        one.coordinates.rank for one in bad_tokens if _when(one.coordinates) == _when(bad_token.coordinates)
+    }
+    if len(at_once) == 1:
+        return f"It shows first on rank {bad_token.coordinates.rank}."
+    return f"It shows on ranks {', '.join(str(rank) for rank in sorted(ranks & at_once))} alike."
 
 
 _WHAT = {

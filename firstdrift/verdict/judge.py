@@ -32,6 +32,7 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     Verdict,
 )
+from firstdrift.verdict.left_over import why_left_over
 from firstdrift.verdict.logits import count_outputs, is_logits
 from firstdrift.verdict.noise import QUIET, Noise
 from firstdrift.verdict.overflow import find_overflow
@@ -240,6 +241,7 @@ def _is_hidden(case: _Case, choices: Sequence[Choice], logits: int) -> bool:
 
 def _judge_rows(case: _Case, pairs: Sequence[PairJudgement], *, own_rules: bool) -> list[RowJudgement]:
     judged = []
+    left_over = why_left_over(case.rows)
     for row in case.rows:
         error, said = case.errors[row.index], case.classification.rows[row.index]
         verdicts = [pairs[index].verdict for index in error.pairs]
@@ -251,7 +253,9 @@ def _judge_rows(case: _Case, pairs: Sequence[PairJudgement], *, own_rules: bool)
             RowJudgement(
                 verdict=max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.PASS),
                 node_class=said.node_class,
-                reasons=said.reasons or _first_reasons(error, pairs),
+                reasons=said.reasons or _first_reasons(error, pairs)
+                if row.match is not None
+                else left_over[row.index],
                 input_error=error.input,
                 parameter_error=error.parameter,
                 output_error=error.output,
@@ -338,6 +342,7 @@ def _finding(case: _Case, row: TreeRow, judged: RowJudgement) -> Finding:
         on_rank=_rank_of(case, row, judged.worst_pair),
         epoch=bisect_left(case.communications, row.order),
         operator=_operator_beside_modules(case, row),
+        golden_ranks=_golden_ranks(case),
     )
 
 
@@ -476,6 +481,11 @@ def _rank_of(case: _Case, row: TreeRow, worst: int | None) -> int | None:
     return next((rank for rank in ranks if rank is not None), None)
 
 
+def _golden_ranks(case: _Case) -> tuple[int, ...] | None:
+    """Return the ranks from which the golden slice was merged; None if that of the target was too."""
+    return None if case.plan.target.coordinates.merged else case.plan.golden.coordinates.merged
+
+
 def _owner(case: _Case, pair: TensorPair | None) -> str | None:
     """Return the path of the module that owns a weight which an operator was given.
 
@@ -542,6 +552,7 @@ def _pair_finding(case: _Case, index: int, judged: PairJudgement) -> Finding:
         metrics=case.measurements[index].values(),
         row=row.index,
         on_rank=rank_alone(case.measurements[index].by_rank or ()),
+        golden_ranks=_golden_ranks(case),
     )
 
 

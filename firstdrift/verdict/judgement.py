@@ -123,6 +123,8 @@ class Finding(Struct, frozen=True):
         amplification: by which suspects are ranked.
         on_rank: in a slice merged from ranks, the one that is off; None if it is not one alone, or that
             cannot be told.
+        golden_ranks: the ranks from which the golden slice was merged, if that of the target was not:
+            `on_rank` is one of these then.
         epoch: how many communications its rank had been through before.
         operator: short name of an operator that runs right in a module which holds modules as well; None
             where the module says enough.
@@ -142,6 +144,7 @@ class Finding(Struct, frozen=True):
     on_rank: int | None = None
     epoch: int = 0
     operator: str | None = None
+    golden_ranks: tuple[int, ...] | None = None
 
 
 class Communication(Struct, frozen=True):

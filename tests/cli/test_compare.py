@@ -353,6 +353,19 @@ def test_merged_ranks_and_the_rank_that_is_off_are_in_the_json(firstdrift: Run, 
     assert answer["rank_finding"] == "It began on rank 1."
 
 
+def test_the_rank_of_a_golden_dump_that_was_spread_is_in_text_and_json(
+    firstdrift: Run, unpacked: Unpacked
+) -> None:
+    dumps = unpacked("msprobe/tp2_vs_tp1")
+    swapped = ("compare", dumps / "target", dumps / "golden")
+    answer = json.loads(firstdrift(*swapped, "--json").out)
+    bad = answer["first_bad_node"]
+    assert (bad["rank"], bad["golden_rank"], bad["golden_ranks"]) == (0, 1, [0, 1])
+    assert answer["rank_finding"] == "What differs is what rank 1 of the golden dump holds."
+    assert "  rank        1 of the golden dump\n" in firstdrift(*swapped).out
+    assert "  rank        1\n" in firstdrift("compare", dumps / "golden", dumps / "target").out
+
+
 @pytest.mark.parametrize("size", ["0", "two", "1:2:3", "1:", ""])
 def test_sizes_that_are_none_are_refused(firstdrift: Run, two_ranks: tuple[Path, Path], size: str) -> None:
     done = firstdrift("compare", *two_ranks, "--pp", size)

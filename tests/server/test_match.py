@@ -219,8 +219,14 @@ def test_unmatched_rows_lead_to_the_page_from_tree_node_and_list(client: TestCli
     wanted = f"{page}?golden={MLP.format(1)}&"
     assert wanted in html.unescape(tree)
     assert wanted in html.unescape(listed)
-    row = next(row["row"] for row in client.get(f"{base}/unmatched.json").json()["nodes"]["golden"])
-    assert wanted in html.unescape(client.get(f"{base}/n/{row}").text)
+    row, reason = next(
+        (row["row"], row["reasons"][0])
+        for row in client.get(f"{base}/unmatched.json").json()["nodes"]["golden"]
+    )
+    node = html.unescape(client.get(f"{base}/n/{row}").text)
+    assert wanted in node
+    assert reason in html.unescape(listed)
+    assert reason[1:] in node
     picked = client.get(wanted).text
     assert f'name="golden" value="{MLP.format(1)}" checked' in picked
 

@@ -325,6 +325,38 @@ def test_one_wrong_rank_of_two_is_named_rank_against_rank(compared: Compared) ->
 SUM_UNKNOWN = "target: ranks 0+1 hold parts of a sum, whose statistics do not follow from those of the parts"
 
 
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [
+        ("ranks/whole", "ranks/tensor"),
+        ("ranks/whole", "ranks/stages"),
+        ("ranks/whole_data", "ranks_sequence/sequence_data"),
+        ("ranks_llama/one", "ranks_llama/both"),
+        ("tp2_vs_tp1/golden", "tp2_vs_tp1/target"),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_every_node_that_only_a_spread_run_has_says_why(
+    compared: Compared, golden: str, target: str, reverse: bool
+) -> None:
+    sides = [f"msprobe/{golden}", f"msprobe/{target}"]
+    report = compared(*(sides[::-1] if reverse else sides))
+    names = ("golden", "target") if reverse else ("target", "golden")
+    for result in report.slices:
+        for row, judged in zip(result.rows, result.judgement.rows, strict=True):
+            if row.match is not None:
+                continue
+            if row.type_name.startswith("Distributed."):
+                assert judged.reasons == (
+                    "it lets ranks talk to each other, which the other run did not need",
+                )
+            else:
+                calls_none, spread = judged.reasons
+                assert calls_none.startswith(f"the {names[1]} dump calls no {row.type_name} ")
+                assert spread == f"only the {names[0]} run was spread over ranks"
+    assert report.counts.unmatched_golden_nodes + report.counts.unmatched_target_nodes > 0
+
+
 def test_a_model_whose_sequence_is_spread_too_is_the_one_of_one_rank(compared: Compared) -> None:
     report = compared("msprobe/ranks/whole_data", "msprobe/ranks_sequence/sequence_data")
     assert report.findings.first_bad_node is None
@@ -413,7 +445,11 @@ def test_the_shard_and_the_layer_of_a_later_stage_that_are_off_are_named(
     findings = compared(*(dumps[::-1] if reverse else dumps)).findings
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.module == "model.layers.3.mlp.gate"
-    assert findings.rank_finding == (None if reverse else "It began on rank 3.")
+    assert findings.rank_finding == (
+        "What differs is what rank 3 of the golden dump holds." if reverse else "It began on rank 3."
+    )
+    assert findings.first_bad_node.on_rank == 3
+    assert findings.first_bad_node.golden_ranks == ((0, 1, 2, 3) if reverse else None)
 
 
 @pytest.mark.parametrize("spread", ["spread", "numbered"])

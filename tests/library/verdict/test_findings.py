@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from library.verdict.made_slices import SHAPE, Call, judge, make, values_of, with_error
+from msgspec.structs import replace
 
 from firstdrift.dumps.dump import Coordinates
 from firstdrift.verdict.findings import conclude, prompt_starts
@@ -389,6 +390,41 @@ def test_an_earlier_step_comes_first_whatever_the_rank() -> None:
     findings = conclude([rank(0, step=1, fault=0.5), rank(1, step=0, fault=0.1), rank(0), rank(1, step=1)])
     assert findings.first_bad_node is not None
     assert (findings.first_bad_node.coordinates.step, findings.first_bad_node.coordinates.rank) == (0, 1)
+
+
+def off_by(error: float, *, token: int, rank: int | None, on_rank: int | None = None) -> SliceJudgement:
+    """A token of a rank of which only the logits were compared."""
+    coordinates = Coordinates(step=0, rank=rank, token=token)
+    said = judge(Call(HEAD, outputs=[logits(error, (3, 3))]), coordinates=coordinates).said
+    return replace(said, logits=said.logits and replace(said.logits, on_rank=on_rank))
+
+
+def test_a_bad_token_that_no_node_explains_says_on_which_ranks_it_shows() -> None:
+    healthy = [off_by(0.0, token=0, rank=number) for number in range(2)]
+    late = off_by(0.5, token=2, rank=0)
+    alone = conclude([*healthy, off_by(0.5, token=1, rank=1), late])
+    assert (alone.first_bad_node, alone.rank_finding) == (None, "It shows first on rank 1.")
+    alike = conclude([*healthy, off_by(0.5, token=1, rank=1), off_by(0.6, token=1, rank=0)])
+    assert (alike.first_bad_node, alike.rank_finding) == (None, "It shows on ranks 0, 1 alike.")
+    one = conclude([off_by(0.0, token=0, rank=0), off_by(0.5, token=1, rank=0)])
+    assert one.first_bad_token is not None
+    assert one.rank_finding is None
+
+
+def test_of_merged_ranks_the_one_whose_logits_are_off_is_named_and_of_which_dump() -> None:
+    healthy, bad = off_by(0.0, token=0, rank=None), off_by(0.5, token=1, rank=None, on_rank=3)
+    assert conclude([healthy, bad]).rank_finding == "It shows on rank 3."
+    assert bad.logits is not None
+    of_golden = replace(bad, logits=replace(bad.logits, golden_ranks=(2, 3)))
+    assert conclude([healthy, of_golden]).rank_finding == "It shows on rank 3 of the golden dump."
+
+
+def test_where_golden_ranks_were_merged_and_none_stands_out_that_is_said() -> None:
+    said = judge(Call(LINEAR, inputs=[0.0], outputs=[0.5])).said
+    origins = tuple(replace(origin, golden_ranks=(0, 1)) for origin in said.origins)
+    assert conclude([replace(said, origins=origins)]).rank_finding == (
+        "Ranks 0+1 of the golden dump were merged; which of them holds what differs does not show."
+    )
 
 
 def test_one_rank_alone_makes_no_finding_of_ranks() -> None:
