@@ -81,7 +81,7 @@ def lend_all(
     """
     if work.foreign is None:
         return frozenset(), frozenset()
-    known = list(tensors.pairs)
+    known = [pair for pair in tensors.pairs if pair.incomparable is None]
     golden = lend_values(work, work.foreign, known, to_target=False)
     target = lend_values(work, work.foreign, known, to_target=True)
     for lent in golden:

@@ -33,7 +33,7 @@ from firstdrift.matching.steps import (
     steps_below,
     value_key,
 )
-from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tensors import TensorPairing, relate_shapes
 from firstdrift.matching.tree import SliceTree
 from firstdrift.tensors import Role, TensorRecord, is_floating
 
@@ -95,6 +95,7 @@ def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, 
         is_module = not is_step(work.golden, golden) or not is_step(work.target, target)
         last = 1 if is_module else None
         pairs += [*zip(*(_tensors(node, Role.OUTPUT)[:last] for node in nodes), strict=False)]
+    other_length = [pair for pair in pairs if _are_of_other_length(nodes, pair)]
     pairs = [pair for pair in pairs if fit(*pair)]
     if any(_is_single(record) for pair in pairs for record in pair) and _are_beside_experts(
         work, golden, target
@@ -102,11 +103,25 @@ def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, 
         pairs = [pair for pair in pairs if not any(map(_is_single, pair))]
     names = nodes[0].name, nodes[1].name
     tensors.pairs += [TensorPair(match, *names, *pair, reshape(*pair)) for pair in pairs]
-    taken = {id(record) for pair in pairs for record in pair}
+    tensors.pairs += [
+        TensorPair(match, *names, *pair, incomparable=relate_shapes(pair[0].shape, pair[1].shape)[1])
+        for pair in other_length
+    ]
+    taken = {id(record) for pair in (*pairs, *other_length) for record in pair}
     for left, node in ((tensors.unmatched_golden, nodes[0]), (tensors.unmatched_target, nodes[1])):
         left += [
             UnmatchedTensor(match, node.name, record) for record in node.tensors if id(record) not in taken
         ]
+
+
+def _are_of_other_length(nodes: tuple[Node, Node], pair: tuple[TensorRecord, TensorRecord]) -> bool:
+    """Tell whether two embeddings made as wide vectors of other numbers of tokens: they were given others."""
+    shapes = pair[0].shape, pair[1].shape
+    if any(work_of(node) is not Work.LOOKUP for node in nodes) or not shapes[0] or not shapes[1]:
+        return False
+    return (
+        pair[0].role is Role.OUTPUT and shapes[0][-1] == shapes[1][-1] and prod(shapes[0]) != prod(shapes[1])
+    )
 
 
 def _is_single(record: TensorRecord) -> bool:

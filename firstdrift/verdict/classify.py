@@ -43,6 +43,11 @@ from firstdrift.verdict.tree import TreeRow, is_embedding, work_of_row
 _MOST_CANCELLED = 1e3
 """How much larger than one dot product what it adds up may be: one in a thousand is as small by chance."""
 
+_ANOTHER_ROW = 0.1
+"""An embedding that is off by less, as a part of its norm, is hardly that of another token or position."""
+
+_LOOKED_UP = "what it looked up was not recorded: another token or position would give this too"
+
 
 class Classified(Struct, gc=False):
     """What the rule says of one row.
@@ -648,10 +653,16 @@ class _Walk:
             operands = [f"{_on_both_sides(other)} ({_short(side[0])})" for other, side in known if side]
             return f"its inputs, from {' and '.join(operands)}, agree; their sum does not ({output})"
         if error.input is None:
-            return f"nothing before it differs as much, its output does ({output})"
+            said = f"nothing before it differs as much, its output does ({output})"
+            return f"{said}; {_LOOKED_UP}" if self._may_have_looked_up_another(row, error) else said
         if error.exact_inputs:
             return f"inputs are equal, output is not ({output})"
         return f"inputs agree ({inputs}), output does not ({output})"
+
+    def _may_have_looked_up_another(self, row: TreeRow, error: RowErrors) -> bool:
+        """Tell whether a row, or the module around it, may have been asked for another row of a table."""
+        around = self.rows[row.parent] if row.parent is not None else row
+        return (error.output or 0.0) > _ANOTHER_ROW and (is_embedding(row) or is_embedding(around))
 
     def _entered_reason(self, row: TreeRow, error: RowErrors) -> str:
         return (

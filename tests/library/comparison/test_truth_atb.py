@@ -101,6 +101,37 @@ def test_another_prompt_is_no_fault_where_no_dump_tells_classes(
     assert len(found.input_differs) > 0
 
 
+@pytest.mark.parametrize("offset", [-5, -2, -1, 1, 2, 3, 4, 5])
+def test_tokens_that_do_not_belong_together_were_given_other_inputs(
+    unpacked: Callable[[str], Path], offset: int
+) -> None:
+    dumps = unpacked("msit/llama12_golden_fp32"), unpacked("msit/atb12_bf16")
+    for sides in (dumps, dumps[::-1]):
+        report = compare(*sides, Options(matching=MatchingRules(token_offset=offset)))
+        findings = report.findings
+        assert findings.first_bad_token is findings.first_bad_node is None
+        assert findings.input_differs[0].coordinates.token == max(offset, 0)
+        assert "the input of the model has another length" in findings.input_differs[0].reason
+        assert findings.summary.startswith("The runs were given different inputs")
+        assert len(findings.input_differs) == len(report.slices)
+        assert report.counts.error == 0
+
+
+@pytest.mark.parametrize(("token", "module"), [(3, "PositionalEmbeddingGather"), (4, "WordEmbedding")])
+def test_an_embedding_whose_ids_were_not_recorded_says_that_another_token_would_explain_it(
+    unpacked: Callable[[str], Path], token: int, module: str
+) -> None:
+    dumps = unpacked("msit/llama12_golden_fp32"), unpacked("msit/atb12_bf16")
+    rules = MatchingRules(token=token, token_offset=1)
+    bad = compare(*dumps, Options(matching=rules)).findings.first_bad_node
+    assert bad is not None
+    assert (bad.module or "").startswith(module)
+    (reason,) = bad.reasons
+    assert reason.endswith(
+        "what it looked up was not recorded: another token or position would give this too"
+    )
+
+
 def test_what_was_added_is_named_as_the_torch_model_has_it_too(compared: Compared) -> None:
     findings = compared("msit/llama12_golden_fp32", "msit/atb12_bf16_bad").findings
     assert findings.first_bad_token is not None
