@@ -480,7 +480,12 @@ def test_what_cannot_be_compared_counts_nothing_and_leads_back_to_the_form(
 def test_a_slice_in_which_nothing_is_matched_says_that_nothing_was_compared(
     client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
 ) -> None:
-    comparison = made(client, dumps["tokens"][0], dumps["perturbed"][0], structure=False, token=1)
+    folder = dumps["damaged"][1] / "unlike"
+    for side in ("golden", "target"):
+        (folder / side).mkdir(parents=True)
+        np.save(folder / side / f"only_in_{side}.npy", np.ones(64))
+    comparison = made(client, folder / "golden", folder / "target", structure=False)
+    shutil.rmtree(folder)
     (found,) = client.get(f"/api/v1/comparisons/{comparison}").json()["slices"]
     assert (found["verdict"], found["counts"]["pairs"]) == ("incomparable", 0)
     text = page(client, f"/c/{comparison}")
