@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from math import fsum, isnan, nan, prod, sqrt
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
@@ -113,6 +114,8 @@ class Shards(Struct, frozen=True, gc=False):
         sharding: what they are to the whole; None until it was held against the other dump.
         axis: dimension along which they are concatenated, from 0.
         missing: ranks that have the node, but recorded nothing of the tensor.
+        only: the one rank whose tensor is compared, where that was asked for; the others tell what it is.
+        of: over how many ranks at least the model is spread, where the dump has one of them alone.
     """
 
     ranks: tuple[int, ...]
@@ -121,6 +124,34 @@ class Shards(Struct, frozen=True, gc=False):
     sharding: Sharding | None = None
     axis: int | None = None
     missing: tuple[int, ...] = ()
+    only: int | None = None
+    of: int = 0
+
+    @property
+    def own(self) -> TensorRecord | None:
+        """What the one rank holds that is compared; None if all are."""
+        return None if self.only is None else self.records[self.ranks.index(self.only)]
+
+
+def is_part_of_rank(record: TensorRecord) -> bool:
+    """Tell whether a tensor is what one rank holds of a whole, with what the others hold of it."""
+    shards = record.shards
+    return shards is not None and shards.only is not None and shards.sharding is Sharding.CONCATENATED
+
+
+MAY_BE_ADDEND: Final = (
+    "it was made of parts and may be a part of a sum over ranks, of which the others are not there: compare "
+    "the dump of all ranks"
+)
+
+
+def say_addend(shards: Shards) -> str:
+    """Say why what one rank holds is not compared where the other dump has the sum over all."""
+    ranks = "+".join(map(str, shards.ranks))
+    return (
+        f"rank {shards.only} holds a part of a sum over ranks {ranks}: choose no rank to compare all of them "
+        "merged"
+    )
 
 
 QUANTISED = "quantised "
@@ -147,6 +178,22 @@ UNIT_ROUNDOFF: dict[str, float] = {
 Whole numbers with a scale have no such limit: theirs is one step, relative to the largest of them, near
 which the root mean square of their errors lies for weights with some outliers.
 """
+
+
+def possible_shapes(record: TensorRecord) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes that a tensor may have as a whole, the likeliest first; none where it is unknown.
+
+    What ranks hold of it, where they hold other values each, may lie side by side along the last dimension,
+    be parts of a sum, or be the same but for a fault of one of them.
+    """
+    if record.shape is None:
+        return ()
+    shapes = {part.shape for part in record.shards.records} if record.shards is not None else set()
+    own = shapes.pop() if len(shapes) == 1 else None
+    if record.shards is None or not own or not is_floating(record.dtype):
+        return (record.shape,)
+    side_by_side = (*own[:-1], max(record.shards.of, len(record.shards.ranks)) * own[-1])
+    return tuple(dict.fromkeys((record.shape, own, side_by_side)))
 
 
 def is_floating(dtype: str) -> bool:

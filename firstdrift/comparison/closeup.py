@@ -12,7 +12,7 @@ from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.comparability import common_shape
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
-from firstdrift.tensors import DataLocation, TensorRecord
+from firstdrift.tensors import DataLocation, TensorRecord, is_part_of_rank
 
 if TYPE_CHECKING:
     from firstdrift.metrics.dtypes import Array
@@ -106,6 +106,8 @@ def why_not(pair: TensorPair, measured: Measurement) -> str | None:
         return "both are Python arguments, not tensors"
     if measured.kind is MeasurementKind.INCOMPARABLE:
         return measured.reason or "the two cannot be compared"
+    if any(is_part_of_rank(record) for record in (pair.golden, pair.target)):
+        return "it is what one rank holds, which is compared with its part of the whole"
     without = [
         side
         for side, record, parts in (

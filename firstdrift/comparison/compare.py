@@ -28,6 +28,7 @@ from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.slices import pair_slices
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.tensors import MAY_BE_ADDEND, is_part_of_rank, say_addend
 from firstdrift.verdict.choices import may_be_scores
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts
@@ -201,8 +202,17 @@ def count_unreadable(result: SliceResult) -> int:
     return sum(
         measured.kind is MeasurementKind.INCOMPARABLE
         and pair.incomparable is None
+        and not _is_addend(pair, measured)
         and any(side.problem is not None or side.location is not None for side in (pair.golden, pair.target))
         for pair, measured in zip(result.plan.pairs, result.measurements, strict=True)
+    )
+
+
+def _is_addend(pair: TensorPair, measured: Measurement) -> bool:
+    """Tell whether values say that one rank holds a part of a sum, which is no fault of the dump."""
+    sides = (pair.golden.shards, pair.target.shards)
+    return any(
+        shards is not None and measured.reason in (MAY_BE_ADDEND, say_addend(shards)) for shards in sides
     )
 
 
@@ -241,7 +251,8 @@ def _measure(pair: TensorPair) -> Measurement:
         from firstdrift.metrics.joined import measure_joined
 
         return measure_joined(pair.golden, pair.target, parts_of(pair), load_tensor, pair.transform)
-    has_data = pair.golden.location is not None
+    is_part = is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
+    has_data = pair.golden.location is not None and not is_part
     measure = partial(
         measure_pair,
         transform=pair.transform,

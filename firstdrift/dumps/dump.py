@@ -134,7 +134,9 @@ class SliceListing(Struct, frozen=True):
     Attributes:
         coordinates: which slice.
         directory: where it lies; of a merged slice, where that of its first rank lies.
-        parts: the slices of the ranks that it is merged from; empty if it is that of one rank.
+        parts: the slices of the ranks that it is merged from; empty if nothing is known but what one rank
+            has. If the coordinates name a rank all the same, only what that one has is compared: the others
+            tell whether it is a copy, a part or an addend of what the whole model has.
         layout: how the model was spread over them, where that was said.
     """
 

@@ -14,6 +14,8 @@ first chunks come before all second ones.
 Ranks may have other experts each, of a mixture that is spread over them; those that number them from 0 all
 the same are told by their routers (`expert_ranks.py`).
 
+Where one rank was asked for, its nodes and tensors alone are kept, and what the others hold of these.
+
 What the shards of a tensor are to the whole, side by side, added up or the same, is not asked here: that
 shows when they are held against the other dump.
 """
@@ -70,7 +72,7 @@ def merge_ranks(listing: SliceListing, slices: Sequence[Slice]) -> Slice:
     """Merge the slices of the ranks of one model; nodes of later stages say their rank where names clash.
 
     Args:
-        listing: the merged slice.
+        listing: the merged slice; if its coordinates name a rank, what that one has is all that is kept.
         slices: those of its ranks, in the order of `listing.parts`.
     """
     by_rank = {_rank(part): part for part in slices}
@@ -79,7 +81,8 @@ def merge_ranks(listing: SliceListing, slices: Sequence[Slice]) -> Slice:
     most = max(map(len, chunked))
     pieces = [stage[chunk] for chunk in range(most) for stage in chunked if chunk < len(stage)]
     merged = pieces[0] if len(pieces) == 1 else _chain(pieces)
-    nodes = tuple(_finished(merged, _totals(merged)))
+    only = listing.coordinates.rank
+    nodes = tuple(_finished(merged, _totals(merged), only))
     problems = tuple(problem for part in slices for problem in part.problems)
     return Slice(listing, nodes, slices[0].order_origin, problems)
 
@@ -514,42 +517,61 @@ def _recounted(merged: list[_Merged], pieces: list[int]) -> list[_Merged]:
 # ---- nodes and tensors
 
 
-def _finished(merged: list[_Merged], totals: Mapping[Hashable, TensorRecord]) -> Iterator[Node]:
+def _finished(
+    merged: list[_Merged], totals: Mapping[Hashable, TensorRecord], only: int | None
+) -> Iterator[Node]:
+    merged = merged if only is None else _held_by(merged, only)
+    nodes = [each.node if only is None else each.held[only] for each in merged]
     names: list[str] = []
     taken: set[str] = set()
-    for each in merged:
-        name = each.node.name
+    for each, node in zip(merged, nodes, strict=True):
+        name = node.name
         if name in taken:
             name = name_on_rank(name, min(each.held), first=False)
         while name in taken:
             name += "'"
         taken.add(name)
         names.append(name)
-    for order, each in enumerate(merged):
+    for order, (each, node) in enumerate(zip(merged, nodes, strict=True)):
         yield replace(
-            each.node,
+            node,
             name=names[order],
             path=each.path,
-            type_name=each.node.type_name,
+            type_name=node.type_name,
             call=each.call,
             order=order,
             parent=None if each.parent is None else names[each.parent],
-            tensors=tuple(_sharded(each, totals)),
+            tensors=tuple(_sharded(each, totals, only)),
             micro_step=each.micro_step,
         )
 
 
-def _sharded(merged: _Merged, totals: Mapping[Hashable, TensorRecord]) -> Iterator[TensorRecord]:
+def _held_by(merged: list[_Merged], rank: int) -> list[_Merged]:
+    """Keep the nodes that a rank has; what is around one of them it has as well."""
+    new: dict[int | None, int] = {}
+    kept: list[int] = []
+    for at, each in enumerate(merged):
+        if rank in each.held:
+            new[at] = len(kept)
+            kept.append(at)
+    return [replace(merged[at], parent=new.get(merged[at].parent)) for at in kept]
+
+
+def _sharded(
+    merged: _Merged, totals: Mapping[Hashable, TensorRecord], only: int | None
+) -> Iterator[TensorRecord]:
     by_label: dict[str, dict[int, TensorRecord]] = defaultdict(dict)
     for rank, node in merged.held.items():
         for record in node.tensors:
             by_label[record.label][rank] = record
     for records in by_label.values():
+        if only is not None and only not in records:
+            continue
         held = tuple(records.values())
         missing = tuple(rank for rank in merged.held if rank not in records) if merged.alike else ()
         total = totals.get(_values(held))
         shown = _guessed(held) if total is None else _as(total, held[0])
-        yield replace(shown, shards=Shards(tuple(records), held, total, missing=missing))
+        yield replace(shown, shards=Shards(tuple(records), held, total, missing=missing, only=only))
 
 
 def _guessed(held: tuple[TensorRecord, ...]) -> TensorRecord:

@@ -180,7 +180,8 @@ def step_gain(trees: Trees, golden: Step, target: Step) -> float:
     if golden.width is not None and target.width is not None:
         if not _fit(golden, target):
             return 0.0
-        worth += _SAME_WIDTH
+        is_sure = not golden.other_widths and not target.other_widths
+        worth += _SAME_WIDTH if is_sure or golden.width == target.width else 0.0
     elif golden.parts or target.parts:
         return 0.0
     if golden.block and golden.block == target.block:
@@ -202,9 +203,9 @@ def _fit(golden: Step, target: Step) -> bool:
     of_experts = golden.experts or target.experts or golden.of_expert or target.of_expert
     if golden.work is Work.GROUPED or of_experts:
         return golden.width == target.width and golden.size == target.size
-    if golden.width == target.width:
+    if golden.may_be_as_wide_as(target):
         return True
-    return golden.work in _ANY_SPLIT and golden.size == target.size
+    return golden.work in _ANY_SPLIT and golden.may_be_as_large_as(target)
 
 
 def _node(tree: SliceTree, step: Step) -> Node:
@@ -218,7 +219,8 @@ def _unit_gain(trees: Trees, golden: Step | Layer, target: Step | Layer) -> floa
         return 0.0
     worth = 2.0
     if golden.shape and target.shape:
-        if golden.shape[-1] != target.shape[-1]:
+        widths = [{layer.shape[-1], *layer.other_widths} for layer in (golden, target) if layer.shape]
+        if widths[0].isdisjoint(widths[1]):
             return 0.0
         worth += _SAME_WIDTH
     if golden.steps and target.steps:
@@ -256,7 +258,9 @@ def _variants(tree: SliceTree, steps: Sequence[Step], others: Sequence[Step]) ->
     Only what is as wide as a step of the other side is seen as one. Steps of one group do not depend on one
     another: they stand together, whatever ran between them, if one or their names say that they may be one.
     """
-    widths = {step.width for step in others if step.work is Work.LINEAR}
+    widths = {
+        width for step in others if step.work is Work.LINEAR for width in (step.width, *step.other_widths)
+    }
     groups = list(_groups(tree, steps))
     choices: list[list[tuple[Step, ...]]] = []
     for group in groups:

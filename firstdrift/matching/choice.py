@@ -7,6 +7,8 @@
 from collections.abc import Iterable
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from firstdrift.dumps.dump import Coordinates, Dump
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import MatchingRules
@@ -19,21 +21,31 @@ def require_chosen_slices(golden: Dump, target: Dump, rules: MatchingRules) -> N
     """Make sure that both dumps have a slice of the chosen step, rank and token.
 
     A dump that does not tell steps (ranks, tokens) apart has the chosen one if the other dump has it; if
-    neither tells them apart, both have number 0.
+    neither tells them apart, both have number 0. Where one dump has more ranks than the other, a model was
+    spread over them, and the rank is one of theirs.
 
     Raises:
         SettingsError: a dump has none; it says which there are.
     """
     chosen = {"step": rules.step, "rank": rules.rank, "token": rules.token}
+    ranks = [_known(dump, "rank") for dump in (golden, target)]
+    is_spread = max(1, len(ranks[0])) != max(1, len(ranks[1]))
+    wider = max(ranks, key=len)
     for name, wanted in chosen.items():
         if wanted is not None:
             shift = rules.token_offset if name == "token" else 0
-            _require(name, wanted, shift, _known(golden, name), _known(target, name))
+            known = [_known(dump, name) for dump in (golden, target)]
+            if name == "rank" and is_spread:
+                known = [held if held is wider else frozenset() for held in ranks]
+            _require(name, wanted, shift, *known)
     if set(chosen.values()) == {None}:
         return
-    for side, dump, shift in (("golden", golden, 0), ("target", target, rules.token_offset)):
-        if not any(is_chosen(listing.coordinates, rules, shift) for listing in dump.slices):
-            asked = Coordinates(rules.step, rules.rank, _shifted(rules.token, shift))
+    for side, dump, shift, held in zip(
+        ("golden", "target"), (golden, target), (0, rules.token_offset), ranks, strict=True
+    ):
+        of_side = replace(rules, rank=None) if is_spread and held is not wider else rules
+        if not any(is_chosen(listing.coordinates, of_side, shift) for listing in dump.slices):
+            asked = Coordinates(rules.step, of_side.rank, _shifted(rules.token, shift))
             raise SettingsError(f"no slice of the {side} dump is {asked.describe()}")
 
 

@@ -4,11 +4,13 @@ What the two do is aligned step by step (`across`); modules follow from the step
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
-from firstdrift.matching.across import Aligned, align_lines
+from firstdrift.matching.across import Aligned, align_lines, align_steps
 from firstdrift.matching.joined_tensors import concatenated, join_records, whole_axes
 from firstdrift.matching.known_values import Lent, fit, lend_values, reshape
+from firstdrift.matching.lone_rank import spread_of_lines
 from firstdrift.matching.operators import CHARACTERISTIC
 from firstdrift.matching.pairing import Found, Join, Pairing
 from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
@@ -56,6 +58,12 @@ def match_foreign(work: Pairing, *, late: bool) -> bool:
     trees = work.golden, work.target
     lines = lay_out(trees[0]), lay_out(trees[1])
     aligned = align_lines(trees, *lines)
+    layers_found = ((one.golden, one.target) for one in aligned)
+    work.spread = spread_of_lines(lines, layers_found, partial(align_steps, trees))
+    if work.spread is not None:
+        trees = work.widen()
+        lines = lay_out(trees[0]), lay_out(trees[1])
+        aligned = align_lines(trees, *lines)
     if not is_sure and not _is_convincing(lines, aligned):
         return False
     work.foreign = lines

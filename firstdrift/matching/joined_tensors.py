@@ -79,7 +79,8 @@ def join_rows(parts: Sequence[TensorRecord], columns: int = 1) -> TensorRecord |
 def whole_axes(record: TensorRecord) -> list[int]:
     """Return the dimensions along which the shards of a tensor can lie side by side, the last one first."""
     shapes = [shard.shape for shard in record.shards.records] if record.shards else []
-    first = shapes[0] if len(shapes) > 1 else None
+    is_alone = record.shards is not None and record.shards.of > 1
+    first = shapes[0] if len(shapes) > 1 or is_alone else None
     if not first:
         return []
     axes = (len(first) - 1, *range(len(first) - 1))
@@ -91,6 +92,10 @@ def concatenated(record: TensorRecord, axis: int) -> TensorRecord:
     if record.shards is None:
         return record
     parts = record.shards.records
+    if record.shards.of and parts[0].shape:
+        shape = list(parts[0].shape)
+        shape[axis] *= record.shards.of
+        return replace(record, shape=tuple(shape), statistics=None, digest=None)
     whole = join_records(parts, axis)
     locations = tuple(part.location for part in parts if part.location is not None)
     return replace(

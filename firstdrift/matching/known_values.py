@@ -9,7 +9,7 @@ What a step is given was made by the missing node only if nothing recorded befor
 """
 
 from collections.abc import Hashable, Sequence
-from itertools import accumulate
+from itertools import accumulate, product, starmap
 from math import prod
 from operator import mul
 from typing import Final
@@ -35,7 +35,7 @@ from firstdrift.matching.steps import (
 )
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
 from firstdrift.matching.tree import SliceTree
-from firstdrift.tensors import Role, TensorRecord, is_floating
+from firstdrift.tensors import Role, TensorRecord, is_floating, possible_shapes
 
 _MAKERS: Final = frozenset({Work.ADD, Work.MULTIPLY, Work.ATTEND, Work.LOOKUP, Work.ACTIVATE, Work.GATE})
 _MAKERS_FOR_EXPERTS: Final = _MAKERS | {Work.ROUTE}
@@ -170,9 +170,14 @@ def fit(golden: TensorRecord, target: TensorRecord) -> bool:
         return False
     if golden.shape is None or target.shape is None or golden.shape == target.shape:
         return True
-    if prod(golden.shape) != prod(target.shape):
+    return any(starmap(_merge, product(possible_shapes(golden), possible_shapes(target))))
+
+
+def _merge(golden: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Tell whether shapes differ by nothing but dimensions of size 1 and merged ones."""
+    if prod(golden) != prod(target):
         return False
-    ends = [set(accumulate(shape, mul)) for shape in (golden.shape, target.shape)]
+    ends = [set(accumulate(shape, mul)) for shape in (golden, target)]
     return ends[0] - {1} <= ends[1] or ends[1] - {1} <= ends[0]
 
 

@@ -26,11 +26,19 @@ from firstdrift.matching.fusion import join_operators
 from firstdrift.matching.joined_tensors import pair_experts, pair_joined
 from firstdrift.matching.known_values import pair_values
 from firstdrift.matching.lists import without_lists
+from firstdrift.matching.lone_rank import (
+    as_recorded,
+    say_lone_rank,
+    settle_lone_rank,
+    spread_of_pairs,
+    widen_slice,
+    without_parts,
+)
 from firstdrift.matching.manual import apply_edits
 from firstdrift.matching.mapped import apply_mappings
 from firstdrift.matching.namesakes import find_namesakes
 from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
-from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
+from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan, UnmatchedTensor
 from firstdrift.matching.ranks import settle_shards
 from firstdrift.matching.siblings import pair_siblings
 from firstdrift.matching.stacks import pair_stacks
@@ -270,6 +278,10 @@ def _join_gradients(work: Pairing) -> None:
 
 def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -> SlicePlan:
     """Write the matches down in the order of the target nodes, with the tensors of those that are certain."""
+    if work.spread is not None and work.spread.is_target:
+        target = widen_slice(target, work.spread.ranks)
+    elif work.spread is not None:
+        golden = widen_slice(golden, work.spread.ranks)
     matches: list[NodeMatch] = []
     tensors = TensorPairing()
     joins = {join.target[0]: join for join in work.joins}
@@ -298,11 +310,12 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
     lent = lend_all(work, matches, tensors)
     stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
     add_operands(matches, (work.golden, work.target), work.foreign)
+    pairs = tensors.pairs if work.spread is None else list(map(without_parts, tensors.pairs))
     plan = SlicePlan(
         golden=golden.listing,
         target=target.listing,
         matches=tuple(matches),
-        pairs=tuple(settle_shards(tensors.pairs, target.nodes)),
+        pairs=tuple(settle_shards(pairs, target.nodes)),
         unmatched_golden=tuple(
             node.name
             for index, node in enumerate(golden.nodes)
@@ -313,10 +326,27 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -
             for index, node in enumerate(target.nodes)
             if index not in work.found and index not in lent[1] and node.name not in stacked[1]
         ),
-        unmatched_golden_tensors=tuple(tensors.unmatched_golden),
-        unmatched_target_tensors=tuple(tensors.unmatched_target),
+        unmatched_golden_tensors=tuple(map(_as_recorded, tensors.unmatched_golden)),
+        unmatched_target_tensors=tuple(map(_as_recorded, tensors.unmatched_target)),
     )
-    return replace(plan, notes=(*notes, *_notes_on_ranks(plan, golden, target)))
+    plan = _settle_lone_rank(plan, work)
+    return replace(plan, notes=(*notes, *plan.notes, *_notes_on_ranks(plan, golden, target)))
+
+
+def _as_recorded(tensor: UnmatchedTensor) -> UnmatchedTensor:
+    return replace(tensor, record=as_recorded(tensor.record)) if tensor.record.shards is not None else tensor
+
+
+def _settle_lone_rank(plan: SlicePlan, work: Pairing) -> SlicePlan:
+    """Settle what can be compared where one of the two dumps is that of one rank without the others."""
+    listings = plan.golden, plan.target
+    spread = work.spread or spread_of_pairs(plan.pairs, (work.golden, work.target))
+    if spread is None or listings[spread.is_target].parts:
+        return plan
+    rank = listings[spread.is_target].coordinates.rank or 0
+    trees = work.golden, work.target
+    pairs = settle_lone_rank(plan.pairs, plan.matches, trees, spread, rank)
+    return replace(plan, pairs=tuple(pairs), notes=(say_lone_rank(spread, pairs),))
 
 
 def _notes_on_ranks(plan: SlicePlan, golden: Slice, target: Slice) -> Iterator[str]:

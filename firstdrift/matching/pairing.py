@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from firstdrift.dumps.dump import Slice
 from firstdrift.matching.alignment import Pair
 from firstdrift.matching.evidence import CONFIDENT, Evidence
+from firstdrift.matching.lone_rank import Spread, widen
 from firstdrift.matching.plan import MatchingRules, Origin
 from firstdrift.matching.steps import Line
 from firstdrift.matching.tree import SliceTree, build_tree
@@ -75,6 +76,7 @@ class Pairing(Struct):
         joins_entered: how many of them whose children have been looked at.
         said_tensors: for a match, which golden tensor each target tensor was said to be, by label.
         foreign: the two as lines of steps, if they are of different frameworks.
+        spread: which of the two is that of one rank, if the widths of their steps say so.
     """
 
     golden: SliceTree
@@ -88,6 +90,15 @@ class Pairing(Struct):
     joins_entered: int = 0
     said_tensors: dict[Pair, dict[str, str]] = field(default_factory=dict)
     foreign: tuple[Line, Line] | None = None
+    spread: Spread | None = None
+
+    def widen(self) -> tuple[SliceTree, SliceTree]:
+        """Let the tensors of the run that is that of one rank be parts of wider ones."""
+        if self.spread is not None and self.spread.is_target:
+            self.target = widen(self.target, self.spread.ranks)
+        elif self.spread is not None:
+            self.golden = widen(self.golden, self.spread.ranks)
+        return self.golden, self.target
 
     def add(self, pair: Pair, found: Found) -> None:
         """Record a match."""

@@ -20,6 +20,7 @@ from firstdrift.dumps.dump import Node
 from firstdrift.dumps.expert_ranks import OWN_EXPERTS
 from firstdrift.dumps.ranks import agree
 from firstdrift.matching.joined_tensors import concatenated, whole_axes
+from firstdrift.matching.one_rank import narrow_to_rank, say_part
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.tensors import relate_shapes
 from firstdrift.tensors import (
@@ -52,7 +53,8 @@ def settle_shards(pairs: Sequence[TensorPair], target: Sequence[Node]) -> list[T
         settled += [
             first[at] if at in first else _settle(pair, reduces=reduces) for at, pair in enumerate(of_match)
         ]
-    return _with_summed_gradients(pairs, settled, {node.name: node.path for node in target})
+    settled = _with_summed_gradients(pairs, settled, {node.name: node.path for node in target})
+    return list(map(narrow_to_rank, settled))
 
 
 def _with_summed_gradients(
@@ -194,6 +196,10 @@ def _say(record: TensorRecord) -> str:
     if shards is None or len(shards.ranks) == 1:
         return ""
     ranks = _ranks(shards)
+    if shards.only is not None and shards.sharding is not Sharding.SUMMED:
+        is_open = shards.sharding is Sharding.BY_VALUES
+        said = f"what rank {shards.only} holds, a copy or a part of a sum, as the values tell"
+        return said if is_open else say_part(shards)
     match shards.sharding:
         case Sharding.CONCATENATED:
             return f"{ranks} joined along dimension {shards.axis}"

@@ -4,7 +4,7 @@ golden  (no rank) token 0, 1, 2        rank: each side has only one   ─▶  th
 target  rank 0    token 0, 1           token 0 ── token 0, token 1 ── token 1; golden token 2 is left over
 
 golden  rank 0                         more ranks on one side: the model was spread over them
-target  rank 0, 1                      rank 0 ── rank 0+1, merged
+target  rank 0, 1                      rank 0 ── rank 0+1, merged; where rank 1 was asked for, what it holds
 """
 
 from collections import defaultdict
@@ -31,18 +31,30 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
     over. Several slices of the same coordinates are paired in their order.
 
     Where one side has more ranks than the other, those of each side are merged: into one model, or, where
-    the rules say over how many ranks a model is spread, into as many models as there are.
+    the rules say over how many ranks a model is spread, into as many models as there are. Of a rank that was
+    asked for, the others are read as well: they tell what it holds of the model.
 
     Raises:
         SettingsError: a dump has no slice of the chosen step, rank or token.
     """
     require_chosen_slices(golden, target, rules)
+    of_any_rank = replace(rules, rank=None)
     sides = (
-        [listing for listing in golden.slices if is_chosen(listing.coordinates, rules, 0)],
-        [listing for listing in target.slices if is_chosen(listing.coordinates, rules, rules.token_offset)],
+        [listing for listing in golden.slices if is_chosen(listing.coordinates, of_any_rank, 0)],
+        [
+            listing
+            for listing in target.slices
+            if is_chosen(listing.coordinates, of_any_rank, rules.token_offset)
+        ],
     )
     notes = list(_say_if_same(golden, target))
-    notes += _merge_ranks(sides, (rules.golden_layout, rules.target_layout))
+    layouts = rules.golden_layout, rules.target_layout
+    if rules.rank is None:
+        notes += _merge_ranks(sides, layouts, is_said=True)
+    else:
+        if layouts[0] is None or layouts[0] != layouts[1]:
+            notes += _merge_ranks(sides, layouts, is_said=False)
+        notes += _choose_rank(sides, rules.rank)
     keys = [_keys(side, shift) for side, shift in zip(sides, (0, rules.token_offset), strict=True)]
     if any(listing.parts for side in sides for listing in side):
         keys = [_number_models(side, its) for side, its in zip(sides, keys, strict=True)]
@@ -67,9 +79,9 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
 
 
 def _merge_ranks(
-    sides: tuple[list[SliceListing], ...], layouts: tuple[Layout | None, Layout | None]
+    sides: tuple[list[SliceListing], ...], layouts: tuple[Layout | None, Layout | None], *, is_said: bool
 ) -> Iterable[str]:
-    """Merge, in place, the slices of ranks that make up one model; say what was assumed."""
+    """Merge, in place, the slices of ranks that make up one model; say what could not be, or was assumed."""
     ranks = [sorted({at.rank for at in _coordinates(side) if at.rank is not None}) for side in sides]
     counts = [max(1, len(held)) for held in ranks]
     if counts[0] == counts[1] and layouts == (None, None):
@@ -84,9 +96,43 @@ def _merge_ranks(
             continue
         models = _models(held, known)
         side[:] = [merged for model in models for merged in _merged(side, model, layout)]
-        if layout is None:
+        if layout is None and is_said:
             said = "+".join(map(str, held))
             yield f"ranks {said} of the {name} dump are compared merged, as one model spread over them"
+
+
+def _choose_rank(sides: tuple[list[SliceListing], ...], rank: int) -> Iterable[str]:
+    """Leave, in place, the slices of a rank; of one merged with others only what it holds of their model.
+
+    Where both sides are merged, it is a rank of the one whose models are spread over more, and the other
+    side is whole. Say what is compared.
+    """
+    models = [sorted({at.merged or (at.rank or 0,) for at in _coordinates(side)}) for side in sides]
+    widths = [max(map(len, held), default=1) for held in models]
+    if max(widths) == 1:
+        for side in sides:
+            side[:] = [listing for listing in side if listing.coordinates.rank in (None, rank)]
+        return
+    spread = widths[1] >= widths[0]
+    number = next((at for at, model in enumerate(models[spread]) if rank in model), None)
+    for at, (side, held) in enumerate(zip(sides, models, strict=True)):
+        model = held[number] if number is not None and number < len(held) else None
+        side[:] = [
+            _held_by(listing, rank) if at == spread else listing
+            for listing in side
+            if (listing.coordinates.merged or (listing.coordinates.rank or 0,)) == model
+        ]
+    if number is not None and len(models[spread][number]) > 1:
+        said = "+".join(map(str, models[spread][number]))
+        yield (
+            f"rank {rank} of the {('golden', 'target')[spread]} dump is compared with its part of a model "
+            f"spread over ranks {said}"
+        )
+
+
+def _held_by(listing: SliceListing, rank: int) -> SliceListing:
+    at = listing.coordinates
+    return listing if at.merged is None else replace(listing, coordinates=replace(at, rank=rank, merged=None))
 
 
 def _coordinates(side: list[SliceListing]) -> list[Coordinates]:

@@ -21,7 +21,7 @@ from firstdrift.dumps.dump import Node
 from firstdrift.matching.operators import CHARACTERISTIC, Work, may_gate, snake_case, work_of
 from firstdrift.matching.tree import SliceTree
 from firstdrift.matching.values import bare_shape
-from firstdrift.tensors import Role, TensorRecord, is_floating
+from firstdrift.tensors import Role, TensorRecord, is_floating, possible_shapes
 
 _LAYER: Final = re.compile(r"layer|block")
 _LAYERS: Final = re.compile(r"(.+_)?(layers?|blocks?|h)")
@@ -42,6 +42,7 @@ class Step(Struct, frozen=True):
         experts: numbers of the experts whose rows lie one after another, where the parts are theirs: first
             those of all experts by the first of their linear steps, then by the second.
         of_expert: whether it is a step of one expert, which runs on the rows alone that it was given.
+        other_widths: sizes that the last dimension may have as well, where ranks hold parts of the output.
     """
 
     node: int
@@ -51,6 +52,7 @@ class Step(Struct, frozen=True):
     parts: tuple[int, ...] = ()
     experts: tuple[int, ...] = ()
     of_expert: bool = False
+    other_widths: tuple[int, ...] = ()
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -64,6 +66,20 @@ class Step(Struct, frozen=True):
             return None
         return self.shape[-1] if self.shape else 1
 
+    def may_be_as_wide_as(self, other: "Step") -> bool:
+        """Tell whether two outputs may be of one width."""
+        return not {self.width, *self.other_widths}.isdisjoint((other.width, *other.other_widths))
+
+    def may_be_as_large_as(self, other: "Step") -> bool:
+        """Tell whether two outputs may have as many elements."""
+        return not self.possible_sizes.isdisjoint(other.possible_sizes)
+
+    @property
+    def possible_sizes(self) -> set[int | None]:
+        """How many elements its first output may have."""
+        rows = prod((self.shape or ())[:-1])
+        return {self.size, *(rows * width for width in self.other_widths)}
+
     @property
     def size(self) -> int | None:
         """How many elements its first output has; None where unknown."""
@@ -71,11 +87,12 @@ class Step(Struct, frozen=True):
 
 
 class Layer(Struct, frozen=True):
-    """A layer and its steps in execution order."""
+    """A layer and its steps in execution order; its shape and widths as those of a step."""
 
     node: int
     steps: tuple[Step, ...]
     shape: tuple[int, ...] | None
+    other_widths: tuple[int, ...] = ()
 
 
 class Line(Struct, frozen=True):
@@ -134,11 +151,12 @@ def value_key(record: TensorRecord | None) -> Hashable | None:
 
 def _units(tree: SliceTree) -> Iterator[Step | Layer]:
     waiting = [(child, "") for child in reversed(tree.forward[tree.root])]
-    layers = _layers(tree)
+    layers = layer_nodes(tree)
     while waiting:
         node, block = waiting.pop()
         if node in layers:
-            yield Layer(node, tuple(_steps_in(tree, node)), _shape(first_output(tree, node)))
+            output = first_output(tree, node)
+            yield Layer(node, tuple(_steps_in(tree, node)), _shape(output), _other_widths(output))
         elif is_step(tree, node):
             yield _step(tree, node, block)
         else:
@@ -180,7 +198,8 @@ def _steps(tree: SliceTree, layer: int) -> Iterator[Step]:
 
 
 def _step(tree: SliceTree, node: int, block: str) -> Step:
-    return Step(node, _work(tree, node), block, _shape(first_output(tree, node)))
+    output = first_output(tree, node)
+    return Step(node, _work(tree, node), block, _shape(output), other_widths=_other_widths(output))
 
 
 def _work(tree: SliceTree, node: int) -> Work:
@@ -199,6 +218,12 @@ def _work(tree: SliceTree, node: int) -> Work:
 
 def _shape(record: TensorRecord | None) -> tuple[int, ...] | None:
     return None if record is None or record.shape is None else bare_shape(record.shape)
+
+
+def _other_widths(record: TensorRecord | None) -> tuple[int, ...]:
+    if record is None or record.shards is None:
+        return ()
+    return tuple((bare_shape(shape) or (1,))[-1] for shape in possible_shapes(record)[1:])
 
 
 def block_of(tree: SliceTree, node: int) -> str:
@@ -238,7 +263,7 @@ def _characteristic(tree: SliceTree, node: int) -> list[Work]:
     return found
 
 
-def _layers(tree: SliceTree) -> set[int]:
+def layer_nodes(tree: SliceTree) -> set[int]:
     """Return the modules that are layers where they are the outermost such.
 
     They are repeated elements of a list, or called so; what is called so and holds repeated ones is a stack.

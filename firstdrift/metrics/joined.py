@@ -11,7 +11,7 @@ do not depend on it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from math import gcd
 from pathlib import Path
 from typing import Final
@@ -26,9 +26,10 @@ from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.experts import DoNotStackError, stack_experts
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.one_rank import cut, measure_cut, whole_of
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
 from firstdrift.metrics.stacks import DoNotStackUpError, stack_weights
-from firstdrift.tensors import DataLocation, TensorRecord
+from firstdrift.tensors import DataLocation, TensorRecord, is_part_of_rank
 
 _JOINED: Final = DataLocation(Path(), "joined")
 """Where a joined tensor lies: in memory."""
@@ -72,7 +73,8 @@ def measure_joined(
     """
     if any(part.location is None or part.problem is not None for part in parts.records):
         return measure_pair(golden, target, load, transform)
-    whole = target if parts.are_golden else golden
+    own = target if parts.are_golden else golden
+    whole = whole_of(own)
     try:
         arrays = [load(part.location) for part in parts.records if part.location is not None]
         loaded = load(whole.location) if whole.location is not None else None
@@ -81,6 +83,9 @@ def measure_joined(
         return Measurement(MeasurementKind.INCOMPARABLE, f"it could not be rotated: {error}")
     except (TensorUnreadableError, _DoNotJoinError, DoNotStackError, DoNotStackUpError) as error:
         return Measurement(MeasurementKind.INCOMPARABLE, f"the parts could not be joined: {error}")
+
+    if is_part_of_rank(own):
+        return _measure_part(own, (joined, said), loaded, parts, transform)
 
     def load_joined(location: DataLocation) -> Array:
         if location is _JOINED:
@@ -93,6 +98,19 @@ def measure_joined(
         target = replace(target, location=_JOINED)
     measured = measure_pair(golden, target, load_joined, transform)
     return replace(measured, reason=measured.reason or said) if measured.errors is not None else measured
+
+
+def _measure_part(
+    own: TensorRecord, joined: tuple[Array, str], loaded: Array | None, parts: Parts, transform: str
+) -> Measurement:
+    """Measure what one rank holds of a fused tensor against its part of what was joined."""
+    pieces = cut(loaded, joined[0], own.shards) if loaded is not None and own.shards is not None else None
+    if pieces is None:
+        return Measurement(MeasurementKind.INCOMPARABLE, "its part of the whole is not known")
+    other = parts.records[0]
+    measure = partial(measure_pair, transform=transform)
+    measured = measure_cut(own, other, pieces, measure, own_is_golden=not parts.are_golden)
+    return replace(measured, reason=measured.reason or joined[1]) if measured.errors is not None else measured
 
 
 def load_joined(parts: Parts, whole: Array, load: Load) -> tuple[Array, str]:

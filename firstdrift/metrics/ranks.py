@@ -4,13 +4,16 @@
     the same         each rank is measured; the worst counts
     a sum            the sum is measured; what one rank added to it cannot be told
 
+Where one rank was asked for, what it holds is measured alone: the same as a copy, side by side against its
+part of the whole, and of a sum not at all.
+
 Fused tensors are sharded part by part: rank 0 holds the first half of q, k and v each, rank 1 the second. In
 what order their columns lie in the other tensor is seen from the values, as where nodes were fused.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -20,10 +23,20 @@ from firstdrift.metrics.arrays import Load
 from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.joined import best_arrangement
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, RankError
-from firstdrift.tensors import DataLocation, Sharding, Shards, TensorRecord
+from firstdrift.metrics.one_rank import Measure, cut, measure_cut, whole_of
+from firstdrift.tensors import (
+    MAY_BE_ADDEND,
+    DataLocation,
+    Sharding,
+    Shards,
+    TensorRecord,
+    coarsest_roundoff,
+    is_part_of_rank,
+    say_addend,
+)
 
-Measure: TypeAlias = Callable[[TensorRecord, TensorRecord, Load], Measurement]
-"""Measures one golden against one target tensor."""
+_AGREES: Final = 8
+"""Roundings by which a sum may be off that is held to be one; no verdict calls so much an error."""
 
 _CLEARLY_BETTER: Final = 0.5
 """Shards are a sum only if adding them up halves the difference."""
@@ -38,6 +51,8 @@ def measure_shards(golden: TensorRecord, target: TensorRecord, measure: Measure,
         measure: measures a pair of tensors.
         load: reads the values of a tensor; raises TensorUnreadableError where it cannot.
     """
+    if any(shards is not None and shards.only is not None for shards in (golden.shards, target.shards)):
+        return _measure_one(golden, target, measure, load)
     golden, target = _by_values(golden, target, load), _by_values(target, golden, load)
     each = [_replicas(record) for record in (golden, target)]
     if any(each):
@@ -138,19 +153,15 @@ def _measure_joined(golden: TensorRecord, target: TensorRecord, measure: Measure
     sharded = target if _sharding(target) is Sharding.CONCATENATED else golden
     other = golden if sharded is target else target
     shards, place = sharded.shards, sharded.location
-    said = ""
-    order: Array | None = None
     if shards is None or place is None or other.location is None:
         return measure(golden, target, load)
     axis = shards.axis or 0
     sizes = [part.shape[axis] if part.shape else 0 for part in shards.records]
     if arrays[id(place)].shape[axis : axis + 1] != (sum(sizes),):  # the files hold other shapes than recorded
         return measure(golden, target, load)
-    if _sharding(other) is not Sharding.CONCATENATED:
-        joined, whole = arrays[id(place)], arrays[id(other.location)]
-        order, said = _arrange(joined, whole, axis, sizes)
-        if order is not None:
-            arrays[id(place)] = np.take(joined, order, axis=axis)
+    order, said = _ordered(arrays[id(place)], arrays[id(other.location)], other, axis, sizes)
+    if order is not None:
+        arrays[id(place)] = np.take(arrays[id(place)], order, axis=axis)
     measured = measure(
         golden, target, lambda location: arrays[id(location)] if id(location) in arrays else load(location)
     )
@@ -164,6 +175,86 @@ def _measure_joined(golden: TensorRecord, target: TensorRecord, measure: Measure
         arrays[id(golden.location)], arrays[id(target.location)], sharded is golden, axis, sizes, order
     )
     return replace(measured, by_rank=tuple(map(RankError, shards.ranks, by_rank)) or None)
+
+
+def _measure_one(golden: TensorRecord, target: TensorRecord, measure: Measure, load: Load) -> Measurement:
+    """Measure what one rank holds, against its part of the whole if it is a part."""
+    own, other = (target, golden) if target.shards and target.shards.only is not None else (golden, target)
+    try:
+        if is_part_of_rank(own):
+            return _measure_part(own, other, measure, load, own_is_golden=own is golden)
+        if own.shards is not None and own.shards.of:
+            return _measure_alone(golden, target, measure, load)
+        if own.shards is not None and _adds_up(own, other, load):
+            return Measurement(MeasurementKind.INCOMPARABLE, say_addend(own.shards))
+    except TensorUnreadableError as error:
+        return Measurement(MeasurementKind.INCOMPARABLE, f"what other ranks hold of it is needed: {error}")
+    other = _by_values(other, own, load)
+    alone = replace(own, shards=None)
+    return (
+        measure_shards(other, alone, measure, load)
+        if own is target
+        else measure_shards(alone, other, measure, load)
+    )
+
+
+def _measure_alone(golden: TensorRecord, target: TensorRecord, measure: Measure, load: Load) -> Measurement:
+    """Measure what may be a part of a sum, of which no other is there: it is the sum if it agrees with it."""
+    measured = measure(replace(golden, shards=None), replace(target, shards=None), load)
+    error = error_of(measured)
+    if measured.errors is not None and error is not None:
+        error = max(error, measured.errors.worst_row_relative_l2)
+    if error is None or error <= _AGREES * coarsest_roundoff(golden.dtype, target.dtype):
+        return measured
+    return Measurement(MeasurementKind.INCOMPARABLE, MAY_BE_ADDEND)
+
+
+def _adds_up(own: TensorRecord, other: TensorRecord, load: Load) -> bool:
+    """Tell whether the values of all ranks say that each holds a part of a sum.
+
+    Raises:
+        TensorUnreadableError: those of one cannot be read.
+    """
+    shards = own.shards
+    if shards is None or _sharding(own) is not Sharding.BY_VALUES or other.location is None:
+        return False
+    for part in shards.records:
+        if part.location is not None:
+            load(part.location)
+    settled = _by_values(own, other, load)
+    return _sharding(settled) is Sharding.SUMMED
+
+
+def _measure_part(
+    own: TensorRecord, other: TensorRecord, measure: Measure, load: Load, *, own_is_golden: bool
+) -> Measurement:
+    """Measure a part against that of the whole, which is found by laying all parts over it.
+
+    Raises:
+        TensorUnreadableError: the values of one cannot be read.
+    """
+    whole, shards = whole_of(own), own.shards
+    if shards is None or whole.location is None or other.location is None:
+        return Measurement(MeasurementKind.INCOMPARABLE, "its part of the whole is not known")
+    laid, over = load(whole.location), load(other.location)
+    axis = shards.axis or 0
+    sizes = [part.shape[axis] if part.shape else 0 for part in shards.records]
+    fits = laid.shape[axis : axis + 1] == (sum(sizes),)
+    order, said = _ordered(laid, over, other, axis, sizes) if fits else (None, "")
+    parts = cut(laid if order is None else np.take(laid, order, axis=axis), over, shards, order)
+    if parts is None:
+        why = f"the shards make up {list(laid.shape)}, the whole is {list(over.shape)}"
+        return Measurement(MeasurementKind.INCOMPARABLE, why)
+    measured = measure_cut(own, other, parts, measure, own_is_golden=own_is_golden)
+    reason = measured.reason or (said if order is not None else None)
+    return replace(measured, reason=reason) if measured.errors is not None else measured
+
+
+def _ordered(
+    joined: Array, whole: Array, other: TensorRecord, axis: int, sizes: list[int]
+) -> tuple[Array | None, str]:
+    """Return in which order shards lie in the whole; None if as they are, or both sides have shards."""
+    return (None, "") if _sharding(other) is Sharding.CONCATENATED else _arrange(joined, whole, axis, sizes)
 
 
 def _arrange(joined: Array, whole: Array, axis: int, sizes: list[int]) -> tuple[Array | None, str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from firstdrift.dumps.dump import Direction
 from firstdrift.matching.plan import SlicePlan, TensorPair
-from firstdrift.tensors import Role
+from firstdrift.tensors import Role, is_part_of_rank
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 _LEAST = 8
@@ -39,7 +39,8 @@ def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> str | None:
 def _has_other_width(pair: TensorPair) -> bool:
     """Tell whether two tensors differ in more than the number of tokens."""
     golden, target = pair.golden.shape, pair.target.shape
-    if pair.incomparable is None or not golden or not target:
+    is_part = is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
+    if pair.incomparable is None or not golden or not target or is_part:
         return False
     return golden[-1] != target[-1]
 

@@ -12,7 +12,11 @@ from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 
 HTML = {"accept": "text/html"}
-CASES = [("whole_data", "fault_in_shard_data"), ("whole", "stages")]
+CASES = [
+    ("whole_data", "fault_in_shard_data", {}),
+    ("whole", "stages", {}),
+    ("whole_data", "fault_in_shard_data", {"rank": 0}),
+]
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +27,8 @@ def client(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], P
         worker(settings.database),
         TestClient(create_app(settings), base_url="http://localhost", follow_redirects=False) as client,
     ):
-        for golden, target in CASES:
-            asked = {"golden": str(dumps / golden), "target": str(dumps / target)}
+        for golden, target, chosen in CASES:
+            asked = {"golden": str(dumps / golden), "target": str(dumps / target), **chosen}
             assert client.post("/api/v1/comparisons", json=asked).status_code == 201
         wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
         yield client
@@ -54,3 +58,16 @@ def test_the_tree_and_the_nodes_of_merged_ranks_are_pages_like_others(client: Te
 
 def test_a_node_of_another_stage_says_its_rank_where_its_name_was_taken(client: TestClient) -> None:
     assert "(rank 1)" in page(client, "/c/2/s/0/tree?unfold=all")
+
+
+def test_what_one_rank_holds_is_said_on_its_node_and_the_values_of_a_part_are_not_drawn(
+    client: TestClient,
+) -> None:
+    bad = client.get("/api/v1/comparisons/3").json()["first_bad_node"]
+    assert (bad["rank"], bad["module"]) == (0, "model.layers.1.mlp.up")
+    nodes = [page(client, f"/c/3/s/0/n/{row}") for row in range(30)]
+    parts = [row for row, node in enumerate(nodes) if "the part of rank 0 among those of ranks 0+1" in node]
+    assert parts
+    assert any("rank 0 holds a part of a sum over ranks 0+1" in node for node in nodes)
+    shown = page(client, f"/c/3/s/0/n/{parts[0]}?tensor=output.0")
+    assert "is what one rank holds, which is compared with its part of the whole" in shown

@@ -10,6 +10,8 @@ from firstdrift.catalogue.comparisons import slice_pairs_of
 from firstdrift.catalogue.dumps import get_dump, load_dump, load_slice, slices_of_dump
 from firstdrift.catalogue.engine import open_engine, reading
 from firstdrift.comparison.compare import compare
+from firstdrift.comparison.report import Options
+from firstdrift.matching.plan import MatchingRules
 from firstdrift.tensors import Sharding
 
 
@@ -41,4 +43,30 @@ def test_merged_ranks_are_stored_as_one_slice_beside_those_they_came_from(
     assert weight.shards is not None
     assert weight.shards.sharding is Sharding.CONCATENATED
     assert [shard.shape for shard in weight.shards.records] == [(64, 64), (64, 64)]
+    engine.dispose()
+
+
+def test_one_rank_with_what_the_others_tell_of_it_is_a_slice_of_its_own(
+    unpacked: Callable[[str], Path], sqlite_url: str
+) -> None:
+    dumps = unpacked("msprobe/ranks")
+    golden, target = dumps / "whole_data", dumps / "fault_in_shard_data"
+    options = Options(matching=MatchingRules(rank=0))
+    merged = compare_with_worker(sqlite_url, golden, target)
+    alone = compare_with_worker(sqlite_url, golden, target, options)
+    expected = compare(golden, target, options)
+    assert alone.findings == expected.findings != merged.findings
+    assert alone.counts == expected.counts
+    engine = open_engine(sqlite_url)
+    with reading(engine) as session:
+        (pair,) = slice_pairs_of(session, alone.id)
+        assert pair.target.describe() == "step 0, rank 0"
+        assert alone.target_dump_id is not None
+        assert [each.coordinates.describe() for each in slices_of_dump(session, alone.target_dump_id)] == [
+            "step 0, rank 0",
+            "step 0, rank 1",
+            "step 0, rank 0+1",
+            "step 0, rank 0",
+        ]
+        assert len(load_dump(session, alone.target_dump_id).slices) == 2
     engine.dispose()
