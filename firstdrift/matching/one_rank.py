@@ -2,13 +2,15 @@
 
     rank 1 holds     a copy            ─▶  it is compared
                      a part            ─▶  it is compared with its part of the whole, if values were saved
-                     an addend         ─▶  nothing to compare it with: only the sum is in the other dump
+                     an addend         ─▶  nothing to compare it with: only the sum is in the other dump,
+                                           unless their statistics agree
 
 What it holds was told by the other ranks (`ranks.py`). What cannot be compared says why, and what to do.
 """
 
 from msgspec.structs import replace
 
+from firstdrift.dumps.ranks import agree
 from firstdrift.matching.plan import TensorPair
 from firstdrift.tensors import Sharding, Shards, TensorRecord, is_part_of_rank, say_addend
 
@@ -35,6 +37,8 @@ def narrow_to_rank(pair: TensorPair) -> TensorPair:
             transform="",
         )
     transform = pair.transform
+    if any(one is not None and one.sharding is Sharding.SUMMED for one in shards) and pair.target.is_tensor:
+        transform = ""
     if pair.joining is not None:
         said = [text for one in shards[:2] if one is not None and (text := say_part(one))]
         transform = "; ".join(text for text in (transform, *said) if text)
@@ -68,7 +72,7 @@ def _why_not(pair: TensorPair) -> str | None:
         shards = side.shards
         if shards is None or shards.only is None or not side.is_tensor:
             continue
-        if shards.sharding is Sharding.SUMMED:
+        if shards.sharding is Sharding.SUMMED and not agree((_own(side), other)):
             return say_addend(shards)
         if shards.sharding is Sharding.CONCATENATED:
             needed = (*shards.records, *(other_parts or (other,)))
