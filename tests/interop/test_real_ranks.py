@@ -1,6 +1,7 @@
 """A model that the real msprobe dumps now on several ranks, against the same model on one."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,8 +23,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dump(tmp_path_factory.mktemp("whole") / "dump", "--micro-steps", "2")
 
 
-def compared(golden: Path, target: Path) -> dict[str, Any]:
-    command = [Path(sys.executable).with_name("firstdrift"), "compare", golden, target, "--json"]
+def compared(golden: Path, target: Path, *options: str) -> dict[str, Any]:
+    command = [Path(sys.executable).with_name("firstdrift"), "compare", golden, target, "--json", *options]
     answer: dict[str, Any] = json.loads(subprocess.run(command, check=False, capture_output=True).stdout)
     return answer
 
@@ -54,6 +55,26 @@ def test_the_rank_with_a_wrong_weight_is_named(whole: Path, tmp_path: Path) -> N
     answer = compared(whole, write_dump(tmp_path / "dump", *options))
     assert answer["first_bad_node"]["module"] == "model.layers.2.mlp.up"
     assert answer["rank_finding"] == "It began on rank 1."
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_one_rank_has_no_finding_because_it_holds_shards(tmp_path: Path, level: str) -> None:
+    options = ["--llama", "--task", "tensor", "--level", level]
+    whole = write_dump(tmp_path / "whole", *options)
+    spread = write_dump(tmp_path / "spread", *options, "--tensor", "2")
+    chosen = compared(whole, spread, "--rank", "1")
+    shutil.rmtree(spread / "step0" / "rank0")
+    for answer, passed in ((chosen, 100), (compared(whole, spread), 50), (compared(spread, whole), 50)):
+        assert answer["first_bad_node"] is None
+        assert answer["counts"]["error"] == answer["counts"]["warning"] == 0
+        assert answer["counts"]["pass"] > passed
+
+
+def test_the_wrong_weight_of_the_chosen_rank_is_named(tmp_path: Path) -> None:
+    options = ["--llama", "--task", "tensor"]
+    whole = write_dump(tmp_path / "whole", *options)
+    spread = write_dump(tmp_path / "spread", *options, "--tensor", "2", "--scale", "1:2:gate=1.5")
+    assert compared(whole, spread, "--rank", "1")["first_bad_node"]["module"] == "model.layers.2.mlp.gate"
 
 
 @pytest.fixture(scope="module")
