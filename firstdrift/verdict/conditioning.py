@@ -7,20 +7,26 @@
 | layer_norm, batch_norm, ... | e(input) x rms / standard deviation (the mean is removed) |
 | any other                   | e(input)                                                  |
 
-Each is the first-order error bound of the operation.
+Each is the first-order error bound of the operation. The words of a name tell which: "Experts" is no exp.
 """
 
 import math
+import re
 from collections.abc import Sequence
+from enum import Enum, auto
 from functools import lru_cache
+from typing import Final
 
+from firstdrift.matching.operators import Work, snake_case, work_of_label
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.tensors import Role
 from firstdrift.verdict.row_errors import RowErrors
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.tree import TreeRow, last_name
 
-_ABSOLUTE_TO_RELATIVE = ("softmax", "exp", "sin", "cos", "cross_entropy", "logsumexp", "rotary")
+_ABSOLUTE_TO_RELATIVE: Final = re.compile(
+    r"softmax|cross_entropy|log_?sum_?exp|rotary|sinusoid|(^|_)(exp|exp2|expm1|sin|cos|sinh|cosh)(_|$)"
+)
 _CANCELLING = (
     "add",
     "sub",
@@ -35,7 +41,15 @@ _CANCELLING = (
 )
 _ROUNDINGS = 8.0
 _MEAN_ROUNDING = 1e-6
-_CENTRING = ("layer_norm", "layernorm", "batch_norm", "batchnorm", "group_norm", "groupnorm", "instance_norm")
+_CENTRING: Final = re.compile(r"(layer|batch|group|instance)_?norm")
+
+
+class _Magnifies(Enum):
+    """Ways in which an operator magnifies errors honestly."""
+
+    ABSOLUTE = auto()
+    CANCELLING = auto()
+    CENTRING = auto()
 
 
 def honest_error(
@@ -45,35 +59,41 @@ def honest_error(
     plain = error.input or 0.0
     if plain == 0.0 or math.isinf(plain):
         return plain
-    magnifies = _how_it_magnifies(row.type_name)
-    if magnifies is None:
+    how = _how(row.type_name) if row.type_name else _how_by_name(last_name(row))
+    if how is None:
         return plain
     inputs = [
         measurements[index]
         for index in error.pairs
         if plan.pairs[index].target.role is Role.INPUT and measurements[index].golden is not None
     ]
-    if magnifies is _ABSOLUTE_TO_RELATIVE:
-        return max(plain, *(_absolute(measured) for measured in inputs))
-    if magnifies is _CANCELLING:
+    if how is _Magnifies.ABSOLUTE:
+        return max(plain, max(map(_absolute, inputs), default=0.0))
+    if how is _Magnifies.CANCELLING:
         outputs = [
             measurements[index].golden
             for index in error.pairs
             if plan.pairs[index].target.role is Role.OUTPUT
         ]
         return max(plain, _after_cancellation(inputs, outputs))
-    return plain * max(1.0, *(_rms_to_deviation(measured.golden) for measured in inputs))
+    return plain * max((_rms_to_deviation(measured.golden) for measured in inputs), default=1.0)
 
 
 @lru_cache(maxsize=1 << 10)
-def _how_it_magnifies(type_name: str) -> tuple[str, ...] | None:
-    """Return the list of operators that one is of; None if it is of none."""
-    operator = type_name.rpartition(".")[2].lower()
-    if any(name in operator for name in _ABSOLUTE_TO_RELATIVE):
-        return _ABSOLUTE_TO_RELATIVE
-    if operator in _CANCELLING:
-        return _CANCELLING
-    return _CENTRING if any(name in operator for name in _CENTRING) else None
+def _how(type_name: str) -> _Magnifies | None:
+    """Say how an operator magnifies, or a module of a class; None if it does not."""
+    name = type_name.rpartition(".")[2]
+    operator = snake_case(name)
+    if _ABSOLUTE_TO_RELATIVE.search(operator):
+        return _Magnifies.ABSOLUTE
+    if name.lower() in _CANCELLING:
+        return _Magnifies.CANCELLING
+    return _Magnifies.CENTRING if _CENTRING.search(operator) else None
+
+
+def _how_by_name(label: str) -> _Magnifies | None:
+    """Say how a module may magnify whose class is not known: a norm of whatever kind may remove the mean."""
+    return _Magnifies.CENTRING if work_of_label(label) is Work.NORM else _how(label)
 
 
 def is_sum(total: SideSummary, operands: Sequence[SideSummary], roundoff: float) -> bool:

@@ -40,6 +40,7 @@ class Call(Struct, frozen=True):
         inputs: one for each input; likewise outputs.
         parameters: by name; likewise gradients.
         micro_step: which micro batch.
+        is_classed: whether the dump tells its class.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Call(Struct, frozen=True):
     parameters: Mapping[str, Values] = field(default_factory=dict)
     gradients: Mapping[str, Values] = field(default_factory=dict)
     micro_step: int | None = None
+    is_classed: bool = True
 
     def tensors(self) -> list[tuple[Role, str, Values]]:
         """List role, key and values of everything it was given and gave."""
@@ -198,7 +200,7 @@ def _node(call: Call, order: int, tensors: tuple[TensorRecord, ...]) -> Node:
         name=call.name,
         path=parts.path,
         kind=NodeKind(parts.kind),
-        type_name=parts.type_name,
+        type_name=parts.type_name if call.is_classed else "",
         direction=Direction(parts.direction),
         call=parts.call,
         order=order,

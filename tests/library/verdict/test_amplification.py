@@ -449,6 +449,31 @@ def test_a_layer_norm_takes_the_mean_away_and_leaves_the_error() -> None:
     assert judge(BEFORE, other).origins == [other.name]
 
 
+@pytest.mark.parametrize("label", ["norm1", "ln_f", "input_layernorm"])
+def test_a_norm_whose_class_is_not_known_may_take_the_mean_away(label: str) -> None:
+    values = values_of("v") + np.float32(1000)
+    noisy = with_error(values, 1e-6, "n")
+    outputs = tuple((one - one.mean(-1, keepdims=True)).astype(np.float32) for one in (values, noisy))
+    norm, other = (
+        Call(f"layers.0.{name}", inputs=[(values, noisy)], outputs=[outputs], is_classed=False)
+        for name in (label, "proj")
+    )
+    assert judge(BEFORE, norm).origins == []
+    assert judge(BEFORE, other).origins == [other.name]
+
+
+@pytest.mark.parametrize("name", ["Experts", "SingleTransformerBlock", "CostVolume", "Expand"])
+def test_a_class_whose_name_holds_that_of_a_function_does_not_magnify(name: str) -> None:
+    inputs = [(values_of("v"), with_error(values_of("v"), 1e-6, "n"))]
+    outputs = (values_of("w"), with_error(values_of("w"), 6e-6, "m"))
+    faulty = magnifying(f"Module.block.{name}.forward.0", inputs, outputs)
+    assert judge(BEFORE, faulty).origins == [faulty.name]
+    for honest in ("Functional.softmax", "Torch.exp", "Tensor.cos", "NPU.npu_rotary_mul", "Torch.logsumexp"):
+        assert judge(BEFORE, magnifying(f"{honest}.0.forward", inputs, outputs)).origins == []
+    embedding = magnifying("Module.rotary_emb.LlamaRotaryEmbedding.forward.0", inputs, outputs)
+    assert judge(BEFORE, embedding).origins == []
+
+
 # --- coarse products -------------------------------------------------------------------------------------
 
 
