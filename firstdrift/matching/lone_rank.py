@@ -9,6 +9,7 @@ says which part they are, so that they are left out. What was made of parts and 
 compared as far as it agrees: until an all-reduce it is a part of a sum, and may be anything.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -18,12 +19,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Node, Slice
+from firstdrift.dumps.dump import Direction, Node, Slice
 from firstdrift.dumps.messages import is_communication
 from firstdrift.matching.operators import Work, work_of
 from firstdrift.matching.plan import NodeMatch, TensorPair
 from firstdrift.matching.steps import Layer, Line, Step, first_input, layer_nodes
-from firstdrift.matching.tree import SliceTree
+from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.matching.values import bare_shape
 from firstdrift.tensors import Role, Sharding, Shards, TensorRecord, is_floating, is_part_of_rank
 
@@ -33,10 +34,14 @@ Align = Callable[[Sequence[Step], Sequence[Step]], list[tuple[Step, Step]]]
 _LEAST_PARTS: Final = 2
 """Tensors that are parts, from which on a dump is held to be that of one rank."""
 
+_LEAST_SPREAD: Final = 0.3
+"""Share of the kinds of linear nodes that are parts. A model with fewer heads for keys has two in seven."""
+
 _MOST_RANKS: Final = 1024
 _LAYERS_LOOKED_AT: Final = 2
 _MOST_CANDIDATES: Final = 8
 _MOST_DIGITS: Final = 18
+_NUMBER: Final = re.compile(r"\d+")
 
 _DEALT_OUT: Final = (
     "a number that is dealt out to ranks, of which the dump has one: compare the dump of all ranks"
@@ -204,14 +209,16 @@ def as_recorded(record: TensorRecord) -> TensorRecord:
 def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTree]) -> Spread | None:
     """Find out by their shapes whether the tensors of one side are those of one rank.
 
-    They are, if several are parts, all of one side, and what passes from layer to layer is as wide as that of
-    the whole model: another model may have that otherwise.
+    They are, if several are parts, all of one side, those of enough linear nodes among them, and what passes
+    from layer to layer is as wide as that of the whole model: another model may have that otherwise.
     """
     if all(pair.incomparable is None for pair in pairs):
         return None
     found: Counter[Spread] = Counter()
     passed_on: Counter[bool] = Counter()
     layers = _residual_nodes(trees[0])
+    kinds = _kinds_of_linear(trees[0])
+    spread_kinds: set[str] = set()
     is_whole = False
     for pair in pairs:
         golden, target = pair.golden, pair.target
@@ -222,6 +229,7 @@ def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTr
         known = part(golden.shape, target.shape)
         if known is not None and (known.axis == -1 or golden.role is Role.PARAMETER):
             found[Spread(known.of_target, known.times)] += 1
+            spread_kinds.add(kinds.get(pair.golden_node, ""))
         if golden.role is Role.OUTPUT:
             is_wide = golden.shape[-1] == target.shape[-1] > 1
             is_whole = is_whole or is_wide
@@ -231,7 +239,20 @@ def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTr
     is_other = passed_on[False] >= passed_on[True] if passed_on else not is_whole
     if len(sides) != 1 or is_other or sum(found.values()) < _LEAST_PARTS:
         return None
+    if len(spread_kinds - {""}) < _LEAST_SPREAD * len(set(kinds.values())):
+        return None
     return max(found, key=lambda spread: spread.ranks)
+
+
+def _kinds_of_linear(tree: SliceTree) -> dict[str, str]:
+    """Return the linear nodes of the forward pass, each with its path, or that around it, without numbers."""
+    found: dict[str, str] = {}
+    for at, node in enumerate(tree.nodes):
+        if node.direction is not Direction.BACKWARD and work_of(node) in (Work.LINEAR, Work.GROUPED):
+            around = tree.parents[at]
+            path = tree.nodes[around].path if is_operator(node) and around != tree.root else node.path
+            found[node.name] = _NUMBER.sub("", path) or node.type_name
+    return found
 
 
 def _residual_nodes(tree: SliceTree) -> frozenset[str]:
