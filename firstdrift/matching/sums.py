@@ -3,11 +3,16 @@
 torch   x + self_attn(norm(x)), x + mlp(norm(x))           in the code of a module: no operator of its own
 ATB     1_ElewiseOperation, 3_ElewiseOperation             operators, of which only outputs were dumped
 
-A sum adds the sum before it (or what was looked up first) and the step right before it. That is what order
-tells; whether it is so, values have to confirm.
+A sum adds the sum before it (or what was looked up first) and the step right before it. Where one of the two
+has no partner and is a sum itself, what that one adds stands for it:
+
+    3_ElewiseOperation = 1_ElewiseOperation + down_proj = (sum of the layer before + o_proj) + down_proj
+
+That is what order tells; whether it is so, values have to confirm.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
@@ -29,10 +34,20 @@ def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree], lines: Se
     for place, tree in enumerate(trees):
         if lines is not None or _has_bare_sums(tree):
             operands |= _operands(tree, lines[place] if lines is not None else lay_out(tree))
+    matched = {name for match in matches for side in (match.golden, match.target) for name in side}
     for place, match in enumerate(matches if operands else ()):
-        summed = operands.get((match.target or match.golden)[0])
-        if summed is not None:
-            matches[place] = replace(match, operands=summed)
+        name = (match.target or match.golden)[0]
+        if name in operands:
+            matches[place] = replace(match, operands=tuple(_addends(name, operands, matched)))
+
+
+def _addends(name: str, operands: Mapping[str, Sequence[str]], matched: AbstractSet[str]) -> Iterator[str]:
+    """Yield what a sum adds: its operands, or what these add if they have no partners."""
+    for operand in operands[name]:
+        if operand in operands and operand not in matched:
+            yield from _addends(operand, operands, matched)
+        else:
+            yield operand
 
 
 def _has_bare_sums(tree: SliceTree) -> bool:

@@ -300,12 +300,17 @@ class _Walk:
         return max(self.limits.hidden_floor * roundoff, self.limits.alone_floor)
 
     def _factor(self, row: TreeRow, error: RowErrors) -> float:
-        """Return how many times the explained error is a jump; vectors of few elements can come out short."""
+        """Return how many times the explained error is a jump; vectors of few elements can come out short.
+
+        Those of a sum cannot: what the errors of its operands add up to is a bound.
+        """
         summary = self.measurements[error.output_pair].golden if error.output_pair is not None else None
         size = summary.size if summary is not None else None
         factor = self.limits.factor
         if size == 1 and work_of_row(row) is Work.LINEAR:
             return factor * _MOST_CANCELLED
+        if error.input is None and not self.known_inside[row.index] and self._is_bounded_sum(row):
+            return factor
         return factor * (1.0 + 2.0 / math.sqrt(size)) if size else factor
 
     def _stands_out(self, row: TreeRow, error: RowErrors) -> bool:
@@ -394,15 +399,24 @@ class _Walk:
             sides[0], sides[1:], self.limits.roundoff(dtype) if dtype in UNIT_ROUNDOFF else self.roundoff
         )
 
+    def _is_bounded_sum(self, row: TreeRow) -> bool:
+        """Tell whether a row is the sum of outputs of which all the data were compared."""
+        pairs = (self._errors_of_output(one).output_pair for one in (row, *self._operands(row)))
+        kinds = {self.measurements[pair].kind for pair in pairs if pair is not None}
+        return kinds == {MeasurementKind.DATA} and self._is_known_sum(row)
+
     def _operands(self, row: TreeRow) -> list[TreeRow]:
         names = self.plan.matches[row.match].operands if row.match is not None else ()
         return [self.rows_by_name[name] for name in names if name in self.rows_by_name]
 
-    def _output_of(self, row: TreeRow) -> tuple[float, SideSummary] | None:
-        """Return error and golden statistics of an output; of a module without, of what ends it."""
+    def _errors_of_output(self, row: TreeRow) -> RowErrors:
+        """Return the errors of a row; of a module without an output, those of what ends it."""
         error = self.errors[row.index]
-        if error.output is None:
-            error = self.errors[row.last]
+        return self.errors[row.last] if error.output is None else error
+
+    def _output_of(self, row: TreeRow) -> tuple[float, SideSummary] | None:
+        """Return error and golden statistics of an output."""
+        error = self._errors_of_output(row)
         if error.output is None or error.output_pair is None:
             return None
         side = self.measurements[error.output_pair].golden
@@ -643,7 +657,7 @@ class _Walk:
     def _jump_reason(self, row: TreeRow, error: RowErrors, added: Sequence[Addend]) -> str:
         inputs, output = self._sizes(error)
         if added:
-            known_addends = " and ".join(f"{one.where} ({_short(one.error)})" for one in added)
+            known_addends = _enumerate([f"{one.where} ({_short(one.error)})" for one in added])
             return f"its inputs, from {known_addends}, agree; their sum does not ({output})"
         if error.input is None and self.known_inside[row.index]:
             inside = self.inside[row.index]
@@ -651,7 +665,7 @@ class _Walk:
         if error.input is None and self._is_known_sum(row):
             known = [(other, self._output_of(other)) for other in self._operands(row)]
             operands = [f"{_on_both_sides(other)} ({_short(side[0])})" for other, side in known if side]
-            return f"its inputs, from {' and '.join(operands)}, agree; their sum does not ({output})"
+            return f"its inputs, from {_enumerate(operands)}, agree; their sum does not ({output})"
         if error.input is None:
             said = f"nothing before it differs as much, its output does ({output})"
             return f"{said}; {_LOOKED_UP}" if self._may_have_looked_up_another(row, error) else said
@@ -714,6 +728,11 @@ def _on_both_sides(row: TreeRow) -> str:
     """Name a node as each dump does: who knows the model by one of them finds it by that."""
     names = [side[0] for side in (row.target, row.golden) if side]
     return " = ".join(dict.fromkeys(names))
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _short(value: float | None) -> str:

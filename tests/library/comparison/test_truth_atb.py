@@ -188,6 +188,42 @@ def test_across_frameworks_the_sum_that_differs_beyond_what_it_adds_is_named(
     assert found.module.endswith("ayers.7" if reverse else "layer.7")
 
 
+@pytest.fixture
+def golden_outputs(unpacked: Callable[[str], Path], tmp_path: Path) -> Path:
+    """The golden torch run as it is dumped where only outputs are asked for."""
+    return Path(
+        shutil.copytree(
+            unpacked("msit/llama12_golden_fp32"), tmp_path / "golden", ignore=shutil.ignore_patterns("input*")
+        )
+    )
+
+
+@pytest.mark.parametrize("target", ["atb12_bf16", "atb12_bf16_nowarm", "atb12_bf16_tp2", "atb12_fp32_golden"])
+def test_of_outputs_alone_a_healthy_run_has_no_finding(
+    unpacked: Callable[[str], Path], golden_outputs: Path, target: str
+) -> None:
+    report = compare(golden_outputs, unpacked(f"msit/{target}"))
+    assert report.findings.first_bad_token is None
+    assert report.findings.first_bad_node is None
+    assert report.counts.passed == report.counts.pairs > 1000
+
+
+def test_of_outputs_alone_the_sum_is_held_against_all_three_that_it_adds(
+    unpacked: Callable[[str], Path], golden_outputs: Path
+) -> None:
+    findings = compare(golden_outputs, unpacked("msit/atb12_bf16_bad")).findings
+    found = findings.first_bad_node
+    assert found is not None
+    assert (found.coordinates.token, found.target) == (2, "25_Decoder_layer/3_ElewiseOperation")
+    (reason,) = found.reasons
+    assert reason == (
+        "its inputs, from 24_Decoder_layer/3_ElewiseOperation (0.013), "
+        "25_Decoder_layer/0_Attention/4_LinearNoQuant = root.model.layers.7.self_attn.o_proj (0.015) and "
+        "25_Decoder_layer/2_MlpGateUpWeightPack/4_LinearNoQuant = root.model.layers.7.mlp.down_proj (0.03), "
+        "agree; their sum does not (0.088)"
+    )
+
+
 def test_across_frameworks_operators_alone_show_the_sum(unpacked: Callable[[str], Path]) -> None:
     dumps = [unpacked(f"msit/{name}") for name in ("llama12_golden_fp32", "atb12_bf16_bad")]
     found = compare(*dumps, Options(level="api", matching=MatchingRules(token=2))).findings.first_bad_node
