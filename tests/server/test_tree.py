@@ -188,6 +188,7 @@ def test_rows_are_sent_as_they_are_asked_for_or_around_the_selected_one() -> Non
 
     assert asked("rows=32-47.60-63.9") == [range(32, 48), range(60, 64), range(9, 10)]
     assert sum(map(len, asked("rows=0-999.0-999"))) == MOST_ROWS
+    assert len(asked("rows=" + ".".join(["9-5"] * 5000))) == MOST_ROWS
     around = asked("")
     assert (len(around), {len(piece) for piece in around}) == (CHUNKS, {CHUNK})
     assert around[0].start <= view.position < around[-1].stop

@@ -173,9 +173,9 @@ def pieces_asked_for(view: TreeView, parameters: Parameters) -> list[range]:
 
 
 def _read_places(text: str) -> list[range]:
-    """Read "32-47.60-63", up to `MOST_ROWS`."""
+    """Read "32-47.60-63", up to `MOST_ROWS`, and as many pieces."""
     pieces, left = [], MOST_ROWS
-    for part in text.split("."):
+    for part in text.split(".")[:MOST_ROWS]:
         first, _, last = part.partition("-")
         start, end = read_number(first, "place"), read_number(last or first, "place")
         if start is None or end is None:
