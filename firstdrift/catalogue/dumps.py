@@ -20,7 +20,7 @@ from firstdrift.dumps.dump import Coordinates, Dump, Node, Problem, Slice, Slice
 from firstdrift.errors import DumpNotFoundError, NotInCatalogueError
 from firstdrift.tensors import DataLocation, Statistics, TensorRecord
 
-INDEX_VERSION = 9
+INDEX_VERSION = 10
 """Counts up when readers find other things than before, so that an old index is not taken for new."""
 
 

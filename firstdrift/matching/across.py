@@ -20,6 +20,7 @@ from firstdrift.dumps.dump import Node
 from firstdrift.matching.alignment import Pair, best_alignment, common_subsequence, gaps_between
 from firstdrift.matching.evidence import name_similarity
 from firstdrift.matching.experts import set_experts_apart, steps_of_shared, with_experts
+from firstdrift.matching.fused_names import are_other_parts
 from firstdrift.matching.fusion import parts_of_one
 from firstdrift.matching.operators import CHARACTERISTIC, Work
 from firstdrift.matching.steps import Layer, Line, Step, first_input, value_key
@@ -192,6 +193,8 @@ def step_gain(trees: Trees, golden: Step, target: Step) -> float:
         worth *= _OTHER_BLOCK
     nodes = _node(trees[0], golden), _node(trees[1], target)
     names = trees[0].relative_name(golden.node), trees[1].relative_name(target.node)
+    if golden.work is Work.LINEAR and not golden.parts and not target.parts and are_other_parts(*names):
+        return 0.0
     worth += _SAME_NAME * _likeness(*names)
     return worth + _SAME_VALUES * (agreement(*nodes, Role.OUTPUT) or 0.0)
 

@@ -58,3 +58,36 @@ FUSED_NAMES: Final = frozenset(
 def parts_of_name(whole: str) -> list[tuple[str, ...]]:
     """Return what may have been fused into something of a name, each way with its names in order."""
     return [names for fusion in FUSIONS if whole in fusion.whole for names in fusion.parts]
+
+
+_AFTER_ATTENTION: Final = frozenset(
+    "o_proj out_proj o wo to_out linear_proj proj dense c_proj".split()  # noqa: SIM905
+)
+_WORDS: Final = {"q": 0, "query": 0, "k": 1, "key": 1, "v": 2, "value": 2}
+_PLACES: Final = {
+    name: (which, place)
+    for which, spellings in enumerate((_QUERY_KEY_VALUE, _GATE_UP))
+    for names in spellings
+    for place, name in enumerate(names)
+}
+
+
+def are_other_parts(one: str, other: str) -> bool:
+    """Tell whether two names are those of different parts of one thing: of query and key, or gate and up.
+
+    What follows attention, such as "o_proj", is neither query, key nor value.
+    """
+    names = [name.rpartition(".")[2].lower() for name in (one, other)]
+    first, second = map(_place, names)
+    if first is not None and second is not None:
+        return first != second and first[0] == second[0]
+    place, name = (first, names[1]) if second is None else (second, names[0])
+    return place is not None and place[0] == 0 and name in _AFTER_ATTENTION
+
+
+def _place(name: str) -> tuple[int, int] | None:
+    """Return of what a name is that of a part, and of which; None if that is not clear."""
+    if (known := _PLACES.get(name)) is not None:
+        return known
+    places = {_WORDS[word] for word in name.split("_") if word in _WORDS}
+    return (0, places.pop()) if len(places) == 1 else None
