@@ -11,8 +11,9 @@ has no partner and is a sum itself, what that one adds stands for it:
 That is what order tells; whether it is so, values have to confirm.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -20,6 +21,9 @@ from firstdrift.matching.operators import Work, work_of
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.matching.steps import Line, Step, first_input, first_output, lay_out
 from firstdrift.matching.tree import SliceTree
+
+_MOST_ADDENDS: Final = 4
+"""What more are added is not told apart: the sum before stands for it, partner or not."""
 
 
 def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree], lines: Sequence[Line] | None) -> None:
@@ -38,16 +42,19 @@ def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree], lines: Se
     for place, match in enumerate(matches if operands else ()):
         name = (match.target or match.golden)[0]
         if name in operands:
-            matches[place] = replace(match, operands=tuple(_addends(name, operands, matched)))
+            matches[place] = replace(match, operands=_addends(name, operands, matched))
 
 
-def _addends(name: str, operands: Mapping[str, Sequence[str]], matched: AbstractSet[str]) -> Iterator[str]:
-    """Yield what a sum adds: its operands, or what these add if they have no partners."""
-    for operand in operands[name]:
-        if operand in operands and operand not in matched:
-            yield from _addends(operand, operands, matched)
-        else:
-            yield operand
+def _addends(name: str, operands: Mapping[str, Sequence[str]], matched: AbstractSet[str]) -> tuple[str, ...]:
+    """Return what a sum adds: its operands, or what these add if they have no partners, up to so many."""
+    added = list(operands[name])
+    while len(added) < _MOST_ADDENDS:
+        sums = (place for place, one in enumerate(added) if one in operands and one not in matched)
+        place = next(sums, None)
+        if place is None:
+            break
+        added[place : place + 1] = operands[added[place]]
+    return tuple(added)
 
 
 def _has_bare_sums(tree: SliceTree) -> bool:
