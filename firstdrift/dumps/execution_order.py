@@ -26,10 +26,10 @@ patch_embed embeddings embedding embed_tokens embed_in word_embeddings tok_embed
 word_embeddings_layernorm wpe position_embeddings embed_positions embedding_dropout
 rotary_emb rotary_pos_emb
 input_layernorm ln_1 norm1 attention_norm gate router
-q_proj q query wq to_q linear_q q_linear qkv_proj qkv query_key_value linear_qkv c_attn
+q_proj wq qkv_proj qkv query_key_value linear_qkv c_attn
 gate_proj gate_up_proj c_fc fc1 linear_fc1 w1 wi wi_0 dense_h_to_4h
-k_proj k key wk to_k linear_k k_linear act_fn act activation_fn activation_func gelu_impl experts
-v_proj v value wv to_v linear_v v_linear up_proj w3 wi_1
+k_proj wk act_fn act activation_fn activation_func gelu_impl experts
+v_proj wv up_proj w3 wi_1
 q_norm k_norm q_layernorm k_layernorm
 self_attn self_attention attention attn linear_attn core_attention shared_experts
 post_attention_layernorm post_self_attn_layernorm pre_mlp_layernorm ln_2 norm2 ffn_norm
@@ -38,13 +38,16 @@ mlp feed_forward ffn moe block_sparse_moe
 post_feedforward_layernorm post_mlp_layernorm
 model language_model transformer decoder layers h blocks
 <operator>
-o_proj out_proj wo to_out proj dense linear_proj c_proj down_proj fc2 linear_fc2 dense_4h_to_h w2
+o_proj wo proj dense linear_proj c_proj down_proj fc2 linear_fc2 dense_4h_to_h w2
 norm ln_f final_layernorm final_norm
 lm_head output_layer output embed_out score classifier merger
 """
 _STAGE_BY_NAME = {
     name: stage for stage, names in enumerate(_STAGES.strip().splitlines()) for name in names.split()
 }
+_PART_OF_ATTENTION = re.compile(
+    r"(?:(?:linear|lin|fc|to)_)?(q|k|v|o|query|key|value|out)(?:_(?:linear|lin|fc|layer|dense|proj|projection))?"
+)
 _LAYER_NUMBER = re.compile(r"[0-9]{1,18}")
 _DIGITS = re.compile(r"([0-9]{1,18})")
 _SMALLEST_EVIDENCE = 32
@@ -181,6 +184,8 @@ def _stage(label: str) -> tuple[int, int] | None:
     if _LAYER_NUMBER.fullmatch(label):
         return _STAGE_BY_NAME["layers"], int(label)
     stage = _STAGE_BY_NAME.get(label)
+    if stage is None and (part := _PART_OF_ATTENTION.fullmatch(label)):
+        stage = _STAGE_BY_NAME[f"{part[1][0]}_proj"]
     return None if stage is None else (stage, 0)
 
 

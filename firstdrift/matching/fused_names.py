@@ -60,16 +60,15 @@ def parts_of_name(whole: str) -> list[tuple[str, ...]]:
     return [names for fusion in FUSIONS if whole in fusion.whole for names in fusion.parts]
 
 
-_AFTER_ATTENTION: Final = frozenset(
-    "o_proj out_proj o wo to_out linear_proj proj dense c_proj".split()  # noqa: SIM905
-)
-_WORDS: Final = {"q": 0, "query": 0, "k": 1, "key": 1, "v": 2, "value": 2}
+_WORDS: Final = {"q": 0, "query": 0, "k": 1, "key": 1, "v": 2, "value": 2, "o": 3, "out": 3, "output": 3}
+"""What of attention a name is of that has such a word; what follows it is the fourth."""
+
 _PLACES: Final = {
     name: (which, place)
     for which, spellings in enumerate((_QUERY_KEY_VALUE, _GATE_UP))
     for names in spellings
     for place, name in enumerate(names)
-}
+} | dict.fromkeys(("wo", "linear_proj", "proj", "dense", "c_proj"), (0, 3))
 
 
 def are_other_parts(one: str, other: str) -> bool:
@@ -77,12 +76,8 @@ def are_other_parts(one: str, other: str) -> bool:
 
     What follows attention, such as "o_proj", is neither query, key nor value.
     """
-    names = [name.rpartition(".")[2].lower() for name in (one, other)]
-    first, second = map(_place, names)
-    if first is not None and second is not None:
-        return first != second and first[0] == second[0]
-    place, name = (first, names[1]) if second is None else (second, names[0])
-    return place is not None and place[0] == 0 and name in _AFTER_ATTENTION
+    first, second = (_place(name.rpartition(".")[2].lower()) for name in (one, other))
+    return first is not None and second is not None and first != second and first[0] == second[0]
 
 
 def _place(name: str) -> tuple[int, int] | None:

@@ -1,6 +1,7 @@
 """Dumps that record neither order nor classes, of one model under other names, are matched part by part."""
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,13 @@ META = NEOX | {
     "o": "self_attention.wo",
     "head": "output",
 }
+LINEAR = NEOX | {
+    "q": "attn.linear_q",
+    "k": "attn.key_linear",
+    "v": "attn.value_linear",
+    "o": "attn.out_linear",
+}
+OURS = ("query_linear", "key_linear", "value_linear", "out_linear")
 WIDTHS = {"up": (HIDDEN, INNER), "act": (INNER, INNER), "down": (INNER, HIDDEN)}
 
 
@@ -66,8 +74,10 @@ def write(folder: Path, names: Mapping[str, str], rounding: float) -> dict[str, 
     return {name: meant for name, meant, _ in (*layers, *around)}
 
 
-@pytest.mark.parametrize("golden", [GPT, NEOX, META], ids=["gpt", "neox", "meta"])
-@pytest.mark.parametrize("target", [GPT, NEOX, META], ids=["gpt", "neox", "meta"])
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [*product((GPT, NEOX, META), repeat=2), (GPT, LINEAR), (LINEAR, GPT)],
+)
 def test_names_say_what_is_query_key_and_value_where_no_order_is_recorded(
     tmp_path: Path, golden: dict[str, str], target: dict[str, str]
 ) -> None:
@@ -84,6 +94,16 @@ def test_names_say_what_is_query_key_and_value_where_no_order_is_recorded(
     assert report.findings.first_bad_node is None
 
 
+def test_names_whose_order_is_not_known_leave_nodes_over_and_match_none_wrongly(tmp_path: Path) -> None:
+    ours = NEOX | {part: f"attn.our_{name}" for part, name in zip("qkvo", OURS, strict=True)}
+    meant = write(tmp_path / "golden", GPT, 0.0), write(tmp_path / "target", ours, 1e-7)
+    report = compare(tmp_path / "golden", tmp_path / "target")
+    pairs = report.slices[0].plan.pairs
+    assert len(pairs) > 2 * 5 * LAYERS
+    assert all(meant[0][pair.golden_node] == meant[1][pair.target_node] for pair in pairs)
+    assert report.findings.first_bad_node is None
+
+
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
@@ -92,6 +112,8 @@ def test_names_say_what_is_query_key_and_value_where_no_order_is_recorded(
         ("self.value", "to_k", True),
         ("query", "dense", True),
         ("dense", "c_proj", False),
+        ("v_proj", "out_linear", True),
+        ("o_proj", "to_out", False),
         ("query_key_value", "q_proj", False),
         ("kv_a_proj_with_mqa", "q_a_proj", False),
         ("w1", "up_proj", True),
