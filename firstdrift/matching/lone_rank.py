@@ -13,7 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from math import prod
+from math import isfinite, prod, sqrt
+from statistics import median
 from typing import Final
 
 from msgspec import Struct
@@ -210,7 +211,8 @@ def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTr
     """Find out by their shapes whether the tensors of one side are those of one rank.
 
     They are, if several are parts, all of one side, those of enough linear nodes among them, and what passes
-    from layer to layer is as wide as that of the whole model: another model may have that otherwise.
+    from layer to layer is as wide as that of the whole model: another model may have that otherwise. Where a
+    tool merged the ranks itself, shapes are of one and statistics of all: that is the whole model.
     """
     if all(pair.incomparable is None for pair in pairs):
         return None
@@ -219,6 +221,7 @@ def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTr
     layers = _residual_nodes(trees[0])
     kinds = _kinds_of_linear(trees[0])
     spread_kinds: set[str] = set()
+    sizes: list[float] = []
     is_whole = False
     for pair in pairs:
         golden, target = pair.golden, pair.target
@@ -230,6 +233,7 @@ def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTr
         if known is not None and (known.axis == -1 or golden.role is Role.PARAMETER):
             found[Spread(known.of_target, known.times)] += 1
             spread_kinds.add(kinds.get(pair.golden_node, ""))
+            sizes += _relative_norm(pair, known)
         if golden.role is Role.OUTPUT:
             is_wide = golden.shape[-1] == target.shape[-1] > 1
             is_whole = is_whole or is_wide
@@ -241,7 +245,19 @@ def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTr
         return None
     if len(spread_kinds - {""}) < _LEAST_SPREAD * len(set(kinds.values())):
         return None
-    return max(found, key=lambda spread: spread.ranks)
+    spread = max(found, key=lambda spread: spread.ranks)
+    norm_of_part = 1 / sqrt(spread.ranks)
+    if sizes and median(sizes) > (1 + norm_of_part) / 2:
+        return None
+    return spread
+
+
+def _relative_norm(pair: TensorPair, known: Part) -> Iterator[float]:
+    """Yield how large the norm of a part is against that of the whole, if both were recorded."""
+    norms = [side.statistics.norm if side.statistics else None for side in (pair.golden, pair.target)]
+    own, whole = norms[known.of_target], norms[not known.of_target]
+    if own and whole and isfinite(own / whole):
+        yield own / whole
 
 
 def _kinds_of_linear(tree: SliceTree) -> dict[str, str]:

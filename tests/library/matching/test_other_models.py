@@ -11,7 +11,7 @@ def matched(target: Model) -> SlicePlan:
         writer.nodes = [node for node in writer.nodes if not node.path.endswith("lm_head")]
         return writer
 
-    both = [without_head(torch_of(model, statistics=True)).slice for model in (Model(), target)]
+    both = [without_head(torch_of(model, statistics=False)).slice for model in (Model(), target)]
     return match_slices(both[0], both[1], MatchingRules())
 
 
