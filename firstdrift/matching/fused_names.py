@@ -2,6 +2,8 @@
 
 q_proj, k_proj, v_proj  ─▶  qkv_proj, query_key_value, c_attn, ...
 gate_proj, up_proj      ─▶  gate_up_proj, linear_fc1, ...
+
+The same names tell the parts apart: what is called q_proj is no key, whatever its shape.
 """
 
 from typing import Final
@@ -69,6 +71,7 @@ _PLACES: Final = {
     for names in spellings
     for place, name in enumerate(names)
 } | dict.fromkeys(("wo", "linear_proj", "proj", "dense", "c_proj"), (0, 3))
+"""In which list of parts a name is, and at which place."""
 
 
 def are_other_parts(one: str, other: str) -> bool:
