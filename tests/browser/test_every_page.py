@@ -78,10 +78,7 @@ STATUS = {f"{LOCKED}/login": 401, "/no-such-page": 404, "/c/999999": 404, "/c/1/
 ADDRESSES = [address for addresses in PAGES.values() for address in addresses]
 ADDRESSES += [address for address in STATUS if address not in ADDRESSES]
 
-TERMS = (
-    *("relative L2", "task statistics", "level mix", "framework pytorch", "Token [0-9]+"),
-    "Micro step",
-)
+TERMS = ("relative L2", "task statistics", "level mix", "framework pytorch", "Token [0-9]+")
 """What is said in English in every language: names of the field, and words of the files."""
 
 FIND_ENGLISH = r"""(terms) => {

@@ -292,6 +292,15 @@ def test_a_list_has_the_largest_error_first_and_nan_of_a_bad_row_before_all() ->
     assert (view.position, next_stop(view, Stop.BAD), next_stop(view, Stop.BAD, backwards=True)) == (1, 1, 3)
 
 
+def test_a_list_by_amplification_has_rows_of_which_it_is_not_known_last_bad_ones_too() -> None:
+    outline = small_outline(
+        amplification=[np.nan, 0.5, 2.0, np.nan, np.inf],
+        bad=[False, True, False, True, False],
+        own=[True] * 5,
+    )
+    assert view_tree(outline, TreeState(sort="amplification")).visible.tolist() == [4, 2, 1, 3, 0]
+
+
 def test_a_list_in_execution_order_leaves_out_of_what_nothing_can_be_said() -> None:
     outline = small_outline(order=[4, 0, 3, 1, 2], own=[False, True, True, True, False])
     assert view_tree(outline, TreeState(sort="execution")).visible.tolist() == [1, 3, 2]

@@ -231,15 +231,21 @@ def _has_one_of(outline: Outline, name: str, values: frozenset[str]) -> Flags:
 
 def _listed(outline: Outline, sort: str, among: Flags) -> Integers:
     """Order rows: the largest number first, and what has none last; equal ones as they were executed."""
-    numbers = {"error": outline.output_error, "amplification": outline.amplification}.get(sort)
-    keys = outline.order if numbers is None else _descending(numbers, outline.bad)
+    keys: Floats | Integers
+    match sort:
+        case "error":
+            keys = _descending(outline.output_error, outline.bad)
+        case "amplification":
+            keys = _descending(outline.amplification)
+        case _:
+            keys = outline.order
     rows = np.flatnonzero(among)
     return rows[np.lexsort((outline.order[rows], keys[rows]))].astype(np.int32)
 
 
-def _descending(numbers: Floats, bad: Flags) -> Floats:
-    """Make keys that sort large numbers first; of a bad row, NaN is not a missing number but the worst."""
-    return -np.where(np.isnan(numbers), np.where(bad, np.inf, -np.inf), numbers)
+def _descending(numbers: Floats, worst: Flags | bool = False) -> Floats:
+    """Make keys that sort large numbers first; NaN is a missing number, but of the worst rows the largest."""
+    return -np.where(np.isnan(numbers), np.where(worst, np.inf, -np.inf), numbers)
 
 
 def _kept(outline: Outline, matching: Flags) -> Flags:
