@@ -34,6 +34,7 @@ from firstdrift.verdict.conditioning import honest_error, is_sum
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
 from firstdrift.verdict.logits import count_outputs, is_logits
 from firstdrift.verdict.noise import QUIET, Noise
+from firstdrift.verdict.pair_error import size_of_pair
 from firstdrift.verdict.peers import PeerGroup, outstanding, peer_group
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.sums import Addend, addends, explained_by_sum
@@ -476,12 +477,12 @@ class _Walk:
 
     def _addend(self, where: str, error: float | None, pair: int | None) -> Addend | None:
         """Return a value that may have been added, if all of it is known."""
-        measured = self.measurements[pair] if pair is not None else None
-        if error is None or not math.isfinite(error) or measured is None:
+        if error is None or not math.isfinite(error) or pair is None:
             return None
+        measured = self.measurements[pair]
         if measured.kind is not MeasurementKind.DATA or measured.golden is None:
             return None
-        return Addend(where, error, measured.golden)
+        return Addend(where, error, measured.golden, pair)
 
     def _what_is_missing_inside(self, row: TreeRow) -> tuple[str, ...]:
         """Say which outputs of the modules of a row were not compared, so that more cannot be said."""
@@ -629,6 +630,17 @@ class _Walk:
         """Say how large the errors of the inputs and of the outputs are."""
         return self._size(error.input, error.input_pair), self._size(error.output, error.output_pair)
 
+    def _size_inside(self, row: TreeRow) -> str:
+        """Say how large the worst error is that was recorded inside a row."""
+        inside = [one for one in self.errors[row.index + 1 : row.last + 1] if not one.is_set_aside]
+        worst = max(inside, key=lambda one: one.worst)
+        known = (
+            (worst.input, worst.input_pair),
+            (worst.parameter, worst.parameter_pair),
+            (worst.output, worst.output_pair),
+        )
+        return self._size(*max(known, key=lambda one: one[0] or 0.0))
+
     def _size(self, error: float | None, pair: int | None) -> str:
         """Say how large an error is: a number where there is one, else what is known instead."""
         if error is None or pair is None:
@@ -638,7 +650,7 @@ class _Walk:
             known = {MeasurementKind.STATISTICS: "equal statistics", MeasurementKind.DIGEST: "equal digests"}
             if measured.kind in known and not error:
                 return known[measured.kind]
-            return f"{'at least ' if measured.kind is MeasurementKind.STATISTICS else ''}{_short(error)}"
+            return size_of_pair(error, measured)
         if measured.kind is MeasurementKind.DIGEST:
             return "the digests differ; they do not say by how much"
         if measured.kind is MeasurementKind.SCALAR:
@@ -657,14 +669,16 @@ class _Walk:
     def _jump_reason(self, row: TreeRow, error: RowErrors, added: Sequence[Addend]) -> str:
         inputs, output = self._sizes(error)
         if added:
-            known_addends = _enumerate([f"{one.where} ({_short(one.error)})" for one in added])
+            known_addends = _enumerate([f"{one.where} ({self._size(one.error, one.pair)})" for one in added])
             return f"its inputs, from {known_addends}, agree; their sum does not ({output})"
         if error.input is None and self.known_inside[row.index]:
-            inside = self.inside[row.index]
-            return f"what is recorded inside it agrees ({_short(inside)}), its output does not ({output})"
+            inside = self._size_inside(row)
+            return f"what is recorded inside it agrees ({inside}), its output does not ({output})"
         if error.input is None and self._is_known_sum(row):
-            known = [(other, self._output_of(other)) for other in self._operands(row)]
-            operands = [f"{_on_both_sides(other)} ({_short(side[0])})" for other, side in known if side]
+            known = [(other, self._errors_of_output(other)) for other in self._operands(row)]
+            operands = [
+                f"{_on_both_sides(other)} ({self._size(at.output, at.output_pair)})" for other, at in known
+            ]
             return f"its inputs, from {_enumerate(operands)}, agree; their sum does not ({output})"
         if error.input is None:
             said = f"nothing before it differs as much, its output does ({output})"

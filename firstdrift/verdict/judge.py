@@ -36,7 +36,7 @@ from firstdrift.verdict.left_over import why_left_over
 from firstdrift.verdict.logits import count_outputs, is_logits
 from firstdrift.verdict.noise import QUIET, Noise
 from firstdrift.verdict.overflow import find_overflow
-from firstdrift.verdict.pair_error import PairError, are_of_other_kinds
+from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, size_of_pair
 from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, fingerprint, row_errors
 from firstdrift.verdict.rules_of_peers import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
@@ -611,8 +611,7 @@ def _input_difference(case: _Case) -> InputDifference | None:
     else:
         error = case.pair_errors[found.input_pair].value
         if error is not None and math.isfinite(error):
-            is_bound = case.measurements[found.input_pair].kind is MeasurementKind.STATISTICS
-            detail = f"relative L2 {'at least ' if is_bound else ''}{error:.2g}"
+            detail = f"relative L2 {size_of_pair(error, case.measurements[found.input_pair])}"
     return InputDifference(
         coordinates=_coordinates(case, row),
         reason=f"{pair.target.label} of {row.label}, an input of the model, differs"

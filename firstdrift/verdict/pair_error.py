@@ -57,6 +57,26 @@ def are_of_other_kinds(pair: TensorPair) -> bool:
     return tensors and is_floating(golden.dtype) is not is_floating(target.dtype)
 
 
+def size_in_words(error: float, relative_l2: float | None, *, is_bound: bool = False) -> str:
+    """Say how large a finite error is, and what it is of: "0.2", "at least 0.2", "0.2 in the worst row".
+
+    Args:
+        error: the one number for how far apart a pair is.
+        relative_l2: relative L2 error of the whole pair; None if that is not known.
+        is_bound: the error is a lower bound, from statistics.
+    """
+    said = f"{error:.2g}"
+    if is_bound:
+        return f"at least {said}"
+    return said if relative_l2 is None or said == f"{relative_l2:.2g}" else f"{said} in the worst row"
+
+
+def size_of_pair(error: float, measured: Measurement) -> str:
+    """Say how large a finite error of a measured pair is."""
+    relative_l2 = measured.errors.relative_l2 if measured.errors is not None else None
+    return size_in_words(error, relative_l2, is_bound=measured.kind is MeasurementKind.STATISTICS)
+
+
 def _value(measurement: Measurement, *, discrete: bool, whole: bool) -> tuple[float | None, bool]:
     match measurement.kind:
         case MeasurementKind.DATA if measurement.errors is not None:

@@ -14,11 +14,12 @@ from firstdrift.verdict.conditioning import is_sum
 
 
 class Addend(NamedTuple):
-    """A value that may have been added: where it is, its error, and the golden side of it."""
+    """A value that may have been added: where it is, its error, the golden side of it, index of its pair."""
 
     where: str
     error: float
     side: SideSummary
+    pair: int
 
 
 def addends(

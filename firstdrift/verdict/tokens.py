@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from firstdrift.verdict.judgement import OWN_RULES, Finding, InputDifference, SliceJudgement, Verdict
+from firstdrift.verdict.pair_error import size_in_words
 
 
 def drift_limit(judged: SliceJudgement) -> float:
@@ -41,7 +42,8 @@ def how_far_off(judged: SliceJudgement) -> str:
         return "not comparable"
     if math.isfinite(error):
         is_bound = "error_bound" in metrics and "relative_l2" not in metrics
-        return f"off by {'at least ' if is_bound else ''}{error:.2g} (relative L2)"
+        size = size_in_words(error, metrics.get("relative_l2"), is_bound=is_bound)
+        return f"off by {size} (relative L2)"
     by_digest = set(metrics) == {"equal"}
     return "different (digests do not say by how much)" if by_digest else "not finite on one side only"
 

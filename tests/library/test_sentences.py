@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from firstdrift import compare
 from firstdrift.errors import DumpNotFoundError
 from firstdrift_frontend.languages import load_language
@@ -125,6 +127,27 @@ def test_a_name_that_looks_like_a_gap_is_a_name() -> None:
     linked = with_gaps(f"{hostile} is the first bad node: its weight differs.", [Gap(hostile, "/n")])
     assert pieces(sayer(LINKED), linked)[0] == Piece(hostile, "/n")
     assert "".join(piece.text for piece in pieces(sayer({}), with_gaps(hostile, []))) == hostile
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        (
+            "parameter weight differs (relative L2 0.47 in the worst row); inputs agree (0), "
+            "output does not (0.16 in the worst row)",
+            "参数 weight 不同（相对 L2 0.47（最差行））；输入一致（0），输出不一致（0.16（最差行））",
+        ),
+        (
+            "nothing before it differs as much, its output does (0.71 in the worst row)",
+            "之前没有如此大的差异，其输出有（0.71（最差行））",
+        ),
+        ("off by 0.71 in the worst row (relative L2)", "偏差 0.71（最差行）（相对 L2）"),
+        ("relative L2 at least 2", "相对 L2 至少 2"),
+        ("off by at least 0.022 (relative L2)", "偏差 至少 0.022（相对 L2）"),
+    ],
+)
+def test_how_large_an_error_is_and_what_it_is_of_are_said(sentence: str, said: str) -> None:
+    assert sayer(load_language("zh").sentences)(sentence) == said
 
 
 def test_a_finding_with_brackets_of_its_own_is_said_whole(unpacked: Callable[[str], Path]) -> None:

@@ -10,6 +10,7 @@ from library.verdict.made_slices import SHAPE, Call, judge, values_of, with_erro
 
 from firstdrift.dumps.dump import Coordinates
 from firstdrift.verdict.judgement import NodeClass, Verdict
+from firstdrift.verdict.tokens import how_far_off
 
 U32, U16 = 2.0**-24, 2.0**-9
 """Unit roundoff of float32 and of bfloat16."""
@@ -197,6 +198,30 @@ def test_a_parameter_that_differs_is_told_apart_from_a_fault_of_the_operator() -
     assert judged.first.tensor == "parameter.weight"
     assert judged.first.reasons == (
         "parameter weight differs (relative L2 1); inputs agree (1e-06), output does not (0.9)",
+    )
+
+
+def test_a_number_that_is_of_the_worst_row_is_not_called_that_of_the_whole() -> None:
+    table, output = values_of("table"), values_of("output")
+    other_table, other_output = table.copy(), output.copy()
+    other_table[3], other_output[3] = table[3] * 1.5, output[3] * 1.25
+    call = Call(
+        MLP, inputs=[0.0], parameters={"weight": (table, other_table)}, outputs=[(output, other_output)]
+    )
+    judged = judge(BEFORE, call)
+    assert judged.first.reasons == (
+        "parameter weight differs (relative L2 0.5 in the worst row); inputs agree (0), "
+        "output does not (0.25 in the worst row)",
+    )
+    assert judged.first.metrics["relative_l2"] == pytest.approx(0.5 / 4)  # one of 16 rows
+    assert how_far_off(judged.said) == "off by 0.25 in the worst row (relative L2)"
+    inside = judge(
+        BEFORE,
+        Call(LINEAR, MLP, inputs=[0.0], outputs=[(output, with_error(output, 1e-6, "near"))]),
+        Call(MLP, outputs=[(output, other_output)]),
+    )
+    assert inside.first.reasons == (
+        "what is recorded inside it agrees (1e-06), its output does not (0.25 in the worst row)",
     )
 
 
