@@ -47,6 +47,7 @@ class NodeErrors(Struct, frozen=True):
     Attributes:
         rows: indexes of their rows.
         matched: how many nodes of the slice have a partner, whether or not both errors are known.
+        with_input: of how many nodes the input error is known; likewise with_output.
     """
 
     rows: list[int]
@@ -54,6 +55,8 @@ class NodeErrors(Struct, frozen=True):
     outputs: list[float]
     classes: list[str]
     matched: int
+    with_input: int
+    with_output: int
 
 
 class AmplifiedNode(Struct, frozen=True):
@@ -98,9 +101,11 @@ def node_errors(session: Session, slice_pair: int) -> NodeErrors:
         .where(here, _ROWS.input_error.is_not(None), _ROWS.output_error.is_not(None))
         .order_by(_ROWS.index)
     )
-    matched = session.scalar(select(func.count()).where(here, ~_ROWS.is_unmatched))
+    matched = session.scalar(select(func.count()).where(here, ~_ROWS.is_unmatched)) or 0
+    known = select(func.count(_ROWS.input_error), func.count(_ROWS.output_error)).where(here)
+    with_input, with_output = session.execute(known).one()
     rows, inputs, outputs, classes = _columns(session, query, 4)
-    return NodeErrors(rows, inputs, outputs, classes, matched or 0)
+    return NodeErrors(rows, inputs, outputs, classes, matched, with_input, with_output)
 
 
 def has_points(session: Session, slice_pair: int) -> bool:

@@ -224,7 +224,7 @@ def list_comparisons(
         session: a reading session.
         limit: at most so many.
         before: only those older than the comparison with this id, to go on with a list.
-        text: only those whose paths, note or finding contain it, upper or lower case.
+        text: only those whose paths, note or finding contain each of its words, upper or lower case.
         deleted: those in the bin, instead of the others.
         order: which come first; by name, those of the same golden dump are together.
         skip: leave out so many, to go on with a list in another order than the newest first.
@@ -235,12 +235,12 @@ def list_comparisons(
     which.append(ComparisonEntry.id.not_in(_results_of_match_sets()))
     if before is not None:
         which.append(ComparisonEntry.id < before)
-    if text:
-        columns = (ComparisonEntry.golden_path, ComparisonEntry.target_path, ComparisonEntry.note)
-        # The finding's sentence is a part of a longer text, of which the database is asked first.
-        findings = type_coerce(ComparisonEntry.findings, Text)
-        places = [column.icontains(text, autoescape=True) for column in columns]
-        which.append(or_(*places, findings.icontains(to_text(text)[1:-1], autoescape=True)))
+    columns = (ComparisonEntry.golden_path, ComparisonEntry.target_path, ComparisonEntry.note)
+    # The finding's sentence is a part of a longer text, of which the database is asked first.
+    findings = type_coerce(ComparisonEntry.findings, Text)
+    for word in text.split():
+        places = [column.icontains(word, autoescape=True) for column in columns]
+        which.append(or_(*places, findings.icontains(to_text(word)[1:-1], autoescape=True)))
     orders: dict[Order, tuple[ColumnElement[Any], ...]] = {
         Order.NEWEST: (ComparisonEntry.id.desc(),),
         Order.OLDEST: (ComparisonEntry.id.asc(),),
@@ -286,7 +286,7 @@ def count_uses(session: Session, paths: Iterable[Path]) -> dict[Path, int]:
 def _mentions(comparison: Comparison, text: str) -> bool:
     said = comparison.findings.summary if comparison.findings is not None else ""
     places = (str(comparison.golden_path), str(comparison.target_path), comparison.note, said)
-    return any(text.lower() in place.lower() for place in places)
+    return all(any(word in place.lower() for place in places) for word in text.lower().split())
 
 
 def get_comparison(session: Session, comparison_id: int) -> Comparison:

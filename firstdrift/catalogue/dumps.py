@@ -148,16 +148,16 @@ def list_dumps(
 
     Args:
         session: a reading session.
-        text: only those whose path or format contains it, upper or lower case.
+        text: only those whose path or format contain each of its words, upper or lower case.
         order: which come first.
         limit: at most so many.
         skip: leave out so many, to go on with a list.
     """
     last = select(func.max(DumpEntry.id)).group_by(DumpEntry.path)
     asked = _dumps().where(DumpEntry.id.in_(last))
-    if text:
-        places = (DumpEntry.path, DumpEntry.format)
-        asked = asked.where(or_(*(place.icontains(text, autoescape=True) for place in places)))
+    places = (DumpEntry.path, DumpEntry.format)
+    for word in text.split():
+        asked = asked.where(or_(*(place.icontains(word, autoescape=True) for place in places)))
     orders: dict[DumpOrder, ColumnElement[Any]] = {
         DumpOrder.NEWEST: DumpEntry.indexed_at.desc(),
         DumpOrder.NAME: DumpEntry.path.asc(),

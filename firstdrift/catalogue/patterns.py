@@ -54,7 +54,7 @@ def names_matching(pattern: str, named: Iterable[Row[int, str] | tuple[int, str]
                 found.append(index)
     except TimeoutError as error:
         raise SettingsError(
-            f"the search for {pattern!r} takes too long", hint="Use fewer nested repetitions"
+            f"the search for '{pattern}' takes too long", hint="Use fewer nested repetitions"
         ) from error
     return np.array(found, np.int32)
 
@@ -73,17 +73,17 @@ def _compiled(pattern: str) -> "Pattern[str]":
         raise SettingsError(f"a regular expression has up to {LONGEST} characters")
     if found := _STRANGE.search(pattern):
         raise SettingsError(
-            f"{pattern!r} has a group of an unknown kind ({found[0]})", hint="Search for the text itself"
+            f"'{pattern}' has a group of an unknown kind ({found[0]})", hint="Search for the text itself"
         )
     repeats = (max(int(least or 0), int(most or 0), 1) for least, most in _REPEATS.findall(pattern))
     if len(pattern) * prod(repeats) > MOST_SIGNS:
-        raise SettingsError(f"{pattern!r} repeats too much", hint="Use smaller numbers in braces")
+        raise SettingsError(f"'{pattern}' repeats too much", hint="Use smaller numbers in braces")
     try:
         return regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
     except RecursionError as error:
-        raise SettingsError(f"{pattern!r} is nested too deep", hint="Search for the text itself") from error
+        raise SettingsError(f"'{pattern}' is nested too deep", hint="Search for the text itself") from error
     except regex.error as error:
         why = _WHY.get(str(error).split()[0], str(error))
         raise SettingsError(
-            f"{pattern!r} is no regular expression ({why})", hint="Search for the text itself"
+            f"'{pattern}' is no regular expression ({why})", hint="Search for the text itself"
         ) from error

@@ -205,7 +205,7 @@ def save_slice(
         measurement_ids = _measurement_ids(session, place)
     pairs = _pair_columns(result, measurement_ids) | _place_columns(result.plan, slices)
     packed = pack(Planned(result.plan, result.rows))
-    insert_in_batches(writing, RowEntry, _row_columns(result), slice_pair_id=entry.id)
+    insert_in_batches(writing, RowEntry, _row_columns(result, slices), slice_pair_id=entry.id)
     insert_in_batches(writing, PairEntry, pairs, slice_pair_id=entry.id)
     with writing() as session:
         _require_revision(session, place.comparison_id, place.revision)
@@ -369,7 +369,7 @@ def _severity(verdict: Verdict) -> int:
     return verdict.severity
 
 
-def _row_columns(result: SliceResult) -> dict[str, list[Any]]:
+def _row_columns(result: SliceResult, slices: tuple[Slice, Slice]) -> dict[str, list[Any]]:
     rows, judged, matches = result.rows, result.judgement.rows, result.plan.matches
     matched = [None if row.match is None else matches[row.match] for row in rows]
     said = ("verdict", "node_class", "reasons", "worst_pair")
@@ -392,8 +392,22 @@ def _row_columns(result: SliceResult) -> dict[str, list[Any]]:
         "is_origin": [row.node_class in ORIGINS for row in judged],
         "is_unmatched": [match is None for match in matched],
         "is_layer": [row.index in layers for row in rows],
-        "search": ["\n".join((row.label, row.path or "", *row.golden, *row.target)).lower() for row in rows],
+        "search": _searched(rows, slices),
     }
+
+
+def _searched(rows: Sequence[TreeRow], slices: tuple[Slice, Slice]) -> list[str]:
+    """Write down by what rows are found: label, and names and module paths of either side."""
+    golden, target = ({node.name: node.path for node in read.nodes} for read in slices)
+    found = []
+    for row in rows:
+        paths = (
+            *(golden.get(name, "") for name in row.golden),
+            *(target.get(name, "") for name in row.target),
+        )
+        said = (row.label, row.path or "", *paths, *row.golden, *row.target)
+        found.append("\n".join(dict.fromkeys(said)).lower())
+    return found
 
 
 _BAD = frozenset({Verdict.WARNING, Verdict.ERROR})

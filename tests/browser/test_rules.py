@@ -52,6 +52,26 @@ def test_a_slider_moves_its_threshold_and_stands_at_the_default_in_the_middle(pa
 
 
 @pytest.mark.usefixtures("rules")
+def test_what_is_wrong_with_a_threshold_stands_at_its_field_until_it_is_mended(page: Page) -> None:
+    factor, apply = page.locator("#t-factor"), page.get_by_role("button", name="Apply")
+    factor.fill("50")
+    expect(page.locator("#part-apply")).to_contain_text("factor = 50")
+    expect(apply).to_be_enabled()
+    for wrong in ("-3", "0.5"):
+        factor.fill(wrong)
+        expect(factor).to_have_attribute("aria-invalid", "true")
+        expect(page.locator("#p-factor")).to_have_text("Give a number from 1 to 1000000.")
+        expect(page.locator("#rules-problem")).to_be_visible()
+        expect(apply).to_be_disabled()
+    assert chosen(page)["factor"] == ["50"]
+    factor.fill("40")
+    expect(page.locator("#part-apply")).to_contain_text("factor = 40")
+    expect(apply).to_be_enabled()
+    expect(page.locator("#p-factor")).to_be_hidden()
+    expect(page.locator("#rules-problem")).to_be_hidden()
+
+
+@pytest.mark.usefixtures("rules")
 def test_another_rule_set_opens_its_thresholds_and_counts_by_its_rules(page: Page) -> None:
     page.get_by_role("radio", name="msprobe").check()
     expect(page.locator('tr[data-row^="the norm of the output"]')).to_be_visible()

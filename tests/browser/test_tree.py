@@ -391,3 +391,15 @@ def test_the_menu_of_columns_lies_in_the_window(page: Page, selected: Locator) -
     for box in menu.get_by_role("checkbox").all():
         expect(box).to_be_in_viewport(ratio=1)
     expect(menu).to_be_in_viewport(ratio=1)
+
+
+@pytest.mark.parametrize(("width", "is_shown"), [(1280, False), (1920, True)])
+def test_the_menu_of_columns_says_which_has_no_room(
+    page: Page, selected: Locator, width: int, is_shown: bool
+) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    expect(selected).to_be_visible()
+    page.locator("summary", has_text="Columns").click()
+    expect(page.get_by_role("checkbox", name="Golden", exact=True)).to_be_checked()
+    expect(page.locator(".head .golden-cell")).to_be_visible(visible=is_shown)
+    expect(page.locator("#no-room")).to_be_visible(visible=not is_shown)

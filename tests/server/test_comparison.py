@@ -110,6 +110,7 @@ def test_the_scatter_names_every_node_with_both_errors(client: TestClient) -> No
     lengths = {len(found[name]) for name in ("rows", "names", "inputs", "outputs", "classes")}
     assert lengths == {found["shown"]} == {found["total"]}
     assert found["matched"] >= found["total"] > 50
+    assert found["total"] <= min(found["with_input"], found["with_output"])
     first = client.get("/api/v1/comparisons/3").json()["first_bad_node"]
     at = found["names"].index(first["target"])
     assert found["class_names"][found["classes"][at]] == "source"
@@ -139,6 +140,8 @@ def test_of_many_nodes_the_worst_are_drawn_and_always_the_same_of_the_others() -
         outputs=[1e-3 * (1 + at / many) for at in range(many)],
         classes=["propagated"] * many,
         matched=many,
+        with_input=many,
+        with_output=many,
     )
     errors.outputs[7], errors.outputs[8] = math.nan, math.inf
     errors.inputs[9], errors.outputs[9] = 0.0, 9e-4
@@ -146,7 +149,7 @@ def test_of_many_nodes_the_worst_are_drawn_and_always_the_same_of_the_others() -
     assert drawn == choose(errors, roundoff=1e-7, seed=3) == sorted(drawn)
     assert len(drawn) == 2 * WORST + RANDOM
     assert {7, 8, 9, *range(many - WORST + 2, many)} <= set(drawn)
-    few = NodeErrors([5, 6], [0.0, 1.0], [1.0, 2.0], ["source", "propagated"], 2)
+    few = NodeErrors([5, 6], [0.0, 1.0], [1.0, 2.0], ["source", "propagated"], 2, 2, 2)
     assert choose(few, roundoff=1e-7, seed=3) == [0, 1]
 
 

@@ -142,6 +142,9 @@ def test_dumps_are_searched_and_sorted(client: TestClient) -> None:
     assert formats == sorted(formats)
     found = shown(client, "show=dumps&q=MSPROBE&sort=name")["dumps"]
     assert {dump["format"] for dump in found} == {"msprobe"}
+    path = found[0]["path"].split("/")
+    assert found[0]["path"] in paths(f"q=msprobe+{path[-1]}+{path[-2]}")
+    assert paths(f"q={path[-1]}+nothing-like-it") == []
     assert "No dump has" in client.get("/?show=dumps&q=nothing-like-it", headers=HTML).text
 
 

@@ -200,6 +200,16 @@ def test_a_search_by_pattern_finds_names_and_refuses_what_is_none_or_takes_for_e
         assert (refused.status_code, said in refused.json()["error"]) == (422, True)
 
 
+def test_a_matched_node_is_found_by_the_module_path_of_either_side(client: TestClient) -> None:
+    address = "/api/v1/comparisons/2/slices/0/rows?regex=1&sort=execution&kind=module&count=1000&q="
+    for part in ("mlp", "feed_forward"):
+        found = client.get(address + quote(rf"^model\.layers\.1\.{part}$")).json()["rows"]
+        assert {(row["golden"][0], row["target"][0]) for row in found} == {
+            (f"Module.model.layers.1.mlp.{call}", f"Module.model.layers.1.feed_forward.{call}")
+            for call in ("LlamaMLP.forward.0", "LlamaMLP.backward.0")
+        }
+
+
 def test_a_node_tells_its_tensors_its_match_and_where_it_was_called(client: TestClient) -> None:
     first = client.get("/api/v1/comparisons/1/slices/0/rows?count=1").json()["selected"]
     node = client.get(f"/api/v1/comparisons/1/slices/0/rows/{first}").json()

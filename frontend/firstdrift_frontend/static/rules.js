@@ -40,6 +40,22 @@ function show(input) {
   input.closest(".threshold").classList.toggle("is-moved", Number(input.value) !== Number(input.dataset.default));
 }
 
+// ---- what cannot be tried
+
+// What is wrong stands at its field until it is mended; until then what the server said before is marked as old.
+function areAllValid() {
+  const wrong = thresholds.filter((input) => !input.validity.valid);
+  for (const input of thresholds) {
+    input.setAttribute("aria-invalid", wrong.includes(input));
+    document.getElementById(input.getAttribute("aria-errormessage")).hidden = !wrong.includes(input);
+  }
+  for (const input of wrong) input.closest("details").open = true;
+  document.getElementById("rules-problem").hidden = !wrong.length;
+  page.classList.toggle("is-wrong", wrong.length > 0);
+  if (wrong.length) for (const button of document.querySelectorAll("#part-apply button")) button.disabled = true;
+  return !wrong.length;
+}
+
 // ---- what is chosen
 
 const thresholds = [...form.querySelectorAll("input[data-default]")];
@@ -55,10 +71,12 @@ let timer = 0;
 let asked = null;
 
 async function look() {
-  if (!thresholds.every((input) => input.reportValidity())) return;
+  asked?.abort();
+  asked = null;
+  page.removeAttribute("aria-busy");
+  if (!areAllValid()) return;
   const address = `${page.dataset.address}?${chosen()}`;
   history.replaceState(null, "", address);
-  asked?.abort();
   const mine = (asked = new AbortController());
   page.setAttribute("aria-busy", "true");
   try {

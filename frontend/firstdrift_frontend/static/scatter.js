@@ -40,7 +40,8 @@ function points(data, name, code, low, high) {
 
 function explain(data, isAlike) {
   const said = [];
-  if (!data.total) said.push(say("No node of this slice has both an input error and an output error that are known."));
+  if (!data.total && !data.with_input && data.with_output) said.push(say("Inputs could be compared of no node, as where only one of the dumps recorded them: {known} nodes have an output error alone.", { known: data.with_output }));
+  else if (!data.total) said.push(say("No node of this slice has both an input error and an output error that are known."));
   else if (isAlike && data.inputs.concat(data.outputs).every((error) => error === 0)) said.push(say("Of all {total} nodes input and output agree exactly.", { total: data.total }));
   else if (isAlike) said.push(sources().from === "digest" ? say("Digests tell which nodes agree, but not by how much others are off.") : say("Where nodes do not agree, it is by NaN or infinity."));
   else if (data.shown < data.total) said.push(say("{shown} of {total} nodes: the worst, and a random sample of the others.", { shown: data.shown, total: data.total }));

@@ -547,6 +547,10 @@ tools.addEventListener("submit", (event) => {
   }
   filter();
 });
+tools.querySelector("details.menu").addEventListener("toggle", () => {
+  const golden = body.querySelector(".head .golden-cell");
+  document.getElementById("no-room").hidden = !golden || golden.checkVisibility();
+});
 tools.addEventListener("change", (event) => {
   if ("goto" in event.target.dataset) location.assign(event.target.value);
 });

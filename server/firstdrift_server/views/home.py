@@ -149,7 +149,7 @@ def _dumps(session: Session, context: Context, asked: Asked) -> dict[str, Any]:
     uploads = [
         _upload_view(context, path)
         for path in context.uploads.listed()
-        if not asked.skip and asked.text.lower() in path.name.lower()
+        if not asked.skip and all(word in path.name.lower() for word in asked.text.lower().split())
     ]
     dumps = [_dump_view(context, dump, uses[dump.path]) for dump in found[:PAGE]]
     waits = any(view["size"] is None and view["is_there"] for view in (*uploads, *dumps))

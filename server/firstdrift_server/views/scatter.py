@@ -32,6 +32,8 @@ def scatter(session: Session, pair: SlicePair) -> dict[str, Any]:
     return {
         "slice": pair.position,
         "matched": errors.matched,
+        "with_input": errors.with_input,
+        "with_output": errors.with_output,
         "total": len(errors.rows),
         "shown": len(drawn),
         "factor": pair.judgement.limits.factor,

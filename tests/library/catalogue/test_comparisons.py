@@ -90,7 +90,11 @@ def test_the_results_of_a_match_set_are_not_taken_for_an_equal_comparison(engine
 
 
 @pytest.mark.parametrize(
-    ("words", "found"), [("GOLDEN", 1), ("first", 1), ("fir_t", 0), ("%", 0), ("nothing", 0)]
+    ("words", "found"),
+    [
+        *(("GOLDEN", 1), ("first", 1), ("fir_t", 0), ("%", 0), ("nothing", 0)),
+        *(("first golden", 1), ("  golden  FIRST ", 1), ("golden nothing", 0)),
+    ],
 )
 def test_comparisons_are_found_by_path_and_note(engine: Engine, made: int, words: str, found: int) -> None:
     with reading(engine) as session:

@@ -55,6 +55,12 @@ def test_what_takes_too_much_is_refused(pattern: str, said: str) -> None:
         names_matching(pattern, enumerate(NAMES))
 
 
+def test_a_pattern_is_quoted_as_it_was_typed() -> None:
+    with pytest.raises(SettingsError) as refused:
+        names_matching(r"layers\.(3", enumerate(NAMES))
+    assert str(refused.value).startswith(r"'layers\.(3' is no regular expression")
+
+
 def test_many_names_that_each_take_little_time_take_too_long_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
