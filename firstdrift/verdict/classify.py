@@ -27,7 +27,7 @@ from firstdrift.matching.operators import Work
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.names import with_direction
-from firstdrift.tensors import UNIT_ROUNDOFF, Role, is_floating
+from firstdrift.tensors import UNIT_ROUNDOFF, Role, is_floating, is_part_of_rank
 from firstdrift.verdict.choices import is_done_by_row
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import honest_error, is_sum
@@ -222,8 +222,11 @@ class _Walk:
         if row.parent is not None:
             own = 0.0 if error.is_set_aside else error.worst
             self.inside[row.parent] = max(self.inside[row.parent], self.inside[row.index], own)
-            self.known_inside[row.parent] |= self.known_inside[row.index] or bool(error.pairs)
+            self.known_inside[row.parent] |= self.known_inside[row.index] or self._is_compared(error)
             self.origins_inside[row.parent] += self.origins_inside[row.index] + is_origin
+
+    def _is_compared(self, error: RowErrors) -> bool:
+        return any(self.measurements[at].kind is not MeasurementKind.INCOMPARABLE for at in error.pairs)
 
     def _level_of_fault(self) -> float:
         roundoff = self.roundoff or self.limits.roundoff_float32
@@ -487,13 +490,14 @@ class _Walk:
     def _what_is_missing_inside(self, row: TreeRow) -> tuple[str, ...]:
         """Say which outputs of the modules of a row were not compared, so that more cannot be said."""
         inside = self.rows[row.index + 1 : row.last + 1]
-        missing = [
-            f"{self.plan.pairs[index].target.label} of {_named(one)}"
+        incomparable = [
+            (one, self.plan.pairs[index])
             for one in inside
             for index in self.errors[one.index].pairs
             if self.measurements[index].kind is MeasurementKind.INCOMPARABLE
             and self.plan.pairs[index].target.role is Role.OUTPUT
         ]
+        missing = [f"{pair.target.label} of {_named(one)}" for one, pair in incomparable]
         for side, left in (
             ("golden", self.plan.unmatched_golden_tensors),
             ("target", self.plan.unmatched_target_tensors),
@@ -507,7 +511,13 @@ class _Walk:
         if not missing:
             return ()
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        return (f"what was not compared inside it: {missing[0]}{more}",)
+        parts = (
+            pair.incomparable
+            for _, pair in incomparable
+            if is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
+        )
+        why = next((reason for reason in parts if reason), None)
+        return (f"what was not compared inside it: {missing[0]}{more}", *((why,) if why else ()))
 
     def _explained_by_parameters(self, error: RowErrors) -> float:
         """Return the error that training noise in the parameters explains.

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from firstdrift.dumps.dump import Direction
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.tensors import Role, TensorRecord, is_part_of_rank
 from firstdrift.verdict.choices import Choice, excuse
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, pair_error
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
@@ -220,7 +220,7 @@ def _add(
             row.scalar_pair = index
         return
     if error.value is None:
-        if pair.incomparable is not None or are_of_other_kinds(pair):
+        if _has_other_shape(pair) or are_of_other_kinds(pair):
             _add_other_shape(row, index, role, discrete=error.discrete)
         return
     if error.non_finite:
@@ -239,6 +239,13 @@ def _add(
         case _:
             if row.output is None or error.value > row.output:
                 row.output, row.output_pair = error.value, index
+
+
+def _has_other_shape(pair: TensorPair) -> bool:
+    """Tell whether two tensors have shapes that cannot be compared; a part of one rank has one by nature."""
+    golden, target = pair.golden, pair.target
+    is_part = is_part_of_rank(golden) or is_part_of_rank(target)
+    return pair.incomparable is not None and golden.shape != target.shape and not is_part
 
 
 def _add_other_shape(row: RowErrors, index: int, role: Role, *, discrete: bool) -> None:

@@ -13,6 +13,7 @@ from firstdrift.comparison.report import Options
 from firstdrift.dumps.dump import Layout
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.verdict.judgement import NodeClass
 
 Array = np.ndarray
 Tensors = Mapping[str, Array]
@@ -177,6 +178,22 @@ def test_statistics_of_a_part_are_said_not_to_follow_from_those_of_the_whole(unp
     dumps = unpacked("msprobe/ranks")
     said = set(reasons(of_rank(dumps / "whole", dumps / "tensor")))
     assert said == {ADDEND, NO_VALUES}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_one_rank_alone_cannot_tell_is_said_and_blames_nobody(unpacked: Unpacked, rank: int) -> None:
+    dumps = unpacked("msprobe/tp2_vs_tp1")
+    report = of_rank(dumps / "golden", dumps / "target", rank)
+    bad = report.findings.first_bad_node
+    assert bad is not None
+    assert bad.module == "0.module.module.decoder.layers.1.mlp.linear_fc2"
+    assert report.findings.suspects == ()
+    first, missing, why = bad.reasons
+    assert first.startswith("nothing before it differs as much, its output does (at least 1.5)")
+    assert missing == "what was not compared inside it: output.0 of Tensor.t.7.forward and 1 more"
+    assert why == NO_VALUES.replace("rank 1", f"rank {rank}")
+    classes = {row.node_class for result in report.slices for row in result.judgement.rows}
+    assert NodeClass.STRUCTURE_DIFFERS not in classes
 
 
 def test_a_rank_is_chosen_of_the_dump_that_has_more(unpacked: Unpacked) -> None:
