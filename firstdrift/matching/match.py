@@ -38,7 +38,7 @@ from firstdrift.matching.manual import apply_edits
 from firstdrift.matching.mapped import apply_mappings
 from firstdrift.matching.namesakes import find_namesakes
 from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
-from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan, UnmatchedTensor
+from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
 from firstdrift.matching.ranks import settle_shards
 from firstdrift.matching.siblings import pair_siblings
 from firstdrift.matching.stacks import pair_stacks
@@ -46,6 +46,7 @@ from firstdrift.matching.sums import add_operands
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
 from firstdrift.plurals import counted
+from firstdrift.tensors import is_part_of_rank
 
 _AROUND: Final = 0.8
 """Score of modules around modules that correspond to each other."""
@@ -349,8 +350,20 @@ def _settle_lone_rank(plan: SlicePlan, work: Pairing) -> SlicePlan:
     return replace(plan, pairs=tuple(pairs), notes=(say_lone_rank(spread, pairs),))
 
 
+def _is_part_left_open(pair: TensorPair) -> bool:
+    """Tell whether a pair could be compared if the one rank that was asked for were not alone."""
+    parts = [one for one in (pair.golden, pair.target) if is_part_of_rank(one)]
+    return pair.incomparable is not None and any(one.shards and not one.shards.of for one in parts)
+
+
 def _notes_on_ranks(plan: SlicePlan, golden: Slice, target: Slice) -> Iterator[str]:
-    """Say how many nodes have no partner because only one of the two runs had several ranks."""
+    """Say how much one rank alone leaves open, and which nodes have no partner as only one run had ranks."""
+    parts = sum(map(_is_part_left_open, plan.pairs))
+    if parts:
+        yield (
+            f"{parts} of {len(plan.pairs)} pairs of tensors cannot be judged for one rank alone, which holds "
+            "but a part of them: choose no rank to compare all of them merged"
+        )
     sides = (
         ("golden", golden, plan.unmatched_golden, target),
         ("target", target, plan.unmatched_target, golden),

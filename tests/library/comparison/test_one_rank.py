@@ -194,6 +194,12 @@ def test_what_one_rank_alone_cannot_tell_is_said_and_blames_nobody(unpacked: Unp
     assert why == NO_VALUES.replace("rank 1", f"rank {rank}")
     classes = {row.node_class for result in report.slices for row in result.judgement.rows}
     assert NodeClass.STRUCTURE_DIFFERS not in classes
+    assert any(
+        note.startswith("240 of 647 pairs of tensors cannot be judged for one rank")
+        for note in report.notes()
+    )
+    merged = compare(dumps / "golden", dumps / "target")
+    assert not any("one rank alone" in note for note in merged.notes())
 
 
 def test_a_rank_is_chosen_of_the_dump_that_has_more(unpacked: Unpacked) -> None:
