@@ -249,13 +249,10 @@ def _judge_rows(case: _Case, pairs: Sequence[PairJudgement], *, own_rules: bool)
             verdicts.append(Verdict.INCOMPARABLE)
         elif own_rules and said.entered is not None and said.node_class in ORIGINS:
             verdicts.append(Verdict.ERROR)
-        verdict = max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.PASS)
-        # An error where nothing began was brought there; a warning (a tie, an argument) was not.
-        is_brought = own_rules and verdict is Verdict.ERROR and said.node_class is NodeClass.CLEAN
         judged.append(
             RowJudgement(
-                verdict=verdict,
-                node_class=NodeClass.PROPAGATED if is_brought else said.node_class,
+                verdict=max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.PASS),
+                node_class=said.node_class,
                 reasons=said.reasons or _first_reasons(error, pairs)
                 if row.match is not None
                 else left_over[row.index],

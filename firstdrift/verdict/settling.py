@@ -11,14 +11,7 @@ from msgspec.structs import replace
 
 from firstdrift.verdict.findings import bad_outputs
 from firstdrift.verdict.judge import with_roll_ups
-from firstdrift.verdict.judgement import (
-    Counts,
-    Finding,
-    NodeClass,
-    PairJudgement,
-    SliceJudgement,
-    Verdict,
-)
+from firstdrift.verdict.judgement import Counts, Finding, PairJudgement, SliceJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow
 
 _COUNT_OF = {Verdict.PASS: "passed"}
@@ -55,10 +48,8 @@ def with_bad_output(judged: SliceJudgement, finding: Finding, rows: Sequence[Tre
         return settled
     pairs, said = list(judged.pairs), list(judged.rows)
     pairs[index] = PairJudgement(Verdict.ERROR, pairs[index].error, finding.reasons)
-    row = said[logits.row]
-    known = NodeClass.PROPAGATED if row.node_class is NodeClass.CLEAN else row.node_class
     said[logits.row] = replace(
-        row, verdict=Verdict.ERROR, node_class=known, reasons=finding.reasons, worst_pair=index
+        said[logits.row], verdict=Verdict.ERROR, reasons=finding.reasons, worst_pair=index
     )
     return replace(settled, pairs=tuple(pairs), rows=with_roll_ups(rows, said))
 

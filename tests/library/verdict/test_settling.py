@@ -5,7 +5,7 @@ from library.verdict.test_findings import logits
 
 from firstdrift.dumps.dump import Coordinates
 from firstdrift.verdict.findings import conclude
-from firstdrift.verdict.judgement import NodeClass, SliceJudgement, Verdict
+from firstdrift.verdict.judgement import SliceJudgement, Verdict
 from firstdrift.verdict.settling import settle
 
 MODEL = "Module.model.Model.forward.0"
@@ -30,7 +30,6 @@ def test_logits_that_only_other_tokens_show_to_be_bad_are_an_error_of_their_toke
     for one in judged[2:]:
         head = next(row for row in one.rows if row.worst_pair is not None and row.reasons)
         assert one.pairs[0].verdict is head.verdict is Verdict.ERROR
-        assert head.node_class is NodeClass.PROPAGATED
         assert one.pairs[0].reasons == head.reasons
         (model,) = (row for row in one.rows if row.below.error)
         assert model.below.worst is Verdict.ERROR
