@@ -643,6 +643,8 @@ class _Walk:
     def _size_inside(self, row: TreeRow) -> str:
         """Say how large the worst error is that was recorded inside a row."""
         inside = [one for one in self.errors[row.index + 1 : row.last + 1] if not one.is_set_aside]
+        if not inside:  # choices alone, which explain nothing
+            return _short(self.inside[row.index])
         worst = max(inside, key=lambda one: one.worst)
         known = (
             (worst.input, worst.input_pair),
