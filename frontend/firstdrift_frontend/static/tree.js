@@ -264,7 +264,7 @@ function askAhead(change) {
 
 // What is asked for most is the next bad row.
 function lookAhead() {
-  ahead.clear();
+  for (const [change, found] of ahead) if (found.query !== view.query) ahead.delete(change);
   if (view.hasBad) askAhead(NEXT_BAD);
 }
 
@@ -457,6 +457,7 @@ rows.addEventListener("pointerover", (event) => {
   if (row?.getAttribute("aria-expanded") === "false") resting = setTimeout(() => askAhead(toggling(row)), 40);
 });
 rows.addEventListener("pointerdown", (event) => {
+  clearTimeout(resting);
   const row = twistOf(event);
   if (row && !event.button) askAhead(toggling(row));
   refresh(event.target.closest("a.twist, a.label"));
