@@ -75,6 +75,9 @@ def test_every_answer_carries_the_security_headers(client: TestClient, path: str
     for headers in ({}, {"host": "evil.example"}, CROSS_SITE):
         answer = client.get(path, headers=headers)
         assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+        assert answer.headers.get("cross-origin-opener-policy") == (
+            "same-origin" if headers is CROSS_SITE else None
+        )
     assert (
         "unsafe-inline" not in HEADERS["content-security-policy"].partition("script-src")[2].partition(";")[0]
     )

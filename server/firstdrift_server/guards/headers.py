@@ -1,6 +1,6 @@
 """Response headers that tell the browser what these pages never do."""
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Plotly sets styles on elements it creates; nothing else needs 'unsafe-inline', and scripts never do.
@@ -14,10 +14,14 @@ HEADERS = {
     "x-frame-options": "DENY",
     # Not "no-referrer": browsers would send "Origin: null" with our own forms.
     "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
+
+# Takes a page out of the hands of the site that opened it. Once browsers see the header they begin another
+# process for the page, as long as all the rest of opening a tree takes: it is kept for pages that others open.
+SEVERED = {"cross-origin-opener-policy": "same-origin"}
+OTHER_SITES = frozenset({"cross-site", "same-site"})
 
 
 class SecurityHeaders:
@@ -29,11 +33,14 @@ class SecurityHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on and add to the answer."""
+        added = HEADERS
+        if scope["type"] == "http" and Headers(scope=scope).get("sec-fetch-site") in OTHER_SITES:
+            added = HEADERS | SEVERED
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
+                headers.update(added)
                 headers.setdefault("cache-control", "private, no-cache")
             await send(message)
 
