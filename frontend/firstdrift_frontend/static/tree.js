@@ -7,7 +7,7 @@ const ROW = 28; // px, as in the style; likewise
 const HEAD = 30; // the heading, which stays at the upper edge and covers what is below it
 const NEXT_BAD = "next=bad";
 const PATIENCE = 60_000; // ms
-const KEPT = 2; // pieces beyond the screen that are kept on either side
+const KEPT = 4; // pieces beyond the screen that are kept on either side
 const MOST_IN_A_PIECE = 64; // rows
 
 const body = document.getElementById("tree-body");

@@ -19,7 +19,7 @@ HEADERS = {
 }
 
 # Takes a page out of the hands of the site that opened it. Once browsers see the header they begin another
-# process for the page, as long as all the rest of opening a tree takes: it is kept for pages that others open.
+# process for the page, as long as all the rest of opening a tree takes: it is kept for pages others open.
 SEVERED = {"cross-origin-opener-policy": "same-origin"}
 OTHER_SITES = frozenset({"cross-site", "same-site"})
 

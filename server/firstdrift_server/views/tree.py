@@ -28,15 +28,16 @@ from firstdrift_server.views.addresses import comparison_address, tree_address, 
 from firstdrift_server.views.comparisons import comparison_summary
 from firstdrift_server.views.node import node_of
 
-CHUNK = 16
-"""Rows are sent in pieces of this size, about half a screen."""
+CHUNK = 8
+"""Rows are sent in pieces of this size, about a quarter of a screen."""
 
-BESIDE = 2
-"""A page begins with the piece of the selected row, and so many before it and after it."""
+BEFORE, AFTER = 4, 2
+"""A page begins with the piece of the selected row and so many beside it: it is seen at two thirds of the
+screen."""
 
-CHUNKS = 2 * BESIDE + 1
+CHUNKS = BEFORE + 1 + AFTER
 
-MOST_ROWS = 16 * CHUNK
+MOST_ROWS = 256
 """So many rows can be asked for at a time."""
 
 
@@ -230,7 +231,7 @@ def first_place(view: TreeView, wanted: int | None) -> int:
 
 def pieces_around(view: TreeView) -> list[range]:
     """Say which places the pieces around the selected row have."""
-    first = max(0, view.position // CHUNK - BESIDE) * CHUNK
+    first = max(0, view.position // CHUNK - BEFORE) * CHUNK
     return [range(start, start + CHUNK) for start in range(first, first + CHUNKS * CHUNK, CHUNK)]
 
 
