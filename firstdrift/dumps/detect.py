@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from firstdrift.dumps.bounds import HINT, Bounds
+from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.dump import Dump, DumpReader, Slice, SliceListing
 from firstdrift.dumps.folders import is_file, printable, refused_links, search_folders, sub_folders
 from firstdrift.dumps.torchair_layout import is_root
@@ -39,6 +39,10 @@ _READABLE = {
     "a call tree of transformers",
     "a dump of SGLang",
 }
+_NO_DUMP = (
+    "this is no dump: there is no dump.json or atb_dump_data (msprobe), no torch_tensors, model_tree.json"
+    " or tensors (msit) and no file of tensors (.pt, .pth, .npy, .safetensors, .bin)"
+)
 _MOST_NAMES = 200
 _ATB_DEVICE = re.compile(r"[0-9]+_[0-9]+", re.ASCII)
 _PART_OF_ATB = "a part of an ATB dump"
@@ -140,12 +144,17 @@ def _require_readable(path: Path) -> None:
 
 def _why_not(path: Path) -> DumpError:
     marked = _marked_folders(path)
-    readable = [folder for folder, what in marked if what in _READABLE]
+    readable = _whole_dumps(path, [folder for folder, what in marked if what in _READABLE])
     if len(readable) > 1:
         names = ", ".join(str(folder.relative_to(path)) for folder in readable)
         more = " and more" if len(marked) == _MOST_MARKS else ""
         return DumpNotRecognisedError(
             f"it holds several dumps: {names}{more}", path=path, hint="Name one of them"
+        )
+    if readable and recognise(readable[0]):
+        name = readable[0].relative_to(path)
+        return DumpNotRecognisedError(
+            f"this is no dump, but it holds one: {name}", path=path, hint="Name that one"
         )
     if readable:
         return DumpUnreadableError("what should make it a dump is damaged or incomplete", path=readable[0])
@@ -155,18 +164,27 @@ def _why_not(path: Path) -> DumpError:
     if marked:
         folder, what = marked[0]
         return DumpNotRecognisedError(f"this is {what}, which cannot be read yet", path=folder)
-    if links := refused_links(path, Bounds.around(path)):
+    links, hint = refused_links(path, Bounds.around(path)), "Name the folder that the dumping tool wrote"
+    left_out = ""
+    if links:
         names = ", ".join(printable(name) for name, _ in links[:_MOST_MARKS])
         more = " and more" if len(links) > _MOST_MARKS else ""
-        return DumpNotRecognisedError(
-            f"links that lead out of a dump are not followed: {names}{more}", path=path, hint=HINT
-        )
-    return DumpNotRecognisedError(
-        "this is no dump: there is no dump.json or atb_dump_data (msprobe), no torch_tensors, model_tree.json"
-        " or tensors (msit) and no file of tensors (.pt, .pth, .npy, .safetensors, .bin)",
-        path=path,
-        hint="Name the folder that the dumping tool wrote",
-    )
+        left_out = f"; links that lead out of it were not followed: {names}{more}"
+        hint = f"{hint}, or put copies in place of the links"
+    return DumpNotRecognisedError(f"{_NO_DUMP}{left_out}", path=path, hint=hint)
+
+
+def dumps_below(path: Path) -> list[Path]:
+    """Find the dumps in a folder that is none itself, nearest first, at most six; none of plain files."""
+    return _whole_dumps(path, [folder for folder, what in _marked_folders(path) if what in _READABLE])
+
+
+def _whole_dumps(path: Path, marked: list[Path]) -> list[Path]:
+    """Return the dump that each marked folder below a path belongs to; the folder if it makes none."""
+    below = {folder: [folder, *folder.parents] for folder in marked if folder != path}
+    around = {folder: above[: above.index(path)] for folder, above in below.items()}
+    whole = (next(filter(recognise, reversed(around.get(folder, []))), folder) for folder in marked)
+    return list(dict.fromkeys(whole))
 
 
 def _marked_folders(path: Path) -> list[tuple[Path, str]]:

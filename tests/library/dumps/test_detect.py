@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from firstdrift.dumps.detect import open_dump, read_slice, read_stacks, recognise
+from firstdrift.dumps.detect import dumps_below, open_dump, read_slice, read_stacks, recognise
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
 
 Unpacked = Callable[[str], Path]
@@ -112,8 +112,20 @@ def test_a_folder_of_several_dumps_lists_them(unpacked: Unpacked, tmp_path: Path
     assert recognise(tmp_path) is None
     with pytest.raises(DumpNotRecognisedError) as refused:
         open_dump(tmp_path)
-    assert "first/msit_dump_20261120_162936, second/msit_dump_" in refused.value.reason
+    assert refused.value.reason == "it holds several dumps: first, second"
     assert refused.value.hint == "Name one of them"
+    assert dumps_below(tmp_path) == [tmp_path / "first", tmp_path / "second"]
+
+
+def test_a_dump_beside_other_things_is_named_and_not_said_to_be_damaged(
+    unpacked: Unpacked, tmp_path: Path
+) -> None:
+    shutil.copytree(unpacked("msprobe/llama_stat_L0_perturb") / "golden", tmp_path / "golden")
+    touch(tmp_path, "photos/beach.jpg")
+    with pytest.raises(DumpNotRecognisedError) as refused:
+        open_dump(tmp_path)
+    assert refused.value.reason == "this is no dump, but it holds one: golden"
+    assert dumps_below(tmp_path) == [tmp_path / "golden"]
 
 
 def test_a_folder_of_anything_else_says_what_was_looked_for(tmp_path: Path) -> None:

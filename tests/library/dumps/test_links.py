@@ -247,8 +247,12 @@ class TestAFolder:
         for place in "step0", "step1":
             move_out(msprobe / place)
         assert recognise(msprobe) is None
-        with pytest.raises(DumpNotRecognisedError, match="lead out of a dump are not followed: step0, step1"):
+        with pytest.raises(DumpNotRecognisedError) as refused:
             open_dump(msprobe)
+        no_dump, _, links = refused.value.reason.partition("; ")
+        assert no_dump.startswith("this is no dump: there is no dump.json")
+        assert links == "links that lead out of it were not followed: step0, step1"
+        assert "copies" in refused.value.hint
 
     @pytest.mark.parametrize("kind", ["msprobe", "msit", "plain"])
     def test_that_is_a_link_may_be_opened(
