@@ -157,6 +157,33 @@ def test_what_is_no_archive_is_said_to_be_none(dashboard: Dashboard, page: Page)
     forgive(dashboard)
 
 
+def test_what_holds_no_dump_is_said_so_and_can_be_deleted(
+    dashboard: Dashboard, page: Page, tmp_path: Path
+) -> None:
+    (tmp_path / "trip").mkdir()
+    for name in "beach.jpg", "readme.txt":
+        (tmp_path / "trip" / name).write_bytes(b"neither a tensor nor a dump")
+    dashboard.open("/new")
+    page.locator("section[data-side=golden] input[webkitdirectory]").set_input_files(tmp_path / "trip")
+    state = page.locator("#uploads [data-state]")
+    expect(state).to_contain_text("No dump was found in it: upload the folder that the dumping tool wrote")
+    expect(page.locator("#uploads > ul > li")).to_have_attribute("data-kind", "failed")
+    landed = Path(page.locator("#golden").input_value())
+    assert {path.name for path in landed.iterdir()} == {"beach.jpg", "readme.txt"}
+    said = page.locator("#part-said-golden")
+    expect(said).to_contain_text("this is no dump: there is no dump.json")
+    page.locator("#uploads").get_by_role("button", name="Delete").click()
+    expect(state).to_have_text("Deleted")
+    expect(page.locator("#golden")).to_have_value("")
+    expect(said).to_contain_text("Not chosen yet")
+    assert not landed.exists()
+    page.locator("#uploads").get_by_role("button", name="Undo").click()
+    expect(state).to_contain_text("No dump was found in it")
+    assert landed.exists()
+    page.locator("#uploads").get_by_role("button", name="Hide").click()
+    expect(page.locator("#uploads")).to_be_hidden()
+
+
 def test_a_comparison_is_started_with_keys_alone(dashboard: Dashboard, page: Page, dumps: Path) -> None:
     dashboard.open(f"/new?golden_at={dumps}&target_at={dumps}&order=name")
 

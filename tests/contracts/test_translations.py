@@ -1,5 +1,6 @@
 """Every text of the pages, and every sentence of the library, has its Chinese."""
 
+import json
 import os
 import re
 import subprocess
@@ -76,6 +77,14 @@ def test_every_translation_has_the_gaps_of_its_text(language: str) -> None:
         or ("{0}" in text and set(GAP.findall(other)) != set(GAP.findall(text)))
     ]
     assert differing == []
+
+
+@pytest.mark.parametrize("script", sorted(LOCALE.parent.glob("static/*.js")), ids=lambda path: path.name)
+def test_each_text_of_a_script_is_said_where_it_can_be_collected(collected: Catalog, script: Path) -> None:
+    # Nothing is collected of a text within another call of the same name, nor of one chosen within the call.
+    said = re.findall(r"(?<!function )\bsay\((\"(?:[^\"\\]|\\.)*\")?", script.read_text())
+    known = {text for message in collected for text in ([message.id] if isinstance(message.id, str) else [])}
+    assert [text for text in said if not text or json.loads(text) not in known] == []
 
 
 def test_words_that_data_say_can_be_translated() -> None:

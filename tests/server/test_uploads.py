@@ -113,6 +113,28 @@ def test_a_folder_is_put_together_from_its_files(
         assert (tmp_path / "uploads" / path).read_bytes() == content
 
 
+def test_of_what_holds_no_dump_or_several_that_is_said(client: TestClient, archive: bytes) -> None:
+    photos = {"trip/beach.jpg": b"\xff\xd8", "trip/readme.txt": b"hello"}
+    text = uploaded(client, {"notes.txt": b"hello"})["dump"]
+    for dump in text, uploaded(client, photos, "trip")["dump"]:
+        assert (dump["format"], dump["holds"]) == (None, [])
+    several = uploaded(client, {"runs.tar.gz": archive})["dump"]
+    assert (several["format"], several["holds"]) == (None, ["golden", "target"])
+    listed = client.get("/?show=dumps").text
+    assert listed.count("no dump found") == 2
+
+
+def test_a_dump_beside_other_things_is_found(client: TestClient, unpacked: Callable[[str], Path]) -> None:
+    dump = unpacked("msprobe/llama_stat_mix_perturb") / "golden"
+    files = {
+        f"run/golden/{path.relative_to(dump).as_posix()}": path.read_bytes()
+        for path in dump.rglob("*")
+        if path.is_file()
+    }
+    found = uploaded(client, {"run/photos/a.jpg": b"no tensor", **files}, "run")["dump"]
+    assert (found["format"], Path(found["path"]).name, found["holds"]) == ("msprobe", "golden", [])
+
+
 def test_the_dump_is_found_in_folders_that_hold_nothing_else(
     client: TestClient, unpacked: Callable[[str], Path]
 ) -> None:

@@ -206,7 +206,7 @@ function describe([row, column]) {
   const isFirst = data.first?.row === row && data.first?.layer === column;
   return [
     where,
-    error === null ? say("error not known") : sources().from === "digest" ? (error === 0 ? say("equal") : say("differs")) : say(sources().from === "statistics" ? "output error at least {error}" : "output error {error}", { error: short(error) }),
+    error === null ? say("error not known") : sources().from === "digest" ? (error === 0 ? say("equal") : say("differs")) : sources().from === "statistics" ? say("output error at least {error}", { error: short(error) }) : say("output error {error}", { error: short(error) }),
     `${word(data.verdict_names[verdict])}, ${word(data.class_names[data.classes[row][column]])}`,
     ...(isFirst ? [say("the first bad node lies here")] : []),
     ...(data.rows[row].states.includes("input differs") ? [say("its input differs already")] : []),

@@ -102,9 +102,10 @@ function typed() {
   refresh();
 }
 
-// What has been uploaded becomes the dump of its side, or is opened there if several dumps lie in it.
+// What has been uploaded becomes the dump of its side, or is opened there if several dumps lie in it. Of what is no
+// dump, the side says why not.
 function landed(side, dump) {
-  if (dump.format) {
+  if (dump.format || !dump.holds.length) {
     form.elements[side].value = dump.path;
     form.elements[`${side}_at`].value = dump.path.replace(/\/[^/]*$/, "");
   } else {
@@ -116,6 +117,11 @@ function landed(side, dump) {
   refresh();
 }
 
+function left(side, path) {
+  if (form.elements[side].value === path) form.elements[side].value = "";
+  refresh();
+}
+
 function mapped(dump, names) {
   const field = form.elements.mapping;
   field.value = [...field.value.split("\n").filter(Boolean), ...names.map((name) => `${dump.path}/${name}`)].join("\n");
@@ -123,7 +129,7 @@ function mapped(dump, names) {
   refresh();
 }
 
-const uploads = document.getElementById("uploads") && startUploads(document.getElementById("uploads"), { golden: landed, target: landed, mapping: (_, dump, names) => mapped(dump, names) });
+const uploads = document.getElementById("uploads") && startUploads(document.getElementById("uploads"), { golden: landed, target: landed, mapping: (_, dump, names) => mapped(dump, names) }, left);
 
 form.addEventListener("change", (event) => {
   if (event.target.type !== "file") return void (timer && typed());

@@ -26,6 +26,7 @@ function line(name, factor, dash, low, high) {
 function points(data, name, code, low, high) {
   const mine = data.classes.flatMap((other, i) => (other === code ? [i] : []));
   const [tone, symbol] = LOOKS[name] ?? ["muted", "circle"];
+  const errors = say("input {input}, output {output}", { input: "%{customdata[2]}", output: "%{customdata[3]}" });
   return {
     type: "scatter",
     mode: "markers",
@@ -34,7 +35,7 @@ function points(data, name, code, low, high) {
     y: mine.map((i) => edged(data.outputs[i], low, high)),
     customdata: mine.map((i) => [data.rows[i], plain(data.names[i]), short(data.inputs[i]), short(data.outputs[i])]),
     marker: { color: colour(tone), symbol, size: tone === "error" ? 10 : 7, opacity: tone === "error" ? 1 : 0.75 },
-    hovertemplate: `%{customdata[1]}<br>${say("input {input}, output {output}", { input: "%{customdata[2]}", output: "%{customdata[3]}" })}<br>%{fullData.name}<extra></extra>`,
+    hovertemplate: `%{customdata[1]}<br>${errors}<br>%{fullData.name}<extra></extra>`,
   };
 }
 

@@ -100,8 +100,8 @@ function amount(bytes) {
 }
 
 class Upload {
-  constructor(panel, side, name, files, land) {
-    Object.assign(this, { side, name, files, land, id: null, arrived: 0, stop: new AbortController(), bars: new Map() });
+  constructor(panel, side, name, files, land, leave) {
+    Object.assign(this, { side, name, files, land, leave, id: null, arrived: 0, stop: new AbortController(), bars: new Map() });
     this.size = files.reduce((sum, file) => sum + file.size, 0);
     this.row = document.getElementById("upload").content.firstElementChild.cloneNode(true);
     this.row.querySelector("strong").textContent = name;
@@ -112,7 +112,7 @@ class Upload {
     panel.hidden = false;
   }
 
-  say(text, kind = "") {
+  tell(text, kind = "") {
     const state = this.row.querySelector("[data-state]");
     if (state.textContent !== text) state.textContent = text;
     this.row.dataset.kind = kind;
@@ -127,8 +127,9 @@ class Upload {
     const there = this.files.reduce((sum, file) => sum + file.arrived + (file.sending ?? 0), 0);
     const whole = this.files.filter((file) => file.arrived === file.size).length;
     this.bar(this.row.querySelector(".bar > i"), this.size ? there / this.size : 1);
-    const counted = this.files.length > 1 ? ` · ${say("{whole} of {all} files", { whole, all: this.files.length })}` : "";
-    this.row.querySelector("[data-amount]").textContent = say("{there} of {size}", { there: amount(there), size: amount(this.size) }) + counted;
+    const arrived = say("{there} of {size}", { there: amount(there), size: amount(this.size) });
+    const counted = say("{whole} of {all} files", { whole, all: this.files.length });
+    this.row.querySelector("[data-amount]").textContent = this.files.length > 1 ? `${arrived} · ${counted}` : arrived;
     for (const [file, row] of this.bars) this.bar(row.querySelector("i"), (file.arrived + (file.sending ?? 0)) / file.size);
   }
 
@@ -157,14 +158,14 @@ class Upload {
         return await what();
       } catch (error) {
         if (error instanceof Refused || this.stop.signal.aborted) throw error;
-        this.say(say("The server does not answer; it goes on by itself"), "waiting");
+        this.tell(say("The server does not answer; it goes on by itself"), "waiting");
         await pause(wait);
       }
     }
   }
 
   async begin() {
-    this.say(say("Uploading"));
+    this.tell(say("Uploading"));
     const files = this.files.map(({ path, size }) => ({ path, size }));
     if (this.id === null) {
       const made = await this.patiently(() => ask("POST", ROUTE, { name: this.name, files }, this.stop.signal));
@@ -198,7 +199,7 @@ class Upload {
       try {
         const answer = await put(address, piece, this.stop.signal, sent);
         Object.assign(file, { arrived: answer.arrived, sending: 0 });
-        this.say(say("Uploading"));
+        this.tell(say("Uploading"));
         this.show();
       } catch (error) {
         file.sending = 0;
@@ -223,7 +224,7 @@ class Upload {
       // A refused archive is gone at once: why it was refused is what the first question is answered with.
       const known = await this.look().catch(() => asked.then(() => ({})));
       if (known.unpacked) {
-        this.say(say("Unpacking: {files} files, {size}", { files: known.unpacked.files.toLocaleString(), size: amount(known.unpacked.size) }));
+        this.tell(say("Unpacking: {files} files, {size}", { files: known.unpacked.files.toLocaleString(), size: amount(known.unpacked.size) }));
         this.bar(this.row.querySelector(".bar > i"), known.unpacked.share);
       }
     }
@@ -240,10 +241,37 @@ class Upload {
   landed(done) {
     forget(this.id);
     this.bar(this.row.querySelector(".bar > i"), 1);
-    this.say(done.dump.format ? say("Done: {format}", { format: done.dump.format }) : say("Done"), "done");
     this.row.querySelector("[data-cancel]").textContent = say("Hide");
     this.isOver = true;
+    const { format, holds } = done.dump;
+    if (this.side === "mapping" || format || holds.length) this.tell(format ? say("Done: {format}", { format }) : say("Done"), "done");
+    else this.offerDeletion(done.dump.path);
     this.land(this.side, done.dump, this.files.map((file) => file.path));
+  }
+
+  // What is no dump is of no use, but it is not thrown away unasked.
+  offerDeletion(path) {
+    const button = this.row.querySelector("[data-delete]");
+    const name = encodeURIComponent(path.split("/").at(-1));
+    const told = () => {
+      this.tell(say("No dump was found in it: upload the folder that the dumping tool wrote, or an archive of it"), "failed");
+      button.textContent = say("Delete");
+    };
+    let isThere = true;
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      try {
+        await (isThere ? ask("DELETE", `${ROUTE}/dumps/${name}`) : ask("POST", `${ROUTE}/dumps/${name}/restore`));
+      } catch (error) {
+        return this.tell(error instanceof Refused ? error.message : say("The server does not answer"), "failed");
+      }
+      isThere = !isThere;
+      if (isThere) return told();
+      this.tell(say("Deleted"));
+      button.textContent = say("Undo");
+      this.leave(this.side, path);
+    });
+    told();
   }
 
   fail(error) {
@@ -251,7 +279,7 @@ class Upload {
     if (error.status === 422 || error.status === 404) this.drop();
     this.row.querySelector("[data-again]").hidden = !canGoOn;
     this.row.querySelector(".upload-files").replaceChildren();
-    this.say(error.message, "failed");
+    this.tell(error.message, "failed");
     if (!canGoOn) this.row.querySelector("[data-cancel]").textContent = say("Hide");
   }
 
@@ -271,7 +299,8 @@ class Upload {
   }
 }
 
-export function startUploads(panel, landing) {
+// `landing` says for each side what to do with a dump that has arrived, `leaving` what if one is deleted.
+export function startUploads(panel, landing, leaving) {
   const interrupted = [];
 
   // What was under way when the page was left: it is unpacked meanwhile, or waits for its files.
@@ -284,13 +313,13 @@ export function startUploads(panel, landing) {
       return;
     }
     const files = known.files.map((file) => ({ ...file, file: null }));
-    const upload = new Upload(panel, side, name, files, landing[side]);
+    const upload = new Upload(panel, side, name, files, landing[side], leaving);
     upload.id = id;
     upload.size = known.size;
     const isWhole = known.arrived === known.size;
     if (known.state !== "receiving" || isWhole) return upload.finish().catch((error) => upload.fail(error));
     upload.show();
-    upload.say(say("Interrupted: choose the same files again, and it goes on"), "waiting");
+    upload.tell(say("Interrupted: choose the same files again, and it goes on"), "waiting");
     interrupted.push(upload);
   }
 
@@ -307,7 +336,7 @@ export function startUploads(panel, landing) {
         for (const file of known.files) file.file = files.find((one) => one.path === file.path).file;
         return known.run();
       }
-      return new Upload(panel, at, bundle.name, files, landing[at]).run();
+      return new Upload(panel, at, bundle.name, files, landing[at], leaving).run();
     });
   }
 

@@ -187,6 +187,7 @@ def _upload_view(context: Context, uploaded: Path) -> dict[str, Any]:
         "name": uploaded.name,
         "path": str(uploaded),
         "format": dump["format"],
+        "holds": dump["holds"],
         "size": _size(context, uploaded),
         "is_there": True,
         "uploaded_at": datetime.fromtimestamp(uploaded.lstat().st_mtime, UTC),

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from firstdrift.dumps.detect import recognise
+from firstdrift.dumps.detect import dumps_below, recognise
 from firstdrift_server.uploads.store import Upload, Uploads
 
 DEEPEST = 3
@@ -38,7 +38,11 @@ def upload_view(uploads: Uploads, upload: Upload) -> dict[str, Any]:
 
 
 def dump_view(landed: Path) -> dict[str, Any]:
-    """Say which dump lies in a folder, or alone in a folder of it; without one its format is null."""
+    """Say which dump lies in a folder, or alone in it; without one its format is null.
+
+    `holds` names the dumps below a folder that holds several: one of them is to be chosen. Where that is
+    empty too, there is no dump in it.
+    """
     folder, found = landed, recognise(landed)
     for _ in range(DEEPEST):
         if found is not None:
@@ -48,5 +52,13 @@ def dump_view(landed: Path) -> dict[str, Any]:
             break
         folder = inner[0]
         found = recognise(folder)
+    below = dumps_below(landed) if found is None else []
+    if len(below) == 1 and (found := recognise(below[0])):
+        folder = below[0]
     dump_format, evidence = found or (None, ())
-    return {"path": str(folder if found else landed), "format": dump_format, "evidence": evidence}
+    return {
+        "path": str(folder if found else landed),
+        "format": dump_format,
+        "evidence": evidence,
+        "holds": [] if found else [str(one.relative_to(landed)) for one in below],
+    }
