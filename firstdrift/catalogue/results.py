@@ -39,7 +39,7 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow, layer_rows
 
-MEASUREMENTS_VERSION = 12
+MEASUREMENTS_VERSION = 13
 """Counts up when measuring gives other numbers than before, so that old ones are not taken for new."""
 
 

@@ -10,6 +10,7 @@ aligning only where the forward pass was not recorded.
     mlp.backward ══════════ feed_forward.backward     follows the forward pair
 """
 
+import re
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from typing import Final
@@ -51,6 +52,8 @@ from firstdrift.tensors import is_part_of_rank
 _AROUND: Final = 0.8
 """Score of modules around modules that correspond to each other."""
 
+_CHUNK: Final = re.compile(r"^\d{1,9}\.")
+
 
 def match_slices(golden: Slice, target: Slice, rules: MatchingRules) -> SlicePlan:
     """Say for each node of two slices what it corresponds to, and pair the tensors of what is certain.
@@ -90,6 +93,7 @@ def _match_trees(work: Pairing) -> None:
     if match_compiled(work) or match_foreign(work, late=False):
         return
     _match_whole_models(work)
+    _match_only_chunks(work)
     tops = _top(work.golden, work.target), _top(work.target, work.golden)
     pair_siblings(work, work.golden.forward[tops[0]], work.target.forward[tops[1]], exact=True)
     _match_below(work)
@@ -113,6 +117,27 @@ def _match_whole_models(work: Pairing) -> None:
     )
     if len(golden) == len(target) == 1 and golden[0] not in work.partners and target[0] not in work.found:
         work.add_same_place((golden[0], target[0]))
+
+
+def _match_only_chunks(work: Pairing) -> None:
+    """Match the calls of the model, where one dump calls it a chunk of the model: `model` and `0.model`.
+
+    One rank of a pipeline has too little of the model for its likeness to tell.
+    """
+    (golden, paths), (target, other_paths) = _modules_at_top(work.golden), _modules_at_top(work.target)
+    named = {_CHUNK.sub("", path) for path in paths | other_paths}
+    is_one = len(paths) == len(other_paths) == len(named) == 1 and len(golden) == len(target)
+    if not work.rules.structure or not is_one or paths == other_paths:
+        return
+    for pair in zip(golden, target, strict=True):
+        if pair[0] not in work.partners and pair[1] not in work.found:
+            work.add_weighed(pair, _AROUND)
+
+
+def _modules_at_top(tree: SliceTree) -> tuple[list[int], set[str]]:
+    """Return the modules that lie in no other one, in the order of their calls, and their paths."""
+    found = [index for index in tree.forward[tree.root] if not is_operator(tree.nodes[index])]
+    return found, {tree.nodes[index].path for index in found}
 
 
 def _top(tree: SliceTree, other: SliceTree) -> int:

@@ -45,6 +45,16 @@ def write(folder: Path, whole: Tensors, *ranks: Tensors) -> tuple[Path, Path]:
     return folder / "golden", folder / "target"
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_holds_chunks_of_layers_is_its_part_of_the_model(unpacked: Unpacked, rank: int) -> None:
+    dumps = unpacked("msprobe/ranks")
+    report = of_rank(dumps / "whole", dumps / "chunks", rank)
+    assert report.findings.first_bad_node is None
+    assert report.counts.passed == report.counts.pairs > 100
+    (result,) = report.slices
+    assert all(name.startswith("Distributed.") for name in result.plan.unmatched_target)
+
+
 def reasons(report: Report) -> list[str]:
     return [reason for _, _, reason in report.incomparable()]
 
