@@ -22,6 +22,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from msprobe.pytorch import PrecisionDebugger
 from torch import Tensor, multiprocessing, nn
 from torch.nn import functional
 
@@ -395,8 +396,6 @@ def write_rank(rank: int, options: argparse.Namespace) -> None:
         group = dist.new_group(list(range(start, start + options.width)))
         Ranks.group = group if start <= rank < start + options.width else Ranks.group
     schedule = Schedule(options)
-    from msprobe.pytorch import PrecisionDebugger
-
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.json"
         config.write_text(json.dumps(msprobe_config(options)), encoding="utf-8")
@@ -456,7 +455,8 @@ def main() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         options.port = probe.getsockname()[1]
-    multiprocessing.spawn(write_rank, args=(options,), nprocs=options.world)
+    # Forked, a rank has what it took seconds to import.
+    multiprocessing.start_processes(write_rank, args=(options,), nprocs=options.world, start_method="fork")
     shorten_paths(options.dump)
 
 

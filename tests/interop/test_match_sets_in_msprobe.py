@@ -3,7 +3,6 @@
 import csv
 import json
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 from firstdrift import MatchingRules, Options, compare
 from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping
 
-MSPROBE = Path(__file__).resolve().parents[2] / ".venv-interop" / "bin" / "msprobe"
 NEW, OLD = ".feed_forward.", ".mlp."
 
 
@@ -36,16 +34,16 @@ def mappings(dumps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def msprobe(command: str, dumps: Path, output: Path, *options: str | Path) -> None:
-    sides = ["-tp", dumps / "target" / "step0", "-gp", dumps / "golden" / "step0"]
-    subprocess.run([MSPROBE, command, *sides, "-o", output, *options], check=True)
+@pytest.fixture(scope="module")
+def sides(dumps: Path) -> list[str | Path]:
+    return ["-tp", dumps / "target" / "step0", "-gp", dumps / "golden" / "step0"]
 
 
 @pytest.mark.parametrize("given", [True, False])
 def test_msprobe_compares_what_the_data_mapping_says(
-    dumps: Path, mappings: Path, tmp_path: Path, given: bool
+    msprobe: Callable[..., None], sides: list[str | Path], mappings: Path, tmp_path: Path, given: bool
 ) -> None:
-    msprobe("compare", dumps, tmp_path, *(["-dm", mappings / "data.yaml"] if given else []))
+    msprobe("compare", *sides, "-o", tmp_path, *(["-dm", mappings / "data.yaml"] if given else []))
     (report,) = tmp_path.glob("compare_result_*.csv")
     csv.field_size_limit(2**24)  # its column of call stacks is longer than Python's default allows
     with report.open(encoding="utf-8", newline="") as file:
@@ -57,9 +55,9 @@ def test_msprobe_compares_what_the_data_mapping_says(
 
 @pytest.mark.parametrize("given", [True, False])
 def test_msprobe_links_the_nodes_that_the_layer_mapping_says(
-    dumps: Path, mappings: Path, tmp_path: Path, given: bool
+    msprobe: Callable[..., None], sides: list[str | Path], mappings: Path, tmp_path: Path, given: bool
 ) -> None:
-    msprobe("graph_visualize", dumps, tmp_path, *(["-lm", mappings / "layer.yaml"] if given else []))
+    msprobe("graph_visualize", *sides, "-o", tmp_path, *(["-lm", mappings / "layer.yaml"] if given else []))
     (graph,) = tmp_path.glob("*.vis.db")
     with sqlite3.connect(graph) as database:
         query = "SELECT node_name, matched_node_link FROM tb_nodes WHERE data_source = 'NPU'"

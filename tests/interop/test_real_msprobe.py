@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PEER = ROOT / ".venv-interop" / "bin"
+WRITER = ROOT / "examples" / "dump_llama.py"
 FIRSTDRIFT = Path(sys.executable).with_name("firstdrift")
 PLANTED = "model.layers.2.mlp.down_proj"
 
@@ -49,29 +49,23 @@ class Peer:
         return Counter(row["Result"] for row in self.rows)
 
 
-def write_dump(dump: Path, *options: str) -> None:
-    command = [PEER / "python", ROOT / "examples" / "dump_llama.py", dump, *options]
-    subprocess.run(command, check=True)
-
-
 @pytest.fixture(scope="module", params=["statistics", "tensor"])
-def dumps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dumps:
+def dumps(
+    request: pytest.FixtureRequest, run_peer: Callable[..., None], tmp_path_factory: pytest.TempPathFactory
+) -> Dumps:
     folder = tmp_path_factory.mktemp(request.param)
     made = Dumps(folder / "golden", folder / "target")
     task = ["--task", request.param]
-    with ThreadPoolExecutor() as both:
-        golden = both.submit(write_dump, made.golden, *task)
-        target = both.submit(write_dump, made.target, *task, "--scale-weight", f"{PLANTED}=3")
-    golden.result()
-    target.result()
+    run_peer(WRITER, made.golden, *task)
+    run_peer(WRITER, made.target, *task, "--scale-weight", f"{PLANTED}=3")
     return made
 
 
 @pytest.fixture(scope="module")
-def peer(dumps: Dumps, tmp_path_factory: pytest.TempPathFactory) -> Peer:
+def peer(dumps: Dumps, msprobe: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Peer:
     output = tmp_path_factory.mktemp("peer")
     sides = ["-tp", dumps.target / "step0", "-gp", dumps.golden / "step0"]
-    subprocess.run([PEER / "msprobe", "compare", *sides, "-o", output], check=True)
+    msprobe("compare", *sides, "-o", output)
     (report,) = output.glob("compare_result_rank0_*.csv")
     return Peer.read(report)
 

@@ -4,23 +4,30 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PEER = ROOT / ".venv-interop" / "bin" / "python"
+WRITER = Path(__file__).with_name("dump_ranks.py")
+TWICE, TENSORS = ("--micro-steps", "2"), ("--task", "tensor")
 
-
-def write_dump(dump: Path, *options: str) -> Path:
-    subprocess.run([PEER, Path(__file__).with_name("dump_ranks.py"), dump, *options], check=True)
-    return dump
+Dumps = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dump(tmp_path_factory.mktemp("whole") / "dump", "--micro-steps", "2")
+def dump(run_peer: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Dumps:
+    """Return a function that gives a dump written with some options: copy it before you change it."""
+
+    @cache
+    def write(*options: str) -> Path:
+        written = tmp_path_factory.mktemp("ranks") / "dump"
+        run_peer(WRITER, written, *options)
+        return written
+
+    return write
 
 
 def compared(golden: Path, target: Path, *options: str) -> dict[str, Any]:
@@ -34,75 +41,62 @@ def compared(golden: Path, target: Path, *options: str) -> dict[str, Any]:
     [["--tensor", "2"], ["--pipeline", "2"], ["--pipeline", "2", "--virtual", "2"]],
     ids=["tensor", "pipeline", "virtual"],
 )
-def test_a_healthy_model_is_the_same_however_it_is_spread(
-    whole: Path, tmp_path: Path, spread: list[str]
-) -> None:
-    answer = compared(whole, write_dump(tmp_path / "dump", "--micro-steps", "2", *spread))
+def test_a_healthy_model_is_the_same_however_it_is_spread(dump: Dumps, spread: list[str]) -> None:
+    answer = compared(dump(*TWICE), dump(*TWICE, *spread))
     assert answer["first_bad_node"] is None
     assert answer["counts"]["pass"] == answer["counts"]["pairs"] > 400
 
 
-def test_a_sequence_that_is_spread_too_is_the_same(tmp_path: Path) -> None:
-    whole = write_dump(tmp_path / "whole", "--task", "tensor")
-    spread = write_dump(tmp_path / "dump", "--task", "tensor", "--tensor", "2", "--sequence")
-    answer = compared(whole, spread)
+def test_a_sequence_that_is_spread_too_is_the_same(dump: Dumps) -> None:
+    answer = compared(dump(*TENSORS), dump(*TENSORS, "--tensor", "2", "--sequence"))
     assert answer["first_bad_node"] is None
     assert answer["counts"]["pass"] == answer["counts"]["pairs"] > 200
 
 
-def test_the_rank_with_a_wrong_weight_is_named(whole: Path, tmp_path: Path) -> None:
-    options = ["--micro-steps", "2", "--tensor", "2", "--scale", "1:2:up=1.5"]
-    answer = compared(whole, write_dump(tmp_path / "dump", *options))
+def test_the_rank_with_a_wrong_weight_is_named(dump: Dumps) -> None:
+    answer = compared(dump(*TWICE), dump(*TWICE, "--tensor", "2", "--scale", "1:2:up=1.5"))
     assert answer["first_bad_node"]["module"] == "model.layers.2.mlp.up"
     assert answer["rank_finding"] == "It began on rank 1."
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
-def test_one_rank_has_no_finding_because_it_holds_shards(tmp_path: Path, level: str) -> None:
-    options = ["--llama", "--task", "tensor", "--level", level]
-    whole = write_dump(tmp_path / "whole", *options)
-    spread = write_dump(tmp_path / "spread", *options, "--tensor", "2")
+def test_one_rank_has_no_finding_because_it_holds_shards(dump: Dumps, tmp_path: Path, level: str) -> None:
+    options = ["--llama", *TENSORS, "--level", level]
+    whole, spread = dump(*options), dump(*options, "--tensor", "2")
+    left = shutil.copytree(spread, tmp_path / "left")
+    shutil.rmtree(left / "step0" / "rank0")
     chosen = compared(whole, spread, "--rank", "1")
-    shutil.rmtree(spread / "step0" / "rank0")
-    for answer, passed in ((chosen, 100), (compared(whole, spread), 50), (compared(spread, whole), 50)):
+    for answer, passed in ((chosen, 100), (compared(whole, left), 50), (compared(left, whole), 50)):
         assert answer["first_bad_node"] is None
         assert answer["counts"]["error"] == answer["counts"]["warning"] == 0
         assert answer["counts"]["pass"] > passed
 
 
-def test_the_wrong_weight_of_the_chosen_rank_is_named(tmp_path: Path) -> None:
-    options = ["--llama", "--task", "tensor"]
-    whole = write_dump(tmp_path / "whole", *options)
-    spread = write_dump(tmp_path / "spread", *options, "--tensor", "2", "--scale", "1:2:gate=1.5")
-    assert compared(whole, spread, "--rank", "1")["first_bad_node"]["module"] == "model.layers.2.mlp.gate"
-
-
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dump(tmp_path_factory.mktemp("llama") / "dump", "--llama")
+def test_the_wrong_weight_of_the_chosen_rank_is_named(dump: Dumps) -> None:
+    options = ["--llama", *TENSORS, "--level", "mix"]
+    spread = dump(*options, "--tensor", "2", "--scale", "1:2:gate=1.5")
+    assert compared(dump(*options), spread, "--rank", "1")["first_bad_node"]["module"] == (
+        "model.layers.2.mlp.gate"
+    )
 
 
 @pytest.mark.parametrize("more", [[], ["--sequence"]], ids=["shards", "sequence"])
-def test_a_llama_on_two_stages_of_two_shards_is_the_same(
-    llama: Path, tmp_path: Path, more: list[str]
-) -> None:
-    options = ["--llama", "--tensor", "2", "--pipeline", "2", *more]
-    answer = compared(llama, write_dump(tmp_path / "dump", *options))
+def test_a_llama_on_two_stages_of_two_shards_is_the_same(dump: Dumps, more: list[str]) -> None:
+    answer = compared(dump("--llama"), dump("--llama", "--tensor", "2", "--pipeline", "2", *more))
     assert answer["first_bad_node"] is None
     assert answer["counts"]["error"] == answer["counts"]["unmatched_golden_nodes"] == 0
     assert answer["counts"]["pass"] > 550
 
 
-def test_the_rank_of_a_later_stage_with_a_wrong_weight_is_named(llama: Path, tmp_path: Path) -> None:
-    options = ["--llama", "--tensor", "2", "--pipeline", "2", "--scale", "3:3:gate=1.5"]
-    answer = compared(llama, write_dump(tmp_path / "dump", *options))
+def test_the_rank_of_a_later_stage_with_a_wrong_weight_is_named(dump: Dumps) -> None:
+    spread = dump("--llama", "--tensor", "2", "--pipeline", "2", "--scale", "3:3:gate=1.5")
+    answer = compared(dump("--llama"), spread)
     assert answer["first_bad_node"]["module"] == "model.layers.3.mlp.gate"
     assert answer["rank_finding"] == "It began on rank 3."
 
 
 @pytest.mark.parametrize("more", [[], ["--numbered"]], ids=["from 0", "of all"])
-def test_experts_of_which_each_rank_has_half_are_those_of_the_model(tmp_path: Path, more: list[str]) -> None:
-    whole = write_dump(tmp_path / "whole", "--llama", "--experts", "1")
-    answer = compared(whole, write_dump(tmp_path / "dump", "--llama", "--experts", "2", *more))
+def test_experts_of_which_each_rank_has_half_are_those_of_the_model(dump: Dumps, more: list[str]) -> None:
+    answer = compared(dump("--llama", "--experts", "1"), dump("--llama", "--experts", "2", *more))
     assert answer["first_bad_node"] is None
     assert answer["counts"]["error"] == answer["counts"]["unmatched_golden_nodes"] == 0

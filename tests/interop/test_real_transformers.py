@@ -3,21 +3,20 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PEER = ROOT / ".venv-interop" / "bin" / "python"
-WRITER = ROOT / "tests" / "interop" / "write_debug_tree.py"
+WRITER = Path(__file__).with_name("write_debug_tree.py")
 FIRSTDRIFT = Path(sys.executable).with_name("firstdrift")
 PLANTED = "model.layers.1.mlp.down_proj"
 FAULT = ("--scale-weight", f"{PLANTED}=3")
 
 
 @pytest.fixture(scope="module")
-def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dumps(run_peer: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("transformers")
     for name, options in {
         "golden": (),
@@ -26,7 +25,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "text_target": ("--text", *FAULT),
         "msprobe": ("--msprobe",),
     }.items():
-        subprocess.run([PEER, WRITER, folder / name, *options], check=True)
+        run_peer(WRITER, folder / name, *options)
     return folder
 
 
