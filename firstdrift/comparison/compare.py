@@ -218,7 +218,7 @@ def _is_addend(pair: TensorPair, measured: Measurement) -> bool:
 
 def plan_slices(golden: Dump, target: Dump, options: Options) -> SlicePairing:
     """Say which slices of the two dumps are compared with each other."""
-    return pair_slices(golden, target, options.matching)
+    return pair_slices(golden, target, options.matching, read_slice)
 
 
 def plan_slice(golden: Slice, target: Slice, options: Options) -> tuple[SlicePlan, tuple[TreeRow, ...]]:

@@ -4,26 +4,37 @@ golden  (no rank) token 0, 1, 2        rank: each side has only one   ─▶  th
 target  rank 0    token 0, 1           token 0 ── token 0, token 1 ── token 1; golden token 2 is left over
 
 golden  rank 0                         more ranks on one side: the model was spread over them
-target  rank 0, 1                      rank 0 ── rank 0+1, merged; where rank 1 was asked for, what it holds
+target  rank 0, 1                      rank 0 ── rank 0+1, merged; where rank 1 was asked for, what it holds;
+                                       where rank 0 is one of two as well, rank 0 ── rank 0
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates, Dump, Layout, SliceListing
+from firstdrift.dumps.dump import Coordinates, Dump, Layout, Slice, SliceListing
+from firstdrift.errors import DumpUnreadableError
 from firstdrift.matching.choice import is_chosen, require_chosen_slices, spelled
 from firstdrift.matching.plan import MatchingRules, SlicePairing
+from firstdrift.matching.same_rank import hold_same_part
 
 _NAMES: Final = {"step": "step", "rank": "rank", "token": "token", "micro_step": "micro step"}
+
+_MOST_TRIED: Final = 8
+"""Ranks that a dump without rank is held against."""
 
 Key = tuple[int | None, ...]
 """Step, rank, token and micro step, so that slices of one key are compared."""
 
+Read = Callable[[Dump, SliceListing], Slice]
+"""Reads a slice of a dump."""
 
-def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairing:
+
+def pair_slices(golden: Dump, target: Dump, rules: MatchingRules, read: Read | None = None) -> SlicePairing:
     """Pair the slices of two dumps by their coordinates, in the order of the golden ones.
 
     A coordinate of which each side has only one value, or none, does not tell slices apart: the two are the
@@ -32,7 +43,14 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
 
     Where one side has more ranks than the other, those of each side are merged: into one model, or, where
     the rules say over how many ranks a model is spread, into as many models as there are. Of a rank that was
-    asked for, the others are read as well: they tell what it holds of the model.
+    asked for, the others are read as well: they tell what it holds of the model. Where the dump of fewer
+    ranks lacks the others of a model that is spread alike, it is compared rank by rank.
+
+    Args:
+        golden: the golden dump.
+        target: the target dump.
+        rules: which slices may be compared.
+        read: reads what tells whether the dump of fewer ranks lacks some; without it, it is whole.
 
     Raises:
         SettingsError: a dump has no slice of the chosen step, rank or token.
@@ -49,13 +67,20 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
     )
     notes = list(_say_if_same(golden, target))
     layouts = rules.golden_layout, rules.target_layout
-    if rules.rank is None:
+    lacking = None
+    if read is not None and rules.rank is None and layouts == (None, None):
+        lacking = _find_lacking((golden, target), sides, read)
+    if lacking is not None:
+        notes.append(lacking.note)
+    elif rules.rank is None:
         notes += _merge_ranks(sides, layouts, is_said=True)
     else:
         if layouts[0] is None or layouts[0] != layouts[1]:
             notes += _merge_ranks(sides, layouts, is_said=False)
         notes += _choose_rank(sides, rules.rank)
     keys = [_keys(side, shift) for side, shift in zip(sides, (0, rules.token_offset), strict=True)]
+    if lacking is not None and lacking.number is not None:
+        keys[lacking.in_target] = [(key[0], lacking.number, *key[2:]) for key in keys[lacking.in_target]]
     if any(listing.parts for side in sides for listing in side):
         keys = [_number_models(side, its) for side, its in zip(sides, keys, strict=True)]
     assumed, ambiguous = _unify(keys, rules)
@@ -78,6 +103,64 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules) -> SlicePairin
     )
 
 
+class _Lacking(Struct, frozen=True):
+    """One dump lacks ranks of a model that both dumps have spread alike.
+
+    Attributes:
+        in_target: whether it is the target.
+        number: which rank it has, if it does not say so.
+        note: says all this.
+    """
+
+    in_target: bool
+    number: int | None
+    note: str
+
+
+def _find_lacking(
+    dumps: tuple[Dump, Dump], sides: tuple[list[SliceListing], ...], read: Read
+) -> _Lacking | None:
+    """Find out whether the dump of fewer ranks lacks those that the other has; None if it is whole."""
+    ranks = [sorted({at.rank for at in _coordinates(side) if at.rank is not None}) for side in sides]
+    few = len(ranks[1]) < len(ranks[0])
+    held, all_of_them = ranks[few], ranks[not few]
+    if len(all_of_them) < 2 or not set(held) < set(all_of_them) or not sides[few]:  # noqa: PLR2004
+        return None
+    own = min((one for one in sides[few] if one.coordinates.rank in {None, *held[:1]}), key=_order)
+    slice_of = cache(lambda listing: read(dumps[few if listing is own else not few], listing))
+    for rank in held[:1] or all_of_them[:_MOST_TRIED]:
+        another = next(one for one in all_of_them if one not in {rank, *held})
+        same, other = (_beside(own, sides[not few], number) for number in (rank, another))
+        try:
+            is_same = hold_same_part(slice_of(own), slice_of(same), slice_of(other))
+        except DumpUnreadableError:  # which is said once it is read to be compared
+            return None
+        if is_same:
+            has, left = held or [rank], [one for one in all_of_them if one not in {rank, *held}]
+            side, other_side = ("target", "golden") if few else ("golden", "target")
+            note = (
+                f"the {side} dump has only rank {_joined(has)} of a model that both dumps have spread alike: "
+                f"rank {_joined(left)} of the {other_side} dump is left over"
+            )
+            return _Lacking(few, None if held else rank, note)
+    return None
+
+
+def _joined(ranks: Iterable[int]) -> str:
+    return "+".join(map(str, ranks))
+
+
+def _order(listing: SliceListing) -> tuple[int, ...]:
+    return listing.coordinates.sort_key()
+
+
+def _beside(own: SliceListing, side: list[SliceListing], rank: int) -> SliceListing:
+    """Return the slice of a rank for the step and token of one of the other dump; else its first."""
+    at = replace(own.coordinates, rank=rank)
+    found = [listing for listing in side if listing.coordinates.rank == rank]
+    return min(found, key=lambda listing: (listing.coordinates != at, _order(listing)))
+
+
 def _merge_ranks(
     sides: tuple[list[SliceListing], ...], layouts: tuple[Layout | None, Layout | None], *, is_said: bool
 ) -> Iterable[str]:
@@ -97,7 +180,7 @@ def _merge_ranks(
         models = _models(held, known)
         side[:] = [merged for model in models for merged in _merged(side, model, layout)]
         if layout is None and is_said:
-            said = "+".join(map(str, held))
+            said = _joined(held)
             yield f"ranks {said} of the {name} dump are compared merged, as one model spread over them"
 
 
@@ -123,7 +206,7 @@ def _choose_rank(sides: tuple[list[SliceListing], ...], rank: int) -> Iterable[s
             if (listing.coordinates.merged or (listing.coordinates.rank or 0,)) == model
         ]
     if number is not None and len(models[spread][number]) > 1:
-        said = "+".join(map(str, models[spread][number]))
+        said = _joined(models[spread][number])
         yield (
             f"rank {rank} of the {('golden', 'target')[spread]} dump is compared with its part of a model "
             f"spread over ranks {said}"

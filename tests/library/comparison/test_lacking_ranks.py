@@ -1,0 +1,96 @@
+"""A dump of some ranks of a model is compared with those ranks of a dump of all of them."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firstdrift import Report
+from firstdrift.comparison.compare import compare
+
+Unpacked = Callable[[str], Path]
+
+
+def only_rank(dump: Path, rank: int, folder: Path) -> Path:
+    """Copy what one rank wrote of a dump of msprobe."""
+    shutil.copytree(dump / "step0" / f"rank{rank}", folder / "step0" / f"rank{rank}")
+    return folder
+
+
+def assert_healthy(report: Report) -> None:
+    assert report.findings.first_bad_node is None
+    assert report.findings.input_differs == ()
+    assert report.counts.passed == report.counts.pairs > 200
+    assert report.counts.unmatched_golden_nodes == report.counts.unmatched_target_nodes == 0
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("spread", ["tensor", "tensor_data", "stages", "chunks"])
+def test_the_rank_that_was_kept_is_compared_with_itself(
+    unpacked: Unpacked, tmp_path: Path, spread: str, rank: int
+) -> None:
+    whole = unpacked("msprobe/ranks") / spread
+    kept = only_rank(whole, rank, tmp_path / "kept")
+    for report, left in (
+        (compare(whole, kept), "unmatched_golden"),
+        (compare(kept, whole), "unmatched_target"),
+    ):
+        assert_healthy(report)
+        assert [at.rank for at in getattr(report.pairing, left)] == [1 - rank]
+        assert f"has only rank {rank} of a model that both dumps have spread alike" in report.pairing.notes[0]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_of_many_that_says_no_rank_is_known_by_its_values(
+    unpacked: Unpacked, tmp_path: Path, rank: int
+) -> None:
+    whole = unpacked("msit/atb12_bf16_tp2")
+    kept = tmp_path / "kept"
+    shutil.copytree(whole, kept)
+    for folder in [*kept.glob(f"*/*/{1 - rank}_*"), *kept.glob(f"*/*/{4243 - rank}")]:
+        shutil.rmtree(folder)
+    report = compare(whole, kept)
+    assert_healthy(report)
+    assert {result.judgement.coordinates.rank for result in report.slices} == {None}
+    assert {result.plan.golden.coordinates.rank for result in report.slices} == {rank}
+    assert {at.rank for at in report.pairing.unmatched_golden} == {1 - rank}
+
+
+def test_a_fault_of_the_rank_that_is_lacking_comes_with_what_the_ranks_tell_each_other(
+    unpacked: Unpacked, tmp_path: Path
+) -> None:
+    dumps = unpacked("msprobe/ranks")
+    findings = compare(only_rank(dumps / "tensor", 0, tmp_path), dumps / "fault_in_shard").findings
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.target == "Distributed.all_reduce.2.forward"
+
+
+def test_a_fault_of_the_rank_that_was_kept_is_named(unpacked: Unpacked, tmp_path: Path) -> None:
+    dumps = unpacked("msprobe/ranks")
+    findings = compare(only_rank(dumps / "tensor", 1, tmp_path), dumps / "fault_in_shard").findings
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.module == "model.layers.2.mlp.up"
+
+
+@pytest.mark.parametrize("kept", [None, 0])
+def test_a_whole_model_is_compared_with_all_ranks_though_each_has_tensors_as_large(
+    tmp_path: Path, kept: int | None
+) -> None:
+    values = np.random.default_rng(3).standard_normal((3, 6, 32)).astype(np.float32)
+    copy, addends = values[0], values[1:]
+    off = copy * np.float32(1.5)
+    whole = {"norm.output.0": copy, "proj.output.0": addends.sum(0)}
+    own = tmp_path / "golden" / ("" if kept is None else f"rank{kept}")
+    dumps = {own: whole} | {
+        tmp_path / "target" / f"rank{rank}": {"norm.output.0": norm, "proj.output.0": addends[rank]}
+        for rank, norm in enumerate((copy, off))
+    }
+    for folder, tensors in dumps.items():
+        folder.mkdir(parents=True)
+        for name, array in tensors.items():
+            np.save(folder / f"{name}.npy", array)
+    report = compare(tmp_path / "golden", tmp_path / "target")
+    assert (report.counts.passed, report.counts.error) == (1, 1)
+    assert report.findings.rank_finding == "It began on rank 1."
