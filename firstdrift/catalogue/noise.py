@@ -1,6 +1,7 @@
 """What the comparison of a healthy run shows, for another comparison to be judged by."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -47,6 +48,26 @@ def load_noise(session: Session, places: Mapping[Coordinates, int], golden: Coor
     return Noise(inputs, outputs)
 
 
+def require_finished_baseline(
+    session: Session, baseline: int, golden: Path | None = None
+) -> dict[Coordinates, int]:
+    """Make sure that a comparison can tell noise, and say where, as `noise_places`.
+
+    Raises:
+        SettingsError: it is gone, not finished, or not one of this golden dump.
+    """
+    places = noise_places(session, baseline)
+    found = get_comparison(session, baseline)
+    if found.state is not JobState.DONE:
+        raise SettingsError(f"comparison {baseline} is not finished", hint="Choose it when it is")
+    if golden is not None and found.golden_path != golden:
+        raise SettingsError(
+            f"comparison {baseline} has another golden dump",
+            hint="Choose one of this golden dump with a healthy run",
+        )
+    return places
+
+
 def require_baseline(session: Session, comparison: Comparison, baseline: int) -> None:
     """Make sure that a comparison can be judged by another.
 
@@ -55,9 +76,7 @@ def require_baseline(session: Session, comparison: Comparison, baseline: int) ->
     """
     if baseline == comparison.id:
         raise SettingsError("a comparison is no baseline of itself", hint="Choose that of a healthy run")
-    places = noise_places(session, baseline)
-    if get_comparison(session, baseline).state is not JobState.DONE:
-        raise SettingsError(f"comparison {baseline} is not finished", hint="Choose it when it is")
+    places = require_finished_baseline(session, baseline)
     known = slice_pairs_of(session, comparison.id)
     if known and not any(pair.golden in places for pair in known):
         raise SettingsError(

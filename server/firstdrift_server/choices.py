@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from firstdrift.catalogue.comparisons import create_comparison
+from firstdrift.catalogue.noise import require_finished_baseline
 from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
 from firstdrift.dumps.detect import open_dump
@@ -33,6 +34,7 @@ class Choice(BaseModel):
     Attributes:
         tp: over how many ranks the models are spread, "1:2" for golden and target; likewise pp and vpp.
         thresholds: those that are moved, "factor=4 floor=16".
+        baseline: the comparison of the golden dump with a healthy run, whose errors are no faults.
         mapping: paths of mapping files below the roots, one a line.
     """
 
@@ -52,6 +54,7 @@ class Choice(BaseModel):
     pp: Sizes = ""
     vpp: Sizes = ""
     thresholds: Annotated[str, Field(max_length=1000)] = ""
+    baseline: Annotated[int, Field(ge=1, le=10**9)] | None = None
     mapping: Annotated[str, Field(max_length=8192)] = ""
     note: Annotated[str, Field(max_length=2000)] = ""
 
@@ -105,7 +108,13 @@ class Choice(BaseModel):
             target_layout=target,
         )
         thresholds = thresholds_of_words(self.thresholds.split())
-        return Options(matching=matching, rules=self.rules, level=self.level, thresholds=thresholds)
+        return Options(
+            matching=matching,
+            rules=self.rules,
+            level=self.level,
+            thresholds=thresholds,
+            baseline=self.baseline,
+        )
 
     def _said(self, roots: tuple[Path, ...]) -> MatchSetFile:
         if not self.mappings:
@@ -120,7 +129,8 @@ class Choice(BaseModel):
         """Ask for the comparison; return its id.
 
         Raises:
-            SettingsError: the options make no sense, or no slice of a dump is what was chosen.
+            SettingsError: the options make no sense, no slice of a dump is what was chosen, or the baseline
+                cannot be used.
             PathOutsideRootsError: a dump lies outside the roots.
             DumpError: one of the two is no dump, and why.
         """
@@ -128,6 +138,8 @@ class Choice(BaseModel):
         golden, target = self.dumps(context.roots)
         require_slices(golden, target, options)
         with context.writing() as session:
+            if options.baseline is not None:
+                require_finished_baseline(session, options.baseline, golden)
             return create_comparison(session, golden, target, options, note=self.note)
 
     def dumps(self, roots: tuple[Path, ...]) -> tuple[Path, Path]:

@@ -119,6 +119,32 @@ def test_thresholds_that_are_moved_are_part_of_command_address_and_comparison(
     client.delete(f"/api/v1/comparisons/{made}")
 
 
+def test_a_healthy_run_is_chosen_as_the_baseline(
+    client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
+) -> None:
+    (golden, target), other = dumps["tokens"], dumps["renamed"][0]
+    known = client.get("/api/v1/comparisons").json()["comparisons"]
+    healthy = next(one["id"] for one in known if one["golden"]["path"] == str(golden))
+    chosen = {"golden": str(golden), "target": str(target)}
+    assert [one["id"] for one in client.get("/new.json", params=chosen).json()["baselines"]] == [healthy]
+    assert client.get("/new.json").json()["baselines"] == []
+    chosen["baseline"] = str(healthy)
+    page = client.get("/new", params=chosen, headers=HTML).text
+    assert f'<option value="{healthy}" selected>' in page
+    assert f"firstdrift compare {golden} {target} --baseline {target}" in page
+    made = client.post("/api/v1/comparisons", json=chosen | {"baseline": healthy}).json()
+    assert made["baseline"] == healthy
+    assert f"baseline={healthy}" in unescape(client.get(f"/c/{made['id']}", headers=HTML).text)
+    for wrong, why in (
+        (chosen | {"golden": str(other)}, "another golden dump"),
+        (chosen | {"baseline": "99"}, "gone"),
+    ):
+        assert why in client.get("/new", params=wrong, headers=HTML).text
+        refused = client.post("/new", data=wrong, headers=HTML)
+        assert (refused.status_code, why in refused.text) == (422, True)
+    client.delete(f"/api/v1/comparisons/{made['id']}")
+
+
 def test_mapping_files_below_the_roots_are_read(
     form: TestClient, root: Path, unpacked: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -187,6 +213,7 @@ def test_every_option_says_what_it_means(form: TestClient) -> None:
         "pp",
         "vpp",
         "mapping",
+        "baseline",
         "note",
     ):
         assert f'aria-describedby="{name}-help"' in page

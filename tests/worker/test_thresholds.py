@@ -238,6 +238,24 @@ def test_only_what_a_worker_can_judge_by_is_a_baseline(
     failed = judge_by(engine, sqlite_url, first.id, Judging("firstdrift", baseline=99))
     assert failed.state is JobState.FAILED
     assert "the baseline, comparison 99, is gone" in (failed.job.error or "")
+    asked = ask_to_compare(engine, *logits, Options(baseline=other.id))
+    with worker(sqlite_url):
+        refused = wait_for_comparison(engine, asked)
+    assert refused.state is JobState.FAILED
+    assert "the baseline shows nothing of the slices" in (refused.job.error or "")
+
+
+def test_a_baseline_that_is_asked_for_from_the_beginning_excuses_as_on_the_command_line(
+    sqlite_url: str, dumps: tuple[Path, Path], unpacked: Callable[[str], Path]
+) -> None:
+    golden, healthy = dumps
+    target = unpacked("msit/llama4_fp16")
+    baseline = compare_with_worker(sqlite_url, golden, healthy).id
+    asked = Options(thresholds=SENSITIVE, baseline=baseline)
+    found = compare_with_worker(sqlite_url, golden, target, asked)
+    report = compare(golden, target, Options(thresholds=SENSITIVE), baseline=healthy)
+    assert (found.counts, found.findings) == (report.counts, report.findings)
+    assert report.findings.first_bad_node is None
 
 
 def test_a_trial_stops_when_its_time_is_over_and_says_so(

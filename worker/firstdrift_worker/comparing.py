@@ -31,7 +31,7 @@ from firstdrift.comparison.volume import data_bytes
 from firstdrift.dumps.detect import open_dump, read_slice
 from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.dumps.ranks import merge_ranks
-from firstdrift.errors import DumpNotFoundError, DumpUnreadableError
+from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, SettingsError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.plurals import counted
@@ -122,6 +122,8 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
         golden = index_dump(work, comparison.golden_path, comparison.golden_dump_id)
         target = index_dump(work, comparison.target_path, comparison.target_dump_id)
         pairing = plan_slices(golden.dump, target.dump, comparison.options)
+        if comparison.options.baseline is not None:
+            _require_noise(baseline, pairing)
         golden = _with_merged(work, golden, [one for one, _ in pairing.pairs])
         target = _with_merged(work, target, [other for _, other in pairing.pairs])
         pair = DumpPair(golden, target, pairing)
@@ -139,6 +141,14 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     if slice_ids and not done:
         raise (golden.damages + target.damages)[0]
     _conclude(work, comparison, pair, _settled(work, comparison, done), clock)
+
+
+def _require_noise(baseline: Mapping[Coordinates, int], pairing: SlicePairing) -> None:
+    if pairing.pairs and not any(golden.coordinates in baseline for golden, _ in pairing.pairs):
+        raise SettingsError(
+            "the baseline shows nothing of the slices that are compared",
+            hint="Choose one with the same steps, ranks and tokens, or none",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from firstdrift.comparison.report import Options
 from firstdrift.matching.layouts import write_layouts
 
 
-def compare_command(golden: str, target: str, options: Options, mappings: Sequence[str] = ()) -> str:
+def compare_command(
+    golden: str, target: str, options: Options, mappings: Sequence[str] = (), baseline: str = ""
+) -> str:
     """Write the `firstdrift compare` line of a comparison; options left at their defaults are left out.
 
     Args:
@@ -16,13 +18,14 @@ def compare_command(golden: str, target: str, options: Options, mappings: Sequen
         options: what was chosen.
         mappings: the mapping files, where it is known which they were. What people matched by hand is in the
             file that their match set is exported to.
+        baseline: path of the healthy run, where it is known and may be seen.
     """
     matching = options.matching
     words = ["firstdrift", "compare", golden or "GOLDEN", target or "TARGET"]
     words += ["--rules", options.rules] if options.rules != Options().rules else []
     for moved in threshold_words(options):
         words += ["--threshold", moved]
-    words += ["--baseline", "HEALTHY"] if options.baseline is not None else []
+    words += ["--baseline", baseline or "HEALTHY"] if options.baseline is not None else []
     words += ["--level", options.level] if options.level else []
     words += ["--fuzzy"] if matching.fuzzy else []
     words += [] if matching.structure else ["--no-structure"]

@@ -6,15 +6,17 @@ from typing import Any
 from urllib.parse import urlencode
 
 from firstdrift.catalogue.comparisons import recent_paths
+from firstdrift.catalogue.noise import require_finished_baseline
 from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
-from firstdrift.errors import FirstdriftError, PathOutsideRootsError
+from firstdrift.errors import FirstdriftError, PathOutsideRootsError, SettingsError
 from firstdrift.matching.layouts import write_layouts
 from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import ABOUT
 from firstdrift_server.choices import Choice, require_slices
 from firstdrift_server.context import Context
+from firstdrift_server.views.baselines import baseline_choices
 from firstdrift_server.views.command_line import compare_command, threshold_words
 from firstdrift_server.views.comparisons import distinct_names
 from firstdrift_server.views.folders import Order, describe_choice, is_there, list_folder
@@ -42,6 +44,9 @@ def new_view(
     chosen = [Path(side["entry"].path) for side in sides if side["entry"] is not None]
     if problem is None and len(chosen) == len(SIDES):
         problem = _missing(chosen[0], chosen[1], options)
+    trusted = sides[0]["entry"]
+    baselines, unfit = _baselines(context, Path(trusted.path) if trusted else None, options.baseline)
+    problem = problem or unfit
     hint = ""
     if refused is not None and all(side["problem"] is None for side in sides):
         problem, hint = problem or refused.reason, refused.hint
@@ -56,7 +61,14 @@ def new_view(
         "rule_sets": RULES,
         "thresholds": list(ABOUT),
         "levels": LEVELS,
-        "command": compare_command(golden, target, options, mappings),
+        "baselines": baselines,
+        "command": compare_command(
+            golden,
+            target,
+            options,
+            mappings,
+            next((one["path"] for one in baselines if one["is_chosen"]), ""),
+        ),
         "roots": [str(root) for root in roots],
         "uploads": str(context.uploads.folder) if context.uploads.quota else None,
         "problem": problem,
@@ -81,11 +93,26 @@ def new_address(golden: str, target: str, options: Options, note: str = "") -> s
     fields: dict[str, object] = {"golden": golden, "target": target, "rules": options.rules, "note": note}
     fields |= {"level": options.level, "token_offset": matching.token_offset or None}
     fields |= {name: getattr(matching, name) for name in ("step", "rank", "token")}
+    fields["baseline"] = options.baseline
     fields["thresholds"] = " ".join(threshold_words(options))
     fields |= write_layouts(matching.golden_layout, matching.target_layout)
     for box in ("fuzzy", "structure"):
         fields |= {f"{box}_box": 1, box: "yes" if getattr(matching, box) else None}
     return f"/new?{urlencode({name: value for name, value in fields.items() if value not in (None, '')})}"
+
+
+def _baselines(
+    context: Context, golden: Path | None, chosen: int | None
+) -> tuple[list[dict[str, Any]], str | None]:
+    """List what can be chosen as the baseline of a golden dump, and say what is wrong with what is chosen."""
+    with context.reading() as session:
+        listed = baseline_choices(session, golden, chosen)
+        try:
+            if golden is not None and chosen is not None:
+                require_finished_baseline(session, chosen, golden)
+        except SettingsError as error:
+            return listed, error.reason
+    return listed, None
 
 
 def _address(fields: Mapping[str, str], **changed: str) -> str:

@@ -16,10 +16,8 @@ from firstdrift.catalogue.comparisons import (
     SlicePair,
     get_comparison,
     judging_of,
-    list_comparisons,
     slice_pairs_of,
 )
-from firstdrift.catalogue.tables import JobState
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.exports.report_json import counts_object, finding_object
 from firstdrift.verdict.judge import RULES
@@ -32,7 +30,8 @@ from firstdrift_server.views.addresses import (
     rules_address,
     tree_address,
 )
-from firstdrift_server.views.comparisons import comparison_summary, distinct_names
+from firstdrift_server.views.baselines import baseline_choices
+from firstdrift_server.views.comparisons import comparison_summary
 from firstdrift_server.views.sentence import finding_address, position_of
 from firstdrift_server.views.workers import worker_view
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 ALL_SECONDS: Final = 8.0
 """For so long slices are looked at when all of them are asked for."""
 
-MOST_BASELINES: Final = 50
 _LONGEST_NUMBER: Final = 9
 _CLASSES: Final = frozenset(map(str, NodeClass))
 _DTYPES: Final = tuple(name for name in ABOUT if name.startswith("roundoff_"))
@@ -242,7 +240,7 @@ def rules_view(
         "groups": [_group(rules, judging, in_force) for rules in RULES],
         "roundings": [_threshold(name, judging, in_force) for name in _DTYPES],
         "dtypes": _dtypes(judging.thresholds, dtypes_of(session, here) if here is not None else ()),
-        "baselines": _baselines(session, comparison, judging.baseline)
+        "baselines": baseline_choices(session, comparison.golden_path, judging.baseline, but=comparison.id)
         if sees_others
         else _nameless(comparison.options.baseline, judging.baseline),
         "slices": [
@@ -367,39 +365,9 @@ def _dtypes(limits: Thresholds, known: Iterable[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _baselines(session: Session, comparison: Comparison, chosen: int | None) -> list[dict[str, Any]]:
-    """List the comparisons of the same golden run that may tell noise, the newest first."""
-    golden = comparison.golden_path
-    found = [
-        other
-        for other in list_comparisons(session, limit=MOST_BASELINES, text=str(golden))
-        if other.golden_path == golden and other.id != comparison.id and other.state is JobState.DONE
-    ]
-    if chosen is not None and chosen not in [other.id for other in found]:
-        try:
-            found.append(get_comparison(session, chosen))
-        except NotInCatalogueError:
-            return [{"id": chosen, "name": "", "is_chosen": True}, *_choices(found, chosen)]
-    return _choices(found, chosen)
-
-
 def _nameless(baseline: int | None, chosen: int | None) -> list[dict[str, Any]]:
     """List the baseline in force alone, without what it is."""
     return [] if baseline is None else [{"id": baseline, "name": "", "is_chosen": baseline == chosen}]
-
-
-def _choices(found: Sequence[Comparison], chosen: int | None) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": other.id,
-            "name": distinct_names(str(other.golden_path), str(other.target_path))[1],
-            "is_chosen": other.id == chosen,
-        }
-        for other in found
-    ]
-
-
-# ---- what would change
 
 
 def _effect(comparison: Comparison, pairs: Sequence[SlicePair], found: "Trial") -> dict[str, Any]:
