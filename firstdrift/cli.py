@@ -149,7 +149,8 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     GOLDEN is the dump that is trusted, TARGET the one under suspicion.
 
     Exit status: 0 nothing at or above --fail-on, 1 something is, 2 the input, or a part of it, could not
-    be read, or nothing could be judged: no values were compared, or the runs were given different inputs.
+    be read, or nothing could be judged: no values were compared, the runs were given different inputs, or
+    the dumps are those of different models.
     """
     import gc
 
@@ -367,9 +368,11 @@ def _settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
 
 
 def _exit_status(report: "Report", fail_on: str) -> int:
+    if report.findings.unlike is not None:
+        return EXIT_UNUSABLE
     if _fails(report, fail_on):
         return EXIT_FOUND
-    nothing = not report.counts.pairs or _nothing_was_judged(report)
+    nothing = report.counts.incomparable == report.counts.pairs or _nothing_was_judged(report)
     return EXIT_UNUSABLE if report.unreadable or nothing else 0
 
 

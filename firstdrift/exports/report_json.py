@@ -81,6 +81,7 @@ def comparison_object(
             | {"node": overflow.node, "level": overflow.level, "reason": overflow.reason}
             for overflow in findings.overflow
         ],
+        "unlike": findings.unlike,
         "seconds": dict(seconds),
     }
 

@@ -63,6 +63,7 @@ def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
         or _rank_of_token(bad_token, bad_tokens, ordered),
         suspects=tuple(suspects[:_SUSPECTS]),
         overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
+        unlike=ordered[0].unlike if ordered and all(judged.unlike for judged in ordered) else None,
     )
 
 
@@ -122,14 +123,18 @@ def _in_order(judgements: Iterable[SliceJudgement]) -> list[SliceJudgement]:
 
 
 def _by_input(ordered: Sequence[SliceJudgement]) -> tuple[list[InputDifference], list[SliceJudgement]]:
-    """Return where inputs differ, and the slices that can be compared although they do."""
+    """Return where inputs differ, and the slices that can be compared although they do.
+
+    Those of different models cannot.
+    """
     by_prompt = _prompts(ordered)
     inputs = [
         difference for split in by_prompt for prompt in split for difference in differing_inputs(prompt)
     ]
     inputs.sort(key=lambda difference: difference.coordinates.sort_key())
     restarts = sorted({_when(prompt[0].coordinates) for split in by_prompt for prompt in split[1:]})
-    return inputs, _comparable(ordered, inputs, restarts)
+    alike = [judged for judged in ordered if judged.unlike is None]
+    return inputs, _comparable(alike, inputs, restarts)
 
 
 def prompt_starts(judgements: Sequence[SliceJudgement]) -> tuple[Coordinates, ...]:

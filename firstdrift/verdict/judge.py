@@ -99,9 +99,13 @@ def judge_slice(
         _judge_pairs(case) if rules == OWN_RULES else _PEERS[rules](plan, measurements, pair_errors, limits)
     )
     judged = _judge_rows(case, pairs, own_rules=rules == OWN_RULES)
-    origins = [row for row in rows if _is_origin(judged[row.index], own_rules=rules == OWN_RULES)]
+    unlike = unlikeness(plan, rows)
+    # Of two models, what happens to have the same shape differs anyway: no error begins there.
+    origins = [
+        row for row in rows if unlike is None and _is_origin(judged[row.index], own_rules=rules == OWN_RULES)
+    ]
     logits = _find_logits(case)
-    weak = classification.weak if rules == OWN_RULES else ()
+    weak = classification.weak if rules == OWN_RULES and unlike is None else ()
     return SliceJudgement(
         coordinates=plan.target.coordinates,
         rows=with_roll_ups(rows, judged),
@@ -127,7 +131,7 @@ def judge_slice(
         noise=_noise_of_logits(case, logits),
         chosen_otherwise=logits is not None and _is_hidden(case, choices, logits),
         logits_pair=logits,
-        unlike=unlikeness(plan, rows),
+        unlike=unlike,
     )
 
 

@@ -255,7 +255,8 @@ class SliceJudgement(Struct, frozen=True):
         communications: its communication operators, in execution order.
         limits: what errors were held against.
         noise: the error that the logits have in a healthy run; None if none is known.
-        unlike: what makes the two look like runs of different models; None if nothing does.
+        unlike: what makes the two look like runs of different models; None if nothing does. No error begins
+            in such a slice, whatever differs.
         chosen_otherwise: the logits may be off because another expert was chosen by a tie.
     """
 
@@ -297,6 +298,8 @@ class Findings(Struct, frozen=True):
         rank_finding: on which rank it began, in words; None with one rank or no finding.
         suspects: other places where an error begins, the strongest amplification first.
         overflow: nodes with non-finite values that a healthy model does not have.
+        unlike: what makes the dumps look like those of different models in every slice, so that nothing is
+            judged; None if they do not.
     """
 
     summary: str
@@ -306,3 +309,4 @@ class Findings(Struct, frozen=True):
     rank_finding: str | None = None
     suspects: tuple[Finding, ...] = ()
     overflow: tuple[Overflow, ...] = ()
+    unlike: str | None = None

@@ -227,6 +227,7 @@ ANSWER = {
     "first_bad_node",
     "input_differs",
     "rank_finding",
+    "unlike",
     "suspects",
     "overflow",
     "seconds",
@@ -522,3 +523,22 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read(
     assert done.status == 2
     assert "report" in done.err
     assert "missing" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [
+        ("msit/llama12_golden_fp32", "msit/llama4_golden_fp32"),
+        ("msit/llama4_logits_golden", "msit/llama12_logits_golden"),
+    ],
+)
+def test_where_nothing_can_be_judged_nothing_is_called_bad_nor_well(
+    firstdrift: Run, unpacked: Unpacked, golden: str, target: str
+) -> None:
+    done = firstdrift("compare", unpacked(golden), unpacked(target))
+    assert "cannot be compared" in done.out or "none comparable" in done.out
+    assert "first bad" not in done.out
+    assert done.status == 2
+    answer = json.loads(firstdrift("compare", unpacked(golden), unpacked(target), "--json").out)
+    assert answer["first_bad_token"] is answer["first_bad_node"] is None
+    assert (answer["unlike"] is None) == ("none comparable" in done.out)

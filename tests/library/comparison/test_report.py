@@ -160,6 +160,23 @@ def test_two_different_models_are_said_to_be_so(compared: Callable[[str, str], R
     )
 
 
+def test_no_error_begins_where_two_different_models_happen_to_have_one_shape(
+    compared: Callable[[str, str], Report],
+) -> None:
+    report = compared("msit/llama12_golden_fp32", "msit/llama4_golden_fp32")
+    findings = report.findings
+    assert (findings.first_bad_token, findings.first_bad_node, findings.suspects) == (None, None, ())
+    assert findings.unlike is not None
+    assert f"in token 0, {findings.unlike}." in findings.summary
+    assert report.counts.error > 0, "what differs is still counted"
+    assert not any(result.judgement.origins for result in report.slices)
+
+
+@pytest.mark.parametrize("target", ["llama4_perturb_L2_T3", "llama4_bf16"])
+def test_runs_of_one_model_are_not_unlike(compared: Callable[[str, str], Report], target: str) -> None:
+    assert compared("msit/llama4_golden_fp32", f"msit/{target}").findings.unlike is None
+
+
 @pytest.mark.parametrize(
     ("golden", "target"),
     [("llama12_golden_fp32", "atb12_bf16"), ("llama4_golden_fp32", "llama4_twoprompts")],
