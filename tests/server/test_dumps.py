@@ -103,6 +103,27 @@ def test_a_dump_says_what_it_is_and_what_lies_in_it(alone: TestClient) -> None:
     assert 'scope="col">Problems</th>' not in page, "a column for nothing"
 
 
+def test_what_is_wrong_with_slices_and_tensors_is_counted_too(
+    alone: TestClient, root: Path, dumps: dict[str, tuple[Path, Path]]
+) -> None:
+    damaged = shutil.copytree(dumps["damaged"][1], root / "damaged")
+    found = json_of(alone, read(alone, damaged))
+    assert found["problem_count"] == len(found["problems"]) == 1
+    (problem,) = found["problems"]
+    assert (damaged / problem["file"]).stat().st_size == 100
+    assert problem["slice_name"] == found["slices"][problem["slice"]]["name"]
+    whole = shutil.copytree(dumps["perturbed"][0], root / "odd")
+    stacks = next(whole.rglob("stack.json"))
+    stacks.write_text("{")
+    construct = next(whole.rglob("construct.json"))
+    construct.write_text("[]")
+    odd = json_of(alone, read(alone, whole))
+    in_slices = sum(len(each["problems"]) for each in odd["slices"])
+    assert odd["problem_count"] == len(odd["problems"]) == in_slices > 0
+    page = alone.get(odd["address"]).text
+    assert odd["problems"][0]["slice_name"] in page
+
+
 def test_a_dump_that_changed_or_is_gone_says_so(alone: TestClient, root: Path) -> None:
     copy = shutil.copytree(root / "statistics", root / "changing")
     address = read(alone, copy)

@@ -1,6 +1,7 @@
 """A dump without a partner: what it is, what lies in it, and where it overflows."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from firstdrift.catalogue.dumps import (
     slices_of_dump,
 )
 from firstdrift.catalogue.jobs import Job
+from firstdrift.catalogue.problems import KnownProblem, problems_of_dump
 from firstdrift.dumps.detect import recognise
 from firstdrift.errors import NotInCatalogueError, PathOutsideRootsError
 from firstdrift.paths import inside
@@ -66,12 +68,14 @@ def dump_view(session: Session, context: Context, dump_id: int, *, check: bool =
     slices = own_slices(session, dump_id)
     newest, job = newest_index(session, dump.path), last_job(session, dump.path)
     read = [known for known in slices if known.nodes is not None]
+    names = {known.position: known.coordinates.describe() for known in slices}
+    problems, problem_count = problems_of_dump(session, dump, slices, most=MOST_LISTED)
     return {
         **dump_summary(dump),
         "evidence": list(dump.evidence),
         "attributes": dict(dump.attributes),
-        "problems": list(dump.problems[:MOST_LISTED]),
-        "problem_count": len(dump.problems),
+        "problems": [_problem(problem, names) for problem in problems],
+        "problem_count": problem_count,
         "indexed_at": dump.indexed_at,
         "newer": dump_address(newest) if newest is not None and newest != dump_id else None,
         "slices": [_slice_view(dump_id, known) for known in slices],
@@ -152,6 +156,16 @@ def overflow_view(session: Session, context: Context, dump_id: int) -> dict[str,
         "slices": len(slices),
         "unread": len(slices) - len(readable),
         "looked_through": min(len(readable), MOST_SLICES),
+    }
+
+
+def _problem(problem: KnownProblem, names: Mapping[int, str]) -> dict[str, Any]:
+    at = problem.slice_position
+    return {
+        "slice": at,
+        "slice_name": None if at is None else names[at],
+        "file": problem.file,
+        "reason": problem.reason,
     }
 
 
