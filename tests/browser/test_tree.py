@@ -331,10 +331,10 @@ def test_rows_are_listed_by_error_with_the_columns_that_were_chosen(dashboard: D
     page.get_by_text("Columns", exact=True).first.click()
     page.get_by_role("checkbox", name="Reason").check()
     page.get_by_role("checkbox", name="Golden").uncheck()
-    page.get_by_role("button", name="Show these").click()
     headings = page.locator("#tree-body").get_by_role("columnheader")
     expect(headings.filter(has_text="Reason")).to_be_visible()
     expect(headings.filter(has_text="Golden")).to_have_count(0)
+    page.wait_for_url("**column=reason**")
     query = parse_qs(urlsplit(page.url).query)
     assert (query["sort"], "golden" in query["column"], "reason" in query["column"]) == (
         ["error"],
@@ -387,14 +387,93 @@ def test_a_bad_regular_expression_is_said_at_its_field_until_it_is_mended(
     dashboard.complaints[:] = [one for one in dashboard.complaints if "regex=1" not in one]
 
 
+VERDICTS = {
+    "en": ["error", "warning", "incomparable", "pass"],
+    "zh": ["错误", "警告", "不可比较", "通过"],
+}
+CLASSES = {
+    "en": [
+        *("source", "weights differ", "non-finite", "structure differs", "amplified"),
+        *("propagated", "healed", "unmatched", "clean"),
+    ],
+    "zh": ["来源", "权重不同", "非有限值", "结构不同", "放大", "传播", "恢复", "未匹配", "正常"],
+}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_filters_take_two_lines_however_many_there_are(page: Page, selected: Locator, language: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    expect(selected).to_be_visible()
+    page.locator("[data-language] button").click()
+    if language == "en":
+        page.locator("[data-language] button").click()
+    expect(page.locator("html")).to_have_attribute("lang", re.compile(language))
+    # As many verdicts and classes as there can be, the longest names among them.
+    page.locator(".filters").evaluate(
+        """(filters, [verdicts, classes]) => {
+            for (const [name, texts] of [["verdict", verdicts], ["class", classes]]) {
+                const chips = filters.querySelectorAll(".chips")[name === "class" ? 1 : 0];
+                const [first] = chips.children;
+                chips.replaceChildren(...texts.map((text) => {
+                    const chip = first.cloneNode(true);
+                    chip.querySelector("input").nextSibling.textContent = text;
+                    chip.querySelector(".count").textContent = "15,500";
+                    return chip;
+                }));
+            }
+        }""",
+        [VERDICTS[language], CLASSES[language]],
+    )
+    lines = page.locator(".filters .chip").evaluate_all(
+        "chips => new Set(chips.map((chip) => Math.round(chip.getBoundingClientRect().top))).size"
+    )
+    assert lines <= 2
+    height = page.locator(".filters").bounding_box()
+    assert height is not None
+    assert height["height"] < 65, "sort and columns lie beside them"
+
+
 def test_the_menu_of_columns_lies_in_the_window(page: Page, selected: Locator) -> None:
     expect(selected).to_be_visible()
     page.locator("summary", has_text="Columns").click()
     menu = page.get_by_role("group", name="Columns")
-    expect(menu.get_by_role("button", name="Show these")).to_be_in_viewport(ratio=1)
     for box in menu.get_by_role("checkbox").all():
         expect(box).to_be_in_viewport(ratio=1)
     expect(menu).to_be_in_viewport(ratio=1)
+
+
+def test_columns_take_effect_at_once_and_at_the_same_place(
+    dashboard: Dashboard, page: Page, selected: Locator
+) -> None:
+    expect(selected).to_be_visible()
+    page.get_by_text("Expand all").click()
+    page.wait_for_url("**closed=**")
+    dashboard.settle()
+    page.locator("#tree-body").evaluate("body => (body.scrollTop = 1400)")
+    dashboard.settle()
+    seen = page.locator('#rows .row[data-place="55"] .label')
+    expect(seen).to_be_in_viewport()
+    before, chosen = seen.text_content(), parse_qs(urlsplit(page.url).query)["row"]
+    page.locator("summary", has_text="Columns").click()
+    headings = page.locator("#tree-body").get_by_role("columnheader")
+    usual = headings.count()
+    box = page.get_by_role("checkbox", name="Reason")
+    box.press("Space")
+    expect(headings.filter(has_text="Reason")).to_be_visible()
+    count = headings.count()
+    expect(page.locator("#tree-body")).to_have_attribute("aria-colcount", str(count))
+    expect(page.locator("#rows .row").first.get_by_role("gridcell")).to_have_count(count)
+    expect(box).to_be_focused()
+    expect(box).to_be_checked()
+    assert page.locator("#tree-body").evaluate("body => body.scrollTop") == 1400
+    expect(seen).to_have_text(before or "nothing")
+    expect(seen).to_be_in_viewport()
+    box.press("Space")
+    expect(headings).to_have_count(usual)
+    dashboard.settle()
+    page.reload()
+    expect(page.locator('[aria-selected="true"]')).to_have_attribute("data-row", chosen[0])
+    expect(headings).to_have_count(usual)
 
 
 @pytest.mark.parametrize(("width", "is_shown"), [(1280, False), (1920, True)])

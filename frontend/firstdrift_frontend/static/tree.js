@@ -538,22 +538,43 @@ tools.addEventListener("input", (event) => {
 });
 tools.addEventListener("submit", (event) => {
   event.preventDefault();
-  if (event.submitter?.matches("[data-columns]")) {
-    // The heading changes with the columns: that is another page, at the same place.
-    const chosen = chosenByNow();
-    const parameters = new URLSearchParams(view.query);
-    for (const name of new Set(["column", ...chosen.keys()])) parameters.delete(name);
-    for (const [name, value] of chosen) parameters.append(name, value);
-    return location.assign(`${rows.dataset.address}?${parameters}`);
-  }
   filter();
 });
-tools.querySelector("details.menu").addEventListener("toggle", () => {
+
+// Columns that are chosen take effect at once, at the same place: what is on the screen and the heading change together.
+let columns = 0;
+async function showColumns(mine) {
+  const parameters = new URLSearchParams(view.query);
+  parameters.delete("column");
+  for (const column of chosenByNow().getAll("column")) parameters.append("column", column);
+  const { top, height } = screen();
+  const seen = between(top, top + height);
+  const query = parameters.toString();
+  const [page, found] = await Promise.all([fetchPage(`${rows.dataset.address}?${query}`), ask(`rows=${seen[0]}-${seen[1]}`, query)]);
+  const newer = page.getElementById("tree-body");
+  view.query = found.query;
+  view.version += 1;
+  for (const name of ["class", "style", "aria-colcount"]) body.setAttribute(name, newer.getAttribute(name));
+  body.querySelector(".head-group").replaceWith(document.adoptNode(newer.querySelector(".head-group")));
+  rows.replaceChildren();
+  for (const html of found.pieces) keep(rowsIn(html), seen);
+  if (mine === columns) for (const box of tools.querySelectorAll("[name=column]")) box.checked = page.querySelector(`[name=column][value="${box.value}"]`).checked;
+  write(true);
+  sayWhatHasNoRoom();
+  fillAfter(seen);
+}
+
+function sayWhatHasNoRoom() {
   const golden = body.querySelector(".head .golden-cell");
   document.getElementById("no-room").hidden = !golden || golden.checkVisibility();
-});
+}
+
+tools.querySelector("details.menu").addEventListener("toggle", sayWhatHasNoRoom);
 tools.addEventListener("change", (event) => {
   if ("goto" in event.target.dataset) location.assign(event.target.value);
+  if (event.target.name !== "column") return;
+  const mine = ++columns;
+  inTurn(() => mine === columns && showColumns(mine));
 });
 document.querySelector("[data-clear]").addEventListener("click", (event) => {
   event.preventDefault();
