@@ -22,6 +22,7 @@ from firstdrift.dumps.messages import is_communication
 from firstdrift.matching.alignment import Pair
 from firstdrift.matching.compiled import match_compiled, pair_compiled
 from firstdrift.matching.edits import Edit
+from firstdrift.matching.flat import beside_flat
 from firstdrift.matching.foreign import lend_all, match_foreign
 from firstdrift.matching.fusion import join_operators
 from firstdrift.matching.joined_tensors import pair_experts, pair_joined
@@ -69,6 +70,7 @@ def find_matches(golden: Slice, target: Slice, rules: MatchingRules) -> tuple[Pa
     """Match two slices by all rules but the edits; return what is matched, and remarks."""
     known = find_namesakes(golden, target)
     slices = without_lists(known.golden, known.target), without_lists(known.target, known.golden)
+    slices = beside_flat(*slices), beside_flat(*reversed(slices))
     work = start_pairing(*slices, rules)
     notes = (*known.notes, *apply_mappings(work))
     known.match(work)

@@ -11,7 +11,7 @@ left between two such pairs is aligned. What corresponds to nothing stays unmatc
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 from firstdrift.dumps.dump import Direction, Node
 from firstdrift.matching.alignment import (
@@ -34,6 +34,10 @@ from firstdrift.matching.tree import (
     wrapped_modules,
 )
 from firstdrift.matching.values import fingerprint, have_equal_outputs
+from firstdrift.tensors import Role
+
+Words: TypeAlias = tuple[str, ...]
+"""The strings that a call was given."""
 
 _SAME_NAME: Final = 0.95
 """Score of a module of the same name inside a renamed module."""
@@ -74,7 +78,7 @@ def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact:
     """
     if not work.free_golden(golden) or not work.free_target(target):
         return
-    if work.rules.exact and _pair_equal_lists(work, golden, target, exact=exact):
+    if work.rules.exact and _pair_in_place(work, golden, target, exact=exact):
         return
     by_name = exact and work.rules.exact
     if by_name:
@@ -115,6 +119,13 @@ def _gaps(work: Pairing, golden: list[int], target: list[int]) -> list[tuple[lis
     return [(left, right) for left, right in gaps if left and right]
 
 
+def _pair_in_place(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> bool:
+    """Pair calls that changed places, and lists that are equal; tell whether nothing is left to be paired."""
+    if exact:
+        _pair_by_words(work, golden, target)
+    return _pair_equal_lists(work, golden, target, exact=exact)
+
+
 def _pair_equal_lists(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> bool:
     """Pair two lists of the same names, node by node; this is the path that equal trees take."""
     names = _names(work.golden, golden, exact=exact)
@@ -148,6 +159,44 @@ def _names(tree: SliceTree, siblings: list[int], *, exact: bool) -> list[Hashabl
             names.append((name, seen[name], node.direction))
             seen[name] += 1
     return names
+
+
+def _pair_by_words(work: Pairing, golden: list[int], target: list[int]) -> None:
+    """Pair calls of one module that ran in another order, where the words they were given tell them apart.
+
+    A rotary embedding is called once for "full_attention" and once for "sliding_attention", in the order of a
+    Python set, which is another one in each process.
+    """
+    calls = _calls_by_words(work.golden, golden), _calls_by_words(work.target, target)
+    for path, others in calls[1].items():
+        known = calls[0].get(path, {})
+        if known.keys() == others.keys() and list(known) != list(others):
+            for words, index in others.items():
+                pair = known[words], index
+                if pair[0] not in work.partners and index not in work.found:
+                    reasons = ("same name", f"called with {', '.join(words)}")
+                    work.add(pair, Found(pair[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
+
+
+def _calls_by_words(tree: SliceTree, siblings: list[int]) -> dict[str, dict[Words, int]]:
+    """Return the forward calls of each module that was called several times, each time with other words."""
+    modules = [
+        index
+        for index in siblings
+        if not is_operator(tree.nodes[index]) and tree.nodes[index].direction is Direction.FORWARD
+    ]
+    times = Counter(tree.nodes[index].path for index in modules)
+    calls: dict[str, dict[Words, int]] = {path: {} for path, count in times.items() if count > 1}
+    for index in modules:
+        if tree.nodes[index].path in calls:
+            calls[tree.nodes[index].path][_words(tree.nodes[index])] = index
+    return {path: known for path, known in calls.items() if len(known) == times[path]}
+
+
+def _words(node: Node) -> Words:
+    """Return the strings that a call was given, in order."""
+    inputs = (record for record in node.tensors if record.role is Role.INPUT and record.dtype == "str")
+    return tuple(record.scalar or "" for record in inputs)
 
 
 def _pair_by_name(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> None:

@@ -597,10 +597,16 @@ class _Walk:
         return error.input > least
 
     def _blame_what_surrounds(self, row: TreeRow, error: RowErrors) -> None:
-        """Mark the module whose own code, between its children, made an input that nothing explains."""
-        surrounding = row
-        while surrounding.parent is not None:
-            surrounding = self.rows[surrounding.parent]
+        """Mark the module whose own code, between its children, made an input that nothing explains.
+
+        Where the other dump has none of the modules around the row, it is the row itself.
+        """
+        surrounding = above = row
+        while above.parent is not None:
+            above = self.rows[above.parent]
+            if above.match is None:
+                continue
+            surrounding = above
             around = self.errors[surrounding.index]
             agrees = (around.input or 0.0) < (error.input or 0.0) / self.limits.factor
             if surrounding.kind is NodeKind.MODULE and agrees:
@@ -610,7 +616,7 @@ class _Walk:
             return
         said.node_class = NodeClass.NON_FINITE if Role.INPUT in error.non_finite else NodeClass.SOURCE
         said.entered = said.worst_pair = error.input_pair
-        said.reasons = (self._entered_reason(row, error),)
+        said.reasons = (self._entered_reason(row, error, inside=surrounding is not row),)
         if self.result.first_origin is None:
             self.result.level = self._level_of_fault()
             self.result.first_origin = row.order
@@ -704,10 +710,16 @@ class _Walk:
         around = self.rows[row.parent] if row.parent is not None else row
         return (error.output or 0.0) > _ANOTHER_ROW and (is_embedding(row) or is_embedding(around))
 
-    def _entered_reason(self, row: TreeRow, error: RowErrors) -> str:
+    def _entered_reason(self, row: TreeRow, error: RowErrors, *, inside: bool) -> str:
+        size = self._sizes(error)[0]
+        if inside:
+            return (
+                f"the input of {row.label} inside it differs ({size}), and nothing recorded before explains "
+                "it: the operation that made it is not in the dump"
+            )
         return (
-            f"the input of {row.label} inside it differs ({self._sizes(error)[0]}), and nothing recorded "
-            "before explains it: the operation that made it is not in the dump"
+            f"its input differs ({size}), and nothing recorded before explains it: the operation that made "
+            "it is not in the dump"
         )
 
 
