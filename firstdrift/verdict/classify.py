@@ -60,6 +60,7 @@ class Classified(Struct, gc=False):
         worst_pair: the pair the reasons are about.
         entered: the error entered through this input, which nothing recorded explains.
         input_jump: input error / what was recorded before it; None if not known.
+        is_tie: it chose otherwise among values that are equal within rounding.
     """
 
     node_class: NodeClass = NodeClass.CLEAN
@@ -68,6 +69,7 @@ class Classified(Struct, gc=False):
     worst_pair: int | None = None
     entered: int | None = None
     input_jump: float | None = None
+    is_tie: bool = False
 
 
 @dataclass(slots=True)
@@ -337,8 +339,7 @@ class _Walk:
             said.node_class, said.worst_pair = NodeClass.WEIGHTS_DIFFER, error.parameter_pair
             said.reasons = (self._weights_reason(error),)
         elif error.tie_pair is not None:
-            said.worst_pair = error.tie_pair
-            said.reasons = ("another choice among nearly equal values (a tie within rounding)",)
+            self._name_other_choice(error, said)
         elif error.shape_pair is not None and error.output is None:
             said.node_class, said.worst_pair = NodeClass.STRUCTURE_DIFFERS, error.shape_pair
             said.reasons = (self.plan.pairs[error.shape_pair].incomparable or "numbers of other kinds",)
@@ -350,6 +351,19 @@ class _Walk:
             said.node_class = NodeClass.HEALED
             inputs, output = self._sizes(error)
             said.reasons = (f"inputs differ ({inputs}), output hardly ({output})",)
+
+    def _name_other_choice(self, error: RowErrors, said: Classified) -> None:
+        """Say of a row whose whole-number output differs whether that is a tie, or follows a fault."""
+        said.worst_pair, level = error.tie_pair, self.result.level
+        if (error.input or 0.0) > level:
+            said.node_class = NodeClass.PROPAGATED
+            said.reasons = (f"its inputs already differ ({self._size(error.input, error.input_pair)})",)
+        elif math.isfinite(level) and error.integer_input_pair is not None:
+            said.node_class = NodeClass.PROPAGATED
+            said.reasons = (f"its inputs already differ ({self._size(math.inf, error.integer_input_pair)})",)
+        elif math.isinf(level) or error.input is not None:
+            said.is_tie = True
+            said.reasons = ("another choice among nearly equal values (a tie within rounding)",)
 
     def _explained(self, row: TreeRow, error: RowErrors, roundoff: float) -> float:
         known = [roundoff, self.inside[row.index]]

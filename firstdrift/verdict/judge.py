@@ -40,6 +40,7 @@ from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, size_of
 from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, fingerprint, row_errors
 from firstdrift.verdict.rules_of_peers import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.tokens import least_bad_output
 from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.verdict.unlike import unlikeness
 
@@ -95,16 +96,15 @@ def judge_slice(
         noise=noise,
         ties=frozenset(choice.pair for choice in choices),
     )
-    pairs = (
-        _judge_pairs(case) if rules == OWN_RULES else _PEERS[rules](plan, measurements, pair_errors, limits)
-    )
-    judged = _judge_rows(case, pairs, own_rules=rules == OWN_RULES)
+    own = _judge_pairs(case)
+    pairs = own if rules == OWN_RULES else _PEERS[rules](plan, measurements, pair_errors, limits)
+    logits = _find_logits(case)
+    judged = _judge_rows(case, pairs, _classes(case, own, logits), own_rules=rules == OWN_RULES)
     unlike = unlikeness(plan, rows)
     # Of two models, what happens to have the same shape differs anyway: no error begins there.
     origins = [
         row for row in rows if unlike is None and _is_origin(judged[row.index], own_rules=rules == OWN_RULES)
     ]
-    logits = _find_logits(case)
     weak = classification.weak if rules == OWN_RULES and unlike is None else ()
     return SliceJudgement(
         coordinates=plan.target.coordinates,
@@ -214,7 +214,9 @@ def _judge_follower(case: _Case, index: int, row: TreeRow, *, after_origin: bool
         return (Verdict.WARNING, "the argument differs") if matters else (Verdict.PASS, "")
     if error.non_finite:
         return Verdict.ERROR, "NaN or infinity on one side only"
-    if after_origin and error.value > max(case.classification.level, case.limits.excess * _noise(case, row)):
+    is_tie = error.discrete and case.classification.rows[row.index].is_tie
+    least = max(case.classification.level, case.limits.excess * _noise(case, row))
+    if after_origin and error.value > least and not is_tie:
         return Verdict.ERROR, "above the rounding of what ran before"
     if error.discrete:
         return Verdict.WARNING, "other whole numbers"
@@ -243,7 +245,32 @@ def _is_hidden(case: _Case, choices: Sequence[Choice], logits: int) -> bool:
     return hides(choices, row, pair, case.measurements[logits])
 
 
-def _judge_rows(case: _Case, pairs: Sequence[PairJudgement], *, own_rules: bool) -> list[RowJudgement]:
+def _classes(case: _Case, own: Sequence[PairJudgement], logits: int | None) -> list[NodeClass]:
+    """Say what each row did to the error, whatever rules are in force.
+
+    A row at which nothing begins is not clean if it has an error all the same: that was brought there. Nor
+    is that of the last output if it is so far off that the slices beside it may show it to be bad.
+
+    Args:
+        case: what is known.
+        own: of each pair, the verdict of our own rules.
+        logits: the pair of the last output.
+    """
+    reached = {at for at, pair in enumerate(own) if pair.verdict is Verdict.ERROR}
+    least = least_bad_output(case.limits, case.classification.roundoff, case.plan.target.coordinates)
+    if logits is not None and (case.pair_errors[logits].value or 0.0) > least:
+        reached.add(logits)
+    return [
+        NodeClass.PROPAGATED
+        if said.node_class is NodeClass.CLEAN and not reached.isdisjoint(error.pairs)
+        else said.node_class
+        for said, error in zip(case.classification.rows, case.errors, strict=True)
+    ]
+
+
+def _judge_rows(
+    case: _Case, pairs: Sequence[PairJudgement], classes: Sequence[NodeClass], *, own_rules: bool
+) -> list[RowJudgement]:
     judged = []
     left_over = why_left_over(case.rows)
     for row in case.rows:
@@ -256,7 +283,7 @@ def _judge_rows(case: _Case, pairs: Sequence[PairJudgement], *, own_rules: bool)
         judged.append(
             RowJudgement(
                 verdict=max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.PASS),
-                node_class=said.node_class,
+                node_class=classes[row.index],
                 reasons=said.reasons or _first_reasons(error, pairs)
                 if row.match is not None
                 else left_over[row.index],

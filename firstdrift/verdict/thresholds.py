@@ -101,6 +101,10 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
         known = [self._roundoff_of(dtype) for dtype in frozenset(dtypes) if dtype in UNIT_ROUNDOFF]
         return max(known, default=self.roundoff_float32)
 
+    def drift(self, roundoff: float) -> float:
+        """Return the error of a last output above which rounding does not explain it."""
+        return min(self.drift_most, max(self.drift_least, self.drift_roundoffs * roundoff))
+
     def _roundoff_of(self, dtype: str) -> float:
         name = _ROUNDOFF_OF.get(dtype)
         found: float = UNIT_ROUNDOFF[dtype] if name is None else getattr(self, name)

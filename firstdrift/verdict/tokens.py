@@ -16,15 +16,21 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from firstdrift.dumps.dump import Coordinates
 from firstdrift.verdict.judgement import OWN_RULES, Finding, InputDifference, SliceJudgement, Verdict
 from firstdrift.verdict.pair_error import size_in_words
+from firstdrift.verdict.thresholds import Thresholds
 
 
 def drift_limit(judged: SliceJudgement) -> float:
     """Return the error of logits above which neither rounding nor what healthy runs show explains it."""
-    limits = judged.limits
-    rounding = max(limits.drift_least, limits.drift_roundoffs * judged.roundoff)
-    return max(min(limits.drift_most, rounding), _healthy(judged))
+    return max(judged.limits.drift(judged.roundoff), _healthy(judged))
+
+
+def least_bad_output(limits: Thresholds, roundoff: float, coordinates: Coordinates) -> float:
+    """Return the error up to which logits, or a last output, are never bad, whatever other slices show."""
+    drift = limits.drift(roundoff)
+    return drift if coordinates.token is None else min(drift, limits.floor * roundoff)
 
 
 def _healthy(judged: SliceJudgement) -> float:

@@ -22,6 +22,11 @@ def test_a_token_whose_logits_alone_are_bad_says_so_wherever_it_is_shown(
         wait_until(lambda: not client.get("/api/v1/comparisons/1").json()["job"]["is_open"])
         answer = client.get("/api/v1/comparisons/1").json()
         text = client.get("/c/1", headers={"accept": "text/html"}).text
+        rows = client.get("/api/v1/comparisons/1/slices/2/rows").json()["rows"]
+        brought, clean = (
+            client.get("/api/v1/comparisons/1/slices/2/rows", params={"class": word}).json()["total"]
+            for word in ("propagated", "clean")
+        )
         tree = client.get("/c/1/s/2/tree", headers={"accept": "text/html"}).text
     assert answer["first_bad_token"]["token"] == 2
     assert [found["verdict"] for found in answer["slices"]] == ["pass", "pass", *["error"] * 4]
@@ -29,3 +34,6 @@ def test_a_token_whose_logits_alone_are_bad_says_so_wherever_it_is_shown(
     assert "No node here shows where that begins" in text
     assert "No error begins here" not in text
     assert "those of tokens before by at most" in tree
+    said = [(row["class"], row["verdict"]) for row in rows if row["own"]]
+    assert said == [("propagated", "error")]
+    assert (brought > 0, clean) == (True, 0)

@@ -198,8 +198,8 @@ def test_other_rules_are_applied_without_reading_a_file_again(
     with reading(engine) as session:
         (pair,) = slice_pairs_of(session, 1)
         rows = list(all_rows(session, pair.id))
-    assert [row.judgement.verdict for row in rows] == [
-        row.verdict for row in expected.slices[0].judgement.rows
+    assert [(row.judgement.verdict, row.judgement.node_class) for row in rows] == [
+        (row.verdict, row.node_class) for row in expected.slices[0].judgement.rows
     ]
 
 

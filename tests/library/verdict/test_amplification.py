@@ -6,9 +6,10 @@ from operator import mul
 
 import numpy as np
 import pytest
-from library.verdict.made_slices import SHAPE, Call, judge, values_of, with_error
+from library.verdict.made_slices import SHAPE, Call, Values, judge, make, values_of, with_error
 
 from firstdrift.dumps.dump import Coordinates
+from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift.verdict.tokens import how_far_off
 
@@ -66,6 +67,41 @@ def test_a_node_that_makes_a_bad_input_much_worse_amplifies() -> None:
     judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[0.1]), following)
     assert judged.origins == [LINEAR]
     assert judged.of(following.name).node_class == NodeClass.AMPLIFIED
+
+
+def test_a_node_of_which_no_output_was_recorded_passes_on_the_error_that_it_is_given() -> None:
+    backward = "Module.model.Model.backward.0"
+    at_fault = Call(LINEAR, inputs=[0.0], outputs=[0.3])
+    for given, said in ((0.3, NodeClass.PROPAGATED), (1e-7, NodeClass.CLEAN)):
+        made = make(BEFORE, at_fault, Call(backward, inputs=[given]))
+        assert [made.judge(rules).of(backward).node_class for rules in RULES] == [said] * len(RULES)
+        is_bad = made.judge().of(backward).verdict is Verdict.ERROR
+        assert is_bad is (said is NodeClass.PROPAGATED)
+
+
+@pytest.mark.parametrize(
+    ("token", "error", "said"),
+    [
+        (0, 40 * U32, NodeClass.PROPAGATED),  # other tokens may show it to be bad
+        (0, 20 * U32, NodeClass.CLEAN),
+        (None, 40 * U32, NodeClass.CLEAN),
+        (None, 2e-3, NodeClass.PROPAGATED),  # it may have drifted
+    ],
+)
+def test_what_the_model_gives_is_not_clean_where_it_may_be_bad(
+    token: int | None, error: float, said: NodeClass
+) -> None:
+    errors = [error * 2.0**-n for n in range(14, -1, -1)]
+    names = [*(f"Functional.linear.{n}.forward" for n in range(13)), "Module.lm_head.Linear.forward.0"]
+    calls = [
+        Call(name, inputs=[before], outputs=[after])
+        for name, (before, after) in zip(names, itertools.pairwise(errors), strict=True)
+    ]
+    made = make(BEFORE, *calls, coordinates=Coordinates(step=0, token=token))
+    for rules in RULES:
+        judged = made.judge(rules)
+        assert judged.of(calls[-1].name).node_class is said
+        assert all(judged.of(name).node_class is NodeClass.CLEAN for name in names[:-1])
 
 
 def test_a_node_that_takes_an_error_away_heals() -> None:
@@ -401,6 +437,31 @@ def test_another_choice_among_nearly_equal_values_is_no_fault() -> None:
     assert said.node_class == NodeClass.CLEAN
     assert said.verdict == Verdict.WARNING
     assert said.reasons == ("another choice among nearly equal values (a tie within rounding)",)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "verdict", "node_class", "reason"),
+    [
+        ([2e-7], Verdict.WARNING, NodeClass.CLEAN, "another choice among nearly equal values"),
+        ([0.3], Verdict.ERROR, NodeClass.PROPAGATED, "its inputs already differ (0.3)"),
+        (
+            [2e-7, (chosen(1, 2), chosen(2, 1))],
+            Verdict.ERROR,
+            NodeClass.PROPAGATED,
+            "its inputs already differ (other whole numbers)",
+        ),
+        ([], Verdict.ERROR, NodeClass.PROPAGATED, "above the rounding of what ran before"),
+    ],
+)
+def test_after_a_fault_another_choice_is_a_tie_where_inputs_agree(
+    inputs: list[Values], verdict: Verdict, node_class: NodeClass, reason: str
+) -> None:
+    router = Call("Module.gate.Router.forward.0", inputs=inputs, outputs=[(chosen(1, 2), chosen(2, 1))])
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[0.3]), router)
+    assert judged.origins == [LINEAR]
+    said = judged.of(router.name)
+    assert (said.verdict, said.node_class) == (verdict, node_class)
+    assert said.reasons[0].startswith(reason)
 
 
 def test_what_was_gathered_by_another_choice_does_not_count() -> None:

@@ -7,13 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.verdict.made_slices import Call, Judged, Values, judge, make, values_of
+from library.verdict.test_findings import logits
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.dumps.dump import Coordinates
 from firstdrift.errors import SettingsError
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judge import RULES, judge_slice
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, RowJudgement, Verdict
+from firstdrift.verdict.settling import settle
 
 UNHURRIED = settings(deadline=None)
 ERRORS = st.sampled_from([0.0, 1e-7, 3e-7, 2e-6, 5e-6, 1e-4, 3e-3, 0.2, 1.5])
@@ -174,6 +177,41 @@ def test_a_judgement_is_consistent(drawn: list[Drawn]) -> None:
         assert row.below.error == sum(one.verdict == Verdict.ERROR for one in inside)
         worst = max((one.verdict.severity for one in inside), default=0)
         assert row.below.worst.severity == worst
+
+
+def is_contradiction(row: RowJudgement) -> bool:
+    """Tell whether a row is said to be clean and in error."""
+    return row.verdict is Verdict.ERROR and row.node_class is NodeClass.CLEAN
+
+
+@UNHURRIED
+@given(slices())
+def test_the_class_of_a_node_is_the_same_under_all_rules_and_no_error_is_clean(drawn: list[Drawn]) -> None:
+    made = make(*(call.call() for call in drawn))
+    own, *others = ([row.node_class for row in made.judge(rules).said.rows] for rules in RULES)
+    assert all(other == own for other in others)
+    assert not any(is_contradiction(row) for row in made.judge().said.rows)
+
+
+HEAD = "Module.lm_head.Linear.forward.0"
+LOGITS = st.sampled_from([0.0, 1e-7, 1e-6, 3e-6, 2e-5, 4e-4, 3e-3, 0.2])
+
+
+@UNHURRIED
+@given(slices(), st.lists(LOGITS, min_size=1, max_size=5), st.booleans())
+def test_what_all_slices_show_changes_no_class_and_leaves_no_error_clean(
+    drawn: list[Drawn], errors: list[float], has_layers: bool
+) -> None:
+    calls = [call.call() for call in drawn] if has_layers else []
+    made = [
+        make(*calls, Call(HEAD, outputs=[logits(error)]), coordinates=Coordinates(step=0, token=number))
+        for number, error in enumerate(errors)
+    ]
+    judged = [one.judge().said for one in made]
+    settled = settle(judged, [one.rows for one in made])
+    for before, after in zip(judged, settled, strict=True):
+        assert [row.node_class for row in after.rows] == [row.node_class for row in before.rows]
+        assert not any(is_contradiction(row) for row in after.rows)
 
 
 def test_rules_that_do_not_exist_are_refused() -> None:

@@ -16,7 +16,8 @@ from firstdrift import Report
 from firstdrift.comparison.report import SliceResult
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.tensors import Role, TensorRecord
-from firstdrift.verdict.judgement import Verdict
+from firstdrift.verdict.judge import RULES
+from firstdrift.verdict.judgement import NodeClass, Verdict
 
 Compared = Callable[[str, str, str], Report]
 
@@ -184,12 +185,27 @@ def test_the_summary_names_the_rules_by_which_nothing_was_found(compared: Compar
     assert found.summary == "No bad token and no bad node under the rules of msit."
 
 
-def test_the_class_of_a_node_does_not_depend_on_the_rules(compared: Compared) -> None:
-    dump = "msprobe/llama_stat_mix_perturb"
-    own, theirs = (compared(f"{dump}/golden", f"{dump}/target", rules) for rules in ("firstdrift", "msprobe"))
-    classes = [[row.node_class for row in report.slices[0].judgement.rows] for report in (own, theirs)]
-    assert classes[0] == classes[1]
-    assert own.counts != theirs.counts
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [
+        ("msprobe/llama_stat_mix_perturb/golden", "msprobe/llama_stat_mix_perturb/target"),
+        ("msprobe/llama_stat_mix_precision_high/golden", "msprobe/llama_stat_mix_precision_high/target"),
+        ("msprobe/zoo_tensor_mix/golden", "msprobe/zoo_tensor_mix/target"),
+        ("msit/llama12_logits_golden", "msit/llama12_logits_bad"),
+    ],
+)
+def test_the_class_of_a_node_does_not_depend_on_the_rules(
+    compared: Compared, golden: str, target: str
+) -> None:
+    own, *others = (compared(golden, target, rules) for rules in RULES)
+    classes = [
+        [row.node_class for one in report.slices for row in one.judgement.rows] for report in (own, *others)
+    ]
+    assert classes[0] == classes[1] == classes[2]
+    assert any(own.counts != other.counts for other in others)
+    rows = [row for one in own.slices for row in one.judgement.rows if row.verdict is Verdict.ERROR]
+    assert rows
+    assert all(row.node_class is not NodeClass.CLEAN for row in rows)
 
 
 def test_checksums_are_not_looked_at_where_values_were_saved(compared: Compared) -> None:

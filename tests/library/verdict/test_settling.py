@@ -5,7 +5,7 @@ from library.verdict.test_findings import logits
 
 from firstdrift.dumps.dump import Coordinates
 from firstdrift.verdict.findings import conclude
-from firstdrift.verdict.judgement import SliceJudgement, Verdict
+from firstdrift.verdict.judgement import NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.settling import settle
 
 MODEL = "Module.model.Model.forward.0"
@@ -31,6 +31,7 @@ def test_logits_that_only_other_tokens_show_to_be_bad_are_an_error_of_their_toke
         head = next(row for row in one.rows if row.worst_pair is not None and row.reasons)
         assert one.pairs[0].verdict is head.verdict is Verdict.ERROR
         assert one.pairs[0].reasons == head.reasons
+        assert head.node_class is NodeClass.PROPAGATED
         (model,) = (row for row in one.rows if row.below.error)
         assert model.below.worst is Verdict.ERROR
     first = conclude(judged).first_bad_token
@@ -67,3 +68,4 @@ def test_an_output_that_drifted_is_an_error_of_its_slice() -> None:
     assert judged[0].counts.error == 1
     assert judged[0].logits is not None
     assert judged[0].logits.verdict is Verdict.ERROR
+    assert judged[0].rows[judged[0].logits.row].node_class is NodeClass.PROPAGATED
