@@ -155,7 +155,7 @@ class _Walk:
     seen: float | None = None  # worst output error so far; None before the first
     seen_whole: float = 0.0  # the same with the rows of tokens that went to other experts
     inside: list[float] = field(init=False)  # worst error recorded below each row
-    known_inside: list[bool] = field(init=False)  # whether anything below was compared
+    known_inside: list[bool] = field(init=False)  # whether anything below was compared that explains errors
     rows_by_name: Mapping[str, TreeRow] = field(init=False)
     chosen_otherwise: frozenset[int] = field(init=False)  # rows in modules given other whole numbers
     origins_inside: list[int] = field(init=False)
@@ -224,7 +224,8 @@ class _Walk:
         if row.parent is not None:
             own = 0.0 if error.is_set_aside else error.worst
             self.inside[row.parent] = max(self.inside[row.parent], self.inside[row.index], own)
-            self.known_inside[row.parent] |= self.known_inside[row.index] or self._is_compared(error)
+            tells = self._is_compared(error) and not error.is_set_aside
+            self.known_inside[row.parent] |= self.known_inside[row.index] or tells
             self.origins_inside[row.parent] += self.origins_inside[row.index] + is_origin
 
     def _is_compared(self, error: RowErrors) -> bool:
@@ -663,8 +664,6 @@ class _Walk:
     def _size_inside(self, row: TreeRow) -> str:
         """Say how large the worst error is that was recorded inside a row."""
         inside = [one for one in self.errors[row.index + 1 : row.last + 1] if not one.is_set_aside]
-        if not inside:  # choices alone, which explain nothing
-            return _short(self.inside[row.index])
         worst = max(inside, key=lambda one: one.worst)
         known = (
             (worst.input, worst.input_pair),
