@@ -183,14 +183,7 @@ def _why_not_given(pair: TensorPair, measured: Measurement) -> str:
     """Say why no algorithm is given a pair; empty if they are given it."""
     if measured.kind is MeasurementKind.SCALAR:
         return "a Python argument, no tensor"
-    lacking = [
-        name
-        for name, record, parts in (
-            ("golden", pair.golden, pair.golden_parts),
-            ("target", pair.target, pair.target_parts),
-        )
-        if record.location is None and all(part.location is None for part in parts)
-    ]
+    lacking = pair.without_values
     if lacking:
         return "no values in either dump" if len(lacking) > 1 else f"no values in the {lacking[0]} dump"
     if measured.kind is not MeasurementKind.DATA:

@@ -108,14 +108,7 @@ def why_not(pair: TensorPair, measured: Measurement) -> str | None:
         return measured.reason or "the two cannot be compared"
     if any(is_part_of_rank(record) for record in (pair.golden, pair.target)):
         return "it is what one rank holds, which is compared with its part of the whole"
-    without = [
-        side
-        for side, record, parts in (
-            ("golden", pair.golden, pair.golden_parts),
-            ("target", pair.target, pair.target_parts),
-        )
-        if not all(part.location is not None for part in parts or (record,))
-    ]
+    without = pair.without_values
     if not without:
         return None
     if any(record.shards is not None for record in (pair.golden, pair.target)):

@@ -93,6 +93,15 @@ class TensorPair(Struct, frozen=True, gc=False):
         """True if one of its tensors is made up of several, of nodes or of ranks."""
         return any((self.joining, self.golden.shards, self.target.shards))
 
+    @property
+    def without_values(self) -> tuple[str, ...]:
+        """Sides, "golden" or "target", of which not all values were saved: of each part of what is joined."""
+        sides = {
+            "golden": self.golden_parts or (self.golden,),
+            "target": self.target_parts or (self.target,),
+        }
+        return tuple(side for side, held in sides.items() if any(one.location is None for one in held))
+
 
 class UnmatchedTensor(Struct, frozen=True, gc=False):
     """A tensor of a matched node that has no partner on the other side."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from firstdrift import compare
 from firstdrift.comparison import closeup
+from firstdrift.comparison.algorithms import with_results
 from firstdrift.comparison.closeup import NothingToSeeError, files_of, load_pair
 from firstdrift.comparison.compare import measure_pairs
 from firstdrift.exports.snippet import reproduction
@@ -90,6 +91,43 @@ def test_parts_are_joined(fused: TensorPair) -> None:
     assert np.allclose(found.target - found.golden, 0.5)
     assert found.notes == ("joined", "arranged one part after another, which fits the values best")
     assert [file.stem for file in files_of(fused)] == ["qkv", "q", "k", "v"]
+
+
+def test_a_joined_tensor_has_values_where_each_of_its_parts_has(fused: TensorPair) -> None:
+    """The close-up and algorithms say the same of what lacks them."""
+    statistics = Statistics(1.0, -1.0, 0.0, 2.0)
+    bare = [replace(part, location=None, statistics=statistics) for part in fused.golden_parts]
+    one_bare = replace(
+        fused,
+        golden=replace(fused.golden, statistics=statistics),
+        target=replace(fused.target, statistics=statistics),
+        golden_parts=(bare[0], *fused.golden_parts[1:]),
+    )
+    none_saved = replace(one_bare, golden_parts=tuple(bare), target=replace(one_bare.target, location=None))
+    assert fused.without_values == ()
+    assert said_to_algorithms(fused) == "joined from several tensors"
+    assert one_bare.without_values == ("golden",)
+    assert why(one_bare) == "only statistics were recorded of the golden side, no values"
+    assert said_to_algorithms(one_bare) == "no values in the golden dump"
+    assert none_saved.without_values == ("golden", "target")
+    assert why(none_saved) == "only statistics were recorded, no values"
+    assert said_to_algorithms(none_saved) == "no values in either dump"
+    turned = replace(
+        one_bare,
+        golden=one_bare.target,
+        target=one_bare.golden,
+        golden_parts=(),
+        target_parts=one_bare.golden_parts,
+    )
+    assert turned.without_values == ("target",)
+
+
+def said_to_algorithms(pair: TensorPair) -> str:
+    """Return why an algorithm is not given a pair."""
+    plan = SlicePlan(None, None, (), (pair,), (), ())  # type: ignore[arg-type]
+    (found,) = with_results([np.allclose], plan, [measured(pair)])
+    assert found.custom is not None
+    return found.custom[0].remark
 
 
 def test_every_file_is_asked_for_before_it_is_read(one: TensorPair, fused: TensorPair) -> None:
