@@ -96,6 +96,8 @@ def _resolve(own: Slice, other: Slice, side: str) -> _Resolved | None:
     """Find the namesakes of the nodes of a slice; None if no value has any."""
     nameonly = [at for at, node in enumerate(own.nodes) if _is_nameonly(node)]
     modules = _Modules(other) if nameonly else None
+    if modules is not None and not modules.calls and _is_spelled_otherwise(own, other):
+        modules = _Modules(other, Direction.NONE)
     if modules is None or not modules.calls:
         return None
     valued = [at for at in nameonly if own.nodes[at].tensors]
@@ -122,13 +124,25 @@ def _resolve(own: Slice, other: Slice, side: str) -> _Resolved | None:
     )
 
 
-class _Modules:
-    """The forward calls of the modules of a slice, by path."""
+def _is_spelled_otherwise(own: Slice, other: Slice) -> bool:
+    """Tell whether names that have no parts stand for those of another slice that knows names alone."""
+    names = [node.path for node in own.nodes if node.tensors]
+    others = {node.path for node in other.nodes}
+    return (
+        all(map(_is_nameonly, (*own.nodes, *other.nodes)))
+        and any("." in path for path in others)
+        and not any("." in name for name in names)
+        and 2 * sum(name in others for name in names) < len(names)
+    )
 
-    def __init__(self, dumped: Slice) -> None:
+
+class _Modules:
+    """The forward calls of the modules of a slice, by path; of one that tells no pass, all that it holds."""
+
+    def __init__(self, dumped: Slice, direction: Direction = Direction.FORWARD) -> None:
         calls: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for at, node in enumerate(dumped.nodes):
-            if not is_operator(node) and node.direction is Direction.FORWARD:
+            if not is_operator(node) and node.direction is direction:
                 calls[node.path].setdefault(node.call, at)
         self.calls = dict(calls)
         self.shift: Shift = ((), ())

@@ -94,12 +94,16 @@ def build_rows(golden: Slice, target: Slice, plan: SlicePlan) -> tuple[TreeRow, 
 
     Rows hang where their target node hangs; unmatched golden nodes hang below the row of their golden
     parent, after the golden node that ran before them. It is the other way round where the golden dump
-    tells in which order its nodes ran, and of the target dump only names do.
+    tells in which order its nodes ran, and of the target dump only names do, or only golden names have parts.
     """
-    if golden.tells_order and not target.tells_order:
+    if not target.tells_order and (golden.tells_order or (_is_tree(golden) and not _is_tree(target))):
         rows = _lay_over(target, golden, _turned(plan))
         return tuple(replace(row, golden=row.target, target=row.golden) for row in rows)
     return _lay_over(golden, target, plan)
+
+
+def _is_tree(dumped: Slice) -> bool:
+    return any(node.parent is not None for node in dumped.nodes)
 
 
 def _turned(plan: SlicePlan) -> SlicePlan:
