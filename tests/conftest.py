@@ -1,8 +1,9 @@
 """Real dumps for the tests, unpacked once per session, and real databases, a new one for each test."""
 
 import gc
+import lzma
 import os
-import tarfile
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -61,8 +62,10 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         target = together / name.replace("/", "-")
         if not target.is_dir():
             extracted = tmp_path_factory.mktemp("extracted")
-            with tarfile.open(ARCHIVES / f"{name}.tar.xz") as archive:
-                archive.extractall(extracted, filter="data")
+            # All archives hold fifty thousand files: Python's tarfile takes seven times as long for them.
+            command = ("tar", "-x", "-f", "-", "--no-same-owner", "-C", extracted)
+            packed = lzma.decompress((ARCHIVES / f"{name}.tar.xz").read_bytes())
+            subprocess.run(command, input=packed, check=True)
             together.mkdir(exist_ok=True)
             with suppress(OSError):  # another process was faster
                 extracted.rename(target)
