@@ -1,16 +1,21 @@
-"""Tell whether a dump of few ranks has what the same ranks of the other dump have.
+"""Tell whether ranks of one number have the same part of a model.
 
 golden  rank 0, 1     the same nodes, tensors as large,         rank 0 ── rank 0, and rank 1 is left over
 target  rank 0        values nearer to rank 0 than to rank 1
                       else the target has the whole model       rank 0+1 ── rank 0
+
+golden  rank 0, 1     tensors of one are shards of the other's  rank 0+1 ── rank 0+1
+target  rank 0, 1     else                                      rank 0 ── rank 0, rank 1 ── rank 1
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from firstdrift.dumps.data import load_tensor
 from firstdrift.dumps.dump import Slice
 from firstdrift.errors import TensorUnreadableError
+from firstdrift.matching.lone_rank import part
 from firstdrift.matching.values import value_distance
 from firstdrift.tensors import Role, TensorRecord, is_floating
 
@@ -23,6 +28,13 @@ _TELLING: Final = 0.02
 _NEARER: Final = 0.2
 """Share of the difference from another rank up to which a tensor belongs to a rank."""
 
+_SHARDS: Final = 0.1
+"""Share of tensors that are shards of the other dump's, from which on that was spread otherwise."""
+
+_COPIES: Final = 0.3
+"""Share of tensors that are as large all the same, as what passes from layer to layer is."""
+
+_CHUNK: Final = re.compile(r"\d{1,9}(?=\.)")
 _LOOKED_AT: Final = 32
 _SAMPLE: Final = 4096
 
@@ -46,6 +58,24 @@ def hold_same_part(own: Slice, same: Slice, other: Slice) -> bool:
         return True
     told = [nearer for at in _looked_at(own, same, other) if (nearer := _is_nearer(*at)) is not None]
     return sum(told) > len(told) / 2
+
+
+def are_spread_otherwise(golden: Slice, target: Slice) -> bool:
+    """Tell whether ranks of one number hold other parts of a model: a shard of a layer, another stage."""
+    chunks = sorted(len(_chunks(one)) for one in (golden, target))
+    if chunks[0] < 2 <= chunks[1]:  # noqa: PLR2004
+        return True
+    tensors, others = _tensors(golden), _tensors(target)
+    shapes = [(tensors[key], others[key].shape) for key in tensors.keys() & others.keys()]
+    copies = sum(record.shape == shape for record, shape in shapes)
+    known = [(record, how) for record, shape in shapes if (how := part(record.shape, shape)) is not None]
+    shards = sum(how.axis == -1 or record.role is Role.PARAMETER for record, how in known)
+    return shards > _SHARDS * len(shapes) and copies >= _COPIES * len(shapes)
+
+
+def _chunks(dumped: Slice) -> set[str]:
+    """Return the numbers of the chunks of layers that a rank of a virtual pipeline has: 0.model, 1.model."""
+    return {found[0] for node in dumped.nodes if (found := _CHUNK.match(node.path))}
 
 
 def _are_laid_out_alike(one: Slice, other: Slice) -> bool:

@@ -6,6 +6,9 @@ target  rank 0    token 0, 1           token 0 ── token 0, token 1 ── to
 golden  rank 0                         more ranks on one side: the model was spread over them
 target  rank 0, 1                      rank 0 ── rank 0+1, merged; where rank 1 was asked for, what it holds;
                                        where rank 0 is one of two as well, rank 0 ── rank 0
+
+golden  rank 0, 1  (shards)            as many ranks that were spread otherwise
+target  rank 0, 1  (stages)            rank 0+1 ── rank 0+1, both merged
 """
 
 from collections import defaultdict
@@ -20,7 +23,7 @@ from firstdrift.dumps.dump import Coordinates, Dump, Layout, Slice, SliceListing
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.matching.choice import is_chosen, require_chosen_slices, spelled
 from firstdrift.matching.plan import MatchingRules, SlicePairing
-from firstdrift.matching.same_rank import hold_same_part
+from firstdrift.matching.same_rank import are_spread_otherwise, hold_same_part
 
 _NAMES: Final = {"step": "step", "rank": "rank", "token": "token", "micro_step": "micro step"}
 
@@ -44,13 +47,15 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules, read: Read | N
     Where one side has more ranks than the other, those of each side are merged: into one model, or, where
     the rules say over how many ranks a model is spread, into as many models as there are. Of a rank that was
     asked for, the others are read as well: they tell what it holds of the model. Where the dump of fewer
-    ranks lacks the others of a model that is spread alike, it is compared rank by rank.
+    ranks lacks the others of a model that is spread alike, it is compared rank by rank; as many ranks that
+    were spread otherwise are merged.
 
     Args:
         golden: the golden dump.
         target: the target dump.
         rules: which slices may be compared.
-        read: reads what tells whether the dump of fewer ranks lacks some; without it, it is whole.
+        read: reads what tells whether ranks of one number hold the same; without it, as many ranks do, and
+            a dump of fewer ranks is whole.
 
     Raises:
         SettingsError: a dump has no slice of the chosen step, rank or token.
@@ -67,13 +72,14 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules, read: Read | N
     )
     notes = list(_say_if_same(golden, target))
     layouts = rules.golden_layout, rules.target_layout
-    lacking = None
+    lacking, otherwise = None, False
     if read is not None and rules.rank is None and layouts == (None, None):
         lacking = _find_lacking((golden, target), sides, read)
+        otherwise = _are_spread_otherwise((golden, target), sides, read)
     if lacking is not None:
         notes.append(lacking.note)
     elif rules.rank is None:
-        notes += _merge_ranks(sides, layouts, is_said=True)
+        notes += _merge_ranks(sides, layouts, is_said=True, otherwise=otherwise)
     else:
         if layouts[0] is None or layouts[0] != layouts[1]:
             notes += _merge_ranks(sides, layouts, is_said=False)
@@ -146,6 +152,21 @@ def _find_lacking(
     return None
 
 
+def _are_spread_otherwise(
+    dumps: tuple[Dump, Dump], sides: tuple[list[SliceListing], ...], read: Read
+) -> bool:
+    """Tell whether dumps of as many ranks have other parts of a model on them."""
+    golden, target = ({at.rank for at in _coordinates(side)} for side in sides)
+    rank = min((one for one in golden if one is not None), default=None)
+    if golden != target or len(golden) < 2 or rank is None:  # noqa: PLR2004
+        return False
+    own = min((listing for listing in sides[0] if listing.coordinates.rank == rank), key=_order)
+    try:
+        return are_spread_otherwise(read(dumps[0], own), read(dumps[1], _beside(own, sides[1], rank)))
+    except DumpUnreadableError:  # which is said once it is read to be compared
+        return False
+
+
 def _joined(ranks: Iterable[int]) -> str:
     return "+".join(map(str, ranks))
 
@@ -162,12 +183,16 @@ def _beside(own: SliceListing, side: list[SliceListing], rank: int) -> SliceList
 
 
 def _merge_ranks(
-    sides: tuple[list[SliceListing], ...], layouts: tuple[Layout | None, Layout | None], *, is_said: bool
+    sides: tuple[list[SliceListing], ...],
+    layouts: tuple[Layout | None, Layout | None],
+    *,
+    is_said: bool,
+    otherwise: bool = False,
 ) -> Iterable[str]:
     """Merge, in place, the slices of ranks that make up one model; say what could not be, or was assumed."""
     ranks = [sorted({at.rank for at in _coordinates(side) if at.rank is not None}) for side in sides]
     counts = [max(1, len(held)) for held in ranks]
-    if counts[0] == counts[1] and layouts == (None, None):
+    if counts[0] == counts[1] and layouts == (None, None) and not otherwise:
         return
     for name, side, held, layout in zip(("golden", "target"), sides, ranks, layouts, strict=True):
         known = layout or Layout(tensor=max(1, len(held)))

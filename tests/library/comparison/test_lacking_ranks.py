@@ -94,3 +94,32 @@ def test_a_whole_model_is_compared_with_all_ranks_though_each_has_tensors_as_lar
     report = compare(tmp_path / "golden", tmp_path / "target")
     assert (report.counts.passed, report.counts.error) == (1, 1)
     assert report.findings.rank_finding == "It began on rank 1."
+
+
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [("tensor", "stages"), ("stages", "tensor"), ("tensor", "chunks"), ("stages", "chunks")],
+)
+def test_as_many_ranks_over_which_a_model_is_spread_otherwise_are_merged(
+    unpacked: Unpacked, golden: str, target: str
+) -> None:
+    dumps = unpacked("msprobe/ranks")
+    report = compare(dumps / golden, dumps / target)
+    assert report.findings.first_bad_node is None
+    assert report.findings.input_differs == ()
+    assert report.counts.passed == report.counts.pairs > 500
+
+
+def test_as_many_ranks_that_hold_the_same_are_not_merged_whatever_the_size_of_the_batch(
+    tmp_path: Path,
+) -> None:
+    values = np.random.default_rng(5).standard_normal((2, 4, 8)).astype(np.float32)
+    for side, rows in (("golden", 4), ("target", 2)):
+        for rank in range(2):
+            folder = tmp_path / side / f"rank{rank}"
+            folder.mkdir(parents=True)
+            np.save(folder / "fc.parameter.weight.npy", values[rank])
+            np.save(folder / "fc.output.0.npy", values[rank][:rows])
+    report = compare(tmp_path / "golden", tmp_path / "target")
+    assert len(report.slices) == 2
+    assert (report.counts.passed, report.counts.incomparable) == (2, 2)
