@@ -332,6 +332,11 @@ def summary(session: Session, dump: Dump, slice_ids: Sequence[int]) -> DumpSumma
         tensors=sum(entry.tensors or 0 for entry in read),
         problems=tuple(dict.fromkeys(chain(dump.problems, *(entry.problems for entry in read)))),
         order_origin=next((entry.order_origin for entry in reversed(read) if entry.order_origin), "recorded"),
+        compared=sum(
+            (len(entry.merged.parts) or 1) if entry.merged else 1
+            for entry in found.values()
+            if entry.nodes is not None
+        ),
     )
 
 

@@ -281,6 +281,7 @@ class _Read:
         self.dump = dump
         self.nodes = 0
         self.tensors = 0
+        self.slices: set[SliceListing] = set()
         self.problems: list[Problem] = list(dump.problems)
         self.errors: list[DumpUnreadableError] = []
         self.order_origin = "recorded"
@@ -293,6 +294,7 @@ class _Read:
             self.errors.append(error)
             self.problems.append(Problem(str(error.path or listing.directory), error.reason))
             return None
+        self.slices.update(listing.parts or (listing,))
         self.nodes += len(read.nodes)
         self.tensors += sum(len(node.tensors) for node in read.nodes)
         self.problems += read.problems
@@ -308,4 +310,5 @@ class _Read:
             tensors=self.tensors,
             problems=tuple(dict.fromkeys(self.problems)),  # slices may share a file
             order_origin=self.order_origin,
+            compared=len(self.slices),
         )

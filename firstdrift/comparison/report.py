@@ -47,6 +47,10 @@ class DumpSummary(Struct, frozen=True):
 
     A tensor is one value of a node, as everywhere: Python arguments are counted too, as they are among pairs
     and unmatched tensors.
+
+    Attributes:
+        slices: of the whole dump.
+        compared: how many of them were compared; None if that is not known.
     """
 
     path: str
@@ -56,6 +60,12 @@ class DumpSummary(Struct, frozen=True):
     tensors: int
     problems: tuple[Problem, ...] = ()
     order_origin: str = "recorded"
+    compared: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all slices were compared, as far as is known."""
+        return self.compared is None or self.compared >= self.slices
 
 
 class SliceResult(Struct, frozen=True):

@@ -102,6 +102,7 @@ def dump_object(dump: DumpSummary) -> dict[str, Any]:
         "path": dump.path,
         "format": dump.format,
         "slices": dump.slices,
+        "compared": dump.compared,
         "nodes": dump.nodes,
         "tensors": dump.tensors,
         "order_origin": dump.order_origin,

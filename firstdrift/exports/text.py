@@ -4,6 +4,7 @@ Names come from dumps and may hold anything: what is not printable is spelled ou
 colour the text, move the cursor or look like another line.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from firstdrift.exports.report_json import coordinates_object
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Counts, Finding, Findings
 
+_NAMED = re.compile(r" {0,2}[a-z][\w.]* {2,}")
 _SHOWN = 10
 
 
@@ -28,6 +30,27 @@ def printable(text: str) -> str:
 
 def _as_lines(lines: Iterable[str]) -> str:
     return "\n".join(printable(line) for line in lines)
+
+
+def folded(text: str, width: int) -> str:
+    """Fold lines that are too long between words; what follows stands where the value of the line began."""
+    return "\n".join(piece for line in text.split("\n") for piece in _fold(line, width) or [line])
+
+
+def _fold(line: str, width: int) -> list[str]:
+    from textwrap import wrap
+
+    named = _NAMED.match(line)
+    indent = " " * len(named[0]) if named else ""
+    return wrap(
+        line,
+        max(width, 40),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+        replace_whitespace=False,
+    )
 
 
 def report_text(report: Report) -> str:
@@ -139,7 +162,8 @@ def _more(of: Sequence[object]) -> list[str]:
 
 
 def _dump_line(side: str, dump: DumpSummary) -> str:
-    said = [dump.format, counted(dump.slices, "slice")]
+    slices = counted(dump.slices, "slice")
+    said = [dump.format, slices if dump.is_whole else f"{dump.compared} of {slices} compared"]
     if dump.nodes:  # what no slice was read of is not known to be empty
         said += [counted(dump.nodes, "node"), counted(dump.tensors, "tensor")]
     return f"{side:<13} {dump.path}: {', '.join(said)}"

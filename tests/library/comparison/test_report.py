@@ -12,6 +12,9 @@ from firstdrift import FirstdriftError, Options, Report
 from firstdrift.comparison.compare import Progress
 from firstdrift.comparison.table import COLUMNS
 from firstdrift.errors import DumpNotFoundError, SettingsError
+from firstdrift.exports.report_json import dump_object
+from firstdrift.exports.text import report_text
+from firstdrift.matching.plan import MatchingRules
 
 Compared = Callable[..., Report]
 Unpacked = Callable[[str], Path]
@@ -200,3 +203,18 @@ def test_arguments_are_counted_as_tensors_wherever_tensors_are_counted(
     for side in (alone.golden, alone.target):
         assert side.tensors == counts.pairs
     assert any(not pair.golden.is_tensor for pair in alone.slices[0].plan.pairs)
+
+
+def test_slices_and_nodes_are_counted_of_what_was_compared(
+    compared: Callable[[str, str], Report], unpacked: Callable[[str], Path]
+) -> None:
+    whole = compared("msit/llama4_golden_fp32", "msit/llama4_fp16")
+    assert (whole.golden.slices, whole.golden.compared) == (8, 8)
+    dumps = [unpacked(f"msit/{name}") for name in ("llama4_golden_fp32", "llama4_fp16")]
+    one = firstdrift.compare(*dumps, Options(matching=MatchingRules(token=2)))
+    assert (one.golden.slices, one.golden.compared) == (8, 1)
+    assert one.golden.nodes * 8 == whole.golden.nodes
+    text = report_text(one)
+    assert f"msit-torch, 1 of 8 slices compared, {one.golden.nodes} nodes" in text
+    assert "of 8 slices compared" not in report_text(whole)
+    assert dump_object(one.golden)["compared"] == 1
