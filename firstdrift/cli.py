@@ -192,9 +192,12 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
 
         click.echo(to_json(report_object(report), indent=1))
     else:
-        from firstdrift.exports.text import report_text
+        from shutil import get_terminal_size
 
-        click.echo(report_text(report))
+        from firstdrift.exports.text import folded, report_text
+
+        text = report_text(report)
+        click.echo(folded(text, get_terminal_size().columns) if sys.stdout.isatty() else text)
     _write_files(report, chosen)
     ctx.exit(_exit_status(report, chosen["fail_on"]))
 

@@ -44,6 +44,7 @@ from firstdrift.verdict.tree import TreeRow, is_embedding, work_of_row
 _MOST_CANCELLED = 1e3
 """How much larger than one dot product what it adds up may be: one in a thousand is as small by chance."""
 
+_AS = " = "
 _ANOTHER_ROW = 0.1
 """An embedding that is off by less, as a part of its norm, is hardly that of another token or position."""
 
@@ -700,7 +701,9 @@ class _Walk:
     def _jump_reason(self, row: TreeRow, error: RowErrors, added: Sequence[Addend]) -> str:
         inputs, output = self._sizes(error)
         if added:
-            known_addends = _enumerate([f"{one.where} ({self._size(one.error, one.pair)})" for one in added])
+            known_addends = _enumerate(
+                [f"{_seen_from(row, one.where)} ({self._size(one.error, one.pair)})" for one in added]
+            )
             return f"its inputs, from {known_addends}, agree; their sum does not ({output})"
         if error.input is None and self.known_inside[row.index]:
             inside = self._size_inside(row)
@@ -708,7 +711,8 @@ class _Walk:
         if error.input is None and self._is_known_sum(row):
             known = [(other, self._errors_of_output(other)) for other in self._operands(row)]
             operands = [
-                f"{_on_both_sides(other)} ({self._size(at.output, at.output_pair)})" for other, at in known
+                f"{_seen_from(row, _on_both_sides(other))} ({self._size(at.output, at.output_pair)})"
+                for other, at in known
             ]
             return f"its inputs, from {_enumerate(operands)}, agree; their sum does not ({output})"
         if error.input is None:
@@ -778,7 +782,13 @@ def _non_finite_reason(error: RowErrors) -> str:
 def _on_both_sides(row: TreeRow) -> str:
     """Name a node as each dump does: who knows the model by one of them finds it by that."""
     names = [side[0] for side in (row.target, row.golden) if side]
-    return " = ".join(dict.fromkeys(names))
+    return _AS.join(dict.fromkeys(names))
+
+
+def _seen_from(row: TreeRow, names: str) -> str:
+    """Shorten the names of a node by the target's folder that a row lies in too: the finding names that."""
+    folder, slash, _ = row.target[0].rpartition("/") if row.target else ("", "", "")
+    return _AS.join(name.removeprefix(folder + slash) for name in names.split(_AS))
 
 
 def _enumerate(names: Sequence[str]) -> str:

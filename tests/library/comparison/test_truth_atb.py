@@ -146,8 +146,8 @@ def test_a_token_that_is_compared_alone_shows_which_sum_is_off(unpacked: Callabl
     assert findings.first_bad_node.target == "25_Decoder_layer/3_ElewiseOperation"
     assert findings.summary == (
         "Token 2 is the first bad token (no other was compared); in it 3_ElewiseOperation in Decoder_layer.7 "
-        "is the first bad node: its inputs, from 25_Decoder_layer/1_ElewiseOperation (0.014) and "
-        "25_Decoder_layer/2_MlpGateUpWeightPack/4_LinearNoQuant (0.03), agree; their sum does not (0.088)."
+        "is the first bad node: its inputs, from 1_ElewiseOperation (0.014) and "
+        "2_MlpGateUpWeightPack/4_LinearNoQuant (0.03), agree; their sum does not (0.088)."
     )
 
 
@@ -181,7 +181,8 @@ def test_across_frameworks_the_sum_that_differs_beyond_what_it_adds_is_named(
     assert found.coordinates.token == 2
     names = ("root.model.layers.7", "25_Decoder_layer/3_ElewiseOperation")
     assert (found.golden, found.target) == (names[::-1] if reverse else names)
-    assert "from 25_Decoder_layer/1_ElewiseOperation (" in found.reasons[0]
+    # Within the module that the finding names, names are those in it.
+    assert f"from {'25_Decoder_layer/' if reverse else ''}1_ElewiseOperation (" in found.reasons[0]
     assert "agree; their sum does not" in found.reasons[0]
     assert ("mlp.down_proj" if reverse else "MlpGateUpWeightPack") in findings.summary
     assert found.module is not None
@@ -218,8 +219,8 @@ def test_of_outputs_alone_the_sum_is_held_against_all_three_that_it_adds(
     (reason,) = found.reasons
     assert reason == (
         "its inputs, from 24_Decoder_layer/3_ElewiseOperation (0.013), "
-        "25_Decoder_layer/0_Attention/4_LinearNoQuant = root.model.layers.7.self_attn.o_proj (0.015) and "
-        "25_Decoder_layer/2_MlpGateUpWeightPack/4_LinearNoQuant = root.model.layers.7.mlp.down_proj (0.03), "
+        "0_Attention/4_LinearNoQuant = root.model.layers.7.self_attn.o_proj (0.015) and "
+        "2_MlpGateUpWeightPack/4_LinearNoQuant = root.model.layers.7.mlp.down_proj (0.03), "
         "agree; their sum does not (0.088)"
     )
 

@@ -1,0 +1,54 @@
+"""The report in a terminal: no line is broken within a name."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firstdrift.exports.text import folded
+
+
+def test_lines_are_folded_between_words_below_their_value() -> None:
+    sentence = "Token 2 is the first bad token; in it a.very.long.name is bad."
+    text = f"{sentence}\n\n  because     one two three four five six seven"
+    assert folded(text, 40).split("\n") == [
+        "Token 2 is the first bad token; in it",
+        "a.very.long.name is bad.",
+        "",
+        "  because     one two three four five",
+        "              six seven",
+    ]
+    assert folded("name" * 30, 40) == "name" * 30
+    assert folded(text, 200) == text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_gets_lines_that_fit_it(unpacked: Callable[[str], Path], width: int) -> None:
+    dumps = [unpacked(f"msit/{name}") for name in ("atb12_bf16", "atb12_bf16_bad")]
+    command = [sys.executable, "-m", "firstdrift", "compare", *map(str, dumps), "--token", "2"]
+    reading, writing = os.openpty()
+    with os.fdopen(reading, "rb", buffering=0) as screen:
+        done = subprocess.Popen(
+            command, stdout=writing, stderr=subprocess.DEVNULL, env=os.environ | {"COLUMNS": str(width)}
+        )
+        os.close(writing)
+        said = b""
+        while piece := read(screen.fileno()):
+            said += piece
+        assert done.wait() == 1
+    lines = said.decode().replace("\r\n", "\n").split("\n")
+    assert lines[0].startswith("Token 2 is the first bad token")
+    long = [line for line in lines if len(line) > width]
+    assert all(" " not in line.split(": ")[-1].strip() or "/" in line for line in long)
+    assert not any(len(line) > width for line in lines[: lines.index("")])
+    assert max(map(len, lines[: lines.index("")])) > width / 2
+
+
+def read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # nobody writes to it any more
+        return b""
