@@ -1,5 +1,7 @@
 """A token that goes to another expert by a tie of nearly equal scores is no fault, and hides none."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,13 +26,23 @@ def tied(tie: str) -> Model:
     return Model().tie(*TIES[tie])
 
 
-def write(root: Path, runs: list[Run], way: str) -> Path:
-    like = WAYS[way]
-    return write_torch(root, runs) if like is None else write_atb(root, runs, like)
-
-
-def runs_of(model: Model, dtype: torch.dtype) -> list[Run]:
+@cache
+def runs_of(tie: str, dtype: torch.dtype, wrong: str | None = None) -> list[Run]:
+    """Run the model with a tie; a module of a name that is given gives half as much again as it should."""
+    model = tied(tie) if wrong is None else tied(tie).scaled(wrong, 1.5)
     return [model.run(tokens, dtype) for tokens in PROMPTS]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that writes the dump of such a run, each only once."""
+
+    @cache
+    def write(way: str, tie: str, dtype: torch.dtype, wrong: str | None = None) -> Path:
+        root, runs, like = tmp_path_factory.mktemp("tied") / "dump", runs_of(tie, dtype, wrong), WAYS[way]
+        return write_torch(root, runs) if like is None else write_atb(root, runs, like)
+
+    return write
 
 
 def agree(report: Report) -> None:
@@ -44,17 +56,16 @@ def agree(report: Report) -> None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("tie", TIES)
 def test_another_choice_among_nearly_equal_experts_is_no_finding(
-    tmp_path: Path, tie: str, way: str, reverse: bool
+    written: Callable[..., Path], tie: str, way: str, reverse: bool
 ) -> None:
-    model = tied(tie)
-    golden, target = runs_of(model, torch.float32), runs_of(model, torch.bfloat16)
+    golden, target = runs_of(tie, torch.float32), runs_of(tie, torch.bfloat16)
     assert any(
         set(one[:, token].tolist()) != set(other[:, token].tolist())
         for before, after in zip(golden, target, strict=True)
         for one, other in zip(before.experts, after.experts, strict=True)
         for token in range(one.shape[1])
     )
-    dumps = write(tmp_path / "golden", golden, "torch"), write(tmp_path / "target", target, way)
+    dumps = written("torch", tie, torch.float32), written(way, tie, torch.bfloat16)
     report = compare(*(dumps[::-1] if reverse else dumps))
     agree(report)
     warnings = [
@@ -67,10 +78,8 @@ def test_another_choice_among_nearly_equal_experts_is_no_finding(
 
 
 @pytest.mark.parametrize("tie", TIES)
-def test_two_dumps_of_atb_agree_but_for_the_tie(tmp_path: Path, tie: str) -> None:
-    model = tied(tie)
-    golden, target = runs_of(model, torch.float32), runs_of(model, torch.bfloat16)
-    agree(compare(write(tmp_path / "golden", golden, "fused"), write(tmp_path / "target", target, "fused")))
+def test_two_dumps_of_atb_agree_but_for_the_tie(written: Callable[..., Path], tie: str) -> None:
+    agree(compare(written("fused", tie, torch.float32), written("fused", tie, torch.bfloat16)))
 
 
 @pytest.mark.parametrize("tie", TIES)
@@ -91,10 +100,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("way", ["torch", "fused", "each"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_tie_hides_no_fault(tmp_path: Path, fault: str, way: str) -> None:
-    golden = runs_of(tied("a token of many"), torch.float32)
-    target = runs_of(tied("a token of many").scaled(FAULTS[fault], 1.5), torch.bfloat16)
-    report = compare(write(tmp_path / "golden", golden, "torch"), write(tmp_path / "target", target, way))
+def test_a_tie_hides_no_fault(written: Callable[..., Path], fault: str, way: str) -> None:
+    tie = "a token of many"
+    target = written(way, tie, torch.bfloat16, FAULTS[fault])
+    report = compare(written("torch", tie, torch.float32), target)
     bad = report.findings.first_bad_node
     assert bad is not None
     assert bad.coordinates.token == 0
@@ -110,12 +119,11 @@ def test_a_tie_hides_no_fault(tmp_path: Path, fault: str, way: str) -> None:
 
 @pytest.mark.parametrize("expert", [0, 3])
 def test_an_expert_that_is_off_where_the_tie_is_shows_in_its_grouped_product(
-    tmp_path: Path, expert: int
+    written: Callable[..., Path], expert: int
 ) -> None:
-    name = f"layers.0.mlp.experts.{expert}.down_proj"
-    golden = runs_of(tied("a token of many"), torch.float32)
-    target = runs_of(tied("a token of many").scaled(name, 1.5), torch.bfloat16)
-    report = compare(write(tmp_path / "golden", golden, "torch"), write(tmp_path / "atb", target, "fused"))
+    tie, wrong = "a token of many", f"layers.0.mlp.experts.{expert}.down_proj"
+    target = written("fused", tie, torch.bfloat16, wrong)
+    report = compare(written("torch", tie, torch.float32), target)
     bad = report.findings.first_bad_node
     assert bad is not None
     assert bad.target.startswith("1_Decoder_layer/3_SparseMoe/2_MoeMlp/4_integrated_gmm")
