@@ -27,7 +27,7 @@ from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.slices import pair_slices
 from firstdrift.metrics.measure import measure_pair
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
 from firstdrift.tensors import MAY_BE_ADDEND, is_part_of_rank, say_addend
 from firstdrift.verdict.choices import may_be_scores
 from firstdrift.verdict.findings import conclude, judge_after
@@ -202,6 +202,7 @@ def count_unreadable(result: SliceResult) -> int:
     return sum(
         measured.kind is MeasurementKind.INCOMPARABLE
         and pair.incomparable is None
+        and not measured.reason.startswith((NOT_ROTATED, NOT_FITTING))
         and not _is_addend(pair, measured)
         and any(side.problem is not None or side.location is not None for side in (pair.golden, pair.target))
         for pair, measured in zip(result.plan.pairs, result.measurements, strict=True)

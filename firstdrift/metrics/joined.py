@@ -25,7 +25,7 @@ from firstdrift.metrics.arrays import Load
 from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.experts import DoNotStackError, stack_experts
 from firstdrift.metrics.measure import measure_pair
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
 from firstdrift.metrics.one_rank import cut, measure_cut, whole_of
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
 from firstdrift.metrics.stacks import DoNotStackUpError, stack_weights
@@ -80,8 +80,10 @@ def measure_joined(
         loaded = load(whole.location) if whole.location is not None else None
         joined, said = _join(parts, arrays, loaded)
     except DoesNotRotateError as error:
-        return Measurement(MeasurementKind.INCOMPARABLE, f"it could not be rotated: {error}")
-    except (TensorUnreadableError, _DoNotJoinError, DoNotStackError, DoNotStackUpError) as error:
+        return Measurement(MeasurementKind.INCOMPARABLE, f"{NOT_ROTATED}: {error}")
+    except (_DoNotJoinError, DoNotStackError, DoNotStackUpError) as error:
+        return Measurement(MeasurementKind.INCOMPARABLE, f"{NOT_FITTING}: {error}")
+    except TensorUnreadableError as error:
         return Measurement(MeasurementKind.INCOMPARABLE, f"the parts could not be joined: {error}")
 
     if is_part_of_rank(own):

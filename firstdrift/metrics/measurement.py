@@ -10,8 +10,13 @@
 """
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
+
+NOT_ROTATED: Final = "it could not be rotated"
+NOT_FITTING: Final = "the parts do not fit together"
+"""How reasons begin of what was read, but cannot be joined."""
 
 
 class MeasurementKind(StrEnum):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.joined import Parts, measure_joined
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
 from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
 
 Array = NDArray[np.generic]
@@ -137,6 +137,7 @@ def test_parts_that_cannot_be_read_or_joined_are_incomparable_with_the_reason() 
     unlike = measure([QUERY, KEY], SEPARATE)
     assert unlike.kind is MeasurementKind.INCOMPARABLE
     assert "[2, 16, 64] and [2, 16, 32]" in unlike.reason
+    assert unlike.reason.startswith(NOT_FITTING)
     memory = Memory()
     record = memory.record(QUERY)
     memory.arrays.clear()
@@ -145,3 +146,17 @@ def test_parts_that_cannot_be_read_or_joined_are_incomparable_with_the_reason() 
     )
     assert gone.kind is MeasurementKind.INCOMPARABLE
     assert "is gone" in gone.reason
+    assert not gone.reason.startswith(NOT_FITTING)
+
+
+def test_what_is_rotated_in_no_known_way_does_not_fit() -> None:
+    values, angle = QUERY[:1, :5, :8], np.outer(np.arange(5), 10.0 ** -np.arange(4))
+    cosine, sine = (np.concatenate([turn(angle)] * 2, axis=-1)[None] for turn in (np.cos, np.sin))
+    turned = np.concatenate([-values[..., 4:], values[..., :4]], axis=-1)
+    memory = Memory()
+    records = tuple(map(memory.record, (values, cosine, sine)))
+    other = memory.record(-(values * cosine + turned * sine))
+    parts = Parts(records, are_golden=True, rotated=True)
+    measured = measure_joined(replace(records[0], location=None), other, parts, memory.load, "")
+    assert measured.kind is MeasurementKind.INCOMPARABLE
+    assert measured.reason.startswith(NOT_ROTATED)
