@@ -116,6 +116,6 @@ def test_pages_work_without_a_script(dashboard: Dashboard, address: str) -> None
         shown = page.locator(".row[data-row]").count()
         page.locator('[role="row"][aria-expanded="true"] .twist').first.click()
         assert page.locator(".row[data-row]").count() < shown
-        page.locator("label", has_text="error").first.click()
+        page.locator(".filters label", has_text="error").first.click()
         page.get_by_role("button", name="Apply").click()
         assert "verdict=error" in page.url
