@@ -6,7 +6,7 @@ Each stage is a function of what the one before it gave, so that the worker can 
 test can look in between.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListin
 from firstdrift.errors import DumpUnreadableError, SettingsError
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
-from firstdrift.matching.slices import pair_slices
+from firstdrift.matching.slices import Read, pair_slices
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
 from firstdrift.tensors import MAY_BE_ADDEND, is_part_of_rank, say_addend
@@ -91,12 +91,19 @@ def compare(
     clock = Clock("index", "match", "measure")
     with clock.measure("index"):
         golden_dump, target_dump = open_dump(Path(golden)), open_dump(Path(target))
-        pairing = plan_slices(golden_dump, target_dump, options)
+        read_golden, read_target = _Read(golden_dump), _Read(target_dump)
+        pairing = plan_slices(
+            golden_dump,
+            target_dump,
+            options,
+            lambda dump, listing: (read_golden if dump is golden_dump else read_target).look_at(listing),
+        )
+        read_golden.forget_but(golden for golden, _ in pairing.pairs)
+        read_target.forget_but(target for _, target in pairing.pairs)
     if baseline is not None:
         pairing = _with_notes_on_noise(pairing, noise)
     results: list[SliceResult] = []
     unread: list[tuple[SliceListing, SliceListing]] = []
-    read_golden, read_target = _Read(golden_dump), _Read(target_dump)
     for done, listings in enumerate(pairing.pairs):
         progress(Progress("reading", done, len(pairing.pairs)))
         with clock.measure("index"):
@@ -217,9 +224,16 @@ def _is_addend(pair: TensorPair, measured: Measurement) -> bool:
     )
 
 
-def plan_slices(golden: Dump, target: Dump, options: Options) -> SlicePairing:
-    """Say which slices of the two dumps are compared with each other."""
-    return pair_slices(golden, target, options.matching, read_slice)
+def plan_slices(golden: Dump, target: Dump, options: Options, read: Read = read_slice) -> SlicePairing:
+    """Say which slices of the two dumps are compared with each other.
+
+    Args:
+        golden: the golden dump.
+        target: the target dump.
+        options: which slices may be compared.
+        read: reads those that tell whether ranks of one number hold the same.
+    """
+    return pair_slices(golden, target, options.matching, read)
 
 
 def plan_slice(golden: Slice, target: Slice, options: Options) -> tuple[SlicePlan, tuple[TreeRow, ...]]:
@@ -286,11 +300,26 @@ class _Read:
         self.problems: list[Problem] = list(dump.problems)
         self.errors: list[DumpUnreadableError] = []
         self.order_origin = "recorded"
+        self._looked_at: dict[SliceListing, Slice] = {}
+
+    def look_at(self, listing: SliceListing) -> Slice:
+        """Return a slice before it is known whether it is compared, and keep it until then.
+
+        Raises:
+            DumpUnreadableError: it is damaged.
+        """
+        found = self._looked_at[listing] = read_slice(self.dump, listing)
+        return found
+
+    def forget_but(self, listings: Iterable[SliceListing]) -> None:
+        """Keep what was looked at only of slices that are compared, merged or not."""
+        compared = {part for listing in listings for part in (listing.parts or (listing,))}
+        self._looked_at = {key: found for key, found in self._looked_at.items() if key in compared}
 
     def read(self, listing: SliceListing) -> Slice | None:
         """Return a slice; None if it is damaged, which spoils no other."""
         try:
-            read = read_slice(self.dump, listing)
+            read = self._read(listing)
         except DumpUnreadableError as error:
             self.errors.append(error)
             self.problems.append(Problem(str(error.path or listing.directory), error.reason))
@@ -301,6 +330,13 @@ class _Read:
         self.problems += read.problems
         self.order_origin = read.order_origin
         return read
+
+    def _read(self, listing: SliceListing) -> Slice:
+        if listing.parts:
+            from firstdrift.dumps.ranks import merge_ranks
+
+            return merge_ranks(listing, [self._read(part) for part in listing.parts])
+        return self._looked_at.pop(listing, None) or read_slice(self.dump, listing)
 
     def summary(self) -> DumpSummary:
         return DumpSummary(

@@ -9,13 +9,15 @@ target  rank 0, 1     else                                      rank 0 ── ra
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from firstdrift.dumps.data import load_tensor
 from firstdrift.dumps.dump import Slice
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.lone_rank import part
+from firstdrift.matching.tree import is_operator
 from firstdrift.matching.values import value_distance
 from firstdrift.tensors import Role, TensorRecord, is_floating
 
@@ -34,55 +36,113 @@ _SHARDS: Final = 0.1
 _COPIES: Final = 0.3
 """Share of tensors that are as large all the same, as what passes from layer to layer is."""
 
+_STAGE: Final = 1.5
+"""So many times its share of the nodes a stage may have: the first and the last have more than layers."""
+
 _CHUNK: Final = re.compile(r"\d{1,9}(?=\.)")
-_LOOKED_AT: Final = 32
+_LOOKED_AT: Final = 256
+"""Tensors that are looked at in the order in which they ran: a fault comes after the first of them."""
+
+_LOADED: Final = 32
+"""As above, of those without statistics: they have to be loaded."""
+
+_TOLD: Final = 8
+"""So many of them decide."""
+
 _SAMPLE: Final = 4096
 
 Tensors = dict[tuple[str, str], TensorRecord]
+Records = tuple[TensorRecord, TensorRecord, TensorRecord]
 
 
-def hold_same_part(own: Slice, same: Slice, other: Slice) -> bool:
+def hold_same_part(own: Slice, same: Slice, other: Callable[[], Slice]) -> bool:
     """Tell whether a rank of one dump holds the part of a model that the same rank of the other dump holds.
 
+    It may have recorded less of it, such as no backward pass.
     A run that is not spread has more nodes than a stage of a pipeline, and larger tensors than a shard; where
     a dump has neither, it has nothing that is near one rank alone.
 
     Args:
         own: what a rank holds of a dump that has few ranks.
         same: what the rank of that number holds of the other dump.
-        other: what another rank holds of that dump.
+        other: reads what another rank holds of that dump; it is asked for only where it can tell more.
     """
     if not _are_laid_out_alike(own, same):
         return False
-    if not _have_same_nodes(same, other):
+    beside = other()
+    if not _have_same_nodes(same, beside):
         return True
-    told = [nearer for at in _looked_at(own, same, other) if (nearer := _is_nearer(*at)) is not None]
-    return sum(told) > len(told) / 2
+    return any(map(_are_nearer, _common(own, same, beside)))
 
 
-def are_spread_otherwise(golden: Slice, target: Slice) -> bool:
-    """Tell whether ranks of one number hold other parts of a model: a shard of a layer, another stage."""
-    chunks = sorted(len(_chunks(one)) for one in (golden, target))
-    if chunks[0] < 2 <= chunks[1]:  # noqa: PLR2004
-        return True
+def _are_nearer(common: Sequence[Records]) -> bool:
+    """Tell whether most of the first tensors of which ranks hold other values are nearer to the same rank."""
+    is_recorded = bool(common) and all(record.statistics is not None for record in common[0])
+    known = (_is_nearer(*records) for records in common[: _LOOKED_AT if is_recorded else _LOADED])
+    told = list(islice((nearer for nearer in known if nearer is not None), _TOLD))
+    return 2 * sum(told) > len(told)
+
+
+def are_spread_otherwise(golden: Slice, target: Slice, ranks: int) -> bool:
+    """Tell whether ranks of one number hold other parts of one model: a shard of all layers, or one stage.
+
+    Only where all ranks are needed for one model on either side: copies of a model are not to be merged.
+
+    Args:
+        golden: what a rank holds of the golden dump.
+        target: what the rank of that number holds of the target dump.
+        ranks: how many ranks either dump has.
+    """
+    sides = golden, target
+    chunks = [len(_chunks(one)) for one in sides]
+    if min(chunks) < 2 <= max(chunks):  # noqa: PLR2004
+        cut = chunks[1] > chunks[0]
+        return ranks == 2 or _is_stage_of(sides[cut], sides[not cut], ranks)  # noqa: PLR2004
     tensors, others = _tensors(golden), _tensors(target)
     shapes = [(tensors[key], others[key].shape) for key in tensors.keys() & others.keys()]
     copies = sum(record.shape == shape for record, shape in shapes)
     known = [(record, how) for record, shape in shapes if (how := part(record.shape, shape)) is not None]
-    shards = sum(how.axis == -1 or record.role is Role.PARAMETER for record, how in known)
-    return shards > _SHARDS * len(shapes) and copies >= _COPIES * len(shapes)
+    shards = [
+        how.of_target
+        for record, how in known
+        if how.times == ranks and (how.axis == -1 or record.role is Role.PARAMETER)
+    ]
+    is_target = 2 * sum(shards) > len(shards)
+    return (
+        len(shards) > _SHARDS * len(shapes)
+        and copies >= _COPIES * len(shapes)
+        and _is_stage_of(sides[not is_target], sides[is_target], ranks)
+    )
+
+
+def _is_stage_of(stage: Slice, whole: Slice, ranks: int) -> bool:
+    """Tell whether a rank has about as few of the nodes as it has if each rank is a stage of its own."""
+    return ranks * len(stage.nodes) < _STAGE * len(whole.nodes)
 
 
 def _chunks(dumped: Slice) -> set[str]:
     """Return the numbers of the chunks of layers that a rank of a virtual pipeline has: 0.model, 1.model."""
-    return {found[0] for node in dumped.nodes if (found := _CHUNK.match(node.path))}
+    found = {node.path.partition(".")[::2] for node in dumped.nodes if _CHUNK.match(node.path)}
+    tops = {rest.partition(".")[0] for _, rest in found}
+    return {number for number, _ in found} if len(tops) == 1 and not tops.pop().isdigit() else set()
 
 
 def _are_laid_out_alike(one: Slice, other: Slice) -> bool:
     tensors, others = _tensors(one), _tensors(other)
     common = tensors.keys() & others.keys()
     as_large = sum(tensors[key].shape == others[key].shape for key in common)
-    return _have_same_nodes(one, other) and bool(common) and as_large >= _SAME * len(common)
+    return _is_all_in(one, other) and bool(common) and as_large >= _SAME * len(common)
+
+
+def _is_all_in(one: Slice, other: Slice) -> bool:
+    """Tell whether a slice has no modules that another one lacks; of operators alone, no operators."""
+    modules = _modules(one), _modules(other)
+    held, others = modules if all(modules) else ({node.name for node in side.nodes} for side in (one, other))
+    return bool(held) and len(held & others) >= _SAME * len(held)
+
+
+def _modules(dumped: Slice) -> set[str]:
+    return {node.path for node in dumped.nodes if not is_operator(node)}
 
 
 def _have_same_nodes(one: Slice, other: Slice) -> bool:
@@ -99,16 +159,16 @@ def _tensors(dumped: Slice) -> Tensors:
     }
 
 
-def _looked_at(*slices: Slice) -> Iterator[tuple[TensorRecord, TensorRecord, TensorRecord]]:
-    """Yield tensors of equal shapes, parameters first: no fault before them has changed them."""
+def _common(*slices: Slice) -> tuple[list[Records], list[Records]]:
+    """Return the tensors of equal shapes, in order: parameters, which no fault changes, and the rest."""
     own, same, other = map(_tensors, slices)
     common = [
         (own[key], same[key], other[key])
         for key in own
         if key in same and key in other and own[key].shape == same[key].shape == other[key].shape
     ]
-    common.sort(key=lambda records: records[0].role is not Role.PARAMETER)
-    yield from common[:: max(1, len(common) // _LOOKED_AT)]
+    parameters = [records for records in common if records[0].role is Role.PARAMETER]
+    return parameters, [records for records in common if records[0].role is not Role.PARAMETER]
 
 
 def _is_nearer(own: TensorRecord, same: TensorRecord, other: TensorRecord) -> bool | None:

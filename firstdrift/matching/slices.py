@@ -13,7 +13,7 @@ target  rank 0, 1  (stages)            rank 0+1 ── rank 0+1, both merged
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from msgspec import Struct
@@ -138,7 +138,7 @@ def _find_lacking(
         another = next(one for one in all_of_them if one not in {rank, *held})
         same, other = (_beside(own, sides[not few], number) for number in (rank, another))
         try:
-            is_same = hold_same_part(slice_of(own), slice_of(same), slice_of(other))
+            is_same = hold_same_part(slice_of(own), slice_of(same), partial(slice_of, other))
         except DumpUnreadableError:  # which is said once it is read to be compared
             return None
         if is_same:
@@ -162,7 +162,8 @@ def _are_spread_otherwise(
         return False
     own = min((listing for listing in sides[0] if listing.coordinates.rank == rank), key=_order)
     try:
-        return are_spread_otherwise(read(dumps[0], own), read(dumps[1], _beside(own, sides[1], rank)))
+        slices = read(dumps[0], own), read(dumps[1], _beside(own, sides[1], rank))
+        return are_spread_otherwise(*slices, len(golden - {None}))
     except DumpUnreadableError:  # which is said once it is read to be compared
         return False
 

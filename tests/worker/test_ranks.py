@@ -1,14 +1,16 @@
 """Slices merged from ranks go through the catalogue like any other."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from working import compare_with_worker
+from working import compare_with_worker, wait_for_comparison, worker
 
 from firstdrift.catalogue import tree
-from firstdrift.catalogue.comparisons import slice_pairs_of
+from firstdrift.catalogue.comparisons import compare_again, slice_pairs_of
 from firstdrift.catalogue.dumps import get_dump, load_dump, load_slice, slices_of_dump
-from firstdrift.catalogue.engine import open_engine, reading
+from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options
 from firstdrift.matching.plan import MatchingRules
@@ -70,3 +72,27 @@ def test_one_rank_with_what_the_others_tell_of_it_is_a_slice_of_its_own(
         ]
         assert len(load_dump(session, alone.target_dump_id).slices) == 2
     engine.dispose()
+
+
+def test_which_ranks_are_compared_is_found_out_from_the_catalogue_though_the_dumps_are_gone(
+    unpacked: Callable[[str], Path], sqlite_url: str, tmp_path: Path
+) -> None:
+    whole, kept = tmp_path / "whole", tmp_path / "kept"
+    shutil.copytree(unpacked("msprobe/ranks") / "tensor", whole)
+    shutil.copytree(whole / "step0" / "rank1", kept / "step0" / "rank1")
+    first = compare_with_worker(sqlite_url, whole, kept)
+    shutil.rmtree(whole)
+    shutil.rmtree(kept)
+    engine = open_engine(sqlite_url)
+    with writing(engine) as session:
+        compare_again(session, first.id)
+    with worker(sqlite_url):
+        again = wait_for_comparison(engine, first.id)
+    with reading(engine) as session:
+        (pair,) = slice_pairs_of(session, first.id)
+    engine.dispose()
+    assert again.state is JobState.DONE
+    assert (pair.golden.rank, pair.target.rank) == (1, 1)
+    assert again.counts == first.counts
+    assert again.counts is not None
+    assert again.counts.passed == again.counts.pairs > 200

@@ -7,7 +7,7 @@ under other rules, does only what has not been done.
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +121,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     with clock.measure("index"):
         golden = index_dump(work, comparison.golden_path, comparison.golden_dump_id)
         target = index_dump(work, comparison.target_path, comparison.target_dump_id)
-        pairing = plan_slices(golden.dump, target.dump, comparison.options)
+        pairing = plan_slices(golden.dump, target.dump, comparison.options, _look_at(work, golden, target))
         if comparison.options.baseline is not None:
             _require_noise(baseline, pairing)
         golden = _with_merged(work, golden, [one for one, _ in pairing.pairs])
@@ -141,6 +141,19 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     if slice_ids and not done:
         raise (golden.damages + target.damages)[0]
     _conclude(work, comparison, pair, _settled(work, comparison, done), clock)
+
+
+def _look_at(work: Work, golden: Indexed, target: Indexed) -> Callable[[Dump, SliceListing], Slice]:
+    """Make what reads slices before it is known which are compared: from the catalogue, if it has them."""
+
+    def read(dump: Dump, listing: SliceListing) -> Slice:
+        indexed = golden if dump is golden.dump else target
+        found = read_indexed(work, indexed, indexed.slices[listing].id)
+        if found is None:
+            raise indexed.damages[-1]
+        return found
+
+    return read
 
 
 def _require_noise(baseline: Mapping[Coordinates, int], pairing: SlicePairing) -> None:
