@@ -72,12 +72,12 @@ def test_no_route_is_open_to_strangers_but_those_on_the_list(
 
 @pytest.mark.parametrize("path", ["/", "/no-such-page", "/c/999999", "/api/v1/comparisons/999999", "/health"])
 def test_every_answer_carries_the_security_headers(client: TestClient, path: str) -> None:
-    for headers in ({}, {"host": "evil.example"}, CROSS_SITE):
+    of_ours = {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}
+    for headers in ({}, {"host": "evil.example"}, CROSS_SITE, {"sec-fetch-site": "same-site"}, *of_ours):
         answer = client.get(path, headers=headers)
         assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
-        assert answer.headers.get("cross-origin-opener-policy") == (
-            "same-origin" if headers is CROSS_SITE else None
-        )
+        is_severed = answer.headers.get("cross-origin-opener-policy") == "same-origin"
+        assert is_severed is (headers not in of_ours), headers
     assert (
         "unsafe-inline" not in HEADERS["content-security-policy"].partition("script-src")[2].partition(";")[0]
     )

@@ -19,9 +19,10 @@ HEADERS = {
 }
 
 # Takes a page out of the hands of the site that opened it. Once browsers see the header they begin another
-# process for the page, as long as all the rest of opening a tree takes: it is kept for pages others open.
+# process for the page, as long as all the rest of opening a tree takes: it is left out where they say that no
+# other site did.
 SEVERED = {"cross-origin-opener-policy": "same-origin"}
-OTHER_SITES = frozenset({"cross-site", "same-site"})
+NO_OTHER_SITE = frozenset({"same-origin", "none"})
 
 
 class SecurityHeaders:
@@ -34,7 +35,7 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on and add to the answer."""
         added = HEADERS
-        if scope["type"] == "http" and Headers(scope=scope).get("sec-fetch-site") in OTHER_SITES:
+        if scope["type"] == "http" and Headers(scope=scope).get("sec-fetch-site") not in NO_OTHER_SITE:
             added = HEADERS | SEVERED
 
         async def send_with_headers(message: Message) -> None:
