@@ -195,6 +195,22 @@ def test_two_viewers_of_different_sets_do_not_disturb_each_other(
     dashboard.settle()
 
 
+def test_what_is_clicked_while_rows_are_made_anew_is_picked(
+    dashboard: Dashboard, page: Page, dumps: Path, unpacked: Callable[[str], Path]
+) -> None:
+    pair = shutil.copytree(unpacked("msprobe/qwen2_layermap_stat_mix"), dumps / "anew")
+    dashboard.open(compare(page.request, pair / "golden", pair / "target"))
+    search, row = page.get_by_label("Search names of golden"), node(page, "golden", PROJECTION.format("q"))
+    with page.expect_response(lambda response: "/match/rows" in response.url):
+        search.fill("layers.0.self_attn.")
+    row.hover()
+    search.fill("layers.1.self_attn.")
+    page.mouse.down()
+    expect(row).to_have_count(0)
+    page.mouse.up()
+    expect(picked(page)).to_have_count(1)
+
+
 def test_three_projections_are_matched_with_the_one_they_were_fused_into(
     dashboard: Dashboard, page: Page, dumps: Path, unpacked: Callable[[str], Path]
 ) -> None:

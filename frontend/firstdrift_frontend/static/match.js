@@ -567,19 +567,32 @@ for (const side of ["golden", "target"]) find(side).addEventListener("focus", ()
 
 // ---- mouse
 
-form.addEventListener("mousedown", (event) => event.shiftKey && event.target.closest(".node-row") && event.preventDefault());
+const paneOf = (row) => panes[row.closest(".pane").dataset.side];
+
+function pickRow(pane, row, event) {
+  const place = Number(row.dataset.place);
+  pane.element.focus({ preventScroll: true });
+  pane.place = place;
+  if (event.shiftKey) return pickRange(pane, pane.anchor, place);
+  pane.anchor = place;
+  pick(pane.side, namesOf(row), { add: event.ctrlKey || event.metaKey });
+}
+
+// Where rows are made anew while the button is down, browsers say of no click: the row that was pressed is meant.
+let pressed = null;
+form.addEventListener("mousedown", (event) => {
+  const row = event.target.closest(".node-row");
+  pressed = row && { row, pane: paneOf(row) };
+  if (row && event.shiftKey) event.preventDefault();
+});
+form.addEventListener("mouseup", (event) => {
+  const isGone = pressed && !pressed.row.isConnected && !event.button;
+  if (isGone && pressed.pane.element.contains(event.target)) pickRow(pressed.pane, pressed.row, event);
+});
 
 form.addEventListener("click", (event) => {
   const row = event.target.closest(".node-row");
-  if (row) {
-    const pane = panes[row.closest(".pane").dataset.side];
-    const place = Number(row.dataset.place);
-    pane.element.focus({ preventScroll: true });
-    pane.place = place;
-    if (event.shiftKey) return pickRange(pane, pane.anchor, place);
-    pane.anchor = place;
-    return pick(pane.side, namesOf(row), { add: event.ctrlKey || event.metaKey });
-  }
+  if (row) return pickRow(paneOf(row), row, event);
   const button = event.target.closest("button, a");
   if (!button) return;
   if (button.matches(".suggestion") && !event.ctrlKey && !event.metaKey && !event.shiftKey) {

@@ -391,7 +391,7 @@ class TestWhereADumpIsNamed:
         for name in "first", "second":
             write_dump(tmp_path / name, {0: PREFILL + DECODE})
         assert not any(reader.recognise(tmp_path) for reader in READERS)
-        with pytest.raises(DumpNotRecognisedError, match="first/msit_dump_1, second/msit_dump_1"):
+        with pytest.raises(DumpNotRecognisedError, match="it holds several dumps: first, second"):
             open_dump(tmp_path)
 
     def test_processes_are_ranks(self, tmp_path: Path) -> None:
