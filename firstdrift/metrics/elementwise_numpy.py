@@ -65,7 +65,8 @@ def first_finite(array: Array) -> int:
     array = array.reshape(-1)
     for start in range(0, array.size, BLOCK):
         values = np.empty(min(BLOCK, array.size - start))
-        as_float64(array[start : start + BLOCK], values)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            as_float64(array[start : start + BLOCK], values)
         finite = np.isfinite(values)
         if finite.any():
             return start + int(finite.argmax())

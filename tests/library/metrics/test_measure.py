@@ -6,7 +6,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis.extra import numpy as hnp
 from library.metrics.tensors_at_random import pairs
 from msgspec.structs import replace
@@ -242,6 +242,10 @@ def test_an_error_of_ours_is_not_taken_for_a_damaged_file() -> None:
         measure_pair(record, record, broken)
 
 
+SIGNALLING = np.array([0x7F81, 0], np.uint16).view(ml_dtypes.bfloat16)
+
+
+@example((SIGNALLING, SIGNALLING))
 @given(pairs())
 def test_any_two_tensors_can_be_measured(pair: tuple[np.ndarray, np.ndarray]) -> None:
     records = [
