@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.data import CONTAINER_BY_SUFFIX, read_headers
 from firstdrift.errors import SettingsError, TensorUnreadableError
+from firstdrift.files import TooLargeError, read_regular
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.comparability import Shape, common_shape
 from firstdrift.tensors import DataLocation, TensorRecord
@@ -188,14 +189,16 @@ def _read(path: Path) -> Any:  # noqa: ANN401
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise SettingsError("is no postprocess file: it is too large", path=path)
-        text = path.read_text("utf-8-sig")
+        text = read_regular(path, most=_LARGEST_FILE).decode("utf-8-sig")
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
             raise SettingsError("aliases are not allowed in it", path=path)
         return yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader, in C where there is one)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SettingsError(f"is no YAML ({' '.join(str(error).split())})", path=path) from error
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark is not None else ""
+        raise SettingsError(f"is no YAML{where}", path=path) from error
+    except TooLargeError as error:
+        raise SettingsError(f"is no postprocess file: {error.reason}", path=path) from error
     except OSError as error:
         raise SettingsError(f"cannot be read ({error.strerror})", path=path) from error
 

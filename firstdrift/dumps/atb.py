@@ -30,7 +30,7 @@ from firstdrift.dumps.atb_tensors import RunTensors
 from firstdrift.dumps.atb_tokens import Phase, Run, TokenTable, assign_tokens
 from firstdrift.dumps.atb_topology import Operation, Topology, read_topology
 from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListing
-from firstdrift.dumps.folders import folder_entries, printable
+from firstdrift.dumps.folders import files_ending, folder_entries, printable
 from firstdrift.dumps.listed_files import not_part_of_a_dump
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 
@@ -57,7 +57,7 @@ class AtbReader:
         if not processes:
             return ()
         folders = sum(len(process.runs) for process in processes)
-        topologies = sum(len(list(process.models.glob("*.json"))) for process in processes)
+        topologies = sum(len(files_ending(process.models, ".json")) for process in processes)
         return (
             f"folders of ATB operations in {_names(processes)}",
             f"{folders} numbered folders, one for each run of the model",
@@ -159,7 +159,7 @@ def _first_few(names: Sequence[str]) -> str:
 
 def _facts_of(process: AtbProcess, layout: AtbLayout) -> _Facts:
     """Return what is known of a process, read anew if its files changed."""
-    topologies = sorted(process.models.glob("*.json"))
+    topologies = files_ending(process.models, ".json")
     watched = (process.folder, process.models, process.layers, *topologies, *process.runs)
     return _facts(process.folder, layout, tuple(map(_stamp, watched)))
 

@@ -21,6 +21,7 @@ from firstdrift.dumps.atb_topology import Operation
 from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.folders import printable
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.files import Entry, list_folder
 from firstdrift.tensors import Role
 
 PARAMETERS_FILE = "op_param.json"
@@ -99,11 +100,11 @@ def scan_run(run: Path, bounds: Bounds) -> RunFolder:
     """
     scan = _Scan(run, bounds)
     try:
-        top = _listed(run)
+        top = list_folder(run)
     except OSError as exc:
         raise DumpUnreadableError(f"the folder cannot be read ({exc.strerror})", path=run) from exc
     folders: dict[str, OperationFolder] = {}
-    waiting: list[tuple[Operation | None, os.DirEntry[str]]] = [(None, entry) for entry in top]
+    waiting: list[tuple[Operation | None, Entry]] = [(None, entry) for entry in top]
     statistics = None
     while waiting:
         around, entry = waiting.pop()
@@ -126,13 +127,11 @@ class _Scan:
         self._bounds = bounds
         self.unknown: list[str] = []
 
-    def operation(
-        self, around: Operation | None, entry: os.DirEntry[str]
-    ) -> tuple[OperationFolder, list[os.DirEntry[str]]]:
+    def operation(self, around: Operation | None, entry: Entry) -> tuple[OperationFolder, list[Entry]]:
         """Read the folder of an operation; return what else lies in it."""
         label = printable(entry.name)
         order, _, type_name = label.partition("_")
-        rest: list[os.DirEntry[str]] = []
+        rest: list[Entry] = []
         files: list[TensorFile] = []
         parameters = None
         for inner in self._entries(entry):
@@ -151,24 +150,24 @@ class _Scan:
         files.sort(key=lambda file: (file.role, file.index, not file.is_in_place, file.path))
         return OperationFolder(operation, tuple(files), parameters), rest
 
-    def followed(self, entry: os.DirEntry[str]) -> Path | None:
+    def followed(self, entry: Entry) -> Path | None:
         """Return the path of a file; None, and it is passed over, if it is none or leads out of the dump."""
         if not self._bounds.refusal(entry) and entry.is_file():
             return Path(entry.path)
         self.pass_over(entry)
         return None
 
-    def pass_over(self, entry: os.DirEntry[str]) -> None:
+    def pass_over(self, entry: Entry) -> None:
         self.unknown.append(printable(os.path.relpath(entry.path, self._run)))
 
-    def _entries(self, entry: os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    def _entries(self, entry: Entry) -> list[Entry]:
         try:
-            return _listed(entry)
+            return list_folder(entry)
         except OSError:
             self.pass_over(entry)
             return []
 
-    def _tensor_files(self, folder: os.DirEntry[str]) -> Iterator[TensorFile]:
+    def _tensor_files(self, folder: Entry) -> Iterator[TensorFile]:
         for entry in self._entries(folder):
             named = _TENSOR_FILE.fullmatch(entry.name)
             if named:
@@ -179,10 +178,5 @@ class _Scan:
                 self.pass_over(entry)
 
 
-def _listed(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        return list(entries)
-
-
-def _is_operation(entry: os.DirEntry[str]) -> bool:
+def _is_operation(entry: Entry) -> bool:
     return OPERATION_NAME.fullmatch(entry.name) is not None and entry.is_dir(follow_symlinks=False)

@@ -7,6 +7,7 @@
 """
 
 import csv
+import io
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from msgspec import Struct
 from firstdrift.dumps.atb_layout import OPERATION_NAME
 from firstdrift.dumps.atb_topology import Operation
 from firstdrift.dumps.containers.contents import shape_of
+from firstdrift.files import open_regular
 from firstdrift.plurals import counted, plural
 from firstdrift.tensors import Role, Statistics
 
@@ -64,8 +66,10 @@ def read_statistics(file: Path) -> RunStatistics:
     bad = repeated = 0
     try:
         table = _read_table(file)
-    except (OSError, ValueError, csv.Error) as exc:
-        return RunStatistics({}, {}, (f"it cannot be read ({getattr(exc, 'strerror', None) or exc})",))
+    except OSError as exc:
+        return RunStatistics({}, {}, (f"it cannot be read ({exc.strerror})",))
+    except csv.Error:
+        return RunStatistics({}, {}, ("it is no table",))
     for fields in table:
         try:
             line, key, row = _operations(fields), _key(fields), _row(fields)
@@ -89,9 +93,8 @@ def read_statistics(file: Path) -> RunStatistics:
 
 
 def _read_table(file: Path) -> list[dict[str, str]]:
-    if file.stat().st_size > _LARGEST:
-        raise ValueError("it is too large for a table of statistics")
-    with file.open(encoding="utf-8", errors="backslashreplace", newline="") as lines:
+    with open_regular(file, most=_LARGEST) as opened:
+        lines = io.TextIOWrapper(opened, encoding="utf-8", errors="backslashreplace", newline="")
         return list(csv.DictReader(lines))
 
 

@@ -18,6 +18,7 @@ from typing import Self
 from msgspec import Struct
 
 from firstdrift.errors import DumpUnreadableError, PathOutsideRootsError
+from firstdrift.files import Entry
 from firstdrift.paths import inside
 
 _LEADS_OUT = "it is a link that leads out of the dump"
@@ -40,11 +41,11 @@ class Bounds(Struct, frozen=True):
         folder = opened if os.path.isdir(opened) else opened.parent  # noqa: PTH112 (never raises)
         return cls(Path(os.path.realpath(folder)))
 
-    def refusal(self, entry: os.DirEntry[str] | Path) -> str:
+    def refusal(self, entry: Entry | Path) -> str:
         """Say why an entry of a folder in bounds must not be read; "" if it may be.
 
         Nothing is resolved unless the entry itself is a link, so that asking about each entry of
-        `os.scandir` costs next to nothing.
+        `scan_folder` costs next to nothing.
         """
         try:
             is_link = entry.is_symlink()

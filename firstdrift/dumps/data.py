@@ -9,8 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from firstdrift.dumps.containers.contents import Contents, TensorHeader, file_contents, open_regular
+from firstdrift.dumps.containers.contents import Contents, TensorHeader, file_contents
 from firstdrift.errors import TensorUnreadableError
+from firstdrift.files import open_regular
 from firstdrift.tensors import DataLocation
 
 if TYPE_CHECKING:

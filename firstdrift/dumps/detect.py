@@ -18,7 +18,14 @@ from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.dump import Dump, DumpReader, Slice, SliceListing
 from firstdrift.dumps.folders import is_file, printable, refused_links, search_folders, sub_folders
 from firstdrift.dumps.torchair_layout import is_root
-from firstdrift.errors import DumpError, DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.errors import (
+    DumpError,
+    DumpNotFoundError,
+    DumpNotRecognisedError,
+    DumpUnreadableError,
+    PathOutsideRootsError,
+)
+from firstdrift.files import OutsideError, require_confined
 
 _DEEPEST_SEARCH = 3
 _MOST_MARKS = 6
@@ -59,6 +66,7 @@ def open_dump(path: Path) -> Dump:
         DumpNotFoundError: there is nothing at the path.
         DumpNotRecognisedError: no dump lies there, several do, or one in a format that cannot be read.
         DumpUnreadableError: the path may not be read, or a file that all else hangs on is damaged.
+        PathOutsideRootsError: it leads out of the directories that this process is confined to.
     """
     _require_readable(path)
     recognised = recognise(path)
@@ -138,6 +146,12 @@ def _require_readable(path: Path) -> None:
         raise DumpUnreadableError("this may not be read (permission denied)", path=path) from exc
     except (OSError, ValueError) as exc:
         raise DumpNotFoundError("there is nothing here", path=path) from exc
+    try:
+        require_confined(path)
+    except OutsideError as exc:
+        raise PathOutsideRootsError(exc.reason, hint="Choose a folder below one of them") from exc
+    except OSError as exc:
+        raise DumpUnreadableError(f"this may not be read ({exc.strerror})", path=path) from exc
     if not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
         raise DumpUnreadableError("this may not be read (permission denied)", path=path)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firstdrift.dumps.bounds import Bounds
+from firstdrift.files import Entry, scan_folder
 
 MOST_ENTRIES = 1000
 
@@ -37,7 +38,7 @@ def folder_entries(
     With `bounds`, links that lead out of them are left out.
     """
     try:
-        with os.scandir(path) as entries:
+        with scan_folder(path) as entries:
             return sorted(
                 (Path(entry.path), is_folder(entry))
                 for entry in islice(entries, most_entries)
@@ -47,7 +48,16 @@ def folder_entries(
         return []
 
 
-def is_folder(entry: os.DirEntry[str]) -> bool:
+def files_ending(folder: Path, suffix: str) -> list[Path]:
+    """Return what in a folder has a name that ends so, by name; an unreadable folder has nothing."""
+    try:
+        with scan_folder(folder) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.name.endswith(suffix))
+    except OSError:
+        return []
+
+
+def is_folder(entry: Entry) -> bool:
     """Tell whether an entry is a folder or a link to one; a link that leads nowhere is none."""
     try:
         return entry.is_dir()
@@ -63,7 +73,7 @@ def is_file(path: Path) -> bool:
 def refused_links(path: Path, bounds: Bounds) -> list[tuple[str, str]]:
     """Return the names of links in a folder that must not be followed, and why; [] if it is unreadable."""
     try:
-        with os.scandir(path) as entries:
+        with scan_folder(path) as entries:
             return sorted((entry.name, reason) for entry in entries if (reason := bounds.refusal(entry)))
     except OSError:
         return []

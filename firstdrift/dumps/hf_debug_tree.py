@@ -39,6 +39,7 @@ from firstdrift.dumps.folders import is_file, is_folder, printable
 from firstdrift.dumps.json_file import read_json
 from firstdrift.dumps.msprobe_records import canonical_dtype
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.files import scan_folder
 from firstdrift.plurals import counted
 from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
 
@@ -129,7 +130,7 @@ def _trees(path: Path) -> dict[str, Path]:
         return {match["model"]: path} if match else {}
     found: dict[str, Path] = {}
     try:
-        with os.scandir(path) as entries:
+        with scan_folder(path) as entries:
             names = sorted(entry.name for entry in islice(entries, _MOST_ENTRIES) if not is_folder(entry))
     except OSError:
         return {}
@@ -317,7 +318,7 @@ def _left_over(tree: Path, known: set[str]) -> list[str]:
     model = match["model"]
     beginnings = (f"{model}.", f"{model}_inputs", f"{model}_outputs")
     try:
-        with os.scandir(tree.parent) as entries:
+        with scan_folder(tree.parent) as entries:
             names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]
     except OSError:
         return []

@@ -12,8 +12,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from firstdrift.dumps.containers.contents import open_regular
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.files import TooLargeError, read_regular
+
+LARGEST_FILE: Final = 512 * 2**20
+"""Bytes of a JSON file that is read; what is made of it takes up to ten times as much memory.
+
+The largest that tools are known to write (statistics of one rank of a model of 100 layers, its stacks) have
+some tens of millions. A file counts by its length, however little of it is on the disk.
+"""
 
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -50,7 +57,7 @@ def read_json(file: Path) -> JsonFile:
     except RecursionError as error:
         raise DumpUnreadableError("nested too deeply to be read", path=file) from error
     except ValueError as error:  # an integer of thousands of digits
-        raise DumpUnreadableError(f"holds a number that is too long: {error}", path=file) from error
+        raise DumpUnreadableError("holds a number that is too long", path=file) from error
 
 
 def read_json_if_present(file: Path) -> JsonFile | None:
@@ -90,8 +97,11 @@ def parse_json(text: str) -> JsonFile:
 
 def _read_text(file: Path) -> str:
     try:
-        with open_regular(file) as opened:
-            return opened.read().decode("utf-8-sig")
+        return read_regular(file, most=LARGEST_FILE).decode("utf-8-sig")
+    except TooLargeError as error:
+        raise DumpUnreadableError(
+            error.reason, path=file, hint="Dump fewer steps, ranks or modules at once"
+        ) from error
     except OSError as error:
         raise DumpUnreadableError(f"cannot be read ({error.strerror})", path=file) from error
     except UnicodeDecodeError as error:

@@ -1,6 +1,5 @@
 """List the files of a folder, with what keeps each from being read."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from msgspec import Struct
 from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.folders import is_folder, printable
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.files import Entry, scan_folder
 from firstdrift.plurals import counted, plural
 
 _NAMES_SHOWN = 5
@@ -39,7 +39,7 @@ def list_files(folder: Path, bounds: Bounds) -> list[Listed]:
         DumpUnreadableError: it cannot be read.
     """
     try:
-        with os.scandir(folder) as entries:
+        with scan_folder(folder) as entries:
             found = [
                 Listed(Path(entry.path), is_folder(entry), *_size_and_time(entry), bounds.refusal(entry))
                 for entry in entries
@@ -56,7 +56,7 @@ def not_part_of_a_dump(names: Sequence[str]) -> str:
     return f"{number} {plural(len(names), 'is', 'are')} not part of a dump: {shown}"
 
 
-def _size_and_time(entry: os.DirEntry[str]) -> tuple[int, int]:
+def _size_and_time(entry: Entry) -> tuple[int, int]:
     try:
         status = entry.stat()
     except OSError:

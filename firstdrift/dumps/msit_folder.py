@@ -3,7 +3,6 @@
 input_0.pth  output_0.pth  output_1_0.pth  statistics.csv   →   input.0  output.0  output.1.0
 """
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,6 +23,7 @@ from firstdrift.dumps.msit_statistics import (
     rows_of_last_call,
 )
 from firstdrift.errors import TensorUnreadableError
+from firstdrift.files import scan_folder
 from firstdrift.plurals import counted
 from firstdrift.tensors import DataLocation, Role, TensorRecord
 
@@ -53,7 +53,7 @@ def read_module_folder(folder: Path, bounds: Bounds) -> ModuleFolder:
     Raises:
         OSError: the folder cannot be read.
     """
-    with os.scandir(folder) as entries:
+    with scan_folder(folder) as entries:
         refusals = dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
     names = list(refusals)
     files = _tensor_files(names)

@@ -10,7 +10,6 @@ both Output 0; and a module that runs twice overwrites its files but appends its
 
 import csv
 import io
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +17,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from firstdrift.dumps.containers.contents import open_regular, shape_of
+from firstdrift.dumps.containers.contents import shape_of
+from firstdrift.files import open_regular
 from firstdrift.plurals import counted, plural
 from firstdrift.tensors import Role, Statistics
 
@@ -45,15 +45,13 @@ class StatisticsRow(Struct, frozen=True):
 def read_rows(file: Path) -> tuple[list[StatisticsRow], str]:
     """Read the rows of a table, and say what in it cannot be read (else "")."""
     try:
-        with open_regular(file) as opened:
-            if os.fstat(opened.fileno()).st_size > _LARGEST:
-                return [], "it is no table of statistics"
+        with open_regular(file, most=_LARGEST) as opened:
             lines = io.TextIOWrapper(opened, encoding="utf-8", errors="backslashreplace", newline="")
             table = list(csv.DictReader(lines))
     except OSError as exc:
         return [], f"it cannot be read ({exc.strerror})"
-    except csv.Error as exc:
-        return [], f"it is no table ({exc})"
+    except csv.Error:
+        return [], "it is no table"
     rows = [row for fields in table if (row := _row(fields))]
     bad = len(table) - len(rows)
     damage = f"{bad} of its {counted(len(table), 'row')} {plural(bad, 'is', 'are')} cut short or damaged"

@@ -6,7 +6,6 @@ The dump does not say in which order modules ran; that is derived, once for all 
 the token with most folders (`execution_order`).
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -27,7 +26,14 @@ from firstdrift.dumps.dump import (
     SliceListing,
 )
 from firstdrift.dumps.execution_order import OPERATOR, finish_order, value_flows
-from firstdrift.dumps.folders import folder_entries, is_file, printable, refused_links, sub_folders
+from firstdrift.dumps.folders import (
+    files_ending,
+    folder_entries,
+    is_file,
+    printable,
+    refused_links,
+    sub_folders,
+)
 from firstdrift.dumps.listed_files import not_part_of_a_dump
 from firstdrift.dumps.msit_folder import ModuleFolder, read_module_folder, read_tensor_file
 from firstdrift.dumps.msit_layout import (
@@ -41,6 +47,7 @@ from firstdrift.dumps.msit_layout import (
 )
 from firstdrift.dumps.msit_tree import Outline, TreeEntry, is_cut_short, outline_nodes, read_tree
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.files import scan_folder
 from firstdrift.plurals import counted
 from firstdrift.tensors import Role, TensorRecord
 
@@ -210,7 +217,7 @@ def _read_token(token: Path, bounds: Bounds) -> tuple[dict[str, ModuleFolder], l
     problems: list[Problem] = []
     unknown: list[str] = []
     try:
-        with os.scandir(token) as entries:
+        with scan_folder(token) as entries:
             refusals = dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
     except OSError as exc:
         raise DumpUnreadableError(f"the folder cannot be read ({exc.strerror})", path=token) from exc
@@ -248,7 +255,7 @@ def _parameter_files(device: Path, bounds: Bounds) -> list[_ParameterFile]:
     if bounds.refusal(folder):
         return []
     found = []
-    for file in sorted(folder.glob("*.pth")):
+    for file in files_ending(folder, ".pth"):
         name = printable(file.stem)
         owner, _, key = name.rpartition(".")
         found.append(_ParameterFile(owner or name, key, file, bounds.refusal(file)))

@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.bounds import Bounds
-from firstdrift.dumps.containers.contents import open_regular
 from firstdrift.dumps.dump import Coordinates, Problem, SliceListing
 from firstdrift.dumps.folders import is_folder
 from firstdrift.dumps.json_file import parse_json
+from firstdrift.files import Entry, list_folder, open_regular
 
 DUMP_FILE: Final = "dump.json"
 
@@ -44,7 +44,7 @@ class Mark(Struct, frozen=True):
     """
 
     name: str
-    is_slice: Callable[[list[os.DirEntry[str]]], bool]
+    is_slice: Callable[[list[Entry]], bool]
 
 
 DUMP_MARK: Final = Mark(
@@ -156,8 +156,7 @@ def _descend(
     place: _Place, bounds: Bounds, mark: Mark, problems: list[Problem], *, is_top: bool = False
 ) -> Iterator[_Place]:
     try:
-        with os.scandir(place.directory) as listed:
-            entries = list(listed)
+        entries = list_folder(place.directory)
     except OSError as error:
         problems.append(Problem(str(place.directory), f"the directory cannot be listed ({error.strerror})"))
         return

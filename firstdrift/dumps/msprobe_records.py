@@ -6,7 +6,6 @@
 `null` and `{}` stand for "no value" and give no record.
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from math import prod
@@ -18,6 +17,7 @@ from msgspec import Struct, field
 from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.containers.contents import LARGEST_NUMBER
 from firstdrift.dumps.distinct import with_distinct_keys
+from firstdrift.files import scan_folder
 from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
 
 DATA_FOLDER: Final = "dump_tensor_data"
@@ -155,7 +155,7 @@ class RecordReader(Struct):
             self._files = {}
             self._folder_refusal = self.bounds.refusal(self.folder)
             if not self._folder_refusal:
-                with suppress(OSError), os.scandir(self.folder) as entries:
+                with suppress(OSError), scan_folder(self.folder) as entries:
                     self._files = {entry.name: self.bounds.refusal(entry) for entry in entries}
         return self._files
 

@@ -37,6 +37,7 @@ from firstdrift.dumps.execution_order import finish_order, natural_key, value_fl
 from firstdrift.dumps.folders import MOST_ENTRIES, folder_entries, is_folder, printable, search_folders
 from firstdrift.dumps.msprobe_files import calls_of, is_call_name, parse_file_name
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, TensorUnreadableError
+from firstdrift.files import list_folder
 from firstdrift.names import enclosing_paths, module_path
 from firstdrift.plurals import counted
 from firstdrift.tensors import DataLocation, Role, TensorRecord
@@ -196,8 +197,7 @@ def _tensor_files(root: Path, start: Path, problems: list[Problem]) -> Iterator[
     while waiting:
         folder = waiting.pop()
         try:
-            with os.scandir(folder) as listed:
-                entries = sorted(listed, key=lambda entry: natural_key(entry.name))
+            entries = sorted(list_folder(folder), key=lambda entry: natural_key(entry.name))
         except OSError as exc:
             problems.append(Problem(_shown(root, folder), f"it cannot be read ({exc.strerror})"))
             continue

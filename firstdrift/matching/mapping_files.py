@@ -8,15 +8,17 @@ op_mapping      {"LinearOperation_outtensor0": ["Linear_output_0"]}    types
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
 import yaml
 
-from firstdrift.errors import SettingsError
+from firstdrift.errors import PathOutsideRootsError, SettingsError
+from firstdrift.files import OutsideError, RefusedError, read_regular
 from firstdrift.matching.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
 from firstdrift.names import parse_name
+from firstdrift.paths import inside
 
 _OPERATOR_FILE: Final = "op_mapping_file.json"
 LARGEST_FILE: Final = 16 * 2**20
@@ -24,6 +26,37 @@ LARGEST_FILE: Final = 16 * 2**20
 
 _DEEPEST_LEVEL: Final = 4
 _LONGEST_SHOWN: Final = 100
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_NAME: Final = re.compile(r"(?!.{513})[A-Za-z0-9_]{1,128}(?:\.[A-Za-z0-9_]{1,128})*")
+_CLASS: Final = re.compile(r"_?[A-Z][A-Za-z0-9_]*")
+_CLASS_OF_WORDS: Final = re.compile(r"_?[A-Z][A-Za-z0-9_]*[A-Z][A-Za-z0-9_]*|Cell")
+"""TransformerLayer, MLP, Qwen2Attention; `Database`, which a file of settings may have, is one word."""
+
+_CELL: Final = re.compile(r"(?:.+\.)(?:_?[A-Z][A-Za-z0-9_]*(?:\.[0-9]+)?|[a-z0-9_]+\.[0-9]+)")
+_TYPE: Final = re.compile(r"_?[A-Z][A-Za-z0-9_]*")
+_SECRET: Final = re.compile(
+    r"(?i)passw(?:or)?d|passphrase|secret|credential|(?:api|access|private|auth|ssh)_?(?:key|token)(?![a-z])"
+)
+"""What names the secrets of people, and no module of a network."""
+
+_SAID_OF_YAML: Final = frozenset(
+    {
+        "mapping values are not allowed in this context",
+        "could not find expected ':'",
+        "did not find expected key",
+        "did not find expected node content",
+        "did not find expected ',' or '}'",
+        "did not find expected ',' or ']'",
+        "did not find expected '-' indicator",
+        "found character that cannot start any token",
+        "found a tab character that violates indentation",
+        "found unexpected end of stream",
+        "found unexpected document indicator",
+        "block sequence entries are not allowed in this context",
+    }
+)
+"""What the parser says of a file without quoting it."""
+
 _TOP_LAYER_NAMES: Final = (TOP_LAYER, "Cell")
 _OPERATOR_TYPE: Final = re.compile(r"[A-Za-z0-9_]+")
 
@@ -45,44 +78,131 @@ def read_mapping(path: Path) -> MappingFile:
     return parse_mapping(*read_mapping_text(path))
 
 
-def read_mapping_text(path: Path) -> tuple[Path, str]:
+def read_mapping_text(path: Path, *, within: Sequence[Path] | None = None) -> tuple[Path, str]:
     """Read the text of a mapping file, or of the one in a directory of msit's; return where it was, too.
+
+    Args:
+        path: the file, or the directory.
+        within: real paths, below one of which both must lie; None: wherever they lie.
 
     Raises:
         SettingsError: it cannot be read, is no text, or is too large.
+        PathOutsideRootsError: it lies elsewhere, whether or not it exists.
     """
+    if within is not None:
+        path = inside(within, path)
     if path.is_dir():
         path /= _OPERATOR_FILE
-    return path, _read_text(path)
+        # What was added to a path that was inside may be a link that leads out.
+        path = path if within is None else inside(within, path)
+    return path, _read_text(path, within)
 
 
-def parse_mapping(path: Path, text: str) -> MappingFile:
+def parse_mapping(path: Path, text: str, *, may_quote: bool = True) -> MappingFile:
     """Read what a mapping file says; `path` is what it is called.
+
+    Args:
+        path: the name of the file.
+        text: what it holds.
+        may_quote: whether whoever gets to see the answer has the text anyway. If not, what may be anything
+            (settings with passwords are YAML, too) must be a mapping beyond doubt, and errors say lines and
+            kinds only.
 
     Raises:
         SettingsError: it is no YAML or JSON, or says something that makes no sense.
     """
     try:
-        return _parse(path.name, text)
+        mapping = _parse(path.name, text)
+        if not may_quote:
+            _require_genuine(path.name, mapping)
     except _WrongError as error:
-        raise SettingsError(str(error), path=path, hint=error.hint) from error
+        reason = error.quoting if may_quote else error.plain
+        raise SettingsError(reason, path=path, hint=error.hint) from (error if may_quote else None)
+    return mapping
 
 
 class _WrongError(Exception):
-    """What is wrong with a mapping file."""
+    """What is wrong with a mapping file.
 
-    def __init__(self, reason: str, hint: str = "") -> None:
-        super().__init__(reason)
+    Attributes:
+        quoting: where and what, in the words of the file.
+        plain: the same without them.
+        hint: what to try.
+    """
+
+    def __init__(
+        self, problem: str, *said: str, line: int = 0, key: str = "", scope: str = "", hint: str = ""
+    ) -> None:
+        """Take a problem with a gap "{}" for each text of the file that it is about."""
+        super().__init__(problem)
+        inside = f" of {_shown(scope)}" if scope else ""
+        where = f"line {line}" if line else ""
+        self.quoting = _joined(
+            f"{where}, key {_shown(key)}{inside}" if key else where, _filled(problem, said)
+        )
+        self.plain = _joined(where, problem.replace("the text {}", "a text").replace("{}", "a text"))
         self.hint = hint
 
 
-def _read_text(path: Path) -> str:
+def _filled(problem: str, said: Sequence[str]) -> str:
+    for text in said:
+        problem = problem.replace("{}", _shown(text), 1)
+    return problem
+
+
+def _joined(where: str, problem: str) -> str:
+    return f"{where}: {problem}" if where else problem
+
+
+def _require_genuine(name: str, mapping: MappingFile) -> None:
+    """Refuse what only happens to be laid out like a mapping."""
+    hint = f"A mapping file ends in {', '.join(_SUFFIXES)} and names modules, classes, types or tensors only"
+    if not name.endswith(_SUFFIXES) or name.startswith("."):
+        raise _WrongError("it is not called like a mapping file", hint=hint)
+    for entry in mapping.entries:
+        for said in (entry.target, *entry.golden, entry.scope or "x"):
+            if not _NAME.fullmatch(said):
+                raise _WrongError("it says what is no name of a module or tensor", line=entry.line, hint=hint)
+            if _SECRET.search(said):
+                raise _WrongError("it seems to hold a secret", line=entry.line, hint=hint)
+    if not _IS_GENUINE[mapping.kind](mapping.entries):
+        raise _WrongError("it does not look like a mapping file", hint=hint)
+
+
+def _names_classes(entries: Sequence[MappingEntry]) -> bool:
+    """Tell a layer mapping: every section is a class, and one of them can be nothing else."""
+    scopes = {entry.scope for entry in entries}
+    return all(map(_CLASS.fullmatch, scopes)) and any(map(_CLASS_OF_WORDS.fullmatch, scopes))
+
+
+def _names_cells(entries: Sequence[MappingEntry]) -> bool:
+    """Tell a cell mapping: one entry at least has modules with their classes, or calls, on both sides."""
+    return any(all(map(_CELL.fullmatch, (entry.target, *entry.golden))) for entry in entries)
+
+
+def _names_types(entries: Sequence[MappingEntry]) -> bool:
+    """Tell an operator mapping: all types are classes, or outputs of such."""
+    return all(_TYPE.fullmatch(said) for entry in entries for said in (entry.target, *entry.golden))
+
+
+_IS_GENUINE: Final[Mapping[MappingKind, Callable[[Sequence[MappingEntry]], bool]]] = {
+    MappingKind.LAYER: _names_classes,
+    MappingKind.CELL: _names_cells,
+    MappingKind.OPERATOR: _names_types,
+    # That all of its entries name calls or tensors was asked before.
+    MappingKind.DATA: lambda _: True,
+}
+
+
+def _read_text(path: Path, within: Sequence[Path] | None) -> str:
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise SettingsError(f"is no mapping file: it is larger than {LARGEST_FILE >> 20} MiB", path=path)
-        return path.read_text("utf-8-sig")
+        return read_regular(path, within=within, most=LARGEST_FILE).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(f"is no text in UTF-8 (byte {error.start})", path=path) from error
+    except OutsideError as error:
+        raise PathOutsideRootsError(error.reason, hint="Choose a file below one of them") from error
+    except RefusedError as error:
+        raise SettingsError(f"is no mapping file: {error.reason}", path=path) from error
     except OSError as error:
         reason = f"the mapping file could not be read ({error.strerror})"
         raise SettingsError(reason, path=path) from error
@@ -106,8 +226,11 @@ def _parse(name: str, text: str) -> MappingFile:
         for said in (entry.target, *entry.golden):
             if not _is_node_or_tensor(said):
                 raise _WrongError(
-                    f"line {entry.line}, key {_shown(entry.target)}: {_shown(said)} names no tensor",
-                    "Write names as Functional.linear.0.forward.input.0",
+                    "{} names no tensor",
+                    said,
+                    line=entry.line,
+                    key=entry.target,
+                    hint="Write names as Functional.linear.0.forward.input.0",
                 )
     return MappingFile(name, MappingKind.DATA, entries)
 
@@ -118,9 +241,10 @@ def _compose(text: str) -> yaml.Node:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        where = f"line {mark.line + 1}: " if mark is not None else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be parsed"
-        raise _WrongError(f"{where}is neither YAML nor JSON: {problem}") from error
+        problem = getattr(error, "problem", None)
+        why = f": {problem}" if problem in _SAID_OF_YAML else ""
+        line = 0 if mark is None else mark.line + 1
+        raise _WrongError(f"is neither YAML nor JSON{why}", line=line) from error
     if root is None:
         raise _WrongError("the mapping file is empty")
     return root
@@ -131,25 +255,26 @@ def _refuse_bombs(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            raise _WrongError(f"line {_line(event)}: aliases (*{event.anchor}) are not allowed")
+            raise _WrongError("aliases ({}) are not allowed", f"*{event.anchor}", line=_line(event))
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST_LEVEL:
-            raise _WrongError(f"line {_line(event)}: is nested too deeply for a mapping")
+            raise _WrongError("is nested too deeply for a mapping", line=_line(event))
 
 
 def _items(node: yaml.Node, within: str = "") -> _Scalars:
     """Return keys and values of a mapping; each key is a text that occurs once."""
     if not isinstance(node, yaml.MappingNode):
-        raise _WrongError(f"line {_line(node)}: {_kind(node)} stands where a mapping is expected")
+        raise _WrongError(
+            f"{_kind(node)} stands where a mapping is expected", *_words(node), line=_line(node)
+        )
     lines: dict[str, int] = {}
     items: _Scalars = []
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or not key.value.strip():
-            raise _WrongError(f"line {_line(key)}: the key is {_kind(key)}, not a name")
+            raise _WrongError(f"the key is {_kind(key)}, not a name", *_words(key), line=_line(key))
         if key.value in lines:
-            inside = f" of {_shown(within)}" if within else ""
             first = lines[key.value]
-            raise _WrongError(f"line {_line(key)}, key {_shown(key.value)}{inside}: is also on line {first}")
+            raise _WrongError(f"is also on line {first}", line=_line(key), key=key.value, scope=within)
         lines[key.value] = _line(key)
         items.append((key, value))
     if not items and not within:
@@ -163,19 +288,22 @@ def _layer_entries(items: _Scalars) -> Iterator[MappingEntry]:
         scope = section.value
         if scope in _TOP_LAYER_NAMES:
             if top is not None:
-                raise _WrongError(f"line {_line(section)}, key {_shown(scope)}: is another name of {top}")
+                raise _WrongError(f"is another name of {top}", line=_line(section), key=scope)
             top, scope = scope, TOP_LAYER
         if _is_nothing(held):
             continue
         if not isinstance(held, yaml.MappingNode):
             raise _WrongError(
-                f"line {_line(held)}, key {_shown(section.value)}: holds {_kind(held)}, not a mapping",
-                "A layer mapping holds for each class the paths inside it",
+                f"holds {_kind(held)}, not a mapping",
+                *_words(held),
+                line=_line(held),
+                key=section.value,
+                hint="A layer mapping holds for each class the paths inside it",
             )
         for key, value in _items(held, scope):
             target, golden = _without_class(key.value), _without_class(_text(key, value))
             if not target or not golden:
-                raise _WrongError(f"line {_line(key)}, key {_shown(key.value)}: a path is empty")
+                raise _WrongError("a path is empty", line=_line(key), key=key.value)
             yield MappingEntry(_line(key), target, (golden,), scope)
 
 
@@ -184,12 +312,15 @@ def _operator_entries(items: _Scalars) -> Iterator[MappingEntry]:
         held = value.value if isinstance(value, yaml.SequenceNode) else [value]
         types = tuple(_text(key, item) for item in held)
         if not types:
-            raise _WrongError(f"line {_line(key)}, key {_shown(key.value)}: the list is empty")
+            raise _WrongError("the list is empty", line=_line(key), key=key.value)
         for said in (key.value, *types):
             if not _OPERATOR_TYPE.fullmatch(said):
                 raise _WrongError(
-                    f"line {_line(key)}, key {_shown(key.value)}: {_shown(said)} is no operator type",
-                    "A type has letters, digits and _ only",
+                    "{} is no operator type",
+                    said,
+                    line=_line(key),
+                    key=key.value,
+                    hint="A type has letters, digits and _ only",
                 )
         yield MappingEntry(_line(key), key.value, types)
 
@@ -206,14 +337,14 @@ def _is_node_or_tensor(name: str) -> bool:
 
 def _text(key: yaml.ScalarNode, value: yaml.Node) -> str:
     if _is_nothing(value):
-        raise _WrongError(f"line {_line(key)}, key {_shown(key.value)}: has no value")
+        raise _WrongError("has no value", line=_line(key), key=key.value)
     if not isinstance(value, yaml.ScalarNode):
         _refuse_value(key, value)
     return str(value.value).strip()
 
 
 def _refuse_value(key: yaml.ScalarNode, value: yaml.Node) -> NoReturn:
-    raise _WrongError(f"line {_line(value)}, key {_shown(key.value)}: holds {_kind(value)}, not a name")
+    raise _WrongError(f"holds {_kind(value)}, not a name", *_words(value), line=_line(value), key=key.value)
 
 
 def _is_nothing(node: yaml.Node) -> bool:
@@ -230,9 +361,14 @@ def _line(of: yaml.Node | yaml.Event) -> int:
 
 
 def _kind(node: yaml.Node) -> str:
+    """Say what a node is, with a gap for the text of one that is a text (`_words`)."""
     if isinstance(node, yaml.ScalarNode):
-        return "nothing" if _is_nothing(node) else f"the text {_shown(node.value)}"
+        return "nothing" if _is_nothing(node) else "the text {}"
     return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+
+
+def _words(node: yaml.Node) -> tuple[str, ...]:
+    return (node.value,) if isinstance(node, yaml.ScalarNode) and not _is_nothing(node) else ()
 
 
 def _shown(text: str) -> str:

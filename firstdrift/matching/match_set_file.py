@@ -7,7 +7,7 @@
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,13 +25,21 @@ FORMAT: Final = 1
 _DEEPEST: Final = 6
 
 
-def read_matches(files: Iterable[Path]) -> MatchSetFile:
+def read_matches(files: Iterable[Path], *, within: Sequence[Path] | None = None) -> MatchSetFile:
     """Read mapping files and match sets, and put together what they say, in their order.
+
+    Args:
+        files: where they lie.
+        within: real paths, below one of which each must lie, for one who sees no more of these files than
+            what is answered. None: the files are those of whoever asks.
 
     Raises:
         SettingsError: a file cannot be read, or says something that makes no sense.
+        PathOutsideRootsError: one lies elsewhere.
     """
-    read = [parse_matches(*read_mapping_text(path)) for path in files]
+    read = [
+        parse_matches(*read_mapping_text(path, within=within), may_quote=within is None) for path in files
+    ]
     return MatchSetFile(
         name=", ".join(said.name for said in read),
         edits=tuple(edit for said in read for edit in said.edits),
@@ -39,22 +47,25 @@ def read_matches(files: Iterable[Path]) -> MatchSetFile:
     )
 
 
-def parse_matches(path: Path, text: str) -> MatchSetFile:
+def parse_matches(path: Path, text: str, *, may_quote: bool = True) -> MatchSetFile:
     """Read what a file says: a match set, or a mapping file of any of the other tools.
+
+    Unless an error may quote the text, a mapping must be one beyond doubt (`parse_mapping`).
 
     Raises:
         SettingsError: it makes no sense; the error names the file.
     """
     if not _is_match_set(text):
-        return MatchSetFile(path.name, mappings=(parse_mapping(path, text),))
+        return MatchSetFile(path.name, mappings=(parse_mapping(path, text, may_quote=may_quote),))
     try:
         said = json.loads(text)
         _refuse_depth(said)
         if MARK not in said:
             raise ValueError(f"{MARK} is no key of it")  # noqa: TRY301
         if said[MARK] != FORMAT:
+            which = said[MARK] if isinstance(said[MARK], int) else "another"
             raise SettingsError(
-                f"is a match set of format {said[MARK]!r}, of which this version knows {FORMAT} only",
+                f"is a match set of format {which}, of which this version knows {FORMAT} only",
                 path=path,
                 hint="Read it with a newer firstdrift",
             )

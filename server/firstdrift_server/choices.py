@@ -16,7 +16,6 @@ from firstdrift.matching.choice import require_chosen_slices
 from firstdrift.matching.edits import MatchSetFile
 from firstdrift.matching.layouts import read_layouts
 from firstdrift.matching.plan import MatchingRules
-from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import thresholds_of_words
 from firstdrift_server.context import Context
@@ -123,7 +122,7 @@ class Choice(BaseModel):
             raise SettingsError(f"there are more than {MOST_MAPPINGS} mapping files")
         from firstdrift.matching.match_set_file import read_matches
 
-        return read_matches([inside(roots, file) for file in self.mappings])
+        return read_matches(map(Path, self.mappings), within=roots)
 
     def ask(self, context: Context) -> int:
         """Ask for the comparison; return its id.

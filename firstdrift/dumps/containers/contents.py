@@ -1,16 +1,16 @@
 """The bytes of a file and what its headers say: small files are read, large ones are mapped."""
 
-import errno
 import mmap
 import os
-import stat
 from collections import OrderedDict
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
+
+from firstdrift.files import RefusedError, open_descriptor
 
 MAPPED_FROM = 128 * 1024
 """Size in bytes from which mapping a file is cheaper than reading it."""
@@ -89,11 +89,13 @@ def file_contents(file: Path) -> Contents:
         DamagedError: it is missing, empty, no regular file or may not be read.
     """
     try:
-        descriptor = _open_without_waiting(file)
+        descriptor = open_descriptor(file)
     except FileNotFoundError as exc:
         raise DamagedError("the file is missing") from exc
+    except RefusedError as exc:
+        raise DamagedError(exc.reason) from exc
     except (OSError, ValueError) as exc:
-        reason = getattr(exc, "strerror", None) or exc
+        reason = exc.strerror if isinstance(exc, OSError) else "this is no path"
         raise DamagedError(f"the file cannot be opened ({reason})") from exc
     try:
         return _read_or_map(descriptor)
@@ -129,28 +131,8 @@ class ParsedFiles(Generic[Parsed]):
         return known
 
 
-def open_regular(file: Path) -> BinaryIO:
-    """Open a regular file for reading; nothing else is waited for or read.
-
-    Raises:
-        OSError: it is missing, no regular file or may not be read.
-    """
-    descriptor = _open_without_waiting(file)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    raise OSError(errno.EINVAL, "this is not a regular file", str(file))
-
-
-def _open_without_waiting(file: Path) -> int:
-    # Without O_NONBLOCK a named pipe among the files would be waited on for ever.
-    return os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
 def _read_or_map(descriptor: int) -> Contents:
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise DamagedError("this is not a regular file")
     if status.st_size == 0:
         raise DamagedError("the file is empty")
     if status.st_size < MAPPED_FROM:
