@@ -7,6 +7,7 @@ FirstdriftError                  its text is fit to show to a user
 │   └── DumpUnreadableError      a reader knows the format, but a file that all else hangs on is damaged
 ├── TensorUnreadableError        the data of one tensor cannot be read; the rest of the dump can
 ├── SettingsError                an option, rule set or mapping that makes no sense
+├── LimitError                   it would take more memory or time than it may have
 ├── PathOutsideRootsError        a path leads out of the directories that may be read
 ├── UploadError                  an upload, or an archive, that cannot be taken
 │   └── NoRoomError              there is no room for it
@@ -18,6 +19,7 @@ FirstdriftError                  its text is fit to show to a user
 """
 
 from pathlib import Path
+from typing import Any
 
 
 class FirstdriftError(Exception):
@@ -36,6 +38,17 @@ class FirstdriftError(Exception):
         self.hint = hint
         where = f"{self.path}: " if self.path is not None else ""
         super().__init__(f"{where}{reason}." + (f" {hint}." if hint else ""))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it be sent to another process."""
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(kind: type[FirstdriftError], said: tuple[Any, ...], parts: dict[str, Any]) -> FirstdriftError:
+    error = kind.__new__(kind)
+    error.args = said
+    error.__dict__.update(parts)
+    return error
 
 
 class DumpError(FirstdriftError):
@@ -60,6 +73,10 @@ class TensorUnreadableError(FirstdriftError):
 
 class SettingsError(FirstdriftError):
     """An option, a rule set or a mapping file that makes no sense."""
+
+
+class LimitError(FirstdriftError):
+    """It would take more memory or time than it may have."""
 
 
 class PathOutsideRootsError(FirstdriftError):

@@ -17,7 +17,9 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
@@ -107,6 +109,14 @@ class Claim(Struct, frozen=True):
     kind: str
     comparison_id: int | None
     path: str | None
+
+
+class Standing(Enum):
+    """Whether a job that was claimed is still in those hands."""
+
+    HELD = "held"
+    CANCELLED = "a person asked for it to stop"
+    LOST = "over, in other hands, or not heard of for too long"
 
 
 class Worker(Struct, frozen=True):
@@ -225,6 +235,19 @@ def claim_job(engine: Engine, worker: str, *, lease: float = LEASE_SECONDS) -> C
             .execution_options(synchronize_session=False)
         ).one_or_none()
     return None if taken is None else Claim(*taken)
+
+
+def standings(session: Session, claims: Sequence[Claim]) -> dict[int, Standing]:
+    """Tell of each claimed job, by its id, whether it is still in those hands."""
+    attempts = {claim.job_id: claim.attempt for claim in claims}
+    columns = (JobEntry.id, JobEntry.attempts, JobEntry.state, JobEntry.cancel_requested, _abandoned())
+    found = dict.fromkeys(attempts, Standing.LOST)
+    for job, attempt, state, is_cancelled, is_abandoned in session.execute(
+        select(*columns).where(JobEntry.id.in_(attempts))
+    ):
+        if attempt == attempts[job] and state is JobState.RUNNING and not is_abandoned:
+            found[job] = Standing.CANCELLED if is_cancelled else Standing.HELD
+    return found
 
 
 def confirm(session: Session, claim: Claim) -> None:

@@ -1,6 +1,6 @@
 """Load a pair of tensors to look at from near, or say in a sentence why there is nothing to look at."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -63,21 +63,18 @@ def _files(location: DataLocation) -> Iterator[Path]:
         yield from (location.file.parent / part.file for part in parts if part is not None)
 
 
-def load_pair(pair: TensorPair, measured: Measurement, may_read: Callable[[Path], object]) -> LoadedPair:
+def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
     """Load both tensors of a pair.
 
     Args:
         pair: what is compared.
         measured: what was measured of it.
-        may_read: raises an error for a file that must not be read.
 
     Raises:
         NothingToSeeError: there are no values of both, or they cannot be laid over each other.
     """
     if (reason := why_not(pair, measured)) is not None:
         raise NothingToSeeError(reason)
-    for file in files_of(pair):
-        may_read(file)
     notes = [pair.transform] if pair.transform else []
     if pair.golden_parts or pair.target_parts:
         golden, target, said = _load_joined(pair)

@@ -4,9 +4,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 from sqlalchemy import Engine
@@ -15,6 +16,8 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons import SliceLabel
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.comparison.report import Options
+from firstdrift.processes.children import Children
+from firstdrift.processes.limits import GIB, Limits
 from firstdrift_server.settings import Settings
 from firstdrift_server.sizes import Sizes
 from firstdrift_server.uploads.store import Uploads
@@ -27,10 +30,12 @@ if TYPE_CHECKING:
     from firstdrift.catalogue.outline import Outline
     from firstdrift.catalogue.sides import Sides
     from firstdrift.comparison.one_dump import TensorView
-    from firstdrift.metrics.closeup.look import Closeup
 
 LOOKED_AT_AT_ONCE = 2
-"""So many pairs of tensors are looked at from near at a time, each of which may take 100 MB and a second."""
+"""So many tensors, or pairs of them, are looked at at a time, each of which may take 100 MB and a second."""
+
+LISTED_AT_ONCE = 2
+"""So many dumps are recognised, listed or asked for call stacks at a time."""
 
 VISITORS_AT_ONCE: Mapping[Visit, int] = {Visit.PAGE: 8, Visit.RULES: 2, Visit.FILE: 3}
 """So many visitors who came through links are answered at a time.
@@ -42,8 +47,20 @@ for seconds, and writing a file for a minute.
 MOST_PAIRS = 40_000
 """Measurements of so many pairs of tensors are kept at hand: about 200 MB."""
 
+LOOK_LIMITS = Limits(memory=2 * GIB, seconds=60.0)
+LIST_LIMITS = Limits(memory=2 * GIB, seconds=30.0)
+
+_PRELOADED = ("firstdrift.dumps.detect", "firstdrift_server.questions.closeup", "numpy", "ml_dtypes")
+
+Given = ParamSpec("Given")
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+
+
+@cache
+def _children(most: int, limits: Limits) -> Children:
+    """Give the child processes that all applications of this process share."""
+    return Children(most, limits, preload=_PRELOADED)
 
 
 class Recent(Generic[Key, Value]):
@@ -96,8 +113,8 @@ class Context:
         dump_trees: trees of single dumps, by the id of the slice and how much of it was computed.
         computed: statistics of tensors that were computed for a page, by slice, node and position.
         measured: what was measured of slice pairs, by their id and revision.
-        closeups: what was seen of pairs of tensors from near, by what they are and how their files were.
-        looking: held by whoever looks at a pair from near.
+        looking: child processes that look at values of tensors.
+        listing: child processes that look for dumps, and into them, but at no values.
         turns: one is held by each visitor who is being answered.
     """
 
@@ -114,8 +131,8 @@ class Context:
     measured: Recent[tuple[int, int], "Measured"] = field(
         default_factory=lambda: Recent(MOST_PAIRS, lambda measured: len(measured.measurements))
     )
-    closeups: Recent[Hashable, "Closeup"] = field(default_factory=lambda: Recent(32))
-    looking: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(LOOKED_AT_AT_ONCE))
+    looking: Children = field(default_factory=lambda: _children(LOOKED_AT_AT_ONCE, LOOK_LIMITS))
+    listing: Children = field(default_factory=lambda: _children(LISTED_AT_ONCE, LIST_LIMITS))
     turns: Mapping[Visit, BoundedSemaphore] = field(
         default_factory=lambda: {visit: BoundedSemaphore(most) for visit, most in VISITORS_AT_ONCE.items()}
     )
@@ -125,6 +142,19 @@ class Context:
         """The directories that may be browsed and read: the operator's, and the one of uploads."""
         uploads = self.uploads.folder
         return (*self.settings.roots, uploads) if uploads.is_dir() else self.settings.roots
+
+    def look(self, question: Callable[Given, Value], *given: Given.args, **named: Given.kwargs) -> Value:
+        """Have a question about values of tensors answered in a child process, bounded by the roots.
+
+        Raises:
+            LimitError: it took more than a child may have, the child died, or all are busy.
+            FirstdriftError: what the question raised.
+        """
+        return self.looking.ask(self.roots, question, *given, **named)
+
+    def ask(self, question: Callable[Given, Value], *given: Given.args, **named: Given.kwargs) -> Value:
+        """Have a question about dumps, but not about values, answered in a child process; raises likewise."""
+        return self.listing.ask(self.roots, question, *given, **named)
 
     def reading(self) -> AbstractContextManager[Session]:
         """Give a session with one consistent view of the database."""

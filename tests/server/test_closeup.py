@@ -14,7 +14,9 @@ from closeup_dumps import write_dumps
 from fastapi.testclient import TestClient
 from working import wait_until, worker
 
+from firstdrift.processes import children
 from firstdrift_server.app import create_app
+from firstdrift_server.questions import closeup as closeups
 from firstdrift_server.settings import settings_from
 from firstdrift_server.views import closeup as closeup_views
 
@@ -208,7 +210,7 @@ def test_files_that_changed_or_went_since_are_said_to_have(
         file.unlink()
         assert look(near, name)["reason"].endswith("the file is missing)")
         file.symlink_to("/etc/hostname")
-        assert look(near, name)["reason"] == "this path is outside the directories that may be read"
+        assert look(near, name)["reason"].endswith("it leads out of the directories that may be read)")
     finally:
         file.unlink(missing_ok=True)
         file.write_bytes(content)
@@ -218,27 +220,29 @@ def test_what_was_seen_is_kept_while_the_files_stay_as_they_are(
     near: TestClient, changed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[object] = []
-    original = closeup_views._seen
+    original = closeups._look_closely
 
     def count(*arguments: Any) -> Any:  # noqa: ANN401 (whatever it is given)
         looked.append(arguments)
         return original(*arguments)
 
-    monkeypatch.setattr(closeup_views, "_seen", count)
+    monkeypatch.setattr(closeups, "_look_closely", count)
+    context = near.app.state.context  # type: ignore[attr-defined]
+    with context.reading() as session:
+        *_, known = closeup_views._find(session, (1, 0, row_of(near, "model.embed")), None)
     for _ in range(2):
-        look(near, "model.embed", "heads=2")
+        closeups.look_at(known, closeups.Asked(heads=2), {"summary"})
     assert len(looked) == 1
-    file = changed[0] / "model.embed.npy"
-    os.utime(file, (1, 1))
-    look(near, "model.embed", "heads=2")
+    os.utime(changed[0] / "model.embed.npy", (1, 1))
+    closeups.look_at(known, closeups.Asked(heads=2), {"summary"})
     assert len(looked) == 2
 
 
 def test_no_more_than_two_are_looked_at_at_a_time(near: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closeup_views, "BUSY_SECONDS", 0.01)
-    looking = near.app.state.context.looking  # type: ignore[attr-defined]
-    with looking, looking:
-        assert "try again" in look(near, "model.embed")["reason"]
+    monkeypatch.setattr(children, "_WAIT_SECONDS", 0.01)
+    free = near.app.state.context.looking._free  # type: ignore[attr-defined]
+    with free, free:
+        assert look(near, "model.embed")["reason"] == "others are looking at dumps"
     assert look(near, "model.embed")["reason"] is None
 
 

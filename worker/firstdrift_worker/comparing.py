@@ -31,10 +31,11 @@ from firstdrift.comparison.volume import data_bytes
 from firstdrift.dumps.detect import open_dump, read_slice
 from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.dumps.ranks import merge_ranks
-from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, SettingsError
+from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, LimitError, SettingsError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.plurals import counted
+from firstdrift.processes.limits import Limits, processor_time
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, SliceJudgement
 from firstdrift.verdict.noise import Noise
@@ -51,11 +52,15 @@ class WorkerStoppedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A job in hand: how to write its results, and whether to go on."""
+    """A job in hand: how to write its results, and whether to go on.
+
+    `limits` are what reading a dump, or a slice of it, may take; None for no limits.
+    """
 
     engine: Engine
     lease: Lease
     stopping: threading.Event
+    limits: Limits | None = None
 
     def check(self) -> None:
         """Return if the work should go on.
@@ -68,6 +73,26 @@ class Work:
         self.lease.check()
         if self.stopping.is_set():
             raise WorkerStoppedError
+
+    @contextmanager
+    def reading_dump(self, path: Path) -> Iterator[None]:
+        """Let the block read a dump, or a slice of it, within the limits.
+
+        Raises:
+            DumpUnreadableError: it takes more memory or processor time.
+        """
+        try:
+            if self.limits is None:
+                yield
+            else:
+                with processor_time(self.limits.seconds, "reading it"):
+                    yield
+        except LimitError as error:
+            raise DumpUnreadableError(error.reason, path=path, hint=error.hint) from error
+        except MemoryError as error:
+            raise DumpUnreadableError(
+                "reading it takes more memory than there is for it", path=path
+            ) from error
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
@@ -287,7 +312,8 @@ def _with_merged(work: Work, indexed: Indexed, listings: Iterable[SliceListing])
 
 
 def _add_dump(work: Work, path: Path, files: str) -> int:
-    dump = open_dump(path)
+    with work.reading_dump(path):
+        dump = open_dump(path)
     with work.writing() as session:
         found = dumps.find_dump(session, path, files)  # by another worker, meanwhile
         return found.id if found else dumps.add_dump(session, dump, files)
@@ -302,7 +328,8 @@ def read_indexed(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
     if known.merged is not None:
         return _read_merged(work, indexed, slice_id, known.merged)
     try:
-        read = read_slice(indexed.dump, known.listing)
+        with work.reading_dump(known.directory):
+            read = read_slice(indexed.dump, known.listing)
     except DumpUnreadableError as error:
         indexed.damages.append(error)
         with work.writing() as session:

@@ -1,7 +1,7 @@
-"""The worker: takes jobs one at a time, until it is asked to stop.
+"""The worker: takes jobs until it is asked to stop.
 
-    run("sqlite:////data/firstdrift.db", processes=4, until=stopping)    in a thread, or
-    work_until_signal("sqlite:////data/firstdrift.db", processes=4)      as a process of its own
+    work_until_signal("sqlite:////data/firstdrift.db", processes=4)      each job in a process of its own, or
+    run("sqlite:////data/firstdrift.db", processes=4, until=stopping)    in a thread of this process
 
 A job that is under way when the worker is asked to stop is put back at once; another worker goes on
 from what has been kept.
@@ -12,8 +12,7 @@ import os
 import signal
 import threading
 import time
-import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -24,18 +23,16 @@ from sqlalchemy import Engine
 from firstdrift.catalogue import jobs
 from firstdrift.catalogue.comparisons import purge_deleted
 from firstdrift.catalogue.engine import open_engine, sqlite_warning, writing
-from firstdrift.catalogue.jobs import Claim, Lease
 from firstdrift.catalogue.migrate import upgrade
-from firstdrift.errors import CatalogueError, FirstdriftError, JobCancelledError, JobLostError
-from firstdrift_worker.comparing import Work, WorkerStoppedError, compare_dumps
-from firstdrift_worker.measuring import Measurer
-from firstdrift_worker.reading import read_dump
+from firstdrift.errors import CatalogueError
+from firstdrift.processes.limits import Limits
+from firstdrift_worker.job import do_job, measurer_for
+from firstdrift_worker.supervisor import Manner, Supervisor, usual_limits
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.3
 SEEN_SECONDS = 5.0
-RETRY_SECONDS = 5.0
 BIN_DAYS = 30
 PURGE_SECONDS = 24 * 3600.0
 
@@ -43,7 +40,7 @@ PURGE_SECONDS = 24 * 3600.0
 def run(
     database_url: str, *, processes: int, until: threading.Event, lease: float = jobs.LEASE_SECONDS
 ) -> None:
-    """Take jobs, one at a time, until the event is set.
+    """Take jobs and do them in this process, one at a time, until the event is set.
 
     Args:
         database_url: where the jobs are; its tables are brought up to date first.
@@ -54,32 +51,32 @@ def run(
     Raises:
         CatalogueError: the database cannot be opened or brought up to date.
     """
-    engine = open_engine(database_url)
-    upgrade(engine)
-    if warning := sqlite_warning(engine):
-        log.info("%s", warning)
-    name = jobs.worker_name()
-    try:
-        with _announced(engine, name):
-            purge_at = time.monotonic()
-            while not until.is_set():
-                if time.monotonic() >= purge_at:
-                    purge_at = time.monotonic() + PURGE_SECONDS
-                    with _tolerated(), writing(engine) as session:
-                        purge_deleted(session, older_than=timedelta(days=BIN_DAYS))
-                claim = None
-                with _tolerated():
-                    claim = jobs.claim_job(engine, name, lease=lease)
-                    if claim is not None:
-                        _do(engine, claim, processes, until, lease)
-                if claim is None:
-                    until.wait(POLL_SECONDS)
-    finally:
-        engine.dispose()
+    with _open(database_url) as engine:
+        name = jobs.worker_name()
+
+        def turn() -> bool:
+            claim = jobs.claim_job(engine, name, lease=lease)
+            if claim is not None:
+                do_job(engine, claim, measurer_for(claim, processes), until, lease=lease)
+            return claim is not None
+
+        _take_turns(engine, name, until, turn)
 
 
-def work_until_signal(database_url: str, *, processes: int = 0) -> None:
-    """Run until SIGTERM or SIGINT, with as many processes as there are cores unless told.
+def work_until_signal(
+    database_url: str,
+    *,
+    processes: int = 0,
+    roots: Sequence[Path] | None = None,
+    limits: Limits | None = None,
+) -> None:
+    """Take jobs and have each done by a child process, until SIGTERM or SIGINT.
+
+    Args:
+        database_url: where the jobs are; its tables are brought up to date first.
+        processes: how many measure at once; 0 for as many as there are cores.
+        roots: real paths of the directories outside of which nothing is read; None for no bounds.
+        limits: what a child process may use; None for the usual ones.
 
     Raises:
         CatalogueError: the database cannot be opened or brought up to date.
@@ -92,7 +89,37 @@ def work_until_signal(database_url: str, *, processes: int = 0) -> None:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    run(database_url, processes=processes or cores, until=stopping)
+    manner = Manner(database_url, processes or cores, roots, limits or usual_limits())
+    with _open(database_url) as engine, Supervisor(engine, jobs.worker_name(), manner) as supervisor:
+        _take_turns(engine, supervisor.name, stopping, supervisor.turn)
+
+
+@contextmanager
+def _open(database_url: str) -> Iterator[Engine]:
+    engine = open_engine(database_url)
+    try:
+        upgrade(engine)
+        if warning := sqlite_warning(engine):
+            log.info("%s", warning)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _take_turns(engine: Engine, name: str, until: threading.Event, turn: Callable[[], bool]) -> None:
+    """Call `turn` again and again, and wait a little where it found nothing to do."""
+    with _announced(engine, name):
+        purge_at = time.monotonic()
+        while not until.is_set():
+            if time.monotonic() >= purge_at:
+                purge_at = time.monotonic() + PURGE_SECONDS
+                with _tolerated(), writing(engine) as session:
+                    purge_deleted(session, older_than=timedelta(days=BIN_DAYS))
+            is_done = False
+            with _tolerated():
+                is_done = turn()
+            if not is_done:
+                until.wait(POLL_SECONDS)
 
 
 @contextmanager
@@ -125,44 +152,3 @@ def _tolerated() -> Iterator[None]:
         yield
     except CatalogueError as error:
         log.warning("%s", error)
-
-
-def _work_on(work: Work, claim: Claim, measurer: Measurer) -> None:
-    match claim:
-        case Claim(kind=jobs.COMPARE, comparison_id=int(comparison)):
-            compare_dumps(work, comparison, measurer)
-        case Claim(kind=jobs.INDEX | jobs.COMPUTE, path=str(path)):
-            read_dump(work, Path(path), computes=claim.kind == jobs.COMPUTE)
-        case _:
-            raise CatalogueError(f"this version knows no job of the kind {claim.kind!r}")
-
-
-def _do(engine: Engine, claim: Claim, processes: int, until: threading.Event, lease: float) -> None:
-    """Do a job, and record how it ended."""
-    # A worker may have died of this job: what it died of must not take the next one along.
-    isolated = claim.attempt > 1
-    try:
-        with Lease(engine, claim, lease) as held, Measurer(processes, isolated=isolated) as measurer:
-            _work_on(Work(engine, held, until), claim, measurer)
-    except JobLostError:
-        raise
-    except JobCancelledError:
-        with writing(engine) as session:
-            jobs.cancel_job(session, claim)
-    except WorkerStoppedError:
-        with writing(engine) as session:
-            jobs.release_job(session, claim)
-    except CatalogueError as error:
-        log.warning("job %d failed, and is tried again: %s", claim.job_id, error)
-        _fail(engine, claim, error, retry_after=RETRY_SECONDS)
-    except FirstdriftError as error:
-        _fail(engine, claim, error, retry_after=None)
-    except Exception as error:  # a mistake of ours ends the job, not the worker
-        log.exception("job %d failed", claim.job_id)
-        _fail(engine, claim, error, retry_after=None)
-
-
-def _fail(engine: Engine, claim: Claim, error: Exception, *, retry_after: float | None) -> None:
-    text = str(error) if isinstance(error, FirstdriftError) else f"{type(error).__name__}: {error}"
-    with writing(engine) as session:
-        jobs.fail_job(session, claim, text, traceback.format_exc(), retry_after=retry_after)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -22,9 +24,12 @@ from msgspec.structs import replace
 
 from firstdrift.comparison.compare import measure_pairs
 from firstdrift.comparison.volume import data_bytes
+from firstdrift.files import confine_process
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.elementwise import prepare_engine
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.processes.children import OUTLASTS
+from firstdrift.processes.limits import limit_processor_time
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +38,10 @@ CHUNK_PAIRS = 512
 WORTH_A_POOL = 64 * 2**20
 """Less data than this is measured sooner than processes start."""
 _CHECK_SECONDS = 0.2
-_DIED = "the process that measured it died, perhaps for want of memory"
+_DIED = "the process that measured it died: it wanted more memory or time than it may have, or a file changed"
+_CHUNK_SECONDS = 60.0
+_LEAST_BYTES_A_SECOND = 20 * 2**20
+"""A chunk that is measured more slowly, after the first minute, is ended: a fiftieth of the usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +67,19 @@ class Measurer:
         for chunk, measurements in measurer.measure(plan, indexes, bytes_to_come, check): ...
     """
 
-    def __init__(self, processes: int, *, isolated: bool = False) -> None:
-        """Prepare; with `isolated`, nothing is measured in this process, however little it is."""
+    def __init__(
+        self, processes: int, *, isolated: bool = False, roots: Sequence[Path] | None = None
+    ) -> None:
+        """Prepare.
+
+        Args:
+            processes: how many measure at once.
+            isolated: nothing is measured in this process, however little it is.
+            roots: real paths of the directories outside of which nothing is read; None for no bounds.
+        """
         self._processes = processes
         self._isolated = isolated
+        self._roots = roots
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -88,7 +105,9 @@ class Measurer:
             check: called several times a second; what it raises ends the measuring.
         """
         waiting = deque(split_into_chunks(plan, indexes))
-        in_pool = self._isolated or (self._processes > 1 and bytes_to_come >= WORTH_A_POOL)
+        is_much = bytes_to_come >= WORTH_A_POOL
+        in_pool = self._isolated or (is_much and (self._processes > 1 or self._roots is not None))
+        measure = partial(_within_time, measure_chunk) if in_pool else measure_chunk
         running: dict[Future[list[Measurement]], Chunk] = {}
         suspects: list[Chunk] = []
         with ThreadPoolExecutor(1) as thread:
@@ -97,7 +116,7 @@ class Measurer:
                     executor = self._open_pool() if in_pool else thread
                     while waiting and not suspects and len(running) < 2 * self._processes:
                         try:
-                            future = executor.submit(measure_chunk, waiting[0].plan, bytes_to_come)
+                            future = executor.submit(measure, waiting[0].plan, bytes_to_come)
                         except BrokenProcessPool:  # a process died while nobody waited for it
                             if not running:
                                 self._close_pool()
@@ -120,7 +139,7 @@ class Measurer:
     ) -> Iterator[tuple[Chunk, list[Measurement]]]:
         """Measure a chunk that a process may have died of."""
         self._close_pool()
-        future = self._open_pool().submit(measure_chunk, chunk.plan, 0)
+        future = self._open_pool().submit(_within_time, measure_chunk, chunk.plan, 0)
         while not _done({future}, check):
             pass
         if (measured := _result(future)) is not None:
@@ -134,8 +153,10 @@ class Measurer:
     def _open_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload([__name__])
-            self._pool = ProcessPoolExecutor(self._processes, context, initializer=_start_in_pool)
+            context.set_forkserver_preload([OUTLASTS, __name__])
+            self._pool = ProcessPoolExecutor(
+                self._processes, context, initializer=_start_in_pool, initargs=(self._roots,)
+            )
         return self._pool
 
     def _close_pool(self) -> None:
@@ -186,9 +207,20 @@ def _result(future: Future[list[Measurement]]) -> list[Measurement] | None:
         return None
 
 
-def _start_in_pool() -> None:
+def _within_time(
+    measure: Callable[[SlicePlan, int], list[Measurement]], plan: SlicePlan, bytes_to_come: int
+) -> list[Measurement]:
+    """Measure a chunk in a process of the pool, which is ended if that takes more than it ever should."""
+    size = sum(map(data_bytes, plan.pairs))
+    limit_processor_time(_CHUNK_SECONDS + size / _LEAST_BYTES_A_SECOND)
+    return measure(plan, bytes_to_come)
+
+
+def _start_in_pool(roots: Sequence[Path] | None) -> None:
     """Let the worker decide when to stop, and end when it ends, however it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    confine_process(roots)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

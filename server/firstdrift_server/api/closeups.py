@@ -38,7 +38,8 @@ def look(  # noqa: PLR0913 - what an address may say
     cut. `parts` chooses what is given: summary (hints, worst elements), charts (histograms, profiles), map,
     values. Where there is nothing to see, `reason` says why.
     """
-    from firstdrift_server.views.closeup import PARTS, asked_from, closeup_view
+    from firstdrift_server.questions.closeup import PARTS
+    from firstdrift_server.views.closeup import asked_from, closeup_view
 
     wanted = {part.strip() for part in parts.split(",")}
     if not wanted <= set(PARTS):

@@ -194,8 +194,7 @@ def _computed(
     def read() -> TensorView:
         if tensor.location is not None:
             inside(context.roots, tensor.location.file)
-        with context.looking:
-            return view_values(tensor)
+        return context.look(view_values, tensor)
 
     try:
         return context.computed.get(key, read)
@@ -243,7 +242,7 @@ def _stack(session: Session, context: Context, known: IndexedSlice, name: str) -
 
     def read() -> Mapping[str, tuple[str, ...]]:
         inside(context.roots, known.directory)
-        return read_stacks(load_dump(session, known.dump_id), known.listing)
+        return context.ask(read_stacks, load_dump(session, known.dump_id), known.listing)
 
     try:
         return stack_object(context.stacks.get(known.id, read).get(name, ()))

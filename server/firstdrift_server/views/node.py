@@ -180,7 +180,7 @@ def _stack(session: Session, context: Context, slice_id: int, names: Sequence[st
 
     def read() -> Mapping[str, tuple[str, ...]]:
         inside(context.roots, indexed.directory)
-        return read_stacks(load_dump(session, indexed.dump_id), indexed.listing)
+        return context.ask(read_stacks, load_dump(session, indexed.dump_id), indexed.listing)
 
     try:
         return stack_object(context.stacks.get(slice_id, read).get(names[0], ()))

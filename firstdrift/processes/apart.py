@@ -1,0 +1,95 @@
+"""Run a command of the terminal in a process of its own, which may die of the dumps that it reads.
+
+A file that is mapped and becomes shorter ends the process that reads it (SIGBUS), as does the want of memory.
+The process that was started stays out of that: it tells what happened, and after a file became shorter
+the command is run once more with files read instead of mapped, where that is the fault of one tensor.
+"""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Final
+
+from firstdrift.files import allow_mapping
+from firstdrift.processes.endings import why_it_ended
+from firstdrift.processes.limits import limit_memory, memory_of_machine
+
+CRASHED: Final = 70
+"""Exit status where firstdrift itself failed (EX_SOFTWARE of sysexits.h)."""
+
+_PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SHARE_OF_MEMORY: Final = 0.9
+
+
+def run_apart(command: Callable[[], int]) -> int:
+    """Run a command, which writes and reads as this process does; return the exit status.
+
+    To be called before other threads are started.
+    """
+    status = _run(command, maps=True)
+    if status == -signal.SIGBUS:
+        status = _run(command, maps=False)
+    if status >= 0:
+        return status
+    if -status in _PASSED_ON:
+        return 128 - status
+    print(f"firstdrift: the command did not end well: {why_it_ended(status)}.", file=sys.stderr)  # noqa: T201
+    return CRASHED
+
+
+def _run(command: Callable[[], int], *, maps: bool) -> int:
+    """Return the exit status; less than 0 for a signal."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ended, alive = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(alive)
+        os._exit(_in_child(command, ended, maps=maps))
+    os.close(ended)
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    try:
+        _, status = os.waitpid(child, 0)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(alive)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _in_child(command: Callable[[], int], ended: int, *, maps: bool) -> int:
+    threading.Thread(target=_end_with_parent, args=(ended,), daemon=True).start()
+    signal.signal(signal.SIGINT, _interrupt_once)
+    allow_mapping(allowed=maps)
+    limit_memory(int(_SHARE_OF_MEMORY * memory_of_machine()))
+    try:
+        return command()
+    except BaseException:  # noqa: BLE001 - nothing of this process may run on as if it were its parent
+        traceback.print_exc()
+        return CRASHED
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # whoever read it is gone
+                stream.flush()
+
+
+def _interrupt_once(_signal: int, _frame: FrameType | None) -> None:
+    # A terminal sends it to the parent too, which passes it on.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _end_with_parent(ended: int) -> None:
+    """Wait until the parent has closed its end of a pipe, however it ended, and end too."""
+    os.read(ended, 1)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,250 @@
+"""Processes that answer questions about dumps, so that the process that asks reads none itself.
+
+with Children(2, Limits(memory=2 << 30, seconds=60)) as children:
+    children.ask([root], read_stacks, dump, listing)      # runs in a child; returns, or raises, what it does
+
+A question is a function of a module and its arguments, all of which can be pickled. A child that dies, or
+takes too long, is replaced; whoever asked learns why.
+"""
+
+import multiprocessing
+import os
+import pickle
+import resource
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Self, TypeVar
+
+from firstdrift.errors import FirstdriftError, LimitError
+from firstdrift.files import allow_mapping, confine_process
+from firstdrift.processes.endings import why_it_ended
+from firstdrift.processes.limits import GIB, Limits, be_first_to_go, limit_memory, limit_processor_time
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+OUTLASTS: Final = "firstdrift.processes.outlasts"
+"""What every process that children are forked from is to import."""
+
+_WAIT_SECONDS: Final = 30.0
+"""So long somebody waits for a child that others have."""
+
+_PATIENCE: Final = 3.0
+"""A question may take so many times its processor time: disks and other processes make it wait."""
+
+_IDLE_SECONDS: Final = 300.0
+"""A child that nobody has asked for so long ends."""
+
+_LARGEST_IDLE: Final = 256 * 2**20
+"""Bytes of memory with which a child is not kept for the next question."""
+
+
+class Children:
+    """At most so many processes, each of which answers one question at a time."""
+
+    def __init__(self, most: int, limits: Limits, preload: Sequence[str] = ()) -> None:
+        """Prepare; nothing starts before the first question.
+
+        Args:
+            most: how many questions are answered at once.
+            limits: of each process.
+            preload: modules that answers need; imported once, for all children.
+        """
+        self._limits = limits
+        self._preload = ["__main__", OUTLASTS, __name__, *preload]
+        self._free = threading.BoundedSemaphore(most)
+        self._idle: list[_Child] = []
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """End all that are idle; others end with their question."""
+        del kind, error, where
+        self.close()
+
+    def close(self) -> None:
+        """End all that are idle; others end with their question."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.end()
+
+    def ask(
+        self,
+        roots: Sequence[Path] | None,
+        question: Callable[Given, Answer],
+        *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Answer:
+        """Have a function called in a child; return what it returns.
+
+        Args:
+            roots: real paths of the directories outside of which the child opens nothing; None for no bounds.
+            question: the function.
+            given: what it is given.
+            named: what it is given by name.
+
+        Raises:
+            LimitError: it needed more memory or time than it may have, the child died, or all are busy.
+            Exception: what the function raised.
+        """
+        if not self._free.acquire(timeout=_WAIT_SECONDS):
+            raise LimitError("others are looking at dumps", hint="Try again in a moment")
+        try:
+            child = self._take()
+            try:
+                answer = child.ask(roots, question, given, named)
+            except _EndedError as error:
+                raise LimitError(error.reason, hint="The other parts of the dump can be looked at") from error
+            except BaseException:
+                child.end()
+                raise
+            self._keep(child)
+        finally:
+            self._free.release()
+        is_error, value = answer
+        if is_error:
+            raise value
+        found: Answer = value
+        return found
+
+    def _take(self) -> "_Child":
+        with self._lock:
+            while self._idle:
+                child = self._idle.pop()
+                if child.is_alive():
+                    return child
+                child.end()
+        return _Child(self._limits, self._preload)
+
+    def _keep(self, child: "_Child") -> None:
+        with self._lock:
+            if not self._is_closed and child.is_alive():
+                self._idle.append(child)
+                return
+        child.end()
+
+
+class _EndedError(Exception):
+    """A child ended in place of an answer."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _Child:
+    """One process, from the side of whoever asks."""
+
+    def __init__(self, limits: Limits, preload: Sequence[str]) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(preload))
+        self._limits = limits
+        self._line, theirs = context.Pipe()
+        self._process = context.Process(target=_answer, args=(theirs, limits), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def is_alive(self) -> bool:
+        # A child that is about to end of itself has closed its side first.
+        return self._process.is_alive() and not self._line.poll()
+
+    def ask(
+        self,
+        roots: Sequence[Path] | None,
+        question: Callable[..., Any],
+        given: tuple[Any, ...],
+        named: dict[str, Any],
+    ) -> tuple[bool, Any]:
+        """Return whether the answer is an error, and the answer.
+
+        Raises:
+            _EndedError: there is none.
+        """
+        try:
+            self._line.send((roots, question, given, named))
+            if not self._line.poll(_PATIENCE * self._limits.seconds):
+                self.end()
+                raise _EndedError(f"it took longer than {_PATIENCE * self._limits.seconds:,.0f} s")
+            answer: tuple[bool, Any] = self._line.recv()
+        except (EOFError, OSError) as error:
+            self._process.join()
+            status = self._process.exitcode
+            self.end()
+            raise _EndedError(_reason(status, self._limits)) from error
+        return answer
+
+    def end(self) -> None:
+        self._line.close()
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        self._process.close()
+
+
+_OUT_OF_MEMORY: Final = 71
+"""Exit status of a child that had not the memory; what it holds is worth nothing any more."""
+
+
+def _reason(status: int | None, limits: Limits) -> str:
+    if status == _OUT_OF_MEMORY:
+        return f"it would take more than {limits.memory / GIB:.1f} GiB of memory"
+    if status == -signal.SIGXCPU:
+        return f"it took more than {limits.seconds:,.0f} s of processor time"
+    return why_it_ended(status)
+
+
+def _answer(line: Connection, limits: Limits) -> None:
+    """Answer questions until nobody asks any more: what a child does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    be_first_to_go()
+    limit_memory(limits.memory)
+    allow_mapping(allowed=True)
+    while line.poll(_IDLE_SECONDS):
+        try:
+            roots, question, given, named = line.recv()
+        except EOFError:
+            return
+        limit_processor_time(limits.seconds)
+        confine_process(roots)
+        try:
+            answer = (False, question(*given, **named))
+        except MemoryError:
+            os._exit(_OUT_OF_MEMORY)
+        except FirstdriftError as error:
+            answer = (True, error)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours is one where the question was asked
+            answer = (True, _portable(error))
+        line.send(answer)
+        if _most_memory() > _LARGEST_IDLE:
+            return
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error that can be sent, with where it arose."""
+    error.add_note(traceback.format_exc())
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever a foreign class does
+        return RuntimeError("".join(error.__notes__))
+    return error
+
+
+def _most_memory() -> int:
+    """Return the most bytes of memory that this process had at a time."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

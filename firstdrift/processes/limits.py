@@ -1,0 +1,100 @@
+"""How much memory and processor time a process may use; the operating system sees to it.
+
+Memory is what a process has for itself (Linux: RLIMIT_DATA): files that are mapped for reading do not count,
+for the system takes their memory back whenever it needs it.
+"""
+
+import os
+import resource
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from msgspec import Struct
+
+from firstdrift.errors import LimitError
+
+GIB: Final = 1 << 30
+
+_ONE_GROUP: Final = "/sys/fs/cgroup/memory.max"
+_OLD_GROUP: Final = "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+_FIRST_TO_GO: Final = "500"
+"""Of -1000 to 1000: where the machine runs out of memory, such a process is ended before those at 0."""
+
+
+class Limits(Struct, frozen=True):
+    """What a process may use.
+
+    Attributes:
+        memory: bytes of memory of its own.
+        seconds: processor time for one task.
+    """
+
+    memory: int
+    seconds: float
+
+
+def memory_of_machine() -> int:
+    """Return how many bytes of memory the processes here may use: the machine's, or those of a container."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in (_ONE_GROUP, _OLD_GROUP):
+        with suppress(OSError, ValueError):  # no such file; the word "max"
+            total = min(total, int(Path(file).read_text("ascii")))
+    return total
+
+
+def limit_memory(most: int) -> None:
+    """Let this process, and each that it starts, have so many bytes of memory; more is a MemoryError."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    within = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
+
+
+def limit_processor_time(seconds: float) -> None:
+    """Let this process use so much processor time from now on; it is ended by SIGXCPU after that."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (_from_now(seconds), hard))
+
+
+@contextmanager
+def processor_time(seconds: float, task: str) -> Iterator[None]:
+    """Give the block so much processor time of this process.
+
+    Only the main thread of a process can be interrupted: elsewhere, the block takes as long as it takes.
+
+    Raises:
+        LimitError: it needed more.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise LimitError(
+            f"{task} took more than {seconds:,.0f} s of processor time",
+            hint="A larger FIRSTDRIFT_READING_SECONDS allows more",
+        )
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    before = signal.signal(signal.SIGXCPU, end)
+    resource.setrlimit(resource.RLIMIT_CPU, (_from_now(seconds), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+        signal.signal(signal.SIGXCPU, before)
+
+
+def be_first_to_go() -> None:
+    """Let the system end this process before others, should the machine run out of memory."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO, "ascii")
+
+
+def _from_now(seconds: float) -> int:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return int(used.ru_utime + used.ru_stime + seconds) + 1

@@ -1,0 +1,9 @@
+"""Imported by the process that child processes are forked from (`set_forkserver_preload`), and by no other.
+
+A signal that is sent to all processes at once (a service that is stopped, a group of a shell) must not end it
+before the children that it knows the exit status of. It ends when the process that started it has.
+"""
+
+import signal
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)

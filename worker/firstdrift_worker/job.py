@@ -1,0 +1,87 @@
+"""Do one job, and record how it ended."""
+
+import logging
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from firstdrift.catalogue import jobs
+from firstdrift.catalogue.engine import writing
+from firstdrift.catalogue.jobs import Claim, Lease
+from firstdrift.errors import CatalogueError, FirstdriftError, JobCancelledError, JobLostError
+from firstdrift.processes.limits import Limits
+from firstdrift_worker.comparing import Work, WorkerStoppedError, compare_dumps
+from firstdrift_worker.measuring import Measurer
+from firstdrift_worker.reading import read_dump
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5.0
+
+
+def measurer_for(claim: Claim, processes: int, roots: Sequence[Path] | None = None) -> Measurer:
+    """Return what measures the pairs of a job."""
+    # A process may have died of this job: what it died of must not take the next one along.
+    return Measurer(processes, isolated=claim.attempt > 1, roots=roots)
+
+
+def _work_on(work: Work, claim: Claim, measurer: Measurer) -> None:
+    match claim:
+        case Claim(kind=jobs.COMPARE, comparison_id=int(comparison)):
+            compare_dumps(work, comparison, measurer)
+        case Claim(kind=jobs.INDEX | jobs.COMPUTE, path=str(path)):
+            read_dump(work, Path(path), computes=claim.kind == jobs.COMPUTE)
+        case _:
+            raise CatalogueError(f"this version knows no job of the kind {claim.kind!r}")
+
+
+def do_job(
+    engine: Engine,
+    claim: Claim,
+    measurer: Measurer,
+    until: threading.Event,
+    *,
+    lease: float = jobs.LEASE_SECONDS,
+    limits: Limits | None = None,
+) -> None:
+    """Do a job, and record how it ended.
+
+    Args:
+        engine: where the jobs are.
+        claim: the job, in these hands.
+        measurer: what measures pairs of tensors; closed at the end.
+        until: when set, the job is put back.
+        lease: seconds after which another worker may take over what a dead one had.
+        limits: what reading a slice may take; None for no limits.
+
+    Raises:
+        CatalogueError: the database cannot be written, or another worker has the job.
+    """
+    try:
+        with Lease(engine, claim, lease) as held, measurer:
+            _work_on(Work(engine, held, until, limits), claim, measurer)
+    except JobLostError:
+        raise
+    except JobCancelledError:
+        with writing(engine) as session:
+            jobs.cancel_job(session, claim)
+    except WorkerStoppedError:
+        with writing(engine) as session:
+            jobs.release_job(session, claim)
+    except CatalogueError as error:
+        log.warning("job %d failed, and is tried again: %s", claim.job_id, error)
+        _fail(engine, claim, error, retry_after=RETRY_SECONDS)
+    except FirstdriftError as error:
+        _fail(engine, claim, error, retry_after=None)
+    except Exception as error:  # a mistake of ours ends the job, not the worker
+        log.exception("job %d failed", claim.job_id)
+        _fail(engine, claim, error, retry_after=None)
+
+
+def _fail(engine: Engine, claim: Claim, error: Exception, *, retry_after: float | None) -> None:
+    text = str(error) if isinstance(error, FirstdriftError) else f"{type(error).__name__}: {error}"
+    with writing(engine) as session:
+        jobs.fail_job(session, claim, text, traceback.format_exc(), retry_after=retry_after)

@@ -1,0 +1,221 @@
+"""Have each job done by a process of its own, which may die of the dumps that it reads.
+
+    this process ── claims a job ─▶ child process: reads, matches, measures, writes results
+        │
+        └── ends the child: a person cancelled, the job was lost, or the worker stops
+
+A child that dies takes nothing with it: the job is tried again, pair by pair, and says what happened
+should it be of no use. A job that takes long does not keep those behind it waiting: the next one is begun
+beside it.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Final, Self
+
+from sqlalchemy import Engine
+
+from firstdrift.catalogue import jobs
+from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.jobs import Claim, Standing
+from firstdrift.errors import CatalogueError, JobLostError
+from firstdrift.files import allow_mapping, confine_process
+from firstdrift.processes.children import OUTLASTS
+from firstdrift.processes.endings import why_it_ended
+from firstdrift.processes.limits import GIB, Limits, be_first_to_go, limit_memory, memory_of_machine
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE: Final = 6
+"""Jobs under way at a time, however long each of them takes."""
+
+LONG_SECONDS: Final = 5.0
+"""A job that takes longer has the next one begun beside it."""
+
+STOP_SECONDS: Final = 8.0
+"""So long a job is waited for that is asked to put itself back."""
+
+_LOST_SECONDS: Final = 3.0
+"""A process whose job is over, or in other hands, ends by itself within that."""
+
+_MOST_MEMORY: Final = 8 * GIB
+_READING_SECONDS: Final = 600.0
+
+
+def usual_limits() -> Limits:
+    """Return what a job may use unless something else is said: half of the memory, 8 GiB at most."""
+    return Limits(memory=min(_MOST_MEMORY, memory_of_machine() // 2), seconds=_READING_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How jobs are done.
+
+    Attributes:
+        database_url: where the jobs are.
+        processes: how many measure at once.
+        roots: real paths of the directories outside of which nothing is read; None for no bounds.
+        limits: memory of each process; processor time for reading one slice of a dump.
+        lease: seconds after which another worker may take over what a dead one had.
+    """
+
+    database_url: str
+    processes: int
+    roots: Sequence[Path] | None
+    limits: Limits
+    lease: float = jobs.LEASE_SECONDS
+
+
+@dataclass(slots=True)
+class _Child:
+    """A process that does a job."""
+
+    claim: Claim
+    process: ForkServerProcess
+    since: float = field(default_factory=time.monotonic)
+    lost_at: float | None = None
+
+    def is_long(self) -> bool:
+        return time.monotonic() - self.since > LONG_SECONDS
+
+    def kill(self) -> None:
+        """End it, and the processes that it has started, at once."""
+        number = self.process.pid
+        if number is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(number, signal.SIGKILL)
+        self.process.kill()
+        self.process.join()
+
+
+class Supervisor:
+    """Keeps the processes that do jobs.
+
+    with Supervisor(engine, "host:17", manner) as supervisor:
+        while ...:
+            supervisor.turn()
+    """
+
+    def __init__(self, engine: Engine, name: str, manner: Manner) -> None:
+        """Prepare; `name` is the worker's."""
+        self.name = name
+        self._engine = engine
+        self._manner = manner
+        self._children: list[_Child] = []
+
+    def __enter__(self) -> Self:
+        """Return itself: nothing starts before there is a job."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """Have all jobs put back; end those that do not."""
+        del kind, error, where
+        for child in self._children:
+            child.process.terminate()
+        until = time.monotonic() + STOP_SECONDS
+        for child in self._children:
+            child.process.join(max(0.0, until - time.monotonic()))
+            child.kill()
+            with suppress(CatalogueError), writing(self._engine) as session:
+                jobs.release_job(session, child.claim)
+        self._children.clear()
+
+    def turn(self) -> bool:
+        """See to the processes, and begin a job if one waits and there is room; tell whether one was begun.
+
+        Raises:
+            CatalogueError: the database cannot be read or written.
+        """
+        self._bury()
+        self._end_unwanted()
+        waiting_for = [child for child in self._children if not child.is_long()]
+        if waiting_for or len(self._children) >= MOST_AT_ONCE:
+            return False
+        claim = jobs.claim_job(self._engine, self.name, lease=self._manner.lease)
+        if claim is None:
+            return False
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["__main__", OUTLASTS, "firstdrift_worker.job"])
+        process = context.Process(target=_do_in_child, args=(claim, self._manner), name=f"job {claim.job_id}")
+        process.start()
+        self._children.append(_Child(claim, process))
+        return True
+
+    def _bury(self) -> None:
+        """Forget the processes that have ended; say of the jobs of those that died why."""
+        for child in [child for child in self._children if not child.process.is_alive()]:
+            status = child.process.exitcode
+            if status:
+                why = why_it_ended(status)
+                log.warning("the process that did job %d ended before it: %s", child.claim.job_id, why)
+                with suppress(JobLostError), writing(self._engine) as session:
+                    error = f"the process that did this ended before it was done: {why}"
+                    jobs.fail_job(session, child.claim, error, "", retry_after=0.0)
+            child.kill()
+            self._children.remove(child)
+
+    def _end_unwanted(self) -> None:
+        """End the processes of jobs that were cancelled, or that are in other hands by now."""
+        if not self._children:
+            return
+        with reading(self._engine) as session:
+            standings = jobs.standings(session, [child.claim for child in self._children])
+        for child in list(self._children):
+            standing = standings[child.claim.job_id]
+            if standing is Standing.CANCELLED:
+                child.kill()
+                with suppress(JobLostError), writing(self._engine) as session:
+                    jobs.cancel_job(session, child.claim)
+                self._children.remove(child)
+            elif standing is Standing.LOST:
+                child.lost_at = child.lost_at or time.monotonic()
+                if time.monotonic() - child.lost_at > _LOST_SECONDS:
+                    child.kill()
+                    self._children.remove(child)
+
+
+def _do_in_child(claim: Claim, manner: Manner) -> None:
+    """Do a job: what a child process does."""
+    stopping = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whoever ends this process ends all that it starts with it.
+    os.setpgid(0, 0)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    be_first_to_go()
+    limit_memory(manner.limits.memory)
+    confine_process(manner.roots)
+    allow_mapping(allowed=True)
+    from firstdrift_worker.job import do_job, measurer_for
+
+    engine = open_engine(manner.database_url)
+    try:
+        measurer = measurer_for(claim, manner.processes, manner.roots)
+        do_job(engine, claim, measurer, stopping, lease=manner.lease, limits=manner.limits)
+    except JobLostError:
+        pass
+    finally:
+        engine.dispose()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.killpg(0, signal.SIGKILL)
