@@ -1,6 +1,6 @@
 """The command `firstdrift` as `python -m firstdrift`, for where no script was installed beside Python."""
 
-from firstdrift.cli import main
+from firstdrift.cli import run
 
 if __name__ == "__main__":
-    main()
+    run()

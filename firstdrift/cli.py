@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from firstdrift.errors import FirstdriftError
+from firstdrift.processes.apart import run_apart, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 EXIT_FOUND = 1
 EXIT_UNUSABLE = 2
 EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+_READ_DUMPS = ("compare", "inspect")
+"""Commands that read dumps, and so run in a process that may die of them."""
 
 
 class _Commands(click.Group):
@@ -40,8 +45,21 @@ class _Commands(click.Group):
 
             click.secho(printable(f"firstdrift: {error}"), fg="red", err=True)
             ctx.exit(EXIT_UNUSABLE)
+        except MemoryError:
+            click.secho("firstdrift: it would take more memory than there is.", fg="red", err=True)
+            ctx.exit(EXIT_UNUSABLE)
+        except BrokenPipeError:
+            # What is left to be written has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(EXIT_BROKEN_PIPE)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
+
+
+def run() -> NoReturn:
+    """Run the command as it is installed, and leave with its exit status."""
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    sys.exit(run_apart(lambda: status_of(main)) if command in _READ_DUMPS else status_of(main))
 
 
 @click.group(
@@ -285,27 +303,23 @@ def _server_options(command: Callable[..., None]) -> Callable[..., None]:
     metavar="GOLDEN TARGET",
     help="Compare these two dumps at once, unless they already were; may be repeated.",
 )
-def serve(roots: tuple[Path, ...], wanted: tuple[tuple[Path, Path], ...], **chosen: Any) -> None:  # noqa: ANN401
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    /,
+    roots: tuple[Path, ...],
+    wanted: tuple[tuple[Path, Path], ...],
+    **chosen: Any,  # noqa: ANN401
+) -> None:
     """Serve the pages, and compare in the background, on this machine.
 
     ROOTS are the directories that may be browsed; the current one if none is given.
     """
-    from contextlib import ExitStack
-
-    from firstdrift.serving import ask_for, describe_address, leave_on_sigterm, worker_beside
-    from firstdrift_server import run
+    from firstdrift.serving import describe_address
+    from firstdrift.serving import serve as run
 
     settings = _settings(roots, chosen)
-    leave_on_sigterm()
-    with ExitStack() as beside:
-
-        def listening(url: str) -> None:
-            # Not before: what it loads would make the pages wait.
-            beside.enter_context(worker_beside(settings))
-            click.echo(describe_address(url, comparisons))
-
-        comparisons = ask_for(settings, wanted) if wanted else []
-        run(settings, listening)
+    ctx.exit(run(settings, wanted, lambda url, made: click.echo(describe_address(url, made))))
 
 
 @main.command()
@@ -321,6 +335,7 @@ def server(roots: tuple[Path, ...], **chosen: Any) -> None:  # noqa: ANN401
 
 
 @main.command()
+@click.argument("roots", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies.")
 @click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir.")
 @_WORKERS
@@ -330,19 +345,26 @@ def server(roots: tuple[Path, ...], **chosen: Any) -> None:  # noqa: ANN401
     hidden=True,
     help="Stop when the process that started this, so numbered, ends.",
 )
-def worker(end_with_parent: int | None, **chosen: Any) -> None:  # noqa: ANN401
-    """Run the background process alone: take comparisons from the database and do them."""
+def worker(roots: tuple[Path, ...], end_with_parent: int | None, **chosen: Any) -> None:  # noqa: ANN401
+    """Run the background process alone: take comparisons from the database and do them.
+
+    ROOTS are the directories outside of which it reads nothing, as the server was given them; without any,
+    it reads every dump that it is asked to.
+    """
+    from firstdrift.processes.limits import Limits
     from firstdrift_server.settings import settings_from
     from firstdrift_worker.main import work_until_signal
 
     # Where to listen, and to whom, is the server's business: a worker starts without a token.
-    settings = settings_from(host="127.0.0.1", roots=(), **chosen)
+    settings = settings_from(host="127.0.0.1", roots=roots or None, **chosen)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     if end_with_parent is not None:
         from firstdrift.serving import stop_without_parent
 
         stop_without_parent(end_with_parent)
-    work_until_signal(settings.database, processes=settings.workers)
+    bounds = (*settings.roots, settings.uploads) if settings.roots else None
+    limits = Limits(settings.job_memory, settings.reading_seconds)
+    work_until_signal(settings.database, processes=settings.workers, roots=bounds, limits=limits)
 
 
 @main.command()
@@ -497,4 +519,4 @@ def _progress_bar() -> "Iterator[Callable[[Progress], None]]":
 
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -1,75 +1,247 @@
 """Run server and worker together on one machine: what `firstdrift serve` does.
 
-    this process: the web server          child process: the worker
-                         └──── one SQLite file ────┘
+    this process: holds the address ──┬── child process: the web server
+                                      └── child process: the worker
+                                                └──── one SQLite file ────┘
 
-A worker that dies is started again; its job goes on where it stood.
+A child that dies is started again: the address stays, and a job goes on where it stood.
 """
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Final
 from urllib.parse import urlsplit
 
+from firstdrift.processes.apart import status_of
+from firstdrift.processes.endings import why_it_ended
+from firstdrift_server import listen
 from firstdrift_server.settings import Settings
 
-_RESTART_SECONDS = 2.0
-_STOP_SECONDS = 10.0
+_LOOK_SECONDS: Final = 0.2
+_RESTART_SECONDS: Final = 1.0
+_LONGEST_RESTART_SECONDS: Final = 30.0
+"""A child that dies again and again is started again less and less often."""
+
+_LIVES_SECONDS: Final = 60.0
+"""Whoever lived so long did not die of what kept it from starting."""
+
+_STOP_SECONDS: Final = 10.0
+
+Announce = Callable[[str, Sequence[int]], None]
+"""Called with the address and the ids of the comparisons that were asked for, once pages are answered."""
+
+
+def serve(settings: Settings, wanted: Sequence[tuple[Path, Path]], announce: Announce) -> int:
+    """Run server and worker until this process is told to stop; return the exit status.
+
+    Args:
+        settings: of both.
+        wanted: pairs of dumps to be compared, unless they already were.
+        announce: called in the web process as soon as pages are answered, once.
+
+    Raises:
+        SettingsError: the address cannot be listened at.
+    """
+    with listen(settings) as listener:
+        web = _Web(settings, listener)
+        with _signals_to_stop() as numbers:
+            status = web.start(wanted, announce)
+            if status is not None:
+                return status
+            children = [_Kept("the web process", web), _Kept("the worker", _Worker(settings))]
+            children[1].child.start()
+            while not numbers:
+                for child in children:
+                    child.see_to()
+                time.sleep(_LOOK_SECONDS)
+            for child in children:
+                child.child.ask_to_stop()
+            until = time.monotonic() + _STOP_SECONDS
+            for child in children:
+                child.child.stop(until)
+    return 128 + numbers[0]
 
 
 @contextmanager
-def worker_beside(settings: Settings) -> Iterator[None]:
-    """Keep a worker process running while the block runs."""
-    keeper = _Keeper(settings)
-    keeper.start()
+def _signals_to_stop() -> Iterator[list[int]]:
+    """Collect the signals that ask this process to stop while the block runs."""
+    numbers: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        numbers.append(number)
+
+    before = {number: signal.signal(number, note) for number in _STOPPING}
     try:
-        yield
+        yield numbers
     finally:
-        keeper.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-class _Keeper(threading.Thread):
-    """Starts the worker again when it dies, until it is told to stop."""
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class _Web:
+    """The web process: a copy of this one, which has loaded what settings need and holds the address."""
+
+    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+        self._settings, self._listener = settings, listener
+        self._process = 0
+        self._alive = -1
+
+    def start(self, wanted: Sequence[tuple[Path, Path]] = (), announce: Announce | None = None) -> int | None:
+        """Start it, and wait until it is ready; return its exit status if it ends before that."""
+        ended, alive = os.pipe()
+        is_ready, ready = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        process = os.fork()
+        if process == 0:
+            os.close(alive)
+            os.close(is_ready)
+            os._exit(self._serve(wanted, announce, ended, ready))
+        os.close(ended)
+        os.close(ready)
+        self._process, self._alive = process, alive
+        try:
+            answer = _read(is_ready)
+        finally:
+            os.close(is_ready)
+        return None if answer else self._wait()
+
+    def status(self) -> int | None:
+        """Return its exit status, less than 0 for a signal; None while it lives."""
+        found, status = os.waitpid(self._process, os.WNOHANG)
+        if not found:
+            return None
+        os.close(self._alive)
+        return os.waitstatus_to_exitcode(status)
+
+    def ask_to_stop(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._process, signal.SIGTERM)
+
+    def stop(self, until: float) -> None:
+        """Wait until it has ended; kill it if that takes too long."""
+        with suppress(ChildProcessError):
+            while self.status() is None:
+                if time.monotonic() > until:
+                    os.kill(self._process, signal.SIGKILL)
+                time.sleep(_LOOK_SECONDS / 4)
+
+    def _wait(self) -> int:
+        _, status = os.waitpid(self._process, 0)
+        os.close(self._alive)
+        return os.waitstatus_to_exitcode(status)
+
+    def _serve(
+        self, wanted: Sequence[tuple[Path, Path]], announce: Announce | None, ended: int, ready: int
+    ) -> int:
+        """Do what the web process does; return its exit status."""
+        for number in _STOPPING:
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Thread(target=_end_with_parent, args=(ended,), daemon=True).start()
+        from firstdrift_server import run
+
+        comparisons: list[int] = []
+
+        def listening(url: str) -> None:
+            if announce is not None:
+                announce(url, comparisons)
+                sys.stdout.flush()
+            os.write(ready, b"1")
+            os.close(ready)
+
+        def work() -> None:
+            nonlocal comparisons
+            comparisons = ask_for(self._settings, wanted) if wanted else []
+            run(self._settings, listening, self._listener)
+
+        return status_of(work)
+
+
+class _Worker:
+    """The worker: a process of its own program, which shares nothing with this one."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(daemon=True, name="keep the worker running")
         self._settings = settings
-        self._stopping = threading.Event()
-        self._starting = threading.Lock()
-        self._child = _start_worker(settings)
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self) -> None:
-        while True:
-            self._child.wait()
-            if self._stopping.wait(_RESTART_SECONDS):
-                return
-            with self._starting:
-                if self._stopping.is_set():
-                    return
-                self._child = _start_worker(self._settings)
+    def start(self) -> None:
+        self._process = _start_worker(self._settings)
 
-    def stop(self) -> None:
-        with self._starting:
-            self._stopping.set()
-        self._child.terminate()
+    def status(self) -> int | None:
+        return self._process.poll() if self._process is not None else None
+
+    def ask_to_stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+
+    def stop(self, until: float) -> None:
+        if self._process is None:
+            return
         try:
-            self._child.wait(_STOP_SECONDS)
+            self._process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            self._child.kill()
-        self.join(_STOP_SECONDS)
+            self._process.kill()
+            self._process.wait()
+
+
+class _Kept:
+    """A child that is started again when it dies."""
+
+    def __init__(self, name: str, child: _Web | _Worker) -> None:
+        self.child = child
+        self._name = name
+        self._since = time.monotonic()
+        self._died_at: float | None = None
+        self._pause = _RESTART_SECONDS
+
+    def see_to(self) -> None:
+        """Start it again if it has died, after a pause; say so."""
+        now = time.monotonic()
+        if self._died_at is None:
+            status = self.child.status()
+            if status is not None:
+                lived_long = now - self._since > _LIVES_SECONDS
+                self._pause = (
+                    _RESTART_SECONDS if lived_long else min(2 * self._pause, _LONGEST_RESTART_SECONDS)
+                )
+                self._died_at = now
+                said = f"firstdrift: {self._name} died ({why_it_ended(status)}) and is started again"
+                print(said, file=sys.stderr, flush=True)  # noqa: T201
+        elif now - self._died_at > self._pause:
+            self._died_at, self._since = None, now
+            self.child.start()
+
+
+def _read(descriptor: int) -> bytes:
+    """Read from a pipe, whatever signals come meanwhile."""
+    return os.read(descriptor, 1)
+
+
+def _end_with_parent(ended: int) -> None:
+    """Wait until the parent has closed its end of a pipe, however it ended, and stop as SIGTERM does."""
+    os.read(ended, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _start_worker(settings: Settings) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "firstdrift.cli", "worker", "--end-with-parent", str(os.getpid())]
+    command += ["--data-dir", str(settings.data_dir)]
     if settings.workers:
         command += ["--workers", str(settings.workers)]
+    command += ["--", *map(str, settings.roots)]
     # The server's own settings are no business of the worker's, its secret least of all; the address
     # of the database may hold a password, which a command line would show to everybody.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FIRSTDRIFT_")}
@@ -89,15 +261,6 @@ def stop_without_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True, name="stop without parent").start()
-
-
-def leave_on_sigterm() -> None:
-    """Let SIGTERM end this process as an exit does, so that the worker is stopped too."""
-
-    def leave(_signal: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, leave)
 
 
 def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int]:

@@ -15,9 +15,13 @@ from contextlib import suppress
 from types import FrameType
 from typing import Final
 
+from firstdrift.errors import FirstdriftError
 from firstdrift.files import allow_mapping
 from firstdrift.processes.endings import why_it_ended
 from firstdrift.processes.limits import limit_memory, memory_of_machine
+
+UNUSABLE: Final = 2
+"""Exit status where an input could not be read, or the call was wrong."""
 
 CRASHED: Final = 70
 """Exit status where firstdrift itself failed (EX_SOFTWARE of sysexits.h)."""
@@ -40,6 +44,28 @@ def run_apart(command: Callable[[], int]) -> int:
         return 128 - status
     print(f"firstdrift: the command did not end well: {why_it_ended(status)}.", file=sys.stderr)  # noqa: T201
     return CRASHED
+
+
+def status_of(work: Callable[[], object]) -> int:
+    """Do something that a command consists of; return its exit status.
+
+    A fault of firstdrift is shown with where it arose, and is no answer: its status is one of its own.
+    """
+    try:
+        work()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except FirstdriftError as error:
+        print(f"firstdrift: {error}", file=sys.stderr)  # noqa: T201
+        return UNUSABLE
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception:  # noqa: BLE001 - whatever it is, it must not look like an answer
+        traceback.print_exc()
+        said = "firstdrift: this is a fault of firstdrift itself. Please report it with the lines above."
+        print(said, file=sys.stderr)  # noqa: T201
+        return CRASHED
+    return 0
 
 
 def _run(command: Callable[[], int], *, maps: bool) -> int:

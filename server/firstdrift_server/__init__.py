@@ -19,8 +19,17 @@ _PREPARE_SECONDS = 0.5
 """The page that is opened at once does not share the processor with what can wait."""
 
 
-def run(settings: "Settings", announce: Callable[[str], None] = lambda _: None) -> None:
-    """Serve until the process is told to stop; `announce` is given the address as soon as it is known.
+def run(
+    settings: "Settings",
+    announce: Callable[[str], None] = lambda _: None,
+    listener: "socket.socket | None" = None,
+) -> None:
+    """Serve until the process is told to stop.
+
+    Args:
+        settings: what the operator decided.
+        announce: given the address as soon as pages are answered.
+        listener: the socket at which visitors are waited for; None to open it.
 
     Raises:
         SettingsError: the address cannot be listened at, perhaps because another program does.
@@ -35,12 +44,12 @@ def run(settings: "Settings", announce: Callable[[str], None] = lambda _: None) 
     app = create_app(settings)
     gc.freeze()
     gc.enable()
-    with listen(settings) as listener:
+    with listener or listen(settings) as waiting:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        announce(f"http://{host}:{listener.getsockname()[1]}/")
+        announce(f"http://{host}:{waiting.getsockname()[1]}/")
         _prepare_soon()
         # No access log: an address may hold the token, once, before it becomes a cookie.
-        uvicorn.Server(uvicorn.Config(app, access_log=False, log_level="warning")).run(sockets=[listener])
+        uvicorn.Server(uvicorn.Config(app, access_log=False, log_level="warning")).run(sockets=[waiting])
 
 
 def _prepare_soon() -> None:

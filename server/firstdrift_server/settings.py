@@ -13,9 +13,17 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from firstdrift.catalogue.engine import database_url as embedded_database
 from firstdrift.errors import SettingsError
+from firstdrift.processes.limits import GIB, memory_of_machine
+
+_MOST_JOB_MEMORY = 8 * GIB
 
 SHORTEST_TOKEN = 12
 """A token is a secret that strangers may try to guess; this many characters are asked for."""
+
+
+def usual_job_memory() -> ByteSize:
+    """Return how much memory each process of a worker may have: half of what there is, 8 GiB at most."""
+    return ByteSize(min(_MOST_JOB_MEMORY, memory_of_machine() // 2))
 
 
 def default_data_dir() -> Path:
@@ -38,6 +46,8 @@ class Settings(BaseSettings):
         workers: processes that measure; 0 for one per core.
         largest_body: bytes of a request body that are accepted.
         upload_quota: how much uploads may take below `data_dir`, such as 50GiB; 0 switches them off.
+        job_memory: how much memory each process of a worker may have, such as 8GiB.
+        reading_seconds: processor time that reading one slice of a dump may take.
     """
 
     model_config = SettingsConfigDict(env_prefix="FIRSTDRIFT_", frozen=True, extra="forbid")
@@ -52,6 +62,8 @@ class Settings(BaseSettings):
     workers: Annotated[int, Field(ge=0)] = 0
     largest_body: Annotated[int, Field(ge=1024)] = 1 << 20
     upload_quota: ByteSize = ByteSize(50 << 30)
+    job_memory: Annotated[ByteSize, Field(ge=256 << 20)] = Field(default_factory=usual_job_memory)
+    reading_seconds: Annotated[float, Field(gt=0)] = 600.0
 
     @field_validator("roots", mode="before")
     @classmethod

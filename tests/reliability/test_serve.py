@@ -1,4 +1,4 @@
-"""`firstdrift serve` is two processes; however the one that was started ends, the other ends too."""
+"""`firstdrift serve` is three processes; however the one that was started ends, the others end too."""
 
 import os
 import signal
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import psutil
 import pytest
+from working import wait_until
 
 SERVE = [sys.executable, "-m", "firstdrift.cli", "serve", "--port", "0"]
 
@@ -21,6 +22,7 @@ class Served(NamedTuple):
 
     command: subprocess.Popen[str]
     started: list[psutil.Process]
+    address: str
 
     def end(self) -> tuple[int, str]:
         """Wait until all of them have ended; return the exit status and what was said."""
@@ -28,6 +30,22 @@ class Served(NamedTuple):
         _, left = psutil.wait_procs(self.started, timeout=30)
         assert left == []
         return self.command.returncode, errors
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """Return how a process was started; [] if it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def is_worker(process: psutil.Process) -> bool:
+    return "worker" in command_of(process)
+
+
+def is_web(process: psutil.Process) -> bool:
+    return "serve" in command_of(process)
 
 
 @contextmanager
@@ -41,9 +59,9 @@ def serve(folder: Path) -> Iterator[Served]:
             address = started.stdout.readline().split()[-1]
             with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 (our own server)
                 assert answer.status == 200
-            children = psutil.Process(started.pid).children(recursive=True)
-            assert any("worker" in child.cmdline() for child in children)
-            yield Served(started, children)
+            process = psutil.Process(started.pid)
+            wait_until(lambda: any(map(is_worker, process.children())))
+            yield Served(started, process.children(recursive=True), address)
         finally:
             if started.poll() is None:
                 started.kill()
@@ -67,12 +85,42 @@ def test_control_c_ends_both_without_a_word(tmp_path: Path) -> None:
 
 def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
     with serve(tmp_path) as served:
-        (worker,) = served.started
+        (worker,) = filter(is_worker, served.started)
         worker.kill()
-        worker.wait(10)
         process = psutil.Process(served.command.pid)
-        while not (children := process.children()):
-            assert served.command.poll() is None
-        served.started[:] = children
+        wait_until(lambda: any(is_worker(child) and child != worker for child in process.children()))
+        served.started[:] = process.children()
         served.command.terminate()
-        assert served.end()[0] == 128 + signal.SIGTERM
+        status, errors = served.end()
+    assert status == 128 + signal.SIGTERM
+    assert "the worker died (it was killed, perhaps for want of memory) and is started again" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS])
+def test_a_web_process_that_died_is_started_again_at_the_same_address(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with serve(tmp_path) as served:
+        (web,) = filter(is_web, served.started)
+        web.send_signal(number)
+        process = psutil.Process(served.command.pid)
+        wait_until(lambda: any(is_web(child) and child != web for child in process.children()))
+        with urllib.request.urlopen(served.address, timeout=60) as answer:  # noqa: S310 (our own server)
+            assert answer.status == 200
+        served.started[:] = process.children(recursive=True)
+        served.command.terminate()
+        status, errors = served.end()
+    assert status == 128 + signal.SIGTERM
+    assert "the web process died" in errors
+
+
+def test_a_server_that_cannot_start_says_why_and_ends(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "firstdrift.db").write_text(
+        "this is no database, and it is long enough to tell" * 50
+    )
+    command = [*SERVE, "--data-dir", str(tmp_path / "data"), str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("firstdrift: ")
+    assert "Traceback" not in ended.stderr

@@ -26,8 +26,7 @@ from firstdrift.catalogue.engine import open_engine, sqlite_warning, writing
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.errors import CatalogueError
 from firstdrift.processes.limits import Limits
-from firstdrift_worker.job import do_job, measurer_for
-from firstdrift_worker.supervisor import Manner, Supervisor, usual_limits
+from firstdrift_worker.supervisor import Manner, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +50,8 @@ def run(
     Raises:
         CatalogueError: the database cannot be opened or brought up to date.
     """
+    from firstdrift_worker.job import do_job, measurer_for
+
     with _open(database_url) as engine:
         name = jobs.worker_name()
 
@@ -76,7 +77,7 @@ def work_until_signal(
         database_url: where the jobs are; its tables are brought up to date first.
         processes: how many measure at once; 0 for as many as there are cores.
         roots: real paths of the directories outside of which nothing is read; None for no bounds.
-        limits: what a child process may use; None for the usual ones.
+        limits: what a child process may use; None for no limits.
 
     Raises:
         CatalogueError: the database cannot be opened or brought up to date.
@@ -89,7 +90,7 @@ def work_until_signal(
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    manner = Manner(database_url, processes or cores, roots, limits or usual_limits())
+    manner = Manner(database_url, processes or cores, roots, limits)
     with _open(database_url) as engine, Supervisor(engine, jobs.worker_name(), manner) as supervisor:
         _take_turns(engine, supervisor.name, stopping, supervisor.turn)
 

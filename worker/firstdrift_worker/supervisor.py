@@ -32,7 +32,7 @@ from firstdrift.errors import CatalogueError, JobLostError
 from firstdrift.files import allow_mapping, confine_process
 from firstdrift.processes.children import OUTLASTS
 from firstdrift.processes.endings import why_it_ended
-from firstdrift.processes.limits import GIB, Limits, be_first_to_go, limit_memory, memory_of_machine
+from firstdrift.processes.limits import Limits, be_first_to_go, limit_memory
 
 log = logging.getLogger(__name__)
 
@@ -48,14 +48,6 @@ STOP_SECONDS: Final = 8.0
 _LOST_SECONDS: Final = 3.0
 """A process whose job is over, or in other hands, ends by itself within that."""
 
-_MOST_MEMORY: Final = 8 * GIB
-_READING_SECONDS: Final = 600.0
-
-
-def usual_limits() -> Limits:
-    """Return what a job may use unless something else is said: half of the memory, 8 GiB at most."""
-    return Limits(memory=min(_MOST_MEMORY, memory_of_machine() // 2), seconds=_READING_SECONDS)
-
 
 @dataclass(frozen=True, slots=True)
 class Manner:
@@ -65,14 +57,14 @@ class Manner:
         database_url: where the jobs are.
         processes: how many measure at once.
         roots: real paths of the directories outside of which nothing is read; None for no bounds.
-        limits: memory of each process; processor time for reading one slice of a dump.
+        limits: memory of each process; processor time for reading one slice of a dump. None for no limits.
         lease: seconds after which another worker may take over what a dead one had.
     """
 
     database_url: str
     processes: int
-    roots: Sequence[Path] | None
-    limits: Limits
+    roots: Sequence[Path] | None = None
+    limits: Limits | None = None
     lease: float = jobs.LEASE_SECONDS
 
 
@@ -199,7 +191,8 @@ def _do_in_child(claim: Claim, manner: Manner) -> None:
     os.setpgid(0, 0)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     be_first_to_go()
-    limit_memory(manner.limits.memory)
+    if manner.limits is not None:
+        limit_memory(manner.limits.memory)
     confine_process(manner.roots)
     allow_mapping(allowed=True)
     from firstdrift_worker.job import do_job, measurer_for
