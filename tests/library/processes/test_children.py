@@ -1,0 +1,105 @@
+"""A child process that reads dumps may die, hang or want too much: whoever asked gets a sentence."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import child_questions as questions
+import psutil
+import pytest
+
+from firstdrift.errors import DumpUnreadableError, LimitError
+from firstdrift.processes import children as module
+from firstdrift.processes.children import Children
+from firstdrift.processes.limits import Limits
+
+MEMORY = 600 * 2**20
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[Children]:
+    with Children(1, Limits(memory=MEMORY, seconds=1.0)) as children:
+        yield children
+
+
+def test_a_question_is_answered_in_another_process_which_is_kept_for_the_next(children: Children) -> None:
+    first = children.ask(None, questions.who)
+    assert first != os.getpid()
+    assert children.ask(None, questions.who) == first
+
+
+def test_an_error_of_ours_arrives_with_all_its_parts(children: Children) -> None:
+    with pytest.raises(DumpUnreadableError, match="cannot be read") as caught:
+        children.ask(None, questions.complain, Path("/somewhere"))
+    error = caught.value
+    assert (error.reason, error.path, error.hint) == ("cannot be read", Path("/somewhere"), "Look elsewhere")
+
+
+def test_a_mistake_of_ours_arrives_as_what_it_is_with_where_it_was_made(children: Children) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        children.ask(None, questions.make_a_mistake)
+    assert "in make_a_mistake" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("question", "given", "reason"),
+    [
+        (questions.take_memory, (2 * MEMORY,), "more than 0.6 GiB of memory"),
+        (questions.burn, (), "more than 1 s of processor time"),
+        (questions.burn_in_one_call, (), "more than 1 s of processor time"),
+        (questions.sleep, (60.0,), "longer than 3 s"),
+        (questions.crash, (), "ended by SIGSEGV"),
+        (questions.kill_itself, (), "was killed, perhaps for want of memory"),
+    ],
+)
+def test_a_child_that_wants_too_much_or_dies_is_replaced_and_the_reason_told(
+    children: Children,
+    question: Callable[..., Any],
+    given: tuple[Any, ...],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 3.0 if question is questions.sleep else 90.0)
+    before = children.ask(None, questions.who)
+    with pytest.raises(LimitError, match=reason):
+        children.ask(None, question, *given)
+    assert children.ask(None, questions.who) != before
+    assert not psutil.pid_exists(before)
+
+
+def test_a_file_that_becomes_shorter_while_it_is_mapped_is_said_to_have(
+    children: Children, tmp_path: Path
+) -> None:
+    file = tmp_path / "tensor.bin"
+    file.write_bytes(bytes(2**20))
+    with pytest.raises(
+        LimitError, match="a file became shorter while it was read: was the dump written again"
+    ):
+        children.ask(None, questions.cut_short_while_mapped, file)
+
+
+def test_a_child_reads_nothing_outside_the_roots_of_its_question(children: Children, tmp_path: Path) -> None:
+    for name in ("mine", "theirs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("hello world")
+    mine, theirs = tmp_path / "mine/file", tmp_path / "theirs/file"
+    assert children.ask([tmp_path / "mine"], questions.beginning, mine) == "hello"
+    refused = children.ask([tmp_path / "mine"], questions.beginning, theirs)
+    assert refused == "it leads out of the directories that may be read"
+    assert children.ask(None, questions.beginning, theirs) == "hello"
+
+
+def test_whoever_asks_while_all_are_busy_waits_and_then_is_told(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
+    with children._free, pytest.raises(LimitError, match="others are looking at dumps"):
+        children.ask(None, questions.who)
+    assert children.ask(None, questions.who)
+
+
+def test_nothing_is_left_when_the_children_are_closed() -> None:
+    with Children(2, Limits(memory=MEMORY, seconds=5.0)) as some:
+        child = some.ask(None, questions.who)
+    assert not psutil.pid_exists(child)

@@ -1,0 +1,162 @@
+"""Jobs are done in processes of their own: a dump that takes long, or kills, keeps nobody else waiting."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlalchemy import Engine, text
+from working import ask_to_compare, wait_for_comparison, wait_until
+
+from firstdrift.catalogue.comparisons import get_comparison
+from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.jobs import request_cancel
+from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.tables import JobState
+
+NODES = 150_000
+"""Reading so many takes far longer than all that the tests do beside it."""
+
+
+@pytest.fixture(scope="module")
+def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dump that is whole, and takes a long time."""
+    return write_dump(tmp_path_factory.mktemp("heavy"), NODES)
+
+
+def write_dump(folder: Path, nodes: int) -> Path:
+    tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 8], "Max": 1.0, "Min": -1.0}
+    tensor |= {"Mean": 0.1, "Norm": 2.0, "requires_grad": False, "data_name": None}
+    data = {
+        f"Module.model.layers.{number}.mlp.down_proj.Linear.forward.0": {
+            "input_args": [tensor],
+            "input_kwargs": {},
+            "output": [tensor],
+        }
+        for number in range(nodes)
+    }
+    rank = folder / "step0" / "rank0"
+    rank.mkdir(parents=True)
+    whole = {"task": "statistics", "level": "L0", "framework": "pytorch", "dump_data_dir": None, "data": data}
+    (rank / "dump.json").write_text(json.dumps(whole))
+    return folder
+
+
+@pytest.fixture
+def engine(sqlite_url: str) -> Iterator[Engine]:
+    engine = open_engine(sqlite_url)
+    upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+@contextmanager
+def worker(engine: Engine, *options: str) -> Iterator[psutil.Process]:
+    """Run the worker as `serve` does."""
+    command = [sys.executable, "-m", "firstdrift.cli", "worker", "--workers", "1", *options]
+    environment = os.environ | {"FIRSTDRIFT_DATABASE_URL": engine.url.render_as_string()}
+    with subprocess.Popen(command, env=environment) as process:
+        try:
+            yield psutil.Process(process.pid)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def state_of(engine: Engine, comparison: int) -> JobState:
+    with reading(engine) as session:
+        return get_comparison(session, comparison).state
+
+
+def job_processes(worker: psutil.Process) -> list[psutil.Process]:
+    """Give the processes that lead a group, as those of jobs do."""
+    found = []
+    for process in worker.children(recursive=True):
+        try:
+            found += [process] if os.getpgid(process.pid) == process.pid else []
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def test_a_job_that_is_cancelled_is_ended_at_once_whatever_it_does(engine: Engine, heavy: Path) -> None:
+    with worker(engine) as process:
+        comparison = ask_to_compare(engine, heavy, heavy)
+        wait_until(lambda: bool(job_processes(process)))
+        (doing,) = job_processes(process)
+        time.sleep(1.0)
+        with writing(engine) as session:
+            request_cancel(session, get_comparison(session, comparison).job.id)
+        doing.wait(10)
+        wait_until(lambda: state_of(engine, comparison) is JobState.CANCELLED, 10)
+
+
+def test_a_dump_that_takes_long_does_not_keep_the_next_comparison_waiting(
+    engine: Engine, heavy: Path, tmp_path: Path
+) -> None:
+    small = write_dump(tmp_path / "small", 3)
+    with worker(engine) as process:
+        slow = ask_to_compare(engine, heavy, heavy)
+        wait_until(lambda: bool(job_processes(process)))
+        quick = ask_to_compare(engine, small, small)
+        assert wait_for_comparison(engine, quick).state is JobState.DONE
+        assert state_of(engine, slow) is JobState.RUNNING
+
+
+def test_a_process_that_is_killed_over_a_job_is_followed_by_another(engine: Engine, heavy: Path) -> None:
+    with worker(engine) as process:
+        comparison = ask_to_compare(engine, heavy, heavy)
+        for _ in range(3):
+            wait_until(lambda: bool(job_processes(process)))
+            (doing,) = job_processes(process)
+            doing.send_signal(signal.SIGKILL)
+            doing.wait(10)
+        found = wait_for_comparison(engine, comparison)
+        assert process.is_running()
+    assert found.state is JobState.FAILED
+    assert found.job.error is not None
+    assert "ended before it was done: it was killed, perhaps for want of memory" in found.job.error
+
+
+def test_a_dump_that_takes_more_processor_time_than_it_may_is_unreadable(engine: Engine, heavy: Path) -> None:
+    os.environ["FIRSTDRIFT_READING_SECONDS"] = "1"
+    try:
+        with worker(engine):
+            found = wait_for_comparison(engine, ask_to_compare(engine, heavy, heavy))
+    finally:
+        del os.environ["FIRSTDRIFT_READING_SECONDS"]
+    assert found.state is JobState.FAILED
+    assert found.job.error is not None
+    assert "reading it took more than 1 s of processor time" in found.job.error
+    assert "FIRSTDRIFT_READING_SECONDS" in found.job.error
+
+
+def test_a_dump_that_takes_more_memory_than_there_may_be_is_unreadable(engine: Engine, heavy: Path) -> None:
+    os.environ["FIRSTDRIFT_JOB_MEMORY"] = "256MiB"
+    try:
+        with worker(engine) as process:
+            found = wait_for_comparison(engine, ask_to_compare(engine, heavy, heavy))
+            assert process.is_running()
+    finally:
+        del os.environ["FIRSTDRIFT_JOB_MEMORY"]
+    assert found.state is JobState.FAILED
+    assert "more memory" in (found.job.error or "")
+
+
+def test_a_worker_reads_nothing_outside_its_directories_whatever_it_is_asked_to(
+    engine: Engine, tmp_path: Path
+) -> None:
+    mine, theirs = write_dump(tmp_path / "mine", 3), write_dump(tmp_path / "theirs", 3)
+    with worker(engine, str(tmp_path / "mine")):
+        found = wait_for_comparison(engine, ask_to_compare(engine, mine, theirs))
+        well = wait_for_comparison(engine, ask_to_compare(engine, mine, mine))
+    assert (found.state, well.state) == (JobState.FAILED, JobState.DONE)
+    with reading(engine) as session:
+        assert session.scalar(text("SELECT count(*) FROM nodes")) == 3
