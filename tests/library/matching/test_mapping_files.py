@@ -81,7 +81,7 @@ def test_operator_types_may_hold_underscores_and_be_texts_or_lists(tmp_path: Pat
         ("MLP:\n  a: (b)\n", "line 2, key 'a': a path is empty"),
         ("MLP:\n  ? [x]\n  : b\n", "line 2: the key is a list, not a name"),
         ("a: b: c\n", "line 1: is neither YAML nor JSON"),
-        ("a: &x {b: c}\nd: *x\n", "line 2: aliases (*x) are not allowed"),
+        ("a: &x {b: c}\nd: *x\n", "line 2: aliases ('*x') are not allowed"),
         ("[" * 5000, "nested too deeply"),
         ("a: b\n---\nc: d\n", "neither YAML nor JSON"),
         (

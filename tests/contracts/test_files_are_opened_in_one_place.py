@@ -1,0 +1,60 @@
+"""What others wrote is opened by `firstdrift.files` alone, which checks what it opened."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+READS_BY_ITSELF = {
+    "firstdrift/files.py": "this is the place",
+    "firstdrift/dumps/containers/contents.py": "maps and reads descriptors that files.py has opened",
+    "firstdrift/exports/spreadsheets.py": "writes",
+    "firstdrift/catalogue/engine.py": "reads /proc/mounts",
+    "firstdrift/catalogue/dumps.py": "adds up sizes and dates of files, and opens none",
+    "firstdrift/checkup.py": "asks whether a directory of the settings may be listed",
+    "firstdrift/metrics/elementwise_numba.py": "looks for the compiled code that numba keeps",
+}
+"""Who reads files or lists folders in another way, and why that is well."""
+
+OPENING = {
+    "open",
+    "read_text",
+    "read_bytes",
+    "mmap",
+    "scandir",
+    "listdir",
+    "walk",
+    "iterdir",
+    "glob",
+    "rglob",
+}
+
+
+def opened_in(file: Path) -> Iterator[str]:
+    for found in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(found, ast.Call):
+            continue
+        called = found.func
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        of = (
+            called.value.id
+            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name)
+            else ""
+        )
+        if name in OPENING and of not in ("ast", "webbrowser"):
+            yield f"{file.relative_to(ROOT)}:{found.lineno}: {name}"
+
+
+def test_no_other_module_opens_files_or_lists_folders() -> None:
+    files = [
+        file
+        for file in sorted((ROOT / "firstdrift").rglob("*.py"))
+        if file.relative_to(ROOT).as_posix() not in READS_BY_ITSELF
+    ]
+    assert len(files) > 100
+    assert [found for file in files for found in opened_in(file)] == []
+
+
+def test_those_that_do_are_there_and_do() -> None:
+    assert [name for name in READS_BY_ITSELF if not list(opened_in(ROOT / name))] == []
