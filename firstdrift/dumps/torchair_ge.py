@@ -151,7 +151,7 @@ def _long_names(entries: list[Listed], notes: list[tuple[str, str]]) -> dict[str
         contents = file_contents(file.path)
         if len(contents) > _LARGEST_MAPPING:
             raise DamagedError("it is too large to be a table of names")  # noqa: TRY301
-        rows = csv.reader(io.StringIO(bytes(contents).decode("utf-8", "backslashreplace"), newline=""))
+        rows = csv.reader(io.StringIO(contents[:].decode("utf-8", "backslashreplace"), newline=""))
         return {row[0].strip(): row[1].strip() for row in rows if len(row) > 1}
     except (DamagedError, csv.Error) as exc:
         notes.append((_MAPPING, f"{exc}; files that it names are not known"))

@@ -130,4 +130,4 @@ def _read_graph(file: Path, _time: int, _size: int) -> Graph:
     contents = file_contents(file)
     if len(contents) > _LARGEST_TEXT:
         raise DamagedError(f"it is larger than {_LARGEST_TEXT >> 20} MiB")
-    return parse_graph(bytes(contents).decode("utf-8", "replace"))
+    return parse_graph(contents[:].decode("utf-8", "replace"))

@@ -26,6 +26,7 @@ from firstdrift.dumps.containers.contents import (
     TensorHeader,
     quoted,
     shape_of,
+    view,
     whole_numbers,
 )
 from firstdrift.dumps.containers.dtypes import DTYPES
@@ -234,8 +235,10 @@ def _values(contents: Contents, begin: int, dtype: str, shape: tuple[int, ...]) 
     if 0 in shape:
         return np.empty(shape, ml_dtypes.int4 if dtype == _INT4 else DTYPES[dtype])
     if dtype == _INT4:
-        return _unpacked(np.frombuffer(contents, np.uint8, -(-prod(shape) // 2), begin), shape)
-    array: npt.NDArray[Any] = np.ndarray(shape, DTYPES[dtype], contents, begin)
+        return _unpacked(np.frombuffer(view(contents, begin, -(-prod(shape) // 2)), np.uint8), shape)
+    array: npt.NDArray[Any] = np.ndarray(
+        shape, DTYPES[dtype], view(contents, begin, prod(shape) * DTYPES[dtype].itemsize)
+    )
     return array if array.flags.aligned else array.copy()
 
 

@@ -1,16 +1,22 @@
-"""The bytes of a file and what its headers say: small files are read, large ones are mapped."""
+"""The bytes of a file and what its headers say: small files are read, large ones are mapped.
+
+A process that serves others maps nothing (`files.allow_mapping`): a file that is made shorter while it is
+mapped ends the process. There large files are read range by range, those that are asked for (`Ranges`).
+"""
 
 import mmap
 import os
+import struct
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from msgspec import Struct
 
-from firstdrift.files import RefusedError, open_descriptor
+from firstdrift.files import RefusedError, may_map, open_descriptor
 
 MAPPED_FROM = 128 * 1024
 """Size in bytes from which mapping a file is cheaper than reading it."""
@@ -24,12 +30,115 @@ _LONGEST_QUOTE = 80
 
 _FILES_KEPT = 4
 
-Contents = bytes | mmap.mmap
+_BLOCK = 64 * 1024
+"""Bytes that are read at once where few are asked for: headers are parsed byte by byte."""
+
+_LINE = 256
+"""Bytes that are looked through at first for the end of a line."""
+
+CUT_SHORT = "the file was cut short while it was read"
 Parsed = TypeVar("Parsed")
 
 
 class DamagedError(ValueError):
     """The bytes of a file are not what its format demands; the text says in which way."""
+
+
+class Ranges:
+    """The bytes of a file that is not mapped: what is asked for is read, and nothing else."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        """Take a descriptor, which is closed with the last reference to this, and the size of its file."""
+        self._descriptor, self._size = descriptor, size
+        self._block = (0, b"")
+        weakref.finalize(self, os.close, descriptor)
+
+    def __len__(self) -> int:
+        """Return the size of the file when it was opened."""
+        return self._size
+
+    @overload
+    def __getitem__(self, wanted: int) -> int: ...
+
+    @overload
+    def __getitem__(self, wanted: slice) -> bytes: ...
+
+    def __getitem__(self, wanted: int | slice) -> int | bytes:
+        """Return a byte, or the bytes of a range.
+
+        Raises:
+            IndexError: there is no such byte.
+            DamagedError: the file is shorter by now, or cannot be read.
+        """
+        if isinstance(wanted, int):
+            if not 0 <= wanted < self._size:
+                raise IndexError(wanted)
+            return self._few(wanted, wanted + 1)[0]
+        start, stop, _ = wanted.indices(self._size)
+        if stop - start <= _BLOCK:
+            return self._few(start, stop) if start < stop else b""
+        return bytes(self.read(start, stop - start))
+
+    def find(self, wanted: bytes, start: int) -> int:
+        """Return where a byte occurs first at or after a place; -1 if it does not."""
+        step = _LINE
+        while start < self._size:
+            found = self[start : start + step].find(wanted)
+            if found >= 0:
+                return start + found
+            start += step
+            step = min(2 * step, _BLOCK)
+        return -1
+
+    def read(self, start: int, size: int) -> bytearray:
+        """Read a range that lies in the file.
+
+        Raises:
+            DamagedError: the file is shorter by now, or cannot be read.
+        """
+        values = bytearray(size)
+        left = memoryview(values)
+        while left:
+            try:
+                count = os.preadv(self._descriptor, [left], start)
+            except OSError as exc:
+                raise DamagedError(f"the file cannot be read ({exc.strerror})") from exc
+            if count == 0:
+                raise DamagedError(CUT_SHORT)
+            left, start = left[count:], start + count
+        return values
+
+    def _few(self, start: int, stop: int) -> bytes:
+        at, block = self._block
+        if not at <= start <= stop <= at + len(block):
+            at, block = start, bytes(self.read(start, min(_BLOCK, self._size - start)))
+            self._block = at, block
+        return block[start - at : stop - at]
+
+
+Contents = bytes | mmap.mmap | Ranges
+
+
+def view(contents: Contents | memoryview, start: int, size: int) -> memoryview:
+    """Return a range of a file, read-only: in place where it is mapped.
+
+    Raises:
+        DamagedError: it does not lie in the file.
+    """
+    if start < 0 or size < 0 or start + size > len(contents):
+        raise DamagedError("the file is cut short: values lie behind its end")
+    if isinstance(contents, Ranges):
+        return memoryview(contents.read(start, size)).toreadonly()
+    return memoryview(contents)[start : start + size]
+
+
+def unpack(form: struct.Struct, contents: Contents | memoryview, at: int) -> tuple[Any, ...]:
+    """Unpack what lies at a place.
+
+    Raises:
+        struct.error: the file ends before.
+    """
+    return form.unpack(contents[at : at + form.size])
 
 
 def whole_numbers(values: object) -> tuple[int, ...]:
@@ -98,11 +207,17 @@ def file_contents(file: Path) -> Contents:
         reason = exc.strerror if isinstance(exc, OSError) else "this is no path"
         raise DamagedError(f"the file cannot be opened ({reason})") from exc
     try:
-        return _read_or_map(descriptor)
+        size = os.fstat(descriptor).st_size
+        if size >= MAPPED_FROM and not may_map():
+            ranges = Ranges(descriptor, size)
+            descriptor = -1
+            return ranges
+        return _read_or_map(descriptor, size)
     except OSError as exc:
         raise DamagedError(f"the file cannot be read ({exc.strerror})") from exc
     finally:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class ParsedFiles(Generic[Parsed]):
@@ -131,10 +246,12 @@ class ParsedFiles(Generic[Parsed]):
         return known
 
 
-def _read_or_map(descriptor: int) -> Contents:
-    status = os.fstat(descriptor)
-    if status.st_size == 0:
+def _read_or_map(descriptor: int, size: int) -> Contents:
+    if size == 0:
         raise DamagedError("the file is empty")
-    if status.st_size < MAPPED_FROM:
-        return os.read(descriptor, status.st_size)
-    return mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ)
+    if size < MAPPED_FROM:
+        return os.read(descriptor, size)
+    try:
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    except ValueError as exc:
+        raise DamagedError(CUT_SHORT) from exc

@@ -23,7 +23,15 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from firstdrift.dumps.containers.blocked import can_unblock, unblock
-from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, shape_of
+from firstdrift.dumps.containers.contents import (
+    Contents,
+    DamagedError,
+    TensorHeader,
+    quoted,
+    shape_of,
+    unpack,
+    view,
+)
 from firstdrift.dumps.containers.dtypes import DTYPES
 from firstdrift.dumps.containers.protobuf import Field, fields, numbers, signed
 from firstdrift.tensors import Role
@@ -184,7 +192,7 @@ def describe(contents: Contents) -> GeFile:
     """
     if len(contents) < _LENGTH.size:
         raise DamagedError("the file is cut short: it has no header")
-    (length,) = _LENGTH.unpack_from(contents, 0)
+    (length,) = unpack(_LENGTH, contents, 0)
     end = _LENGTH.size + length
     if end > len(contents):
         raise DamagedError("this is not a dump of the graph engine, or its header is cut short")
@@ -291,8 +299,10 @@ def _values(contents: Contents, tensor: GeTensor) -> npt.NDArray[Any]:
     if 0 in shape:
         return np.empty(shape, ml_dtypes.int4 if tensor.dtype == _INT4 else DTYPES[tensor.dtype])
     if tensor.dtype == _INT4:
-        return _unpacked(np.frombuffer(contents, np.uint8, -(-prod(shape) // 2), tensor.begin), shape)
-    array: npt.NDArray[Any] = np.ndarray(shape, DTYPES[tensor.dtype], contents, tensor.begin)
+        return _unpacked(np.frombuffer(view(contents, tensor.begin, -(-prod(shape) // 2)), np.uint8), shape)
+    array: npt.NDArray[Any] = np.ndarray(
+        shape, DTYPES[tensor.dtype], view(contents, tensor.begin, prod(shape) * DTYPES[tensor.dtype].itemsize)
+    )
     return array if array.flags.aligned else array.copy()
 
 

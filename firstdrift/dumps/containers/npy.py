@@ -15,7 +15,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted, shape_of
+from firstdrift.dumps.containers.contents import (
+    Contents,
+    DamagedError,
+    TensorHeader,
+    quoted,
+    shape_of,
+    unpack,
+    view,
+)
 from firstdrift.dumps.containers.dtypes import DTYPES
 
 _MAGIC = b"\x93NUMPY"
@@ -40,6 +48,11 @@ class _Layout(NamedTuple):
     shape: tuple[int, ...]
     order: Literal["C", "F"]
 
+    @property
+    def size(self) -> int:
+        """How many bytes the values take."""
+        return prod(self.shape) * self.dtype.itemsize
+
 
 def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
     """List the one array of a file."""
@@ -61,7 +74,9 @@ def array_in(contents: Contents | memoryview) -> npt.NDArray[Any]:
         empty = np.empty(layout.shape, layout.dtype.newbyteorder("="))
         empty.flags.writeable = False
         return empty
-    array: npt.NDArray[Any] = np.ndarray(layout.shape, layout.dtype, contents, start, order=layout.order)
+    array: npt.NDArray[Any] = np.ndarray(
+        layout.shape, layout.dtype, view(contents, start, layout.size), order=layout.order
+    )
     if array.dtype.isnative and array.flags.aligned:
         return array
     native = array.astype(array.dtype.newbyteorder("="))
@@ -82,12 +97,12 @@ def _read_layout(contents: Contents | memoryview, file_size: int | None = None) 
     begin = len(_MAGIC) + 2 + length_form.size
     if begin > len(contents):
         raise DamagedError("the file is cut short")
-    (length,) = length_form.unpack_from(contents, len(_MAGIC) + 2)
+    (length,) = unpack(length_form, contents, len(_MAGIC) + 2)
     start = begin + length
     if length > _LONGEST_HEADER or start > len(contents):
         raise DamagedError("the header of the .npy file is cut short or beyond any reason")
     layout = _parse_header(bytes(contents[begin:start]))
-    size = prod(layout.shape) * layout.dtype.itemsize
+    size = layout.size
     available = (len(contents) if file_size is None else file_size) - start
     if size > available:
         raise DamagedError(f"the file is cut short: its values take {size} bytes, {available} are there")

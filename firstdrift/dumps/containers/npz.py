@@ -20,6 +20,7 @@ from firstdrift.dumps.containers.contents import (
     ParsedFiles,
     TensorHeader,
     quoted,
+    view,
 )
 from firstdrift.dumps.containers.zip_directory import Member, member_start, stored_members
 from firstdrift.dumps.folders import printable
@@ -55,7 +56,7 @@ class _Reading(io.RawIOBase):
     """The bytes of a file for those who read and seek."""
 
     def __init__(self, contents: Contents) -> None:
-        self._bytes, self._at = memoryview(contents), 0
+        self._bytes, self._at = contents, 0
 
     def readable(self) -> bool:
         return True
@@ -112,18 +113,17 @@ def _unpacked(contents: Contents, array: _Array, most: int) -> bytes:
     """Return the bytes of an array, up to `most` of them."""
     if array.problem:
         raise DamagedError(array.problem)
-    stored = _bytes_of(contents, array.member)
+    start, size = member_start(contents, array.member), array.member.size
     if not array.is_packed:
-        return bytes(stored[:most])
+        return contents[start : start + min(size, most)]
     try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(stored, most)
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(view(contents, start, size), most)
     except zlib.error as exc:
         raise DamagedError(_DAMAGED) from exc
 
 
 def _bytes_of(contents: Contents, member: Member) -> memoryview:
-    start = member_start(contents, member)
-    return memoryview(contents)[start : start + member.size]
+    return view(contents, member_start(contents, member), member.size)
 
 
 def _arrays(contents: Contents) -> dict[str, _Array]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from firstdrift.dumps.containers.contents import Contents, DamagedError
+from firstdrift.dumps.containers.contents import Contents, DamagedError, unpack
 
 _MOST_FIELDS = 100_000
 _MOST_BITS = 64
@@ -70,7 +70,7 @@ def fields(contents: Contents, start: int, end: int, most: int = _MOST_FIELDS) -
             form = _FIXED[kind]
             if form.size > end - at:
                 raise DamagedError(f"field {number} of a message in it is cut short")
-            (fixed,) = form.unpack_from(contents, at)
+            (fixed,) = unpack(form, contents, at)
             yield Field(number, fixed)
             at += form.size
         else:

@@ -26,6 +26,8 @@ from firstdrift.dumps.containers.contents import (
     ParsedFiles,
     TensorHeader,
     quoted,
+    unpack,
+    view,
 )
 from firstdrift.dumps.containers.dtypes import DTYPES
 from firstdrift.dumps.containers.tensor_pickle import (
@@ -134,7 +136,7 @@ def _open_legacy(contents: Contents) -> _SavedFile:
     for key in keys.value if isinstance(keys.value, list) else ():
         if not isinstance(key, str) or at + _LEGACY_LENGTH.size > len(contents):
             raise DamagedError("the file is cut short: a storage is missing")
-        (length,) = _LEGACY_LENGTH.unpack_from(contents, at)
+        (length,) = unpack(_LEGACY_LENGTH, contents, at)
         size = length * _itemsize(value.storages.get(key))
         at += _LEGACY_LENGTH.size
         if not 0 <= size <= len(contents) - at:
@@ -194,10 +196,7 @@ def _checked_storage(saved: _SavedFile, layout: TensorLayout) -> _Storage:
     storage = saved.find_storage(layout.storage)
     shape, itemsize = layout.shape or (), DTYPES[layout.dtype].itemsize
     size = prod(shape) * itemsize
-    last = layout.offset + sum(
-        (length - 1) * stride for length, stride in zip(shape, layout.strides, strict=True)
-    )
-    if size and (last + 1) * itemsize > storage.size:
+    if size and (layout.offset + _reach(layout)) * itemsize > storage.size:
         raise DamagedError(
             f"a tensor of shape {shape} and dtype {layout.dtype} needs more than"
             f" the {storage.size} bytes that are there"
@@ -205,6 +204,17 @@ def _checked_storage(saved: _SavedFile, layout: TensorLayout) -> _Storage:
     if size > max(storage.size, _LARGEST_EXPANSION):
         raise DamagedError(f"{storage.size} bytes would be expanded to {size}")
     return storage
+
+
+def _reach(layout: TensorLayout) -> int:
+    """Return over how many elements of its storage a tensor reaches, from its first to its last."""
+    steps = zip(layout.shape or (), layout.strides, strict=True)
+    return 1 + sum((length - 1) * stride for length, stride in steps)
+
+
+def _range_in(storage: _Storage, layout: TensorLayout, itemsize: int) -> tuple[int, int]:
+    """Return where in the file the elements of a tensor begin, and how many bytes they reach over."""
+    return storage.start + layout.offset * itemsize, _reach(layout) * itemsize
 
 
 def _array(saved: _SavedFile, layout: TensorLayout) -> npt.NDArray[Any]:
@@ -217,8 +227,8 @@ def _array(saved: _SavedFile, layout: TensorLayout) -> npt.NDArray[Any]:
     values: npt.NDArray[Any] = np.ndarray(
         shape,
         dtype,
-        _little_endian(saved, storage, dtype),
-        layout.offset * dtype.itemsize,
+        _little_endian(saved, _range_in(storage, layout, dtype.itemsize), dtype),
+        0,
         [stride * dtype.itemsize for stride in layout.strides],
     )
     if layout.is_conjugate:
@@ -228,12 +238,12 @@ def _array(saved: _SavedFile, layout: TensorLayout) -> npt.NDArray[Any]:
     return _read_only(values if values.flags.aligned else values.copy())
 
 
-def _little_endian(saved: _SavedFile, storage: _Storage, dtype: np.dtype[Any]) -> memoryview:
-    stored = memoryview(saved.contents)[storage.start : storage.start + storage.size]
+def _little_endian(saved: _SavedFile, place: tuple[int, int], dtype: np.dtype[Any]) -> memoryview:
+    stored = view(saved.contents, *place)
     if not saved.is_big_endian:
         return stored
     size = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
-    words = np.frombuffer(stored[: storage.size // size * size], f">u{size}")
+    words = np.frombuffer(stored, f">u{size}")
     return words.astype(f"<u{size}").data
 
 

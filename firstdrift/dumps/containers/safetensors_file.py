@@ -18,6 +18,8 @@ from firstdrift.dumps.containers.contents import (
     ParsedFiles,
     TensorHeader,
     quoted,
+    unpack,
+    view,
     whole_numbers,
 )
 from firstdrift.dumps.containers.dtypes import DTYPES
@@ -83,14 +85,14 @@ def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     if 0 in place.shape:
         array: npt.NDArray[Any] = np.empty(place.shape, dtype)
     else:
-        array = np.ndarray(place.shape, dtype, contents, start + place.begin)
+        array = np.ndarray(place.shape, dtype, view(contents, start + place.begin, place.end - place.begin))
         array = array if array.flags.aligned else array.copy()
     array.flags.writeable = False
     return array
 
 
 def _four_bits(place: _Place, contents: Contents, start: int) -> npt.NDArray[Any]:
-    packed = np.frombuffer(contents, np.uint8, place.end - place.begin, start + place.begin)
+    packed = np.frombuffer(view(contents, start + place.begin, place.end - place.begin), np.uint8)
     values = _FOUR_BIT_VALUES[np.stack([packed & 0xF, packed >> 4], axis=-1)].reshape(-1)
     array: npt.NDArray[Any] = values[: prod(place.shape)].reshape(place.shape)
     array.flags.writeable = False
@@ -114,7 +116,7 @@ def _problem(place: _Place, available: int) -> str | None:
 def _read_places(contents: Contents) -> tuple[dict[str, _Place], int]:
     if len(contents) < _LENGTH.size:
         raise DamagedError("the file is cut short")
-    (length,) = _LENGTH.unpack_from(contents)
+    (length,) = unpack(_LENGTH, contents, 0)
     start = _LENGTH.size + length
     if length > _LONGEST_HEADER or start > len(contents):
         raise DamagedError("the file is cut short, or this is not a .safetensors file")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from firstdrift.dumps.containers.contents import Contents, DamagedError, quoted, whole_numbers
+from firstdrift.dumps.containers.contents import Contents, DamagedError, quoted, unpack, whole_numbers
 from firstdrift.dumps.containers.dtypes import DTYPES
 
 _MOST_VALUES = 1_000_000
@@ -266,7 +266,7 @@ class _Machine:
             operation(self)
 
     def number(self, form: struct.Struct) -> Any:  # noqa: ANN401 (int or float, as the form says)
-        (value,) = form.unpack_from(self.pickle, self.at)
+        (value,) = unpack(form, self.pickle, self.at)
         self.at += form.size
         return value
 

@@ -10,7 +10,7 @@ it every archive that would unpack to more than the file itself.
 import struct
 from typing import NamedTuple
 
-from firstdrift.dumps.containers.contents import Contents, DamagedError
+from firstdrift.dumps.containers.contents import Contents, DamagedError, unpack
 
 _END = struct.Struct("<4s4H2IH")
 _END_64 = struct.Struct("<4sQ2H2I4Q")
@@ -55,7 +55,7 @@ def stored_members(contents: Contents) -> dict[bytes, Member]:
 def member_start(contents: Contents, member: Member) -> int:
     """Return the offset of the first byte of a member; all its bytes lie inside the file."""
     try:
-        signature, name_length, extra_length = _LOCAL_HEADER.unpack_from(contents, member.header)
+        signature, name_length, extra_length = unpack(_LOCAL_HEADER, contents, member.header)
     except struct.error as exc:
         raise DamagedError(_DAMAGED) from exc
     if signature != b"PK\x03\x04":
@@ -70,13 +70,13 @@ def _find_directory(contents: Contents) -> tuple[int, int]:
     end = len(contents) - _END.size
     if end < 0 or contents[end : end + 4] != b"PK\x05\x06":
         raise DamagedError("the file is cut short: the directory at its end is missing")
-    _, _, _, _, count, _, start, _ = _END.unpack_from(contents, end)
+    _, _, _, _, count, _, start, _ = unpack(_END, contents, end)
     locator = end - _END_64_LOCATOR.size
     if locator >= 0 and contents[locator : locator + 4] == b"PK\x06\x07":
-        _, _, end_64, _ = _END_64_LOCATOR.unpack_from(contents, locator)
+        _, _, end_64, _ = unpack(_END_64_LOCATOR, contents, locator)
         if end_64 > locator or contents[end_64 : end_64 + 4] != b"PK\x06\x06":
             raise DamagedError(_DAMAGED)
-        *_, count, _, start = _END_64.unpack_from(contents, end_64)
+        *_, count, _, start = unpack(_END_64, contents, end_64)
     if start + count * _ENTRY.size > len(contents):
         raise DamagedError(_DAMAGED)
     return start, count
@@ -84,7 +84,7 @@ def _find_directory(contents: Contents) -> tuple[int, int]:
 
 def _read_entry(contents: Contents, at: int) -> tuple[bytes, Member, int]:
     (signature, flags, method, crc32, packed, size, name_length, extra_length, comment_length, header) = (
-        _ENTRY.unpack_from(contents, at)
+        unpack(_ENTRY, contents, at)
     )
     if signature != b"PK\x01\x02":
         raise DamagedError(_DAMAGED)

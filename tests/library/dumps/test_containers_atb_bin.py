@@ -16,6 +16,8 @@ from firstdrift.dumps.data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.tensors import DataLocation, Statistics
 
+pytestmark = pytest.mark.usefixtures("each_way_of_reading")
+
 CODES = {
     0: "float32",
     1: "float16",

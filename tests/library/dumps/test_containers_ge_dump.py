@@ -19,6 +19,8 @@ from firstdrift.dumps.data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.tensors import DataLocation
 
+pytestmark = pytest.mark.usefixtures("each_way_of_reading")
+
 
 def load(file: Path, entry: str) -> Any:  # noqa: ANN401
     return load_tensor(DataLocation(file, "ge", entry))

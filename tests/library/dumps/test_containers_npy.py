@@ -15,6 +15,8 @@ from firstdrift.dumps.data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.tensors import DataLocation
 
+pytestmark = pytest.mark.usefixtures("each_way_of_reading")
+
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
 
 

@@ -18,6 +18,8 @@ from firstdrift.dumps.data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.tensors import DataLocation
 
+pytestmark = pytest.mark.usefixtures("each_way_of_reading")
+
 ARRAYS: dict[str, npt.NDArray[Any]] = {
     "layers.0.weight": np.arange(6.0).reshape(2, 3),
     "long": np.arange(70_000, dtype=np.int16),

@@ -1,7 +1,6 @@
 """Files of torch.save: everything torch writes is read, nothing in them is run."""
 
 import io
-import mmap
 import os
 import pickle
 import struct
@@ -25,6 +24,8 @@ from hypothesis import strategies as st
 from firstdrift.dumps.data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.tensors import DataLocation
+
+pytestmark = pytest.mark.usefixtures("each_way_of_reading")
 
 INTEGERS = [
     *(torch.int8, torch.int16, torch.int32, torch.int64),
@@ -159,16 +160,6 @@ def test_tensors_that_share_a_storage_are_all_read(tmp_path: Path) -> None:
     file = saved(tmp_path, {"whole": BASE, "again": BASE, "part": BASE[1]})
     assert_same(load(file, "again"), BASE)
     assert_same(load(file, "part"), BASE[1])
-
-
-def test_small_files_are_read_and_large_ones_are_mapped(tmp_path: Path) -> None:
-    def root_of(array: Any) -> object:  # noqa: ANN401
-        while isinstance(array, np.ndarray) and array.base is not None:
-            array = array.base
-        return array.obj if isinstance(array, memoryview) else array
-
-    assert isinstance(root_of(load(saved(tmp_path, torch.ones(10)))), bytes)
-    assert isinstance(root_of(load(saved(tmp_path, torch.ones(100_000)))), mmap.mmap)
 
 
 def test_common_files_are_read_without_importing_torch(tmp_path: Path) -> None:

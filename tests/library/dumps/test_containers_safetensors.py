@@ -15,6 +15,8 @@ from firstdrift.dumps.data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.tensors import DataLocation
 
+pytestmark = pytest.mark.usefixtures("each_way_of_reading")
+
 DTYPES = [
     *(torch.bool, torch.int8, torch.int16, torch.int32, torch.int64),
     *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
