@@ -75,7 +75,8 @@ ERRORS: dict[int | str, dict[str, object]] = {
 
 def wants_json(request: Request) -> bool:
     """Tell whether a client asked for data rather than for a page."""
-    if request.url.path.startswith("/api/") or request.scope.get("firstdrift.json"):
+    # `request.url` is made of the Host header too, in which a visitor may write a path.
+    if request.scope["path"].startswith("/api/") or request.scope.get("firstdrift.json"):
         return True
     accept = request.headers.get("accept", "")
     return "application/json" in accept and "text/html" not in accept

@@ -492,7 +492,10 @@ def ranked_view(
 
     Raises:
         NotInCatalogueError: there is no such comparison or slice.
+        SettingsError: nothing is picked.
     """
+    if not picking.has_any:
+        raise SettingsError("no node is named", hint="Pick a node that has no partner")
     side: Side = "golden" if picking.golden else "target"
     asked = (known.comparison_id, known.id or None, position)
     names = {side: picking.names(side)[0]}
