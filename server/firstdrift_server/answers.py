@@ -120,14 +120,13 @@ _VARY = {"vary": "Accept, Accept-Language, Cookie"}
 
 
 def _page(request: Request, template: str, view: object) -> bytes:
-    # Names of dumps may hold lone surrogates, which UTF-8 has no bytes for.
     around = {
         "here": _here(request),
         "can_be_asked_again": request.method == "GET",
         "viewer": viewer_of(request),
         "theme": _theme(request),
     }
-    return render(template, language_of(request), view=view, **around).encode("utf-8", "backslashreplace")
+    return render(template, language_of(request), view=view, **around).encode()
 
 
 def _here(request: Request) -> str:
