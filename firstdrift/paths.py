@@ -1,28 +1,89 @@
-"""Turn a path that came from a client into a file inside an allowed root, or refuse.
+r"""Turn a path that came from a client into a file inside an allowed root, or refuse.
 
 inside([/data], "/data/run/step0")      ─▶  /data/run/step0
 inside([/data], "/data/../etc/passwd")  ─▶  PathOutsideRootsError
 inside([/data], "/data/link-to-etc")    ─▶  PathOutsideRootsError
+
+Names of files are bytes, and some are no UTF-8: names in GBK are common on Chinese disks. Where such a path
+is shown or sent it is spelt in plain text, which is understood wherever a client names a path:
+
+spelt(b"/data/\xb2\xe2")                 ─▶  r"/data/\xb2\xe2"
+inside([/data], r"/data/\xb2\xe2")        ─▶  b"/data/\xb2\xe2"
 """
 
+import os
+import re
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePath
 
 from firstdrift.errors import PathOutsideRootsError
 
+_NO_UTF8 = re.compile("[\ud800-\udfff]")
+_SPELT = re.compile(r"\\x(5c|[89a-f][0-9a-f])")
+_FIRST_BYTE, _LAST_BYTE, _AS_SURROGATE = 0x80, 0xFF, 0xDC00
+"""Bytes that are no ASCII, and where Python has them among the halves of characters (PEP 383)."""
+
 _HINT = "Choose a folder below one of the directories the server was started with"
+
+
+def spelt(path: str | PurePath) -> str:
+    r"""Write a path, or a part of one, as text that UTF-8 has bytes for: \xb2 for a byte that is none.
+
+    Backslashes of such a path are spelt too, so that `unspelt` gives it back; any other path is as it was.
+    """
+    text = str(path)
+    if text.isascii() or _NO_UTF8.search(text) is None:
+        return text
+    return encodable(text.replace("\\", r"\x5c"))
+
+
+def unspelt(text: str) -> str:
+    r"""Undo `spelt`; a name that holds "\xb2" itself is taken for a spelling (`inside` looks for it)."""
+    if "\\x" not in text:
+        return text
+    try:
+        return os.fsdecode(os.fsencode(_SPELT.sub(_byte, text)))
+    except UnicodeEncodeError:  # no file can be called so
+        return text
+
+
+def encodable(text: str) -> str:
+    """Spell what UTF-8 has no bytes for, wherever it stands in a text: a byte, or half of a character."""
+    return _NO_UTF8.sub(_spelling, text)
+
+
+def _byte(spelling: re.Match[str]) -> str:
+    code = int(spelling[1], 16)
+    return chr(code if code < _FIRST_BYTE else code + _AS_SURROGATE)
+
+
+def _spelling(surrogate: re.Match[str]) -> str:
+    code = ord(surrogate[0])
+    byte = code - _AS_SURROGATE
+    return rf"\x{byte:02x}" if _FIRST_BYTE <= byte <= _LAST_BYTE else rf"\u{code:04x}"
 
 
 def inside(roots: Sequence[Path], wanted: str | Path) -> Path:
     """Return the real path of `wanted` if it lies in one of `roots`, whether or not it exists.
 
-    Links are followed first and paths are compared part by part afterwards, so that neither `..`, nor
+    A text may be a path that is `spelt`, unless something lies in a root that is called so itself. Links are
+    followed first and paths are compared part by part afterwards, so that neither `..`, nor
     a link that leads out, nor a sibling such as `/data-old` beside `/data` gets by.
 
     Raises:
         PathOutsideRootsError: it leads elsewhere, or is no path at all; the error is the same for what
             exists outside and what does not.
     """
+    if isinstance(wanted, str) and (meant := unspelt(wanted)) != wanted:
+        with suppress(PathOutsideRootsError):
+            if os.path.lexists(as_it_is := _inside(roots, wanted)):
+                return as_it_is
+        wanted = meant
+    return _inside(roots, wanted)
+
+
+def _inside(roots: Sequence[Path], wanted: str | Path) -> Path:
     try:
         real = Path(wanted).resolve()
         # Behind a loop of links, resolve() gives up and leaves the links that follow as they are.

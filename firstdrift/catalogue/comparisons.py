@@ -44,6 +44,7 @@ from firstdrift.comparison.report import DumpSummary, Options
 from firstdrift.dumps.dump import Coordinates
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.matching.plan import UnmatchedTensor
+from firstdrift.paths import spelt, unspelt
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
@@ -239,7 +240,8 @@ def list_comparisons(
     # The finding's sentence is a part of a longer text, of which the database is asked first.
     findings = type_coerce(ComparisonEntry.findings, Text)
     for word in text.split():
-        places = [column.icontains(word, autoescape=True) for column in columns]
+        words = dict.fromkeys((word, unspelt(word)))
+        places = [column.icontains(each, autoescape=True) for each in words for column in columns]
         which.append(or_(*places, findings.icontains(to_text(word)[1:-1], autoescape=True)))
     orders: dict[Order, tuple[ColumnElement[Any], ...]] = {
         Order.NEWEST: (ComparisonEntry.id.desc(),),
@@ -285,7 +287,7 @@ def count_uses(session: Session, paths: Iterable[Path]) -> dict[Path, int]:
 
 def _mentions(comparison: Comparison, text: str) -> bool:
     said = comparison.findings.summary if comparison.findings is not None else ""
-    places = (str(comparison.golden_path), str(comparison.target_path), comparison.note, said)
+    places = (spelt(comparison.golden_path), spelt(comparison.target_path), comparison.note, said)
     return all(any(word in place.lower() for place in places) for word in text.lower().split())
 
 

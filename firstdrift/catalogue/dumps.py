@@ -18,6 +18,7 @@ from firstdrift.catalogue.bulk import insert_in_batches
 from firstdrift.catalogue.tables import DumpEntry, NodeEntry, SliceEntry, TensorEntry
 from firstdrift.dumps.dump import Coordinates, Dump, Node, Problem, Slice, SliceListing
 from firstdrift.errors import DumpNotFoundError, NotInCatalogueError
+from firstdrift.paths import unspelt
 from firstdrift.tensors import DataLocation, Statistics, TensorRecord
 
 INDEX_VERSION = 10
@@ -157,7 +158,10 @@ def list_dumps(
     asked = _dumps().where(DumpEntry.id.in_(last))
     places = (DumpEntry.path, DumpEntry.format)
     for word in text.split():
-        asked = asked.where(or_(*(place.icontains(word, autoescape=True) for place in places)))
+        words = dict.fromkeys((word, unspelt(word)))
+        asked = asked.where(
+            or_(*(place.icontains(each, autoescape=True) for each in words for place in places))
+        )
     orders: dict[DumpOrder, ColumnElement[Any]] = {
         DumpOrder.NEWEST: DumpEntry.indexed_at.desc(),
         DumpOrder.NAME: DumpEntry.path.asc(),

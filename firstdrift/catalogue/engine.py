@@ -9,6 +9,7 @@ take the write lock when they begin, and wait for it.
 """
 
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from firstdrift.errors import CatalogueError
+from firstdrift.paths import spelt, unspelt
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 def database_url(data_directory: Path) -> str:
     """Return the address of the embedded database in a data directory."""
-    return URL.create("sqlite", database=str(data_directory / "firstdrift.db")).render_as_string()
+    return URL.create("sqlite", database=spelt(data_directory / "firstdrift.db")).render_as_string()
 
 
 def open_engine(url: str, *, checkpoints: bool = True) -> Engine:
@@ -123,7 +125,8 @@ def journal_mode(directory: Path, mounts: str) -> str:
 def _open_sqlite(address: URL, *, checkpoints: bool) -> Engine:
     if (address.database or ":").startswith((":", "file:")):
         raise CatalogueError("the database must be a file", hint="Use sqlite:///FILE")
-    file = Path(str(address.database)).absolute()
+    known = str(address.database)
+    file = Path(known if os.path.lexists(known) else unspelt(known)).absolute()
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from firstdrift.comparison.report import Report
 from firstdrift.comparison.table import COLUMNS, Cell, Line, cells_of, columns_of, lines_of
 from firstdrift.exports.workbook import workbook
+from firstdrift.paths import encodable
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _CHUNK = 1 << 16
@@ -34,10 +35,10 @@ def csv_text(layout: Layout, lines: Iterable[Line]) -> Iterator[str]:
     for line in lines:
         writer.writerow([_csv_cell(value) for value in layout.cells(line)])
         if held.tell() > _CHUNK:
-            yield held.getvalue()
+            yield encodable(held.getvalue())
             held.seek(0)
             held.truncate()
-    yield held.getvalue()
+    yield encodable(held.getvalue())
 
 
 def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:

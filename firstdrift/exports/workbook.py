@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
 
 from firstdrift.comparison.table import Cell
+from firstdrift.paths import encodable
 
 ROWS = 1_048_000
 """Rows of a sheet, below the 1,048,576 that spreadsheets hold; the next row begins another sheet."""
@@ -83,13 +84,14 @@ def _filled(book: Any, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -
 
 
 def _fitting(text: str) -> str:
+    text = encodable(text)
     if len(text) * 2 <= LONGEST_TEXT or _utf16_length(text) <= LONGEST_TEXT:
         return text
     mark = f"\N{HORIZONTAL ELLIPSIS} (cut; {len(text)} characters)"
     room = LONGEST_TEXT - len(mark)
-    whole = text.encode("utf-16-le", "surrogatepass")[: 2 * room]
+    whole = text.encode("utf-16-le")[: 2 * room]
     return whole.decode("utf-16-le", "ignore") + mark
 
 
 def _utf16_length(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return len(text.encode("utf-16-le")) // 2

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from gettext import NullTranslations
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from markupsafe import Markup, escape
 
 from firstdrift.exports.strict_json import to_json
 from firstdrift.exports.text import printable
+from firstdrift.paths import encodable, spelt
 from firstdrift.plurals import plural
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
@@ -23,8 +25,13 @@ from firstdrift_frontend.sentences import pieces, sayer
 
 
 def render(template: str, language: str = SOURCE, **context: object) -> str:
-    """Return a page, or a piece of one, as HTML in a language."""
-    return _environment(language).get_template(template).render(context)
+    """Return a page, or a piece of one, as HTML in a language; names that are no UTF-8 are `spelt`."""
+    text = _environment(language).get_template(template).render(context)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return encodable(_environment(language, spells=True).get_template(template).render(context))
+    return text
 
 
 def prepare() -> None:
@@ -60,13 +67,15 @@ class _Environment(Environment):
 
 
 @cache
-def _environment(language: str) -> Environment:
+def _environment(language: str, *, spells: bool = False) -> Environment:
+    """Make what knows the templates; with `spells` it looks at each value, which nearly no page needs."""
     known = load_language(language)
     texts = known.texts
     environment = _Environment(
         extensions=["jinja2.ext.i18n"],
         loader=FileSystemLoader(TEMPLATES),
-        bytecode_cache=_COMPILED,
+        bytecode_cache=None if spells else _COMPILED,
+        finalize=_spelt if spells else None,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -108,6 +117,11 @@ def _environment(language: str) -> Environment:
         "plotly": f"/static/{assets.plotly_build()}/plotly.min.js",
     }
     return environment
+
+
+def _spelt(value: object) -> object:
+    # What is marked up holds more than one name, and backslashes of its own.
+    return spelt(value) if isinstance(value, str | PurePath) and not isinstance(value, Markup) else value
 
 
 _REMEMBERED = 4096
@@ -160,7 +174,7 @@ def moment(known: NullTranslations, then: datetime) -> Markup:
 def query(parameters: Iterable[tuple[str, object]] | dict[str, object]) -> str:
     """Write the part of an address after the question mark; what is None or empty is left out."""
     pairs = parameters.items() if isinstance(parameters, dict) else parameters
-    return urlencode([(name, str(value)) for name, value in pairs if value not in (None, "")], doseq=False)
+    return urlencode([(name, spelt(str(value))) for name, value in pairs if value not in (None, "")])
 
 
 def name(text: str, *, breaks: bool = True) -> Markup:
@@ -168,7 +182,7 @@ def name(text: str, *, breaks: bool = True) -> Markup:
 
     Copying it gives the name itself, but for characters that only a spelling can show.
     """
-    if text.isprintable():  # as nearly all are
+    if text.isprintable() or (text := spelt(text)).isprintable():  # as nearly all are
         shown = escape(text)
         return Markup(_BREAKS.sub(r"\g<0><wbr>", str(shown))) if breaks else shown  # noqa: S704 - escaped before
     return Markup("").join(

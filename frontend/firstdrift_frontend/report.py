@@ -69,17 +69,14 @@ def report_html(summary: Summary, language: str = SOURCE) -> str:
             most=slices,
             inputs_differ=frozenset(found.coordinates for found in summary.findings.input_differs),
         )
-        # Names may hold lone surrogates, which UTF-8 has no bytes for.
-        sent = page.encode("utf-8", "backslashreplace")
-        if len(sent) < LARGEST:
+        if len(page.encode()) < LARGEST:
             break
-    return sent.decode()
+    return page
 
 
 def report_markdown(summary: Summary, language: str = SOURCE) -> str:
     """Return the summary as Markdown: the finding, the counts, the worst nodes, the notes."""
-    text = render("report.md", language, report=_cut(summary, 30, _NOTES), bad=summary.bad)
-    return text.encode("utf-8", "backslashreplace").decode()
+    return render("report.md", language, report=_cut(summary, 30, _NOTES), bad=summary.bad)
 
 
 def _cut(summary: Summary, nodes: int, notes: int) -> Summary:

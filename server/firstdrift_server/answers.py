@@ -75,7 +75,8 @@ ERRORS: dict[int | str, dict[str, object]] = {
 
 def wants_json(request: Request) -> bool:
     """Tell whether a client asked for data rather than for a page."""
-    if request.url.path.startswith("/api/") or request.scope.get("firstdrift.json"):
+    # `request.url` is made of the Host header too, in which a visitor may write a path.
+    if request.scope["path"].startswith("/api/") or request.scope.get("firstdrift.json"):
         return True
     accept = request.headers.get("accept", "")
     return "application/json" in accept and "text/html" not in accept
@@ -119,14 +120,13 @@ _VARY = {"vary": "Accept, Accept-Language, Cookie"}
 
 
 def _page(request: Request, template: str, view: object) -> bytes:
-    # Names of dumps may hold lone surrogates, which UTF-8 has no bytes for.
     around = {
         "here": _here(request),
         "can_be_asked_again": request.method == "GET",
         "viewer": viewer_of(request),
         "theme": _theme(request),
     }
-    return render(template, language_of(request), view=view, **around).encode("utf-8", "backslashreplace")
+    return render(template, language_of(request), view=view, **around).encode()
 
 
 def _here(request: Request) -> str:

@@ -19,7 +19,7 @@ from firstdrift.matching.plan import MatchingRules
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import thresholds_of_words
 from firstdrift_server.context import Context
-from firstdrift_server.validation import complaint
+from firstdrift_server.validation import PathText, complaint
 from firstdrift_server.views.folders import require_dump
 
 Coordinate = Annotated[int, Field(ge=0, le=10**9)]
@@ -39,8 +39,8 @@ class Choice(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    golden: str = ""
-    target: str = ""
+    golden: PathText = ""
+    target: PathText = ""
     rules: str = RULES[0]
     level: str | None = None
     fuzzy: bool = False
@@ -54,7 +54,7 @@ class Choice(BaseModel):
     vpp: Sizes = ""
     thresholds: Annotated[str, Field(max_length=1000)] = ""
     baseline: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    mapping: Annotated[str, Field(max_length=8192)] = ""
+    mapping: Annotated[PathText, Field(max_length=8192)] = ""
     note: Annotated[str, Field(max_length=2000)] = ""
 
     @classmethod

@@ -1,11 +1,12 @@
 """What browsers send when a form is submitted without JavaScript."""
 
 from typing import Annotated
-from urllib.parse import parse_qsl
 
 from fastapi import Depends, HTTPException, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
+
+from firstdrift_server.guards.plain_query import fields
 
 FORM = "application/x-www-form-urlencoded"
 _SHORT = 1 << 16
@@ -25,7 +26,7 @@ async def form_parameters(request: Request) -> QueryParams:
 
 
 def _read(body: bytes) -> QueryParams:
-    return QueryParams(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    return QueryParams(fields(body))
 
 
 async def form_fields(parameters: Annotated[QueryParams, Depends(form_parameters)]) -> dict[str, str]:

@@ -11,21 +11,22 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from firstdrift.exports.strict_json import to_json
+from firstdrift.paths import spelt
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has
     """Take a view apart into dicts, lists, strings and numbers."""
     match value:
         case Mapping():
-            return {key: plain(item) for key, item in value.items()}
+            return {spelt(key) if isinstance(key, str) else key: plain(item) for key, item in value.items()}
         case list() | tuple():
             return [plain(item) for item in value]
         case frozenset():
             return sorted(map(plain, value))
         case datetime():
             return value.isoformat()
-        case PurePath():
-            return str(value)
+        case str() | PurePath():
+            return spelt(value)
     if isinstance(value, Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value):
@@ -39,13 +40,8 @@ class StrictJSONResponse(Response):
     media_type = "application/json"
 
     def render(self, content: object) -> bytes:
-        """Encode the content; lone surrogates, which names of dumps may have, are written as escapes."""
-        return to_json(plain(content)).encode("utf-8", "backslashreplace")
-
-
-def encodable(name: str) -> str:
-    """Write the lone surrogates of a name as escapes, for which UTF-8 has no bytes."""
-    return name.encode("utf-8", "backslashreplace").decode()
+        """Encode the content; names of files that are no UTF-8 are `spelt`."""
+        return to_json(plain(content)).encode()
 
 
 class ManyNumbersResponse(Response):

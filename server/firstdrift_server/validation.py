@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
+
+from firstdrift.paths import spelt
+
+PathText = Annotated[str, BeforeValidator(lambda given: spelt(given) if isinstance(given, str) else given)]
+"""A path as a client writes it; what of it no UTF-8 can be, as "\\udcb2" in JSON may say, is `spelt`."""
 
 MOST: Final = 5
 """So many problems are told at once."""

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import time
@@ -77,6 +78,21 @@ def test_a_path_that_is_no_utf8_can_be_compared(
     assert text.status == answer.status == 1
     assert r"d\udcff: msprobe" in text.out
     assert json.loads(answer.out)["golden"]["path"] == str(link)
+
+
+def test_dumps_and_exports_may_have_names_that_are_no_utf8(
+    firstdrift: Run, hostile: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / os.fsdecode("测试".encode("gbk"))
+    shutil.copytree(hostile[0], folder / "golden")
+    files = {ending: folder / f"out.{ending}" for ending in ("csv", "xlsx", "html")}
+    wanted = [part for ending, file in files.items() for part in (f"--{ending}", file)]
+    done = firstdrift("compare", folder / "golden", hostile[1], *wanted)
+    assert (done.status, done.err) == (1, "")
+    assert r"\xb2\xe2" in files["html"].read_text("utf-8")
+    assert files["csv"].read_text("utf-8")
+    inspected = json.loads(firstdrift("inspect", folder / "golden", "--json").out)
+    assert inspected["path"] == str(folder / "golden")
 
 
 def test_output_survives_a_terminal_that_knows_ascii_only(

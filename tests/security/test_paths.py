@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -7,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from firstdrift.errors import PathOutsideRootsError
-from firstdrift.paths import inside
+from firstdrift.paths import inside, spelt, unspelt
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +179,26 @@ def test_whatever_is_asked_for_the_answer_lies_inside_or_is_a_refusal(
     assert answer.parts[: len(root.parts)] == root.parts
     assert ".." not in answer.parts
     assert answer.resolve() == answer
+
+
+@given(st.binary(min_size=1, max_size=20).filter(lambda name: b"\0" not in name))
+def test_a_name_that_is_no_utf8_is_spelt_so_that_it_comes_back(name: bytes) -> None:
+    path = os.fsdecode(name)
+    spelling = spelt(path)
+    spelling.encode()
+    if spelling != path:  # of others, `inside` looks what is there
+        assert unspelt(spelling) == path
+
+
+def test_a_spelling_leads_out_as_little_as_the_path_itself(tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xb2\xe2")
+    root, outside = tmp_path / "root", tmp_path / name
+    for folder in (root / name, outside):
+        folder.mkdir(parents=True)
+    (root / r"\xb2\xe2 is text").mkdir()
+    (root / f"{name}-out").symlink_to(outside)
+    assert inside([root], spelt(root / name)) == root / name
+    assert inside([root], f"{root}/\\xb2\\xe2 is text") == root / r"\xb2\xe2 is text"
+    for wanted in (spelt(outside), f"{root}/\\xb2\\xe2-out", f"{root}/\\xb2\\xe2/../../\\xb2\\xe2"):
+        with pytest.raises(PathOutsideRootsError):
+            inside([root], wanted)

@@ -9,6 +9,7 @@ from firstdrift.catalogue.dump_jobs import read_dump_later
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.validation import PathText
 from firstdrift_server.views.dumps import dump_view, path_view
 from firstdrift_server.views.folders import require_dump
 
@@ -26,7 +27,7 @@ class Reading(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    path: str
+    path: PathText
     computes: bool = False
 
 

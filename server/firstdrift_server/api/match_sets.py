@@ -26,6 +26,7 @@ from firstdrift.catalogue.match_sets import (
     undo,
 )
 from firstdrift.matching.edits import Edit, EditKind, checked
+from firstdrift.paths import encodable
 from firstdrift_server.answers import ERRORS, ErrorOut
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
@@ -257,7 +258,7 @@ def write_out(
     with context.reading() as session:
         file = as_file(session, get_match_set(session, match_set), written, version)
     headers = {"content-disposition": f'attachment; filename="{file.name}"'}
-    return Response(file.text.encode("utf-8", "backslashreplace"), 200, headers, media_type=file.media_type)
+    return Response(encodable(file.text).encode(), 200, headers, media_type=file.media_type)
 
 
 def _shown(match_set: int, context: Shared, status: int = HTTPStatus.OK) -> StrictJSONResponse:

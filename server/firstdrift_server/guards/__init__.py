@@ -1,6 +1,6 @@
 """What a request must pass before it reaches a route, whatever the route.
 
-headers ▶ .json suffix ▶ host ▶ origin ▶ body size ▶ login ▶ turns ▶ failures ▶ routes
+headers ▶ .json suffix ▶ plain query ▶ host ▶ origin ▶ body size ▶ login ▶ turns ▶ failures ▶ routes
 """
 
 from fastapi import FastAPI
@@ -13,6 +13,7 @@ from firstdrift_server.guards.headers import SecurityHeaders
 from firstdrift_server.guards.host import HostGuard
 from firstdrift_server.guards.login import LoginGuard
 from firstdrift_server.guards.origin import OriginGuard
+from firstdrift_server.guards.plain_query import PlainQuery
 from firstdrift_server.guards.turns import TurnGuard
 from firstdrift_server.settings import Settings
 
@@ -25,6 +26,7 @@ def guard(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(BodyGuard, largest=settings.largest_body)
     app.add_middleware(OriginGuard)
     app.add_middleware(HostGuard, settings=settings)
+    app.add_middleware(PlainQuery)
     app.add_middleware(DataSuffix)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     app.add_middleware(SecurityHeaders)

@@ -4,7 +4,6 @@ The views of trees and nodes need NumPy, which the server is ready without.
 """
 
 from http import HTTPStatus
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
@@ -14,6 +13,7 @@ from firstdrift_server.answers import answer, wants_json
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Fields
 from firstdrift_server.pages.tree import rows_answer
+from firstdrift_server.views.addresses import query_of
 from firstdrift_server.views.dumps import dump_view, overflow_view, path_view
 from firstdrift_server.views.folders import require_dump
 
@@ -38,7 +38,7 @@ def read(fields: Fields, context: Shared) -> Response:
     path = require_dump(context.roots, fields.get("path", ""))
     with context.writing() as session:
         read_dump_later(session, path, computes=fields.get("computes") == "yes")
-    return RedirectResponse(f"/dumps?{urlencode({'path': str(path)})}", HTTPStatus.SEE_OTHER)
+    return RedirectResponse(f"/dumps?{query_of({'path': str(path)})}", HTTPStatus.SEE_OTHER)
 
 
 @router.get("/dumps/{dump}")

@@ -1,6 +1,9 @@
 """Where things are found: every view has an address."""
 
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlencode
+
+from firstdrift.paths import spelt
 
 
 def comparison_address(comparison: int, **parameters: object) -> str:
@@ -58,7 +61,12 @@ def rules_address(comparison: int) -> str:
     return f"/c/{comparison}/rules"
 
 
+def query_of(parameters: Mapping[str, object] | Iterable[tuple[str, object]]) -> str:
+    """Write parameters as the part of an address after the question mark; paths and names are `spelt`."""
+    pairs = parameters.items() if isinstance(parameters, Mapping) else parameters
+    return urlencode([(name, spelt(str(value))) for name, value in pairs])
+
+
 def _with(path: str, parameters: dict[str, object]) -> str:
     given = {name: value for name, value in parameters.items() if value is not None}
-    # Names of dumps may hold lone surrogates, for which UTF-8 has no bytes.
-    return f"{path}?{urlencode(given, errors='replace')}" if given else path
+    return f"{path}?{query_of(given)}" if given else path

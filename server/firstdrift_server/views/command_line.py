@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from firstdrift.comparison.report import Options
 from firstdrift.matching.layouts import write_layouts
+from firstdrift.paths import spelt
 
 
 def compare_command(
@@ -38,9 +39,15 @@ def compare_command(
     unknown = ["MATCH_SET.json"] if matching.edits or matching.mappings else []
     for file in mappings or unknown:
         words += ["--mapping", file]
-    return shlex.join(words)
+    return " ".join(map(_quoted, words))
 
 
 def threshold_words(options: Options) -> list[str]:
     """Write each threshold that is moved as "factor=4"."""
     return [f"{name}={str(value).removesuffix('.0')}" for name, value in options.thresholds.moved().items()]
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for a shell; bash and zsh take bytes that are no UTF-8 as they are `spelt`."""
+    spelling = spelt(word)
+    return shlex.quote(word) if spelling == word else "$'" + spelling.replace("'", r"\'") + "'"

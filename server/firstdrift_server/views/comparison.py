@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +32,7 @@ from firstdrift_server.views.addresses import (
     comparison_address,
     match_address,
     node_address,
+    query_of,
     tree_address,
     unmatched_address,
 )
@@ -221,7 +221,7 @@ def _drawn(
 
 def _address(path: str, **parameters: str | None) -> str:
     given = {name: value for name, value in parameters.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{query_of(given)}" if given else path
 
 
 def changes_view(session: Session, context: Context, comparison_id: int) -> list[dict[str, Any]]:
@@ -353,7 +353,7 @@ def _slice_view(comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -
         "rows": pair.rows,
         "tree": tree_address(comparison, pair.position),
         "filtered": {
-            name: f"{tree_address(comparison, pair.position)}?{urlencode({'verdict': name})}"
+            name: f"{tree_address(comparison, pair.position)}?{query_of({'verdict': name})}"
             for name in ("error", "warning", "incomparable", "unmatched")
         },
         "unmatched": unmatched_address(comparison, pair.position),

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
 
@@ -21,7 +20,7 @@ from firstdrift.dumps.detect import recognise
 from firstdrift.errors import NotInCatalogueError, PathOutsideRootsError
 from firstdrift.paths import inside
 from firstdrift_server.context import Context
-from firstdrift_server.views.addresses import dump_address, dump_tree_address
+from firstdrift_server.views.addresses import dump_address, dump_tree_address, query_of
 from firstdrift_server.views.comparisons import job_view
 from firstdrift_server.views.folders import require_dump
 from firstdrift_server.views.workers import worker_view
@@ -83,8 +82,8 @@ def dump_view(session: Session, context: Context, dump_id: int, *, check: bool =
         "nodes": sum(known.nodes or 0 for known in read),
         "tensors": sum(known.tensors or 0 for known in read),
         "overflow": f"{dump_address(dump_id)}/overflow",
-        "as_target": f"/new?{urlencode({'target': str(dump.path)})}",
-        "as_golden": f"/new?{urlencode({'golden': str(dump.path)})}",
+        "as_target": f"/new?{query_of({'target': str(dump.path)})}",
+        "as_golden": f"/new?{query_of({'golden': str(dump.path)})}",
         "job": _job(session, job),
         "is_live": job is not None and not job.is_over,
         "worker": worker_view(session),

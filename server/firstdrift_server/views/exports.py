@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from firstdrift.catalogue.comparisons import get_comparison, slice_pairs_of
 from firstdrift.errors import SettingsError
+from firstdrift.paths import encodable
 from firstdrift_server.answers import language_of
 from firstdrift_server.context import Context
 from firstdrift_server.strict_json import StrictJSONResponse
@@ -88,7 +89,7 @@ def _table(context: Context, comparison: int, written: Format, columns: Columns)
             if written is Format.XLSX:
                 yield from xlsx_bytes(layout, lines)
             else:
-                yield from (piece.encode("utf-8", "backslashreplace") for piece in csv_text(layout, lines))
+                yield from (piece.encode() for piece in csv_text(layout, lines))
 
     kind = XLSX_TYPE if written is Format.XLSX else "text/csv; charset=utf-8"
     response = _Table(pieces(), kind)
@@ -165,7 +166,7 @@ def _data_mapping(request: Request, session: Session, comparison: int) -> Respon
 
 
 def _yaml(text: str) -> Response:
-    return Response(text.encode("utf-8", "backslashreplace"), media_type="application/yaml")
+    return Response(encodable(text).encode(), media_type="application/yaml")
 
 
 _WHOLE: dict[Format, Callable[[Request, Session, int], Response]] = {

@@ -16,8 +16,8 @@ from firstdrift.catalogue.comparisons import Comparison, SlicePair
 from firstdrift.exports.layer_columns import LayerColumns, layer_columns, moment_of
 from firstdrift.exports.report_json import coordinates_object
 from firstdrift.exports.strict_json import spelled_out
+from firstdrift.paths import encodable
 from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
-from firstdrift_server.strict_json import encodable
 from firstdrift_server.views.addresses import tree_address
 from firstdrift_server.views.progress import findings_so_far, slices_expected
 from firstdrift_server.views.sentence import position_of

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons import Order, count_uses, list_comparisons
 from firstdrift.catalogue.dumps import DumpOrder, IndexedDump, list_dumps
 from firstdrift_server.context import Context
+from firstdrift_server.views.addresses import query_of
 from firstdrift_server.views.comparisons import comparison_summary
 from firstdrift_server.views.folders import is_there
 from firstdrift_server.views.uploads import dump_view
@@ -77,7 +78,7 @@ class Asked(Struct, frozen=True):
             "skip": self.skip,
         } | changed
         kept = {name: value for name, value in said.items() if value and value != Part.COMPARISONS}
-        return f"/?{urlencode(kept)}" if kept else "/"
+        return f"/?{query_of(kept)}" if kept else "/"
 
 
 def address_after(view: str, **said: object) -> str:
@@ -89,7 +90,7 @@ def address_after(view: str, **said: object) -> str:
     makes_sense = {"show": known.get("show") in set(Part), "skip": known.get("skip", "").isdecimal()}
     kept = [name for name in ("show", "q", "sort", "skip") if name in known and makes_sense.get(name, True)]
     said = {name: known[name] for name in kept} | said
-    return f"/?{urlencode(said)}" if said else "/"
+    return f"/?{query_of(said)}" if said else "/"
 
 
 def home_view(session: Session, context: Context, asked: Asked) -> dict[str, Any]:
@@ -174,9 +175,9 @@ def _dump_view(context: Context, dump: IndexedDump, uses: int) -> dict[str, Any]
         "indexed_at": dump.indexed_at,
         "comparisons": uses,
         "is_there": is_there(context.roots, dump.path),
-        "golden": f"/new?{urlencode({'golden': path})}",
-        "target": f"/new?{urlencode({'target': path})}",
-        "uses": f"/?{urlencode({'q': path})}",
+        "golden": f"/new?{query_of({'golden': path})}",
+        "target": f"/new?{query_of({'target': path})}",
+        "uses": f"/?{query_of({'q': path})}",
     }
 
 
@@ -191,6 +192,6 @@ def _upload_view(context: Context, uploaded: Path) -> dict[str, Any]:
         "size": _size(context, uploaded),
         "is_there": True,
         "uploaded_at": datetime.fromtimestamp(uploaded.lstat().st_mtime, UTC),
-        "golden": f"/new?{urlencode({'golden': path} if dump['format'] else {'golden_at': path})}",
-        "target": f"/new?{urlencode({'target': path} if dump['format'] else {'target_at': path})}",
+        "golden": f"/new?{query_of({'golden': path} if dump['format'] else {'golden_at': path})}",
+        "target": f"/new?{query_of({'target': path} if dump['format'] else {'target_at': path})}",
     }

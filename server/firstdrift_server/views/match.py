@@ -7,7 +7,6 @@ in them. So the page needs no dump and no plan: these are loaded for suggestions
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
-from urllib.parse import urlencode
 
 import numpy as np
 from sqlalchemy.orm import Session
@@ -23,7 +22,7 @@ from firstdrift.matching.edits import Edit, EditKind, checked
 from firstdrift.matching.mapping_files import LARGEST_FILE
 from firstdrift_server.context import Context
 from firstdrift_server.tree.state import Parameters, read_number
-from firstdrift_server.views.addresses import comparison_address, match_address, tree_address
+from firstdrift_server.views.addresses import comparison_address, match_address, query_of, tree_address
 from firstdrift_server.views.comparisons import comparison_summary
 from firstdrift_server.views.match_sets import effect_view, set_of, suggestions_view
 from firstdrift_server.views.workers import worker_view
@@ -113,7 +112,7 @@ class Picking:
         if picks:
             said += [(side, name) for side in SIDES for name in self.names(side)]
             said += [] if self.descendants else [("descendants_box", "1")]
-        return urlencode([(name, value) for name, value in said if value], errors="surrogatepass")
+        return query_of([(name, value) for name, value in said if value])
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,7 +491,10 @@ def ranked_view(
 
     Raises:
         NotInCatalogueError: there is no such comparison or slice.
+        SettingsError: nothing is picked.
     """
+    if not picking.has_any:
+        raise SettingsError("no node is named", hint="Pick a node that has no partner")
     side: Side = "golden" if picking.golden else "target"
     asked = (known.comparison_id, known.id or None, position)
     names = {side: picking.names(side)[0]}

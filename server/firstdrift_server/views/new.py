@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from firstdrift.catalogue.comparisons import recent_paths
 from firstdrift.catalogue.noise import require_finished_baseline
@@ -11,11 +10,12 @@ from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
 from firstdrift.errors import FirstdriftError, PathOutsideRootsError, SettingsError
 from firstdrift.matching.layouts import write_layouts
-from firstdrift.paths import inside
+from firstdrift.paths import inside, unspelt
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import ABOUT
 from firstdrift_server.choices import Choice, require_slices
 from firstdrift_server.context import Context
+from firstdrift_server.views.addresses import query_of
 from firstdrift_server.views.baselines import baseline_choices
 from firstdrift_server.views.command_line import compare_command, threshold_words
 from firstdrift_server.views.comparisons import distinct_names
@@ -39,7 +39,7 @@ def new_view(
     """
     roots = context.roots
     options, mappings, problem = _options(roots, fields)
-    golden, target = (fields.get(side, "").strip() for side in SIDES)
+    golden, target = (unspelt(fields.get(side, "").strip()) for side in SIDES)
     sides = [_side(context, side, fields, is_needed=refused is not None) for side in SIDES]
     chosen = [Path(side["entry"].path) for side in sides if side["entry"] is not None]
     if problem is None and len(chosen) == len(SIDES):
@@ -98,7 +98,7 @@ def new_address(golden: str, target: str, options: Options, note: str = "") -> s
     fields |= write_layouts(matching.golden_layout, matching.target_layout)
     for box in ("fuzzy", "structure"):
         fields |= {f"{box}_box": 1, box: "yes" if getattr(matching, box) else None}
-    return f"/new?{urlencode({name: value for name, value in fields.items() if value not in (None, '')})}"
+    return f"/new?{query_of({name: value for name, value in fields.items() if value not in (None, '')})}"
 
 
 def _baselines(
@@ -118,7 +118,7 @@ def _baselines(
 def _address(fields: Mapping[str, str], **changed: str) -> str:
     """Return the address of the form as it is filled in, with changes."""
     kept = {name: value for name, value in fields.items() if value}
-    return f"/new?{urlencode(kept | changed)}"
+    return f"/new?{query_of(kept | changed)}"
 
 
 def _order(fields: Mapping[str, str]) -> Order:
@@ -155,7 +155,7 @@ def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: 
     listed = (*folder.entries, *folder.above, *((folder.itself,) if folder.itself else ()))
     return {
         "side": side,
-        "path": chosen,
+        "path": unspelt(chosen),
         "entry": entry,
         "problem": problem,
         "where": where,
@@ -204,7 +204,7 @@ def _shown_folder(context: Context, side: str, fields: Mapping[str, str]) -> str
     chosen = next((fields[name].strip() for name in (side, *SIDES) if fields.get(name, "").strip()), "")
     parent = Path(chosen).parent
     try:
-        is_listed = bool(chosen) and inside(context.roots, parent).is_dir()
+        is_listed = bool(chosen) and inside(context.roots, str(parent)).is_dir()
     except (OSError, PathOutsideRootsError):  # a folder that may not be looked into, or none at all
         is_listed = False
     roots = context.settings.roots

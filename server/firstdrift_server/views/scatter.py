@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.charts import NodeErrors, names_of_rows, node_errors
 from firstdrift.catalogue.comparisons import SlicePair
 from firstdrift.exports.strict_json import spelled_out
-from firstdrift_server.strict_json import encodable
+from firstdrift.paths import encodable
 
 WORST = 1500
 """How many nodes are drawn for their output error, and how many more for what they add to the error."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from fastapi import Request
 from sqlalchemy.orm import Session
@@ -13,7 +12,7 @@ from firstdrift.catalogue.sharing import ShareLink, active_links, link_to, share
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift_server.context import Context
 from firstdrift_server.settings import is_loopback
-from firstdrift_server.views.addresses import comparison_address, share_address
+from firstdrift_server.views.addresses import comparison_address, query_of, share_address
 from firstdrift_server.views.comparisons import comparison_summary
 from firstdrift_server.visitors import view_asked_of
 
@@ -79,7 +78,7 @@ def view_within(session: Session, shown: int, wanted: str | None) -> str | None:
 
 def link_address(request: Request, secret: str, view: str | None = None) -> str:
     """Return the address that opens a link, and leads to a view of the comparison."""
-    query = f"?{urlencode({'to': view})}" if view else ""
+    query = f"?{query_of({'to': view})}" if view else ""
     return f"{str(request.base_url).rstrip('/')}/share/{secret}{query}"
 
 
