@@ -1,16 +1,27 @@
 # One image for the web server and for the worker; docker-compose.yml starts both.
 #
+# A tag can be moved to another image; a digest cannot: docker build --build-arg BASE=python:3.12-slim-trixie@sha256:... .
+# (docker buildx imagetools inspect python:3.12-slim-trixie says the digest of today).
+#
 # PyTorch's CPU build is all that firstdrift needs. Where the default package index has only the CUDA build (several GB),
 # name an index that offers the CPU build: docker build --build-arg PIP_EXTRA_INDEX_URL=... .
+# Every file is held against its hash in requirements/; --build-arg TORCH=--any-torch excepts PyTorch.
 
-FROM python:3.12-slim AS build
+ARG BASE=python:3.12-slim-trixie
+
+FROM ${BASE} AS build
 ARG PIP_EXTRA_INDEX_URL=
+ARG TORCH=
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-COPY . .
+COPY requirements/ requirements/
 RUN python -m venv /opt/firstdrift \
- && /opt/firstdrift/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt .
+ && /opt/firstdrift/bin/python requirements/install.py ${TORCH}
+COPY . .
+RUN /opt/firstdrift/bin/pip install --no-deps --no-build-isolation . \
+ && /opt/firstdrift/bin/pip check
 
-FROM python:3.12-slim
+FROM ${BASE}
 COPY --from=build /opt/firstdrift /opt/firstdrift
 # The only directory that the process may write to; compiled functions are cached there too.
 RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin firstdrift \

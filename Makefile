@@ -5,16 +5,19 @@ PORT ?= 8765
 DATA ?= .firstdrift
 # Tests wait much, for workers, browsers and leases: more processes than two cores pay off.
 JOBS ?= 3
+# --any-torch takes the build of PyTorch that the package index offers, whatever its hash is.
+TORCH ?=
 # The tests write some hundred thousand small files: into memory, where there is room for them.
 MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 6000000 { print "/dev/shm" }')
 
 BIN := .venv/bin
 PEER := .venv-interop/bin
+PINS := $(wildcard requirements/*.txt) requirements/install.py
 SERVE := $(BIN)/firstdrift serve examples --port $(PORT) --data-dir $(DATA)
 PIP := -m pip install --quiet --disable-pip-version-check
 CHROMIUM := $(shell command -v chromium-headless-shell chromium chromium-browser google-chrome 2>/dev/null | head -n 1)
 
-.PHONY: help install demo serve test lint messages interop interop-venv bench examples clean
+.PHONY: help install demo serve test lint messages pins interop interop-venv bench examples clean
 .DELETE_ON_ERROR:
 
 help:
@@ -23,6 +26,7 @@ help:
 	@echo "make test     run the whole test suite"
 	@echo "make lint     style, types, and who may import whom"
 	@echo "make messages collect the texts of the pages for translators"
+	@echo "make pins     write the lists of versions and hashes in requirements/ anew"
 	@echo "make interop  compare with the real msprobe, on dumps that it writes now (a heavy package, in a venv of its own)"
 	@echo "make bench    time firstdrift against msprobe"
 	@echo "make clean    remove the virtual environments and everything else that make made"
@@ -36,15 +40,16 @@ install: .venv/.installed
 	  || { echo "Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@touch $@
 
-.venv/.installed: .venv/.made pyproject.toml constraints.txt
+.venv/.installed: .venv/.made pyproject.toml $(PINS)
 	@echo "Installing firstdrift and what it needs into .venv (a minute or two, once) ..."
-	@$(BIN)/python $(PIP) -c constraints.txt -e .
+	@$(BIN)/python requirements/install.py $(TORCH)
+	@$(BIN)/python $(PIP) --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q firstdrift server worker frontend
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed
 	@echo "Installing what tests and checks need into .venv ..."
-	@$(BIN)/python $(PIP) -c constraints.txt -e '.[dev]'
+	@$(BIN)/python requirements/install.py --dev $(TORCH)
 	@touch $@
 
 .venv-interop/.installed: tests/interop/requirements.txt
@@ -87,6 +92,12 @@ messages: .venv/.installed-dev
 	  --no-fuzzy-matching --ignore-obsolete --omit-header
 	@rm $(LOCALE)/firstdrift.pot
 
+# WHEELS: CPU builds of PyTorch, whose hashes are to be added.
+pins:
+	@$(PYTHON) -m venv .venv-pins
+	@.venv-pins/bin/python $(PIP) --require-hashes -r requirements/uv.txt
+	@.venv-pins/bin/python requirements/renew.py .venv-pins/bin/uv $(WHEELS)
+
 interop: .venv/.installed-dev .venv-interop/.installed
 	$(BIN)/pytest -n $(JOBS) tests/interop
 
@@ -97,4 +108,4 @@ examples: interop-venv
 	$(PEER)/python examples/generate.py
 
 clean:
-	rm -rf .venv .venv-interop .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-interop .venv-pins .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
