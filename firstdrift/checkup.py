@@ -1,7 +1,8 @@
-"""What `firstdrift check` looks at: versions, database, roots, free disk, worker."""
+"""What `firstdrift check` looks at: versions, roots, disk, database, worker. It changes nothing."""
 
-import shutil
+import os
 import sqlite3
+import stat
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -13,6 +14,8 @@ from firstdrift.errors import FirstdriftError
 from firstdrift_server.settings import Settings
 
 _LEAST_FREE = 1 << 30
+_FEWEST_FREE, _FEW_FREE = 1_000, 100_000
+"""Files that the disk must have room for, and ought to: a dump has tens of thousands."""
 _ALIVE_SECONDS = 20.0
 
 
@@ -35,13 +38,17 @@ class Finding(Struct, frozen=True):
         return "FAIL" if not self.good else "warn" if self.doubtful else "ok"
 
 
-def examine(settings: Settings) -> Iterator[Finding]:
-    """Look at everything that a working installation needs."""
+def examine(settings: Settings, seconds: float | None) -> Iterator[Finding]:
+    """Look at everything that a working installation needs.
+
+    The database is read for so many seconds at most; with None only so far that it can be used.
+    """
     yield Finding("versions", good=True, said=_versions())
     yield from _roots(settings.roots)
-    free = shutil.disk_usage(settings.data_dir).free
-    yield Finding("disk", free >= _LEAST_FREE, f"{free / (1 << 30):.1f} GiB free in {settings.data_dir}")
-    yield from _database(settings)
+    for folder in _folders(settings):
+        yield from _disk(folder)
+        yield _privacy(folder)
+    yield from _database(settings, seconds)
 
 
 def _versions() -> str:
@@ -60,29 +67,99 @@ def _roots(roots: tuple[Path, ...]) -> Iterator[Finding]:
             yield Finding("root", good=True, said=str(root))
 
 
-def _database(settings: Settings) -> Iterator[Finding]:
-    from firstdrift.catalogue.engine import open_engine, reading, sqlite_warning
-    from firstdrift.catalogue.jobs import list_workers
-    from firstdrift.catalogue.migrate import upgrade
+def _folders(settings: Settings) -> list[Path]:
+    """List the directories that are written to; a database on a server needs none."""
+    from firstdrift.catalogue.integrity import file_of
 
+    file = file_of(settings.database)
+    wanted = {settings.data_dir.absolute(), *([file.absolute().parent] if file else [])}
+    return sorted(folder for folder in wanted if folder.is_dir())
+
+
+def _disk(folder: Path) -> Iterator[Finding]:
+    about = os.statvfs(folder)
+    free = about.f_bavail * about.f_frsize
+    yield Finding("disk", free >= _LEAST_FREE, f"{free / (1 << 30):.1f} GiB free in {folder}")
+    if about.f_files:  # some file systems have no limit
+        said = f"room for {about.f_favail:,} more files in {folder}"
+        yield Finding("files", about.f_favail >= _FEWEST_FREE, said, doubtful=about.f_favail < _FEW_FREE)
+
+
+def _privacy(folder: Path) -> Finding:
+    """Say who else may read what people have compared."""
+    opened = [place for place in (folder, *sorted(folder.glob("firstdrift.db*"))) if _others_may_use(place)]
+    if not opened:
+        return Finding("privacy", good=True, said=f"only its owner may use {folder}")
+    said = f"others may use {', '.join(map(str, opened))}: chmod go= keeps them out"
+    return Finding("privacy", good=True, said=said, doubtful=True)
+
+
+def _others_may_use(place: Path) -> bool:
     try:
+        return bool(stat.S_IMODE(place.stat().st_mode) & 0o077)
+    except FileNotFoundError:  # SQLite removes its log when the last process leaves
+        return False
+
+
+def _database(settings: Settings, seconds: float | None) -> Iterator[Finding]:
+    from firstdrift.catalogue.engine import open_engine, reading, sqlite_warning
+    from firstdrift.catalogue.integrity import file_of
+    from firstdrift.catalogue.jobs import list_workers
+    from firstdrift.catalogue.migrate import HEAD, missing_tables, step_of
+
+    where = settings.database.rpartition("@")[2]
+    try:
+        file = file_of(settings.database)
+        if file is not None:
+            damage, doubt = _file(file, seconds)
+            if damage:
+                yield from (Finding("database", good=False, said=f"{file}: {said}") for said in damage)
+                return
+        else:
+            doubt = ""
         engine = open_engine(settings.database)
-        upgrade(engine)
-        with reading(engine) as session:
-            workers = list_workers(session)
-        warning = sqlite_warning(engine)
-        engine.dispose()
+        try:
+            with reading(engine) as session:
+                step, missing = step_of(session), missing_tables(session)
+                workers = () if missing else list_workers(session)
+            doubts = [sqlite_warning(engine), doubt]
+        finally:
+            engine.dispose()
     except FirstdriftError as error:
         yield Finding("database", good=False, said=str(error))
         return
-    where = settings.database.rpartition("@")[2]
-    said = f"{where}: {warning}" if warning else where
-    yield Finding("database", good=True, said=said, doubtful=warning is not None)
-    alive = [worker.name for worker in workers if worker.seconds_since_seen < _ALIVE_SECONDS]
-    said = (
-        ", ".join(alive)
-        if alive
-        else f"no worker uses the database in {settings.data_dir}: start `firstdrift worker` or "
+    if step is None:
+        yield Finding("database", good=False, said=f"{where} holds no tables of firstdrift yet")
+        return
+    if step == HEAD and missing:
+        yield Finding("database", good=False, said=f"{where} lacks the tables {', '.join(missing)}")
+        return
+    if step != HEAD:
+        doubts.append(f"its tables are of an earlier version ({step}): the next start brings them up to date")
+    said = "; ".join(filter(None, doubts))
+    yield Finding("database", good=True, said=f"{where}: {said}" if said else where, doubtful=bool(said))
+    yield _worker(settings, [one.name for one in workers if one.seconds_since_seen < _ALIVE_SECONDS])
+
+
+def _file(file: Path, seconds: float | None) -> tuple[tuple[str, ...], str]:
+    """Say what is wrong with the file of a database, and what is not known of it."""
+    from firstdrift.catalogue.integrity import examine_tables, opened
+    from firstdrift.catalogue.migrate import step_of_file
+
+    with opened(file) as connection:
+        damage = examine_tables(file, seconds) if seconds is not None else None
+        if damage is None or not damage.damage:
+            step_of_file(connection, file)
+    if damage is None:
+        return (), ""
+    tables = ", ".join(damage.unseen)
+    unseen = f"{seconds:g} s were not enough to read {tables}: --seconds gives it more" if tables else ""
+    return damage.damage, unseen
+
+
+def _worker(settings: Settings, alive: list[str]) -> Finding:
+    nobody = (
+        f"no worker uses the database in {settings.data_dir}: start `firstdrift worker` or "
         "`firstdrift serve`; --data-dir says where they were started"
     )
-    yield Finding("worker", bool(alive), said)
+    return Finding("worker", bool(alive), ", ".join(alive) or nobody)

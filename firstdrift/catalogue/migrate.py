@@ -4,6 +4,9 @@ Every form the tables ever had is a step in `migrations/versions`. A new databas
 at once, which is the one that all steps lead to.
 """
 
+import sqlite3
+from pathlib import Path
+
 from sqlalchemy import Column, Engine, MetaData, PrimaryKeyConstraint, String, Table, inspect, select, text
 from sqlalchemy.orm import Session
 
@@ -13,6 +16,7 @@ from firstdrift.errors import CatalogueError
 
 HEAD = "0008"
 """The newest step; known here so that a database at it is opened, or made, without loading Alembic."""
+_NEWER = "Install that version, or use another data directory"
 _STEP = Table(
     "alembic_version",
     MetaData(),
@@ -31,27 +35,58 @@ def upgrade(engine: Engine) -> None:
         CatalogueError: the database cannot be written, or was made by a newer version.
     """
     with reading(engine) as session:
-        if _step_of(session) == HEAD:
+        if step_of(session) == HEAD:
             return
     with writing(engine, durable=True) as session:
         if engine.dialect.name == "postgresql":
             session.execute(text("SELECT pg_advisory_xact_lock(hashtext('firstdrift'))"))
         if not inspect(session.connection()).get_table_names():
             _make_tables(session)
-        elif _step_of(session) != HEAD:
+        elif step_of(session) != HEAD:
             _take_steps(session)
+
+
+def step_of(session: Session) -> str | None:
+    """Return the step that the tables of a database are at; None where there are none of ours."""
+    if not inspect(session.connection()).has_table(_STEP.name):
+        return None
+    return session.scalar(select(_STEP.c.version_num))
+
+
+def missing_tables(session: Session) -> list[str]:
+    """List the tables of this version that a database lacks."""
+    there = inspect(session.connection()).get_table_names()
+    return sorted(Entry.metadata.tables.keys() - set(there))
+
+
+def step_of_file(connection: sqlite3.Connection, file: Path) -> str:
+    """Return the step that the tables of a SQLite database are at.
+
+    Raises:
+        CatalogueError: it is no database of firstdrift, or one of a newer version.
+    """
+    try:
+        found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        found = None
+    if found is None:
+        raise CatalogueError("this is no database of firstdrift", path=file)
+    step = str(found[0])
+    if step > HEAD:
+        raise CatalogueError(
+            f"the database was made by a newer version of firstdrift ({step}; this one knows {HEAD})",
+            path=file,
+            hint=_NEWER,
+        )
+    return step
 
 
 def _make_tables(session: Session) -> None:
     Entry.metadata.create_all(session.connection())
     _STEP.create(session.connection())
     session.execute(_STEP.insert().values(version_num=HEAD))
-
-
-def _step_of(session: Session) -> str | None:
-    if not inspect(session.connection()).has_table(_STEP.name):
-        return None
-    return session.scalar(select(_STEP.c.version_num))
 
 
 def _take_steps(session: Session) -> None:
@@ -67,5 +102,5 @@ def _take_steps(session: Session) -> None:
     except CommandError as error:
         raise CatalogueError(
             "the database was made by a newer version of firstdrift",
-            hint="Install that version, or use another data directory",
+            hint=_NEWER,
         ) from error

@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -50,6 +51,46 @@ def test_no_service_has_rights_it_does_not_need(service: dict[str, Any]) -> None
 def test_every_service_comes_back_and_is_watched(service: dict[str, Any]) -> None:
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"][0] == "CMD"
+
+
+UNITS = {"m": 20, "g": 30}
+
+
+def unless_told(value: str) -> tuple[str, str]:
+    """Return the name of a variable, and what is taken where it is not set."""
+    found = re.fullmatch(r"\$\{(\w+):-([^}]+)\}", value)
+    assert found, value
+    return found[1], found[2]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_service_takes_the_whole_machine(name: str) -> None:
+    service = SERVICES[name]
+    variable, memory = unless_told(service["mem_limit"])
+    assert variable == f"FIRSTDRIFT_{name.upper()}_MEMORY"
+    assert 1 << 30 <= int(memory[:-1]) << UNITS[memory[-1]] <= 64 << 30
+    assert service["memswap_limit"] == service["mem_limit"]  # or the rest would be taken from the swap space
+    variable, processes = unless_told(service["pids_limit"])
+    assert variable == f"FIRSTDRIFT_{name.upper()}_PROCESSES"
+    assert 100 <= int(processes) <= 10_000
+    assert unless_told(service["cpus"]) == (f"FIRSTDRIFT_{name.upper()}_CPUS", "0")
+    assert service["ulimits"] == {"nofile": 65536, "core": 0}
+
+
+def test_every_variable_is_documented_and_every_documented_one_is_read() -> None:
+    page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `FIRSTDRIFT_")]
+    told = set(re.findall(r"`(\w+)`", " ".join(rows)))
+    read = set(re.findall(r"\$\{(FIRSTDRIFT_\w+)", (ROOT / "docker-compose.yml").read_text(encoding="utf-8")))
+    assert told == read
+
+
+def test_the_base_image_can_be_pinned_by_its_digest() -> None:
+    variable, base = unless_told(SERVICES["server"]["build"]["args"]["BASE"])
+    assert variable == "FIRSTDRIFT_BASE"
+    assert f"ARG BASE={base}\n" in DOCKERFILE
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["${BASE}", "${BASE}"]
+    assert re.fullmatch(r"python:3\.\d+-slim-\w+", base)  # Python, and the release of Debian
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES.keys())
