@@ -122,16 +122,22 @@ def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int
         engine.dispose()
 
 
-def describe_address(url: str, comparisons: Sequence[int] = ()) -> str:
-    """Return what to say when the server is ready: where it is, also from elsewhere, and what to look at."""
-    lines = [f"firstdrift is at {url}"]
+def describe_address(url: str, settings: Settings, comparisons: Sequence[int] = ()) -> str:
+    """Return what to say when the server is ready: where it is, also from elsewhere, and what to look at.
+
+    A token that was made up is in each address, so that each opens with a click; the operator's own is not.
+    """
+    shown = f"?token={settings.shown_token}" if settings.shown_token is not None else ""
+    lines = [f"firstdrift is at {url}{shown}"]
+    if settings.token is not None and not shown:
+        lines.append("log in there with the token you gave")
     address = urlsplit(url)
     if address.hostname in {"127.0.0.1", "localhost", "::1"}:
         port = address.port
         lines.append(
             f"from another machine: ssh -L {port}:localhost:{port} {_machine()}, then open the same URL"
         )
-    lines += [f"comparison {number}: {url}c/{number}" for number in comparisons]
+    lines += [f"comparison {number}: {url}c/{number}{shown}" for number in comparisons]
     return "\n".join(lines)
 
 

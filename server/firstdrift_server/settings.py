@@ -12,6 +12,7 @@ from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validato
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from firstdrift.catalogue.engine import database_url as embedded_database
+from firstdrift.catalogue.private import ENDED_SESSIONS, UPLOADS
 from firstdrift.errors import SettingsError
 from firstdrift_server.tokens import MadeToken, new_token, read_token, weakness
 
@@ -131,12 +132,12 @@ class Settings(BaseSettings):
     @property
     def uploads(self) -> Path:
         """Where uploads lie."""
-        return self.data_dir.resolve() / "uploads"
+        return self.data_dir.resolve() / UPLOADS
 
     @property
     def ended_sessions(self) -> Path:
         """The file of the sessions that were ended by logging out."""
-        return self.data_dir.resolve() / "ended-sessions"
+        return self.data_dir.resolve() / ENDED_SESSIONS
 
     @property
     def database(self) -> str:
