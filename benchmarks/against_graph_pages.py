@@ -236,6 +236,7 @@ def firstdrift(folder: Path, golden: Path, target: Path) -> Iterator[str]:
     """Compare two dumps and serve the result; give the address of its first tree."""
     port = free_port()
     command = [Path(sys.executable).parent / "firstdrift", "serve", folder, "--port", str(port)]
+    command.append("--no-token")
     with process([*command, "--data-dir", folder / "firstdrift", "--compare", golden, target]):
         address = wait_for(f"http://127.0.0.1:{port}/")
         while json_of(f"{address}api/v1/comparisons/1")["state"] != "done":

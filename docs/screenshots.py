@@ -35,6 +35,7 @@ def main() -> None:
             "0",
             "--data-dir",
             data,
+            "--no-token",
         ]
         server = subprocess.Popen(  # noqa: S603
             [*command, "--compare", str(golden), str(target), "--compare", str(golden), str(golden)],

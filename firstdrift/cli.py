@@ -278,13 +278,36 @@ _WORKERS = click.option(
 )
 
 
+def _refuse_token(_ctx: click.Context, _option: click.Parameter, given: str | None) -> None:
+    if given is not None:
+        from firstdrift.errors import SettingsError
+
+        raise SettingsError(
+            "--token would show the token in the list of processes",
+            hint="Set FIRSTDRIFT_TOKEN, or give a file with --token-file",
+        )
+
+
 def _server_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--host", help="Address to listen at (127.0.0.1); beyond loopback a token is needed."),
         click.option("--port", type=click.IntRange(0, 65535), help="Port to listen at (8765)."),
         click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies."),
         click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir."),
-        click.option("--token", help="Secret that visitors must give; better set FIRSTDRIFT_TOKEN."),
+        click.option("--token", hidden=True, expose_value=False, callback=_refuse_token),
+        click.option(
+            "--token-file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Holds the token that visitors must show; only its owner may be able to read it. Without it,"
+            " and without FIRSTDRIFT_TOKEN, a token is made up and printed in the address.",
+        ),
+        click.option(
+            "--no-token",
+            is_flag=True,
+            default=None,
+            help="Ask for no token: everybody with an account on this machine can read, change and delete.",
+        ),
     ):
         command = option(command)
     return command
@@ -318,8 +341,8 @@ def serve(
     from firstdrift.serving import describe_address
     from firstdrift.serving import serve as run
 
-    settings = _settings(roots, chosen)
-    ctx.exit(run(settings, wanted, lambda url, made: click.echo(describe_address(url, made))))
+    settings = _server_settings(roots, chosen)
+    ctx.exit(run(settings, wanted, lambda url, made: click.echo(describe_address(url, settings, made))))
 
 
 @main.command()
@@ -330,8 +353,8 @@ def server(roots: tuple[Path, ...], **chosen: Any) -> None:  # noqa: ANN401
     from firstdrift.serving import describe_address
     from firstdrift_server import run
 
-    settings = _settings(roots, chosen)
-    run(settings, lambda url: click.echo(describe_address(url)))
+    settings = _server_settings(roots, chosen)
+    run(settings, lambda url: click.echo(describe_address(url, settings)))
 
 
 @main.command()
@@ -355,9 +378,8 @@ def worker(roots: tuple[Path, ...], end_with_parent: int | None, **chosen: Any) 
     from firstdrift_server.settings import settings_from
     from firstdrift_worker.main import work_until_signal
 
-    # Where to listen, and to whom, is the server's business: a worker starts without a token.
-    settings = settings_from(host="127.0.0.1", roots=roots or None, **chosen)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings = settings_from(roots=roots or None, **chosen, **_NO_SERVER)
+    _prepare_data_dir(settings)
     if end_with_parent is not None:
         from firstdrift.serving import stop_without_parent
 
@@ -396,10 +418,10 @@ def check(
     from firstdrift.exports.text import printable
     from firstdrift_server.settings import settings_from
 
-    # Where to listen, and to whom, is not looked at; and what is not there is not made.
-    settings = settings_from(host="127.0.0.1", roots=roots or None, **chosen)
+    # What is not there is not made.
+    settings = settings_from(roots=roots or None, **chosen, **_NO_SERVER)
     if not settings.roots:
-        settings = settings_from(host="127.0.0.1", roots=(Path.cwd(),), **chosen)
+        settings = settings_from(roots=(Path.cwd(),), **chosen, **_NO_SERVER)
     good = True
     for finding in examine(settings, None if quick else seconds):
         click.echo(f"{finding.mark:<4}  {finding.subject:<10} {printable(finding.said)}")
@@ -454,7 +476,7 @@ def _plain(path: Path) -> str:
 def _database(chosen: dict[str, Any]) -> str:
     from firstdrift_server.settings import settings_from
 
-    return settings_from(host="127.0.0.1", roots=(), **chosen).database
+    return settings_from(roots=(), **chosen, **_NO_SERVER).database
 
 
 def _settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
@@ -463,8 +485,35 @@ def _settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
     settings = settings_from(roots=roots or None, **chosen)
     if not settings.roots:
         settings = settings_from(roots=(Path.cwd(),), **chosen)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    _prepare_data_dir(settings)
     return settings
+
+
+_NO_SERVER = {"host": "127.0.0.1", "token": "", "token_file": ""}
+"""Where to listen, and to whom, is the server's business: others start without a token, and make none up."""
+
+
+def _server_settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
+    settings = _settings(roots, chosen).with_token()
+    if settings.token is None:
+        listed = ", ".join(map(str, settings.roots))
+        warning = (
+            "firstdrift: no token is asked for: everybody with an account on this machine can read every dump"
+            f" under {listed}, and change and delete what firstdrift keeps in {settings.data_dir}"
+        )
+        click.secho(warning, fg="red", err=True)
+    return settings
+
+
+def _prepare_data_dir(settings: "Settings") -> None:
+    """Make the data directory; it, and what is written from now on, is for its owner alone."""
+    from firstdrift.catalogue.private import keep_to_owner, make_folder
+    from firstdrift_server.settings import default_data_dir
+
+    os.umask(0o077)
+    make_folder(settings.data_dir)
+    for change in keep_to_owner(settings.data_dir, is_default=settings.data_dir == default_data_dir()):
+        click.echo(f"firstdrift: {change}", err=True)
 
 
 def _exit_status(report: "Report", fail_on: str) -> int:

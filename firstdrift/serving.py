@@ -246,6 +246,8 @@ def _start_worker(settings: Settings) -> subprocess.Popen[bytes]:
     # of the database may hold a password, which a command line would show to everybody.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FIRSTDRIFT_")}
     environment["FIRSTDRIFT_DATABASE_URL"] = settings.database
+    environment["FIRSTDRIFT_JOB_MEMORY"] = str(int(settings.job_memory))
+    environment["FIRSTDRIFT_READING_SECONDS"] = str(settings.reading_seconds)
     return subprocess.Popen(command, env=environment)  # noqa: S603
 
 
@@ -261,6 +263,15 @@ def stop_without_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True, name="stop without parent").start()
+
+
+def leave_on_sigterm() -> None:
+    """Let SIGTERM end this process as an exit does, so that what it holds is put away."""
+
+    def leave(_signal: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, leave)
 
 
 def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int]:
@@ -285,16 +296,22 @@ def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int
         engine.dispose()
 
 
-def describe_address(url: str, comparisons: Sequence[int] = ()) -> str:
-    """Return what to say when the server is ready: where it is, also from elsewhere, and what to look at."""
-    lines = [f"firstdrift is at {url}"]
+def describe_address(url: str, settings: Settings, comparisons: Sequence[int] = ()) -> str:
+    """Return what to say when the server is ready: where it is, also from elsewhere, and what to look at.
+
+    A token that was made up is in each address, so that each opens with a click; the operator's own is not.
+    """
+    shown = f"?token={settings.shown_token}" if settings.shown_token is not None else ""
+    lines = [f"firstdrift is at {url}{shown}"]
+    if settings.token is not None and not shown:
+        lines.append("log in there with the token you gave")
     address = urlsplit(url)
     if address.hostname in {"127.0.0.1", "localhost", "::1"}:
         port = address.port
         lines.append(
             f"from another machine: ssh -L {port}:localhost:{port} {_machine()}, then open the same URL"
         )
-    lines += [f"comparison {number}: {url}c/{number}" for number in comparisons]
+    lines += [f"comparison {number}: {url}c/{number}{shown}" for number in comparisons]
     return "\n".join(lines)
 
 

@@ -24,6 +24,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from firstdrift.catalogue.private import DATABASE, make_file, make_folder
 from firstdrift.errors import CatalogueError
 from firstdrift.paths import spelt, unspelt
 
@@ -41,7 +42,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 def database_url(data_directory: Path) -> str:
     """Return the address of the embedded database in a data directory."""
-    return URL.create("sqlite", database=spelt(data_directory / "firstdrift.db")).render_as_string()
+    return URL.create("sqlite", database=spelt(data_directory / DATABASE)).render_as_string()
 
 
 def open_engine(url: str, *, checkpoints: bool = True) -> Engine:
@@ -128,13 +129,14 @@ def _open_sqlite(address: URL, *, checkpoints: bool) -> Engine:
     known = str(address.database)
     file = Path(known if os.path.lexists(known) else unspelt(known)).absolute()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(file.parent)
     except OSError as error:
         raise CatalogueError(
             f"the data directory cannot be made ({error.strerror})",
             path=file.parent,
             hint="Choose another with --data-dir",
         ) from error
+    make_file(file)  # SQLite makes the files beside it with the same mode
     mounts = Path("/proc/mounts")
     mode = journal_mode(file.parent.resolve(), mounts.read_text() if mounts.exists() else "")
     if mode != "WAL":

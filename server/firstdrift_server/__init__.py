@@ -1,6 +1,6 @@
 """The web process: pages, JSON API, and the guards around them.
 
-settings = settings_from(roots=["/data/dumps"], port=8765)
+settings = settings_from(roots=["/data/dumps"], port=8765).with_token()
 run(settings, announce=print)  # until the process is told to stop
 """
 
@@ -32,9 +32,14 @@ def run(
         listener: the socket at which visitors are waited for; None to open it.
 
     Raises:
+        SettingsError: there is no token, and nobody said that there is to be none.
         SettingsError: the address cannot be listened at, perhaps because another program does.
         CatalogueError: the database cannot be opened.
     """
+    if settings.token is None and not settings.no_token:
+        from firstdrift.errors import SettingsError
+
+        raise SettingsError("there is no token", hint="Settings.with_token() makes one up; or say no_token")
     # What is imported stays: looking through it for garbage, again and again, is a tenth of the start.
     gc.disable()
     import uvicorn
@@ -49,7 +54,8 @@ def run(
         announce(f"http://{host}:{waiting.getsockname()[1]}/")
         _prepare_soon()
         # No access log: an address may hold the token, once, before it becomes a cookie.
-        uvicorn.Server(uvicorn.Config(app, access_log=False, log_level="warning")).run(sockets=[waiting])
+        config = uvicorn.Config(app, http="h11", access_log=False, log_level="warning")
+        uvicorn.Server(config).run(sockets=[waiting])
 
 
 def _prepare_soon() -> None:

@@ -23,9 +23,10 @@ from firstdrift.errors import (
 from firstdrift_frontend import assets
 from firstdrift_frontend.languages import choose_language
 from firstdrift_frontend.rendering import render
+from firstdrift_server.asked import address_without_token, asked_address
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.validation import complaint
-from firstdrift_server.visitors import viewer_of
+from firstdrift_server.visitors import is_refused, viewer_of
 
 LANGUAGE_COOKIE = "firstdrift_language"
 THEME_COOKIE = "firstdrift_theme"
@@ -43,6 +44,7 @@ HINTS = {
     HTTPStatus.NOT_FOUND: "The address may be mistyped, or what it showed was deleted",
     HTTPStatus.METHOD_NOT_ALLOWED: "See /openapi.json for what this address understands",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Send paths, or upload files in chunks to /api/v1/uploads",
+    HTTPStatus.TOO_MANY_REQUESTS: "Try again when Retry-After says so; whoever is logged in stays so",
     HTTPStatus.SERVICE_UNAVAILABLE: "Try again; on the server, firstdrift check says what is wrong",
     HTTPStatus.INTERNAL_SERVER_ERROR: "This is a fault in firstdrift: its log says more. Please report it",
 }
@@ -68,6 +70,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
         403: "The request came from another site",
         404: "There is no such thing",
         422: "The request makes no sense",
+        429: "Too many wrong tokens were tried; Retry-After says when another one is looked at",
         503: "The database is busy, full or away, or too many ask; Retry-After says when to ask again",
     }.items()
 }
@@ -130,7 +133,8 @@ def _page(request: Request, template: str, view: object) -> bytes:
 
 
 def _here(request: Request) -> str:
-    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+    # What was shown in vain is not written into the page that says so.
+    return address_without_token(request.scope) if is_refused(request) else asked_address(request.scope)
 
 
 def _theme(request: Request) -> str | None:

@@ -11,6 +11,7 @@ from firstdrift_server import api, pages
 from firstdrift_server.answers import explain_errors
 from firstdrift_server.context import Context
 from firstdrift_server.guards import guard
+from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
 from firstdrift_server.uploads.store import Uploads
 
@@ -25,11 +26,13 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(title="firstdrift", version=version("firstdrift"), docs_url=None, redoc_url=None)
     engine = open_engine(settings.database, checkpoints=False)
     upgrade(engine)
-    app.state.context = Context(settings, engine, Uploads(settings.uploads, settings.upload_quota))
+    sessions = Sessions(settings.secret, settings.ended_sessions) if settings.secret is not None else None
+    uploads = Uploads(settings.uploads, settings.upload_quota)
+    app.state.context = Context(settings, engine, uploads, sessions)
     # Whoever left an upload alone may never come back to begin another.
-    Thread(target=app.state.context.uploads.clean, name="clean uploads", daemon=True).start()
+    Thread(target=uploads.clean, name="clean uploads", daemon=True).start()
     explain_errors(app)
     for router in (*api.ROUTERS, *pages.ROUTERS):
         app.include_router(router)
-    guard(app, settings)
+    guard(app, settings, sessions)
     return app

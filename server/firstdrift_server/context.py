@@ -18,6 +18,7 @@ from firstdrift.catalogue.engine import reading, writing
 from firstdrift.comparison.report import Options
 from firstdrift.processes.children import Children
 from firstdrift.processes.limits import GIB, Limits
+from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
 from firstdrift_server.sizes import Sizes
 from firstdrift_server.uploads.store import Uploads
@@ -105,6 +106,7 @@ class Context:
 
     Attributes:
         uploads: what visitors have uploaded.
+        sessions: of those who have shown the token; None where none is asked for.
         sizes: of dumps, as far as they are known.
         outlines: of trees, by id and revision of their slice pair.
         sides: which sides their rows have, likewise.
@@ -121,6 +123,7 @@ class Context:
     settings: Settings
     engine: Engine
     uploads: Uploads
+    sessions: Sessions | None = None
     sizes: Sizes = field(default_factory=Sizes)
     outlines: Recent[tuple[int, int], "Outline"] = field(default_factory=lambda: Recent(16))
     sides: Recent[tuple[int, int], "Sides"] = field(default_factory=lambda: Recent(16))

@@ -12,13 +12,14 @@ from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validato
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from firstdrift.catalogue.engine import database_url as embedded_database
+from firstdrift.catalogue.private import ENDED_SESSIONS, UPLOADS
 from firstdrift.errors import SettingsError
 from firstdrift.processes.limits import GIB, memory_of_machine
+from firstdrift_server.tokens import MadeToken, new_token, read_token, weakness
 
 _MOST_JOB_MEMORY = 8 * GIB
 
-SHORTEST_TOKEN = 12
-"""A token is a secret that strangers may try to guess; this many characters are asked for."""
+_OF_TOKEN = frozenset({"token", "token_file"})
 
 
 def usual_job_memory() -> ByteSize:
@@ -41,7 +42,9 @@ class Settings(BaseSettings):
         port: the port to listen at; 0 lets the system choose one.
         data_dir: where the database lies.
         database_url: SQLAlchemy URL of another database; None for SQLite in `data_dir`.
-        token: the secret that lets a visitor in; None on a machine of one's own.
+        token: the secret that lets a visitor in; None until one is made up, or where there is to be none.
+        token_file: holds the token, instead of `token`; nobody else may be able to read it.
+        no_token: whoever reaches the server is let in; on loopback only.
         allowed_hosts: further names by which browsers may address this server, such as a proxy's.
         workers: processes that measure; 0 for one per core.
         largest_body: bytes of a request body that are accepted.
@@ -50,7 +53,10 @@ class Settings(BaseSettings):
         reading_seconds: processor time that reading one slice of a dump may take.
     """
 
-    model_config = SettingsConfigDict(env_prefix="FIRSTDRIFT_", frozen=True, extra="forbid")
+    # An error must not quote what it is about: it may be the token, or the password of the database.
+    model_config = SettingsConfigDict(
+        env_prefix="FIRSTDRIFT_", frozen=True, extra="forbid", hide_input_in_errors=True
+    )
 
     roots: Annotated[tuple[Path, ...], NoDecode] = ()
     host: str = "127.0.0.1"
@@ -58,6 +64,8 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=default_data_dir)
     database_url: str | None = None
     token: SecretStr | None = None
+    token_file: Path | None = None
+    no_token: bool = False
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     workers: Annotated[int, Field(ge=0)] = 0
     largest_body: Annotated[int, Field(ge=1024)] = 1 << 20
@@ -85,22 +93,48 @@ class Settings(BaseSettings):
                 raise ValueError(f"{root} is not a directory")
         return tuple(root.resolve() for root in roots)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_token(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Read the token from its file, if there is one; what is empty was not given."""
+        kept = {name: value for name, value in given.items() if name not in _OF_TOKEN or value}
+        if "token_file" not in kept:
+            return kept
+        if "token" in kept:
+            raise ValueError("a token (FIRSTDRIFT_TOKEN) and a file with one are given: leave one out")
+        return kept | {"token": read_token(Path(kept["token_file"]))}
+
     @field_validator("token")
     @classmethod
-    def _token_is_long(cls, token: SecretStr | None) -> SecretStr | None:
-        if token is None or not token.get_secret_value():
-            return None
-        if len(token.get_secret_value()) < SHORTEST_TOKEN:
-            raise ValueError(f"a token needs at least {SHORTEST_TOKEN} characters")
+    def _token_is_strong(cls, token: SecretStr | None) -> SecretStr | None:
+        weak = None if token is None else weakness(token.get_secret_value())
+        if weak is not None:
+            raise ValueError(f"{weak}; python3 -c 'import secrets; print(secrets.token_urlsafe())' makes one")
         return token
 
     @model_validator(mode="after")
     def _strangers_need_a_token(self) -> "Settings":
+        if self.token is not None and self.no_token:
+            raise ValueError("a token is given, and none is to be asked for: leave one of them out")
         if self.token is None and not is_loopback(self.host):
             raise ValueError(
                 f"others could reach {self.host!r}: set a token (FIRSTDRIFT_TOKEN), or listen at 127.0.0.1"
             )
         return self
+
+    def with_token(self) -> "Settings":
+        """Return these settings with a token made up, unless there is one, or is to be none.
+
+        To be called once, before anything is served: whoever makes one up again lets nobody in that was.
+        """
+        if self.token is not None or self.no_token:
+            return self
+        return self.model_copy(update={"token": new_token()})
+
+    @property
+    def shown_token(self) -> str | None:
+        """The token if it was made up here, so that it has to be told; never the operator's own."""
+        return self.token.get_secret_value() if isinstance(self.token, MadeToken) else None
 
     @property
     def secret(self) -> str | None:
@@ -110,7 +144,12 @@ class Settings(BaseSettings):
     @property
     def uploads(self) -> Path:
         """Where uploads lie."""
-        return self.data_dir.resolve() / "uploads"
+        return self.data_dir.resolve() / UPLOADS
+
+    @property
+    def ended_sessions(self) -> Path:
+        """The file of the sessions that were ended by logging out."""
+        return self.data_dir.resolve() / ENDED_SESSIONS
 
     @property
     def database(self) -> str:

@@ -24,6 +24,9 @@ NAME_COOKIE = "firstdrift_name"
 """How somebody called themselves when they wrote a note last."""
 
 _SCOPE = "firstdrift.visitor"
+_SESSION = "firstdrift.session"
+_TOKEN = "firstdrift.has_token"  # noqa: S105 - no token, but whether there is one
+_REFUSED = "firstdrift.refused"
 _MOST_COOKIES = 50
 
 _NUMBER = "[0-9]{1,18}"
@@ -52,10 +55,12 @@ class Viewer:
     Attributes:
         link: through which a visitor came; None for somebody with the token, or where none is set.
         name: how they called themselves last.
+        is_logged_in: whether there is a session that they can end.
     """
 
     link: ShareLink | None = None
     name: str = ""
+    is_logged_in: bool = False
 
     @property
     def may_write(self) -> bool:
@@ -106,7 +111,39 @@ def view_asked_of(address: str) -> Asked | None:
 
 def viewer_of(request: Request) -> Viewer:
     """Return who looks."""
-    return Viewer(request.scope.get(_SCOPE), unquote(request.cookies.get(NAME_COOKIE, "")))
+    name = unquote(request.cookies.get(NAME_COOKIE, ""))
+    return Viewer(request.scope.get(_SCOPE), name, is_logged_in=session_of(request) is not None)
+
+
+def come_with_session(request: Request, session: str) -> None:
+    """Mark a request as that of somebody who has logged in."""
+    request.scope[_SESSION] = session
+
+
+def session_of(request: Request) -> str | None:
+    """Return the session of whoever has logged in."""
+    session: str | None = request.scope.get(_SESSION)
+    return session
+
+
+def come_with_token(request: Request) -> None:
+    """Mark a request as that of somebody who has the token."""
+    request.scope[_TOKEN] = True
+
+
+def has_token(request: Request) -> bool:
+    """Tell whether a request is that of somebody who has the token."""
+    return _TOKEN in request.scope
+
+
+def refuse(request: Request) -> None:
+    """Mark a request as one that is not let through."""
+    request.scope[_REFUSED] = True
+
+
+def is_refused(request: Request) -> bool:
+    """Tell whether a request is not let through."""
+    return _REFUSED in request.scope
 
 
 def come_through(request: Request, link: ShareLink) -> None:
@@ -137,7 +174,7 @@ def give_secret(response: Response, request: Request, cookie: str, link: ShareLi
         max_age=max(1, int(longest.total_seconds())),
         httponly=True,
         samesite="lax",
-        secure=request.url.scheme == "https",
+        secure=request.scope["scheme"] == "https",
     )
 
 

@@ -57,7 +57,8 @@ def serve(folder: Path) -> Iterator[Served]:
         try:
             assert started.stdout is not None
             address = started.stdout.readline().split()[-1]
-            with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 (our own server)
+            browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with browser.open(address, timeout=60) as answer:  # the token in it becomes a cookie
                 assert answer.status == 200
             process = psutil.Process(started.pid)
             wait_until(lambda: any(map(is_worker, process.children())))

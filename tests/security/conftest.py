@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from firstdrift_server.app import create_app
+from firstdrift_server.brake import Brake
 from firstdrift_server.settings import settings_from
 
 
@@ -38,7 +39,8 @@ def client(app: FastAPI) -> Iterator[TestClient]:
 
 @pytest.fixture
 def stranger(locked_app: FastAPI) -> Iterator[TestClient]:
-    """Somebody who has not shown the token."""
+    """Somebody who has not shown the token, nor has anybody else shown a wrong one."""
+    locked_app.state.context.sessions._brake = Brake()
     with TestClient(locked_app, base_url="http://localhost:8765", follow_redirects=False) as client:
         yield client
 

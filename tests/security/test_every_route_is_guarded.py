@@ -6,6 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from firstdrift_server.brake import Brake
 from firstdrift_server.guards.headers import HEADERS
 
 OPEN_TO_STRANGERS = {
@@ -63,6 +64,7 @@ def test_no_route_is_open_to_strangers_but_those_on_the_list(
     locked_app: FastAPI, stranger: TestClient
 ) -> None:
     for method, path in routes(locked_app):
+        locked_app.state.context.sessions._brake = Brake()  # no guess is too early
         for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "firstdrift_00000000=1.2.3"}):
             status = stranger.request(method, address(path), headers=headers).status_code
             assert (status == 401) != (

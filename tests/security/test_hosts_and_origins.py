@@ -92,7 +92,7 @@ def test_one_s_own_machine_needs_no_token(host: str) -> None:
 
 
 def test_a_token_that_is_easily_guessed_is_refused() -> None:
-    with pytest.raises(SettingsError, match="at least 12 characters"):
+    with pytest.raises(SettingsError, match="at least 16 characters"):
         settings_from(token="secret")  # noqa: S106
 
 

@@ -5,7 +5,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from firstdrift_server.app import create_app
-from firstdrift_server.guards.login import SESSION_SECONDS, Sessions, local_address
+from firstdrift_server.guards.login import local_address
+from firstdrift_server.sessions import SESSION_SECONDS, Sessions
 from firstdrift_server.settings import settings_from
 
 

@@ -15,14 +15,15 @@ from firstdrift_server.guards.login import LoginGuard
 from firstdrift_server.guards.origin import OriginGuard
 from firstdrift_server.guards.plain_query import PlainQuery
 from firstdrift_server.guards.turns import TurnGuard
+from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
 
 
-def guard(app: FastAPI, settings: Settings) -> None:
+def guard(app: FastAPI, settings: Settings, sessions: Sessions | None) -> None:
     """Put the guards around an application; what is added last is met first."""
     app.add_middleware(FailureGuard)
     app.add_middleware(TurnGuard)
-    app.add_middleware(LoginGuard, settings=settings)
+    app.add_middleware(LoginGuard, sessions=sessions)
     app.add_middleware(BodyGuard, largest=settings.largest_body)
     app.add_middleware(OriginGuard)
     app.add_middleware(HostGuard, settings=settings)

@@ -34,7 +34,7 @@ class BodyGuard:
             return
         request = Request(scope)
         declared = request.headers.get("content-length", "0")
-        largest = self._largest_for(request.url.path)
+        largest = self._largest_for(scope["path"])
         is_length = declared.isdecimal() and len(declared) <= _MOST_DIGITS
         if not is_length or int(declared) > largest:
             response = error_answer(request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _complaint(largest))

@@ -44,7 +44,7 @@ class FailureGuard:
             if (begun and not has_room) or scope["type"] != "http":
                 raise
             request = Request(scope)
-            log.exception("%s %s failed", request.method, request.url.path)
+            log.exception("%s %s failed", request.method, scope["path"])
             response = error_answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "something went wrong here")
             if begun:
                 await send({"type": "http.response.body", "body": response.body})

@@ -1,6 +1,15 @@
-"""Refuse requests that were addressed to another host: a foreign name made to point here."""
+"""Refuse requests that were addressed to another host: a foreign name made to point here.
+
+What a Host header may be is in RFC 9110 and 3986; it is given once, and it is one of these, of ours:
+
+    localhost    proxy.example.org:8765    127.0.0.1:8765    [::1]    [::1]:8765
+
+and what is asked for begins with a slash: `GET http://other.example/ HTTP/1.1`, which names a host a second
+time, is refused, too.
+"""
 
 import ipaddress
+import re
 import socket
 from http import HTTPStatus
 
@@ -11,6 +20,9 @@ from firstdrift_server.answers import error_answer
 from firstdrift_server.settings import Settings, is_loopback
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_HOST = re.compile(r"(?:(?P<name>[A-Za-z0-9._-]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?")
+_LAST_PORT = 65535
 
 
 class HostGuard:
@@ -31,7 +43,7 @@ class HostGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 400."""
-        if scope["type"] != "http" or self.knows(_hostname(Request(scope).headers.get("host", ""))):
+        if scope["type"] != "http" or self._is_for_us(scope):
             await self.app(scope, receive, send)
             return
         error = "this server does not answer to that host name"
@@ -39,21 +51,33 @@ class HostGuard:
         response = error_answer(Request(scope), HTTPStatus.BAD_REQUEST, error, hint)
         await response(scope, receive, send)
 
+    def _is_for_us(self, scope: Scope) -> bool:
+        given = [value for name, value in scope["headers"] if name == b"host"]
+        name = host_name(given[0].decode("latin-1")) if len(given) == 1 else None
+        return name is not None and self.knows(name) and scope["path"].startswith("/")
+
     def knows(self, name: str) -> bool:
         """Tell whether a host name is one of ours."""
         return name in self.names or (self.any_address and _is_address(name))
 
 
-def _hostname(host: str) -> str:
-    """Take the port off a Host header."""
-    if host.startswith("["):
-        return _bare(host.partition("]")[0])
-    name, colon, port = host.partition(":")
-    return _bare(name) if not colon or port.isdecimal() else ""
+def host_name(header: str) -> str | None:
+    """Return the name or address in a Host header, without its port; None if the header is none."""
+    found = _HOST.fullmatch(header)
+    if found is None or int(found["port"] or 0) > _LAST_PORT:
+        return None
+    if found["name"] is not None:
+        return found["name"].lower()
+    try:
+        return str(ipaddress.IPv6Address(found["address"]))
+    except ValueError:
+        return None
 
 
 def _bare(name: str) -> str:
-    return name.strip("[]").lower()
+    """Write a name as `host_name` returns it."""
+    bare = name.strip("[]")
+    return str(ipaddress.ip_address(bare)) if _is_address(bare) else bare.lower()
 
 
 def _is_address(name: str) -> bool:

@@ -5,37 +5,37 @@ Authorization: Bearer …  ─▶  let through (scripts)
 the cookie               ─▶  let through
 the cookie of a link     ─▶  let through to the comparison that the link is for (guards/share.py)
 anything else            ─▶  401, with a form for people
+wrong ones, many         ─▶  429, and when to try again (brake.py)
 """
 
-import hashlib
-import hmac
-import secrets
-import time
+import math
 from http import HTTPStatus
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from firstdrift_server.answers import answer, error_answer, wants_json
+from firstdrift_server.asked import TOKEN, address_without_token
 from firstdrift_server.guards import share
-from firstdrift_server.settings import Settings
+from firstdrift_server.sessions import Attempt, Sessions
+from firstdrift_server.visitors import come_with_session, come_with_token, refuse
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/login"})
 OPEN_FOLDER = "/static/"
 """What anybody may see: whether the server lives, the form, and the files that make the form look well."""
 
-SESSION_SECONDS = 30 * 24 * 3600
+NOTHING_SHOWN = Attempt(right=False)
 
 
 class LoginGuard:
     """Let through visitors who have shown the token."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        """Guard an application; without a token in the settings, it stands open."""
+    def __init__(self, app: ASGIApp, sessions: Sessions | None) -> None:
+        """Guard an application; without sessions, it stands open."""
         self.app = app
-        self.sessions = Sessions(settings.secret) if settings.secret is not None else None
+        self.sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer with a form, an error or a cookie."""
@@ -49,57 +49,25 @@ class LoginGuard:
         await (response or self.app)(scope, receive, send)
 
 
-class Sessions:
-    """Cookies that prove the token was shown; they die with the token, and after thirty days."""
+def login_form(
+    request: Request, wanted: str, *, attempt: Attempt | None = None, gone: bool = False, left: bool = False
+) -> Response:
+    """Ask for the token.
 
-    def __init__(self, token: str) -> None:
-        """Derive what is needed from the token, so that nothing has to be stored."""
-        self._token = token.encode()
-        # Servers on several ports of one host share their cookies: each needs a name of its own.
-        self.cookie = f"firstdrift_{self._sign('cookie name')[:8]}"
-
-    def is_token(self, shown: str) -> bool:
-        """Compare in constant time."""
-        return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), self._token)
-
-    def admits(self, request: Request) -> bool:
-        """Tell whether a request carries the token or a cookie that stands for it."""
-        kind, _, credentials = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and self.is_token(credentials.strip()):
-            return True
-        return self._is_valid(request.cookies.get(self.cookie, ""))
-
-    def welcome(self, request: Request, address: str) -> Response:
-        """Give the visitor a cookie and send them on."""
-        response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
-        text = f"{int(time.time()) + SESSION_SECONDS}.{secrets.token_hex(16)}"
-        response.set_cookie(
-            self.cookie,
-            f"{text}.{self._sign(text)}",
-            max_age=SESSION_SECONDS,
-            httponly=True,
-            samesite="lax",
-            secure=request.url.scheme == "https",
-        )
-        return response
-
-    def _is_valid(self, cookie: str) -> bool:
-        text, _, signature = cookie.rpartition(".")
-        expiry = text.partition(".")[0]
-        return (
-            hmac.compare_digest(signature.encode(), self._sign(text).encode())
-            and expiry.isdecimal()
-            and int(expiry) > time.time()
-        )
-
-    def _sign(self, text: str) -> str:
-        return hmac.new(self._token, text.encode(), hashlib.sha256).hexdigest()
-
-
-def login_form(request: Request, wanted: str, *, failed: bool, gone: bool = False) -> Response:
-    """Ask for the token, and remember where the visitor was going; `gone` if they had a link once."""
-    view = {"wanted": wanted, "failed": failed, "gone": gone}
-    return answer(request, "login.html", view, HTTPStatus.UNAUTHORIZED)
+    Args:
+        request: that is answered so.
+        wanted: where the visitor was going.
+        attempt: what came of the token they showed, if they did.
+        gone: they had a link once.
+        left: they have just logged out.
+    """
+    refuse(request)
+    wait = math.ceil(attempt.wait) if attempt is not None else 0
+    if wait and wants_json(request):
+        return _too_early(request, wait)
+    view = {"wanted": wanted, "failed": attempt is not None, "wait": wait, "gone": gone, "left": left}
+    status = HTTPStatus.TOO_MANY_REQUESTS if wait else HTTPStatus.UNAUTHORIZED
+    return _asking_again(answer(request, "login.html", view, status), wait)
 
 
 def local_address(wanted: str) -> str:
@@ -110,20 +78,52 @@ def local_address(wanted: str) -> str:
 
 def _stop(request: Request, sessions: Sessions) -> Response | None:
     """Answer in place of the application, or give None to let the request through."""
-    shown = request.query_params.get("token") if request.method == "GET" else None
-    wanted = _address_without_token(request)
-    if shown is not None and sessions.is_token(shown):
-        return sessions.welcome(request, wanted)
-    path = request.url.path
-    if path in OPEN_PATHS or path.startswith((OPEN_FOLDER, share.OPEN_FOLDER)) or sessions.admits(request):
+    path = request.scope["path"]
+    is_open = path in OPEN_PATHS or path.startswith((OPEN_FOLDER, share.OPEN_FOLDER))
+    session = sessions.session_of(request)
+    bearer = NOTHING_SHOWN if session is not None or is_open else _bearer(request, sessions)
+    is_in = session is not None or bearer.right
+    if session is not None:
+        come_with_session(request, session)
+    if is_in:
+        come_with_token(request)
+    shown = request.query_params.get(TOKEN) if request.method == "GET" else None
+    wanted = local_address(address_without_token(request.scope))
+    attempt = None
+    if shown is not None:
+        # Who is in already guesses nothing: on /new, a parameter of this name says something else.
+        attempt = Attempt(sessions.is_token(shown)) if is_in else sessions.attempt(request, shown)
+        if attempt.right:
+            return sessions.welcome(request, wanted)
+    if is_in:
+        return None
+    wait = max(bearer.wait, attempt.wait if attempt is not None else 0.0)
+    if is_open and not wait:
         return None
     if wants_json(request) or request.method != "GET":
+        refuse(request)
+        if wait:
+            return _too_early(request, math.ceil(wait))
         return error_answer(request, HTTPStatus.UNAUTHORIZED, "a token is required")
     # This is the answer to visitors only where their links open nothing any more.
     gone = share.has_links(request, sessions.cookie)
-    return login_form(request, wanted, failed=shown is not None, gone=gone)
+    return login_form(
+        request, wanted, attempt=Attempt(right=False, wait=wait) if wait else attempt, gone=gone
+    )
 
 
-def _address_without_token(request: Request) -> str:
-    url = request.url.remove_query_params("token")
-    return local_address(f"{url.path}?{url.query}" if url.query else url.path)
+def _bearer(request: Request, sessions: Sessions) -> Attempt:
+    kind, _, credentials = request.headers.get("authorization", "").partition(" ")
+    shown = credentials.strip() if kind.lower() == "bearer" else ""
+    return sessions.attempt(request, shown) if shown else NOTHING_SHOWN
+
+
+def _too_early(request: Request, wait: int) -> Response:
+    error = "too many wrong tokens were tried, so that none is looked at for some seconds"
+    return _asking_again(error_answer(request, HTTPStatus.TOO_MANY_REQUESTS, error), wait)
+
+
+def _asking_again(response: Response, wait: int) -> Response:
+    if wait:
+        response.headers["retry-after"] = str(wait)
+    return response

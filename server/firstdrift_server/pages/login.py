@@ -1,30 +1,39 @@
-"""POST /login: exchange the token, typed into the form, for a cookie."""
+"""POST /login: exchange the token, typed into the form, for a cookie; POST /logout: give the cookie back."""
 
 from fastapi import APIRouter, HTTPException, Request
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift_server.forms import Fields
-from firstdrift_server.guards.login import Sessions, local_address, login_form
+from firstdrift_server.context import Shared
+from firstdrift_server.forms import Fields, Submitted
+from firstdrift_server.guards.login import local_address, login_form
+from firstdrift_server.visitors import session_of
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.post("/login")
-def log_in(request: Request, fields: Fields) -> Response:
+def log_in(request: Request, fields: Fields, context: Shared) -> Response:
     """Let the visitor in, or show the form again."""
     wanted = local_address(fields.get("wanted", "/"))
-    secret = request.app.state.context.settings.secret
-    if secret is None:
+    if context.sessions is None:
         return RedirectResponse(wanted, 303)
-    sessions = Sessions(secret)
-    if sessions.is_token(fields.get("token", "").strip()):
-        return sessions.welcome(request, wanted)
-    return login_form(request, wanted, failed=True)
+    attempt = context.sessions.attempt(request, fields.get("token", "").strip())
+    if attempt.right:
+        return context.sessions.welcome(request, wanted)
+    return login_form(request, wanted, attempt=attempt)
 
 
 @router.get("/login")
-def login_page(request: Request) -> Response:
-    """Show the form."""
-    if request.app.state.context.settings.secret is None:
+def login_page(request: Request, context: Shared, left: str | None = None) -> Response:
+    """Show the form; `left` to whoever has just logged out."""
+    if context.sessions is None:
         raise HTTPException(404, "no token is set, so there is nothing to log in to")
-    return login_form(request, "/", failed=False)
+    return login_form(request, "/", left=left is not None)
+
+
+@router.post("/logout", dependencies=[Submitted])
+def log_out(request: Request, context: Shared) -> Response:
+    """End the session, here as in the browser."""
+    if context.sessions is None:
+        raise HTTPException(404, "no token is set, so there is nothing to log out of")
+    return context.sessions.farewell(session_of(request), "/login?left=yes")

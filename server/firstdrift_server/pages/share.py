@@ -15,10 +15,9 @@ from firstdrift.errors import CatalogueError
 from firstdrift_server.answers import answer
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Fields, Submitted
-from firstdrift_server.guards.login import Sessions
 from firstdrift_server.views.addresses import share_address
 from firstdrift_server.views.share import address_for, lasting, link_address, link_view, share_view
-from firstdrift_server.visitors import give_secret
+from firstdrift_server.visitors import give_secret, has_token
 
 router = APIRouter(include_in_schema=False)
 
@@ -61,7 +60,7 @@ def make(request: Request, comparison: int, fields: Fields, context: Shared) -> 
         path=share_address(shown),
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=request.scope["scheme"] == "https",
     )
     return response
 
@@ -87,9 +86,8 @@ def come(request: Request, secret: str, context: Shared, to: str | None = None) 
         address = address_for(session, link, to)
     _keep_seen(context, link.id)
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER, NO_STORE)
-    token = context.settings.secret
-    if token is not None and not Sessions(token).admits(request):
-        give_secret(response, request, Sessions(token).cookie, link, secret)
+    if context.sessions is not None and not has_token(request):
+        give_secret(response, request, context.sessions.cookie, link, secret)
     return response
 
 

@@ -25,6 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.catalogue.dumps import size_on_disk
+from firstdrift.catalogue.private import make_file, make_folder
 from firstdrift.errors import ConflictError, NoRoomError, NotInCatalogueError, UploadError
 from firstdrift_server.uploads.names import folder_name, is_archive, parts_of
 
@@ -118,7 +119,7 @@ class Uploads:
         self.clean()
         self._require_room(upload.size)
         with _room():
-            (self._of(upload.id) / "files").mkdir(parents=True)
+            make_folder(self._of(upload.id) / "files")
             self._save(upload)
         return upload
 
@@ -180,10 +181,10 @@ class Uploads:
             raise UploadError(f"the file was announced with {size:,} bytes, and this would make it longer")
         path = self._file(upload, number)
         with _room():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             # Written at its place, with nothing cut off: a chunk sent twice at once is the same bytes,
             # and one that comes late takes nothing away of those after it.
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
                 file.seek(offset)
                 file.write(data)
             try:
@@ -281,7 +282,7 @@ class Uploads:
 
     def room(self) -> int:
         """Say how many bytes can still be uploaded: what the quota and the disk leave, bin included."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         waiting = 0
         for record in self.folder.glob(f"{INCOMING}/*/{RECORD}"):
             with suppress(NotInCatalogueError):  # cancelled meanwhile
@@ -301,7 +302,7 @@ class Uploads:
         from firstdrift_server.uploads.archives import Limits, unpack
 
         shutil.rmtree(into, ignore_errors=True)
-        into.mkdir()
+        into.mkdir(mode=0o700)
         unpack(archive, into, Limits(size=self.room()), unpacking.watch)
 
     def _require_whole(self, upload: Upload) -> None:
@@ -317,8 +318,8 @@ class Uploads:
         for number, file in enumerate(upload.files):
             if not file.size:  # of an empty file there is nothing to send
                 path = self._file(upload, number)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch()
+                make_folder(path.parent)
+                make_file(path)
 
     def _land(self, upload: Upload, source: Path) -> Path:
         with self._lock:
@@ -333,7 +334,7 @@ class Uploads:
         with self._lock:
             if not source.is_dir() or to.exists():
                 raise NotInCatalogueError(f"there is no uploaded dump {source.name!a}")
-            to.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(to.parent)
             source.rename(to)
             os.utime(to)
 
@@ -354,6 +355,7 @@ class Uploads:
     def _save(self, upload: Upload) -> None:
         record = self._of(upload.id) / RECORD
         new = record.with_suffix(".new")
+        make_file(new)
         new.write_bytes(msgspec.json.encode(upload))
         new.replace(record)
 
