@@ -12,6 +12,11 @@ READS_BY_ITSELF = {
     "firstdrift/exports/spreadsheets.py": "writes",
     "firstdrift/catalogue/engine.py": "reads /proc/mounts",
     "firstdrift/catalogue/dumps.py": "adds up sizes and dates of files, and opens none",
+    "firstdrift/catalogue/backup.py": "copies the database, and reads the backup that the operator names",
+    "firstdrift/catalogue/integrity.py": "looks at the first bytes of our own database",
+    "firstdrift/cli.py": "gives what a closed pipe still gets to nobody",
+    "firstdrift/catalogue/private.py": "sees to the modes of our own files",
+    "firstdrift/processes/limits.py": "reads how much memory there is from /proc and /sys",
     "firstdrift/checkup.py": "asks whether a directory of the settings may be listed",
     "firstdrift/metrics/elementwise_numba.py": "looks for the compiled code that numba keeps",
 }

@@ -61,7 +61,7 @@ def test_the_licence_and_the_command_come_along(installed: Path) -> None:
     (information,) = installed.glob("firstdrift-*.dist-info")
     assert "Apache License" in (information / "licenses" / "LICENSE").read_text(encoding="utf-8")
     entry_points = (information / "entry_points.txt").read_text(encoding="utf-8")
-    assert "firstdrift = firstdrift.cli:main" in entry_points
+    assert "firstdrift = firstdrift.cli:run" in entry_points
 
 
 def test_what_was_installed_starts_away_from_the_sources(installed: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.compare import compare
 from firstdrift.errors import CatalogueError
-from firstdrift_worker import main
+from firstdrift_worker import job
 
 
 class Disk:
@@ -50,7 +50,7 @@ def test_a_comparison_goes_on_each_time_there_is_space_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(main, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(job, "RETRY_SECONDS", 0.1)
     golden, target = unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama12_bf16_bad_L7_T2")
     comparison_id = ask_to_compare(engine, golden, target)
     with writing(engine) as session:
