@@ -75,9 +75,15 @@ def data(tmp_path: Path) -> Path:
     engine.dispose()
     with closing(sqlite3.connect(folder / "firstdrift.db")) as database:
         database.execute("CREATE TABLE filling (bytes BLOB)")
-        database.executemany("INSERT INTO filling VALUES (?)", [(os.urandom(4000),) for _ in range(500)])
-        database.commit()
+    fill(folder, 500)
     return folder
+
+
+def fill(folder: Path, pages: int) -> None:
+    """Make a database larger, while others may write to it."""
+    with closing(sqlite3.connect(folder / "firstdrift.db", timeout=60)) as database:
+        database.executemany("INSERT INTO filling VALUES (?)", [(os.urandom(4000),) for _ in range(pages)])
+        database.commit()
 
 
 @pytest.fixture
@@ -107,6 +113,7 @@ def writers(data: Path) -> Iterator[list[subprocess.Popen[str]]]:
 def test_a_backup_while_others_write_is_whole_and_of_one_moment(
     data: Path, backups: Path, writers: list[subprocess.Popen[str]]
 ) -> None:
+    fill(data, 10_000)  # it takes several steps to copy
     made = []
     for number in range(4):
         file = backups / f"{number}.db"
