@@ -21,6 +21,12 @@ _FRAMEWORK_PREFIXES: Final = ("Module.", "Cell.", "root.")
 _MOST_REMEMBERED: Final = 1 << 16
 """Both sides of a comparison have much the same names, and each is taken apart more than once."""
 
+MOST_PARTS: Final = 64
+"""Parts of a name whose modules are looked for; those of real models have a dozen, twenty at most."""
+
+LONGEST_NAME: Final = 2048
+"""Characters of such a name; those of real models have a hundred, those of compilers some hundreds."""
+
 _LONGEST_CALL: Final = 18
 """Digits of the largest call number; what is longer is part of the name (and fits no database column)."""
 
@@ -78,8 +84,18 @@ def module_path(name: str) -> str:
     return name
 
 
+def is_beyond_reason(name: str) -> bool:
+    """Tell whether a name is too long, or has too many parts, to say in which modules something lies."""
+    return len(name) > LONGEST_NAME or name.count(".") >= MOST_PARTS
+
+
 def enclosing_paths(path: str) -> Iterator[str]:
-    """Yield the paths around a path, innermost first: "a.b.c" lies in "a.b", which lies in "a"."""
+    """Yield the paths around a path, innermost first: "a.b.c" lies in "a.b", which lies in "a".
+
+    A path beyond reason has none: all those around it would take the square of its length.
+    """
+    if is_beyond_reason(path):
+        return
     while "." in path:
         path = path.rpartition(".")[0]
         yield path

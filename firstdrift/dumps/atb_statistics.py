@@ -9,7 +9,8 @@
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,11 @@ from firstdrift.tensors import Role, Statistics
 _ROLES = {"input": Role.INPUT, "output": Role.OUTPUT}
 _DTYPES = {"float": "float32", "double": "float64", "bf16": "bfloat16"}
 _LARGEST = 256 * 1024 * 1024
+"""Size in bytes up to which a table is read."""
+
+_MOST_ROWS = 1_000_000
+"""Rows that are read, of a hundred bytes and more: a run of the largest models has a tenth of them."""
+
 _INDEX = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SHAPE = re.compile(r"[0-9]{1,18}(?:x[0-9]{1,18})*", re.ASCII)
 
@@ -63,26 +69,27 @@ def read_statistics(file: Path) -> RunStatistics:
     """Read a table, as far as it can be read."""
     rows: dict[TensorKey, StatisticsRow] = {}
     operations: dict[str, Operation] = {}
-    bad = repeated = 0
+    bad = repeated = count = 0
+    notes = []
     try:
-        table = _read_table(file)
+        for count, fields in enumerate(islice(_read_table(file), _MOST_ROWS), 1):  # noqa: B007 (used behind the loop)
+            try:
+                line, key, row = _operations(fields), _key(fields), _row(fields)
+            except (KeyError, ValueError, TypeError, AttributeError):
+                bad += 1
+                continue
+            repeated += key in rows
+            rows[key] = row
+            for operation in line:
+                operations.setdefault(operation.name, operation)
     except OSError as exc:
         return RunStatistics({}, {}, (f"it cannot be read ({exc.strerror})",))
     except csv.Error:
         return RunStatistics({}, {}, ("it is no table",))
-    for fields in table:
-        try:
-            line, key, row = _operations(fields), _key(fields), _row(fields)
-        except (KeyError, ValueError, TypeError, AttributeError):
-            bad += 1
-            continue
-        repeated += key in rows
-        rows[key] = row
-        for operation in line:
-            operations.setdefault(operation.name, operation)
-    notes = []
+    if count == _MOST_ROWS:
+        notes.append(f"what follows its first {_MOST_ROWS} rows is not read")
     if bad:
-        of_all = counted(len(table), "row")
+        of_all = counted(count, "row")
         notes.append(f"{bad} of its {of_all} {plural(bad, 'is', 'are')} cut short or damaged")
     if repeated:
         notes.append(
@@ -92,10 +99,10 @@ def read_statistics(file: Path) -> RunStatistics:
     return RunStatistics(rows, operations, tuple(notes))
 
 
-def _read_table(file: Path) -> list[dict[str, str]]:
+def _read_table(file: Path) -> Iterator[dict[str, str]]:
     with open_regular(file, most=_LARGEST) as opened:
         lines = io.TextIOWrapper(opened, encoding="utf-8", errors="backslashreplace", newline="")
-        return list(csv.DictReader(lines))
+        yield from csv.DictReader(lines)
 
 
 def _operations(fields: Mapping[str, str]) -> list[Operation]:

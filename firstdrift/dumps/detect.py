@@ -14,8 +14,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from msgspec.structs import replace
+
 from firstdrift.dumps.bounds import Bounds
-from firstdrift.dumps.dump import Dump, DumpReader, Slice, SliceListing
+from firstdrift.dumps.dump import Dump, DumpReader, Problem, Slice, SliceListing
 from firstdrift.dumps.folders import is_file, printable, refused_links, search_folders, sub_folders
 from firstdrift.dumps.torchair_layout import is_root
 from firstdrift.errors import (
@@ -26,6 +28,8 @@ from firstdrift.errors import (
     PathOutsideRootsError,
 )
 from firstdrift.files import OutsideError, require_confined
+from firstdrift.names import LONGEST_NAME, MOST_PARTS, is_beyond_reason
+from firstdrift.plurals import counted, plural
 
 _DEEPEST_SEARCH = 3
 _MOST_MARKS = 6
@@ -101,7 +105,19 @@ def read_slice(dump: Dump, listing: SliceListing) -> Slice:
         from firstdrift.dumps.ranks import merge_ranks
 
         return merge_ranks(listing, [read_slice(dump, part) for part in listing.parts])
-    return _reader(dump.format).read_slice(dump, listing)
+    return _with_names_beyond_reason(dump, _reader(dump.format).read_slice(dump, listing))
+
+
+def _with_names_beyond_reason(dump: Dump, read: Slice) -> Slice:
+    """Say of how many nodes it is not told in which modules they lie, so long are their names."""
+    count = sum(is_beyond_reason(node.name) for node in read.nodes)
+    if not count:
+        return read
+    reason = (
+        f"{counted(count, 'name')} {plural(count, 'has', 'have')} more than {MOST_PARTS} parts or "
+        f"{LONGEST_NAME} characters; the modules around {plural(count, 'it', 'them')} are not looked for"
+    )
+    return replace(read, problems=(*read.problems, Problem(printable(dump.path.name), reason)))
 
 
 def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:

@@ -24,6 +24,11 @@ from firstdrift.tensors import Role, Statistics
 
 _ROLES = {"Input": Role.INPUT, "Output": Role.OUTPUT}
 _LARGEST = 64 * 1024 * 1024
+"""Size in bytes up to which the table of one module is read: a hundred bytes are a row."""
+
+_MOST_ROWS = 200_000
+"""Rows of such a table: a module has a dozen tensors, and appends them with each call."""
+
 _NUMBER = re.compile(r"[0-9]+")
 
 
@@ -44,17 +49,22 @@ class StatisticsRow(Struct, frozen=True):
 
 def read_rows(file: Path) -> tuple[list[StatisticsRow], str]:
     """Read the rows of a table, and say what in it cannot be read (else "")."""
+    rows: list[StatisticsRow] = []
+    count = 0
     try:
         with open_regular(file, most=_LARGEST) as opened:
             lines = io.TextIOWrapper(opened, encoding="utf-8", errors="backslashreplace", newline="")
-            table = list(csv.DictReader(lines))
+            for count, fields in enumerate(csv.DictReader(lines), 1):
+                if count > _MOST_ROWS:
+                    return [], f"it has more than {_MOST_ROWS} rows, which no module writes"
+                if row := _row(fields):
+                    rows.append(row)
     except OSError as exc:
         return [], f"it cannot be read ({exc.strerror})"
     except csv.Error:
         return [], "it is no table"
-    rows = [row for fields in table if (row := _row(fields))]
-    bad = len(table) - len(rows)
-    damage = f"{bad} of its {counted(len(table), 'row')} {plural(bad, 'is', 'are')} cut short or damaged"
+    bad = count - len(rows)
+    damage = f"{bad} of its {counted(count, 'row')} {plural(bad, 'is', 'are')} cut short or damaged"
     return rows, damage if bad else ""
 
 

@@ -15,7 +15,7 @@ from firstdrift.dumps.dump import NodeKind
 from firstdrift.dumps.execution_order import natural_key
 from firstdrift.dumps.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.names import enclosing_paths
+from firstdrift.names import enclosing_paths, is_beyond_reason
 
 ROOT = "root"
 _OPERATORS = """
@@ -124,5 +124,6 @@ def outline_nodes(
         )
         kind = NodeKind.API if is_operator else NodeKind.MODULE if parent else NodeKind.MODEL
         type_name = label if is_operator else types.get(name, "")
-        outlines[name] = Outline(name, kind, type_name, parent or None, name not in folders)
+        within = None if is_beyond_reason(name) else parent or None
+        outlines[name] = Outline(name, kind, type_name, within, name not in folders)
     return outlines

@@ -38,7 +38,7 @@ from firstdrift.dumps.folders import MOST_ENTRIES, folder_entries, is_folder, pr
 from firstdrift.dumps.msprobe_files import calls_of, is_call_name, parse_file_name
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, TensorUnreadableError
 from firstdrift.files import list_folder
-from firstdrift.names import enclosing_paths, module_path
+from firstdrift.names import enclosing_paths, is_beyond_reason, module_path
 from firstdrift.plurals import counted
 from firstdrift.tensors import DataLocation, Role, TensorRecord
 
@@ -387,7 +387,7 @@ def _build_slice(
     calls, kept = calls_of({name: found for name, found in by_node.items() if is_call_name(name)})
     by_node = {name: found for name, found in by_node.items() if not is_call_name(name)}
     names = sorted({*by_node, *(path for name in by_node for path in enclosing_paths(name))}, key=natural_key)
-    parents = {name: name.rpartition(".")[0] or None for name in names}
+    parents = {name: None if is_beyond_reason(name) else name.rpartition(".")[0] or None for name in names}
     children: dict[str | None, list[str]] = defaultdict(list)
     for name in names:
         children[parents[name]].append(name)

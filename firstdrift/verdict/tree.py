@@ -8,7 +8,7 @@ mlp             feed_forward               mlp ~ feed_forward
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -121,12 +121,7 @@ def _lay_over(golden: Slice, target: Slice, plan: SlicePlan) -> tuple[TreeRow, .
     drafts.sort(key=lambda draft: draft.position)
     row_of_golden = {name: index for index, draft in enumerate(drafts) for name in draft.golden}
     row_of_target = {name: index for index, draft in enumerate(drafts) for name in draft.target}
-    parents = [
-        row_of_target.get(draft.node.parent or "")
-        if draft.target
-        else row_of_golden.get(draft.node.parent or "")
-        for draft in drafts
-    ]
+    parents = [_row_around(draft.node, row_of_target if draft.target else row_of_golden) for draft in drafts]
     return _in_pre_order(drafts, parents)
 
 
@@ -134,7 +129,11 @@ def rows_of_nodes(nodes: Sequence[Node]) -> tuple[TreeRow, ...]:
     """Lay the nodes of one slice, given in execution order, out as rows: each has a target alone."""
     row_of = {node.name: index for index, node in enumerate(nodes)}
     drafts = [_Draft(node, (), (node.name,), None, (node.order, 0, 0)) for node in nodes]
-    return _in_pre_order(drafts, [row_of.get(node.parent or "") for node in nodes])
+    return _in_pre_order(drafts, [_row_around(node, row_of) for node in nodes])
+
+
+def _row_around(node: Node, row_of: Mapping[str, int]) -> int | None:
+    return None if node.parent is None else row_of.get(node.parent)
 
 
 class _Draft(Struct):

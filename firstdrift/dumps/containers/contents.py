@@ -21,7 +21,7 @@ from firstdrift.files import RefusedError, may_map, open_descriptor
 MAPPED_FROM = 128 * 1024
 """Size in bytes from which mapping a file is cheaper than reading it."""
 
-_MOST_DIMENSIONS = 64
+MOST_DIMENSIONS = 64
 LARGEST_NUMBER = 2**63 - 1
 """The most elements that a tensor can have, along a dimension and in all."""
 
@@ -149,7 +149,7 @@ def whole_numbers(values: object) -> tuple[int, ...]:
     """
     if (
         not isinstance(values, tuple | list)
-        or len(values) > _MOST_DIMENSIONS
+        or len(values) > MOST_DIMENSIONS
         or not all(type(value) is int and 0 <= value <= LARGEST_NUMBER for value in values)
     ):
         raise DamagedError(_IMPOSSIBLE)

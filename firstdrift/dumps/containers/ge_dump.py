@@ -13,6 +13,7 @@ A tensor's entry is "input.0", "output.1". Values may lie in the header itself (
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.containers.blocked import can_unblock, unblock
 from firstdrift.dumps.containers.contents import (
+    MOST_DIMENSIONS,
     Contents,
     DamagedError,
     TensorHeader,
@@ -39,8 +41,8 @@ from firstdrift.tensors import Role
 _LENGTH = struct.Struct("<Q")
 _LONGEST_NAME = 4096
 _MOST_TENSORS = 4096
-_MOST_FIELDS = 256
-"""Fields of a tensor or of a shape; writers give a dozen."""
+_MOST_FIELDS = 64
+"""Fields of a tensor; writers give a dozen."""
 
 DTYPE_BY_CODE = {
     1: "float32",
@@ -248,18 +250,23 @@ def _read_fields(contents: Contents, message: Field, role: Role) -> _Fields:
         elif field.number == 2:  # noqa: PLR2004 (see the schema above)
             said.layout = field.value
         elif field.number == 3 and field.is_bytes:  # noqa: PLR2004
-            said.stored = [*said.stored, *_dims(contents, field)]
+            said.stored = _extended(said.stored, _dims(contents, field))
         elif field.number == data and field.is_bytes:
             said.inline = field
         elif field.number == size:
             said.size = field.value
         elif field.number == original and field.is_bytes:
-            said.meant = [*(said.meant or []), *_dims(contents, field)]
+            said.meant = _extended(said.meant or [], _dims(contents, field))
     return said
 
 
+def _extended(dims: list[int], more: Iterator[int]) -> list[int]:
+    """Add dimensions to others, as many as one more than a shape can have: that is refused later."""
+    return [*dims, *islice(more, MOST_DIMENSIONS + 1)][: MOST_DIMENSIONS + 1]
+
+
 def _dims(contents: Contents, shape: Field) -> Iterator[int]:
-    for field in fields(contents, shape.start, shape.end, _MOST_FIELDS):
+    for field in fields(contents, shape.start, shape.end, MOST_DIMENSIONS):
         if field.number == 1:
             yield from map(signed, numbers(contents, field))
 

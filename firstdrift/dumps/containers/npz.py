@@ -6,6 +6,7 @@ archive.npz │ weight.npy │ bias.npy │ …
 import io
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,8 +28,21 @@ from firstdrift.dumps.folders import printable
 
 _SUFFIX: Final = ".npy"
 _LONGEST_HEADER: Final = 128 * 1024
+_PIECE: Final = 256 * 1024
+"""Bytes that are inflated at once."""
+
 _LARGEST_UNPACKED: Final = 4 * 1024**3
 """Size in bytes up to which an array is unpacked."""
+
+_LARGEST_RATIO: Final = 1040
+"""No archive holds more than so many times its own size: DEFLATE cannot say more (1032) with a byte."""
+
+_FREE_UNPACKED: Final = 256 * 1024**2
+_MOST_RATIO: Final = 100
+"""How many times its size an array may unpack to where it takes more than 256 MiB.
+
+Noise, which values are, packs by half, masks by some dozens; a thousand times is what nothing but zeros give.
+"""
 
 _LONGEST_NAME: Final = 1000
 _MOST_ARRAYS: Final = 1_000_000
@@ -91,35 +105,76 @@ def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     array = _files.of(file, contents).get(entry)
     if array is None:
         raise DamagedError(f"it holds no tensor {quoted(entry)}")
-    if not array.is_packed and not array.problem:
-        return npy.array_in(_bytes_of(contents, array.member))
-    if array.size > _LARGEST_UNPACKED:
-        raise DamagedError(f"unpacked it would take more than {_LARGEST_UNPACKED >> 30} GB")
-    values = _unpacked(contents, array, array.size + 1)
-    if len(values) != array.size or zlib.crc32(values) != array.member.crc32:
-        raise DamagedError(_DAMAGED)
+    if array.problem:
+        raise DamagedError(array.problem)
+    values = _inflated(contents, array) if array.is_packed else _bytes_of(contents, array.member)
+    if zlib.crc32(values) != array.member.crc32:
+        raise DamagedError(f"{_DAMAGED}: a checksum (CRC-32) differs")
     return npy.array_in(values)
+
+
+def _inflated(contents: Contents, array: _Array) -> memoryview:
+    """Return the bytes of a compressed array, which are as many as the directory says."""
+    packed = array.member.size
+    if array.size > _LARGEST_UNPACKED:
+        raise DamagedError(f"unpacked it would take more than {_LARGEST_UNPACKED >> 30} GiB")
+    if array.size > packed * _LARGEST_RATIO:
+        raise DamagedError(_DAMAGED)
+    if array.size > max(_FREE_UNPACKED, packed * _MOST_RATIO):
+        raise DamagedError(
+            f"unpacked it would take {array.size:,} bytes, more than {_MOST_RATIO} times the {packed:,} of it"
+            " in the archive"
+        )
+    values = bytearray(array.size)
+    at = 0
+    for piece in _pieces(contents, array):
+        if at + len(piece) > array.size:
+            raise DamagedError(_DAMAGED)
+        values[at : at + len(piece)] = piece
+        at += len(piece)
+    if at != array.size:
+        raise DamagedError(_DAMAGED)
+    return memoryview(values).toreadonly()
+
+
+def _pieces(contents: Contents, array: _Array) -> Iterator[bytes]:
+    """Inflate an array piece by piece."""
+    start = member_start(contents, array.member)
+    end = start + array.member.size
+    inflating = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        for at in range(start, end, _PIECE):
+            packed = contents[at : min(at + _PIECE, end)]
+            while packed and not inflating.eof:
+                yield inflating.decompress(packed, _PIECE)
+                packed = inflating.unconsumed_tail
+        while piece := inflating.decompress(b"", _PIECE):
+            yield piece
+    except zlib.error as exc:
+        raise DamagedError(_DAMAGED) from exc
 
 
 def _header(name: str, array: _Array, contents: Contents) -> TensorHeader:
     try:
-        header = npy.header(_unpacked(contents, array, _LONGEST_HEADER), array.size)
+        header = npy.header(_beginning(contents, array), array.size)
     except DamagedError as exc:
         return TensorHeader(name, "", None, problem=str(exc))
     return TensorHeader(name, header.dtype, header.shape)
 
 
-def _unpacked(contents: Contents, array: _Array, most: int) -> bytes:
-    """Return the bytes of an array, up to `most` of them."""
+def _beginning(contents: Contents, array: _Array) -> bytes:
+    """Return the first bytes of an array, as many as its header has at most."""
     if array.problem:
         raise DamagedError(array.problem)
-    start, size = member_start(contents, array.member), array.member.size
     if not array.is_packed:
-        return contents[start : start + min(size, most)]
-    try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(view(contents, start, size), most)
-    except zlib.error as exc:
-        raise DamagedError(_DAMAGED) from exc
+        start = member_start(contents, array.member)
+        return contents[start : start + min(array.member.size, _LONGEST_HEADER)]
+    found = b""
+    for piece in _pieces(contents, array):
+        found += piece
+        if len(found) >= _LONGEST_HEADER:
+            break
+    return found[:_LONGEST_HEADER]
 
 
 def _bytes_of(contents: Contents, member: Member) -> memoryview:

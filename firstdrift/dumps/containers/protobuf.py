@@ -11,10 +11,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from firstdrift.dumps.containers.contents import Contents, DamagedError, unpack
+from firstdrift.dumps.containers.contents import MOST_DIMENSIONS, Contents, DamagedError, unpack
 
 _MOST_FIELDS = 100_000
 _MOST_BITS = 64
+_LONGEST_NUMBER = 10
+"""Bytes of a number of 64 bits."""
+
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _FIXED = {_FIXED_64: struct.Struct("<Q"), _FIXED_32: struct.Struct("<I")}
 _FIRST_NEGATIVE = 2**63
@@ -86,7 +89,7 @@ def numbers(contents: Contents, field: Field) -> list[int]:
     """
     if not field.is_bytes:
         return [field.value]
-    if field.end - field.start > _MOST_FIELDS:
+    if field.end - field.start > MOST_DIMENSIONS * _LONGEST_NUMBER:
         raise DamagedError(f"field {field.number} of a message in it holds too many numbers")
     found: list[int] = []
     at = field.start

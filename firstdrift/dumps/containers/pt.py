@@ -38,14 +38,25 @@ from firstdrift.dumps.containers.tensor_pickle import (
     unpickle,
 )
 from firstdrift.dumps.containers.zip_directory import member_start, stored_members
+from firstdrift.plurals import counted
 
 _ZIP_BEGINNING = b"PK\x03\x04"
 _PICKLE_BEGINNING = b"\x80"
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_LENGTH = struct.Struct("<q")
 _LARGEST_PICKLE = 64 * 1024 * 1024
+"""Size in bytes up to which a pickle is read; its steps are counted besides (`tensor_pickle`)."""
+
 _LARGEST_EXPANSION = 2 * 1024**3
 """Size in bytes up to which a tensor may repeat the bytes of its storage (`Tensor.expand`)."""
+
+_FREE_EXPANSION = 64 * 1024**2
+_MOST_REPEATS = 1024
+"""How often an element may be repeated where there are more than 64 million of them.
+
+Attention masks are repeated for each head and sequence, some hundreds of times. A number that stands for
+billions takes a minute and more to be compared with another, and tells nothing that it does not tell itself.
+"""
 
 
 class _Storage(NamedTuple):
@@ -200,6 +211,11 @@ def _checked_storage(saved: _SavedFile, layout: TensorLayout) -> _Storage:
         raise DamagedError(
             f"a tensor of shape {shape} and dtype {layout.dtype} needs more than"
             f" the {storage.size} bytes that are there"
+        )
+    if prod(shape) > max(_FREE_EXPANSION, _reach(layout) * _MOST_REPEATS):
+        raise DamagedError(
+            f"{counted(_reach(layout), 'stored element')} would be repeated to {prod(shape)}, more than"
+            f" {_MOST_REPEATS} times"
         )
     if size > max(storage.size, _LARGEST_EXPANSION):
         raise DamagedError(f"{storage.size} bytes would be expanded to {size}")

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import MsgspecError, Raw, Struct
+from msgspec.json import Decoder
 
 from firstdrift.dumps.containers.contents import (
     Contents,
@@ -26,7 +28,13 @@ from firstdrift.dumps.containers.dtypes import DTYPES
 
 _LENGTH = struct.Struct("<Q")
 _LONGEST_NAME = 1000
-_LONGEST_HEADER = 100 * 1024 * 1024
+_LONGEST_HEADER = 16 * 1024 * 1024
+"""Size in bytes up to which a header is read; 120 go into a tensor, so that 130,000 of them are described.
+
+The format allows for 100 MB, whose records would take gigabytes of memory; the largest models have some
+thousand tensors in a file.
+"""
+
 _FOUR_BITS = "float4_e2m1fn"
 """Two in a byte, the lower half first; given as float32, which holds them exactly."""
 
@@ -118,7 +126,9 @@ def _read_places(contents: Contents) -> tuple[dict[str, _Place], int]:
         raise DamagedError("the file is cut short")
     (length,) = unpack(_LENGTH, contents, 0)
     start = _LENGTH.size + length
-    if length > _LONGEST_HEADER or start > len(contents):
+    if _LONGEST_HEADER < length <= len(contents):
+        raise DamagedError(f"its header is longer than {_LONGEST_HEADER >> 20} MiB")
+    if start > len(contents):
         raise DamagedError("the file is cut short, or this is not a .safetensors file")
     return _parse_header(bytes(contents[_LENGTH.size : start])), start
 
@@ -126,7 +136,41 @@ def _read_places(contents: Contents) -> tuple[dict[str, _Place], int]:
 _files = ParsedFiles(_read_places)
 
 
+class _Said(Struct):
+    """What the header says of a tensor."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+_decode_header = Decoder(dict[str, Raw]).decode
+_decode_tensor = Decoder(_Said).decode
+
+
 def _parse_header(header: bytes) -> dict[str, _Place]:
+    found = _parse_plain(header)
+    return _parse_any(header) if found is None else found
+
+
+def _parse_plain(header: bytes) -> dict[str, _Place] | None:
+    """Read a header as it is written by all that write such; None if something about it is odd."""
+    try:
+        said = _decode_header(header)
+        said.pop("__metadata__", None)
+        tensors = {name: _decode_tensor(raw) for name, raw in said.items()}
+    except (MsgspecError, RecursionError):
+        return None
+    # Of a key that occurs twice, the last would count in silence.
+    if any(header.count(key) != len(tensors) for key in (b'"dtype"', b'"shape"', b'"data_offsets"')):
+        return None
+    return {
+        _text(name): _placed(tensor.dtype, tensor.shape, *tensor.data_offsets)
+        for name, tensor in tensors.items()
+    }
+
+
+def _parse_any(header: bytes) -> dict[str, _Place]:
     try:
         fields = json.loads(header, object_pairs_hook=_unique)
         return {_text(name): _place(value) for name, value in fields.items() if name != "__metadata__"}
@@ -152,6 +196,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _place(value: dict[str, Any]) -> _Place:
     begin, end = value["data_offsets"]
-    whole_numbers([begin, end])
-    dtype = str(value["dtype"])
-    return _Place(_DTYPES.get(dtype, quoted(dtype)), whole_numbers(value["shape"]), begin, end)
+    return _placed(str(value["dtype"]), value["shape"], begin, end)
+
+
+def _placed(dtype: str, shape: object, begin: object, end: object) -> _Place:
+    first, last = whole_numbers([begin, end])
+    return _Place(_DTYPES.get(dtype, quoted(dtype)), whole_numbers(shape), first, last)

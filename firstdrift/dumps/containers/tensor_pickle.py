@@ -18,6 +18,12 @@ from firstdrift.dumps.containers.contents import Contents, DamagedError, quoted,
 from firstdrift.dumps.containers.dtypes import DTYPES
 
 _MOST_VALUES = 1_000_000
+_MOST_OPERATIONS = 4_000_000
+"""Steps of the program that a pickle is; forty go into a tensor, so that 100,000 of them are described.
+
+Each step takes a microsecond and makes at most one object of a hundred bytes.
+"""
+
 _DEEPEST = 32
 _LONGEST_NAME = 1000
 _CACHED_UP_TO = 64 * 1024
@@ -241,7 +247,7 @@ _STORAGE_DTYPES: dict[str, str | None] = {
 class _Machine:
     """Bytes, a position in them, a stack of values, marks into it, and a memo."""
 
-    __slots__ = ("at", "marks", "memo", "pickle", "stack", "storages")
+    __slots__ = ("at", "left", "marks", "memo", "pickle", "stack", "storages")
 
     def __init__(self, pickle: Contents, at: int) -> None:
         self.pickle = pickle
@@ -250,12 +256,22 @@ class _Machine:
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
         self.storages: dict[str, str | None] = {}
+        self.left = _MOST_OPERATIONS
+
+    def work(self, steps: int) -> None:
+        """Take note of work that one operation makes besides itself."""
+        self.left -= steps
+        if self.left < 0:
+            raise DamagedError(f"its pickle takes more than {_MOST_OPERATIONS:,} steps")
 
     def run(self) -> object:
         pickle = self.pickle
         while True:
             code = pickle[self.at]
             self.at += 1
+            self.left -= 1
+            if self.left < 0:
+                self.work(0)
             if code == _STOP:
                 return self.stack[-1]
             operation = _OPERATIONS.get(code)
@@ -374,6 +390,8 @@ def _call(machine: _Machine) -> None:
     function, arguments = machine.last(2)
     if not isinstance(function, _Global) or not isinstance(arguments, tuple):
         raise DamagedError("its pickle calls something that is no function")
+    # What is taken from the memo may be long, and be handed to one function after another.
+    machine.work(sum(len(one) for one in arguments if isinstance(one, list | tuple | dict)))
     machine.stack.append(function.call(arguments))
 
 
