@@ -98,25 +98,6 @@ def fingerprint(path: Path) -> str:
     return f"{INDEX_VERSION}:{digest.hexdigest()}"
 
 
-def size_on_disk(path: Path) -> int:
-    """Add up the bytes of a file, or of all files below a folder; what links lead to counts for nothing."""
-    return path.lstat().st_size if path.is_file() else sum(_sizes_below(path))
-
-
-def _sizes_below(folder: Path) -> Iterator[int]:
-    waiting = [str(folder)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as listed:
-                for entry in listed:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    elif not entry.is_symlink():
-                        yield entry.stat(follow_symlinks=False).st_size
-        except OSError:  # may not be listed, or is gone since it was
-            continue
-
-
 def changed_since_indexed(dump: IndexedDump) -> bool:
     """Tell whether the files of a dump are other ones now, or are gone; looks at every file's date."""
     try:

@@ -30,6 +30,7 @@ _RANK: Final = re.compile(r"rank([0-9]{1,9})")
 _UNRANKED: Final = re.compile(r"rank|(?:proc|pid)([0-9]{1,18})")
 _MODES: Final = frozenset({"pynative", "graph"})
 """Directories that MindSpore's mixed mode puts around the steps."""
+_LEVEL: Final = re.compile("|".join((_STEP.pattern, _RANK.pattern, _UNRANKED.pattern, *sorted(_MODES))))
 
 _HEADER_BYTES: Final = 65_536
 _DATA: Final = re.compile(r',?\s*"data"\s*:')
@@ -164,7 +165,9 @@ def _descend(
         yield place
         return
     below: list[_Place] = []
-    for entry in sorted(entries, key=lambda entry: entry.name):
+    # A folder of something else may hold very many entries.
+    known = [entry for entry in entries if _LEVEL.fullmatch(entry.name)]
+    for entry in sorted(known, key=lambda entry: entry.name):
         found = place.enter(place.directory / entry.name)
         if found is None:
             continue

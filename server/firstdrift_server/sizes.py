@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from threading import Lock, Thread
 
-from firstdrift.catalogue.dumps import size_on_disk
+from firstdrift.catalogue.sizes import size_on_disk
 
 FRESH_SECONDS = 600.0
 """After that, a size is added up once more when somebody asks; until then they are told the old one."""
@@ -23,7 +23,7 @@ class Sizes:
         self._is_at_work = False
 
     def get(self, path: Path) -> int | None:
-        """Return the bytes of a file or a folder as far as they are known; None until they are."""
+        """Return the bytes of the disk that a file or a folder takes; None until they are known."""
         with self._lock:
             added_up, size = self._known.get(path, (0.0, None))
             if size is None or time.monotonic() - added_up > FRESH_SECONDS:

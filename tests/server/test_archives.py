@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from firstdrift.catalogue.dumps import size_on_disk
+from firstdrift.catalogue.sizes import size_on_disk
 from firstdrift.errors import FirstdriftError, NoRoomError, UploadError
 from firstdrift_server.uploads import archives
 from firstdrift_server.uploads.archives import Limits, unpack
@@ -167,6 +167,35 @@ def test_a_surrogate_in_a_name_gets_into_no_name_of_a_file(tmp_path: Path, into:
         parts_of("\ud800.pt")
 
 
+def bytes_in(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize("kind", ["zip", "w:gz"])
+@pytest.mark.parametrize("within", ["", "a/b/c/d/{}/"])
+def test_what_is_nearly_empty_counts_for_the_blocks_it_takes(
+    tmp_path: Path, into: Path, kind: str, within: str
+) -> None:
+    names = [f"{within.format(number)}{number}" for number in range(500)]
+    archive = tmp_path / "many"
+    if kind == "zip":
+        zipped(archive, **dict.fromkeys(names, b"x"))
+    else:
+        tar(archive, *(entry(name, b"x") for name in names), mode=kind)
+    with pytest.raises(NoRoomError, match="1,000,000 bytes"):
+        unpack(archive, into, Limits(size=1_000_000), nothing)
+    assert size_on_disk(into) <= 1_050_000
+    if kind == "zip":
+        assert not list(into.rglob("*")) or within, "a zip file tells before anything is unpacked"
+
+
+def test_folders_count_though_an_archive_does_not_name_them(tmp_path: Path, into: Path) -> None:
+    deep = "/".join("d" * 40)
+    archive = tar(tmp_path / "deep", *(entry(f"{number}/{deep}/x", b"") for number in range(10)), mode="w:gz")
+    assert "more than 300 files" in refused(archive, into, Limits(1 << 30, files=300)).reason
+    assert len(list(into.rglob("*"))) <= 300
+
+
 @pytest.mark.parametrize("kind", ["w:gz", "w:xz", "w:bz2", "zip"])
 def test_a_bomb_is_stopped_by_what_comes_out_of_it(
     tmp_path: Path, into: Path, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -179,7 +208,7 @@ def test_a_bomb_is_stopped_by_what_comes_out_of_it(
     else:
         tar(archive, entry("a", zeros), mode=kind)
     assert "times its own size" in refused(archive, into).reason
-    assert size_on_disk(into) <= max(2 << 20, 251 * archive.stat().st_size)
+    assert bytes_in(into) <= max(2 << 20, 251 * archive.stat().st_size)
 
 
 def test_a_zip_file_that_lies_about_sizes_is_stopped_all_the_same(tmp_path: Path, into: Path) -> None:
@@ -187,13 +216,13 @@ def test_a_zip_file_that_lies_about_sizes_is_stopped_all_the_same(tmp_path: Path
     size = (1 << 20).to_bytes(4, "little")
     archive.write_bytes(archive.read_bytes().replace(size, b"\1\0\0\0"))
     refused(archive, into)
-    assert size_on_disk(into) <= 1
+    assert bytes_in(into) <= 1
 
 
 def test_there_are_limits_on_size_and_count(tmp_path: Path, into: Path) -> None:
     archive = tar(tmp_path / "a", *(entry(f"{number}", bytes(1000)) for number in range(30)), mode="w:gz")
-    with pytest.raises(NoRoomError, match="20,000 bytes"):
-        unpack(archive, into, Limits(size=20_000), nothing)
+    with pytest.raises(NoRoomError, match="100,000 bytes"):
+        unpack(archive, into, Limits(size=100_000), nothing)
     again = into.parent / "into"
     shutil.rmtree(again)
     again.mkdir()

@@ -297,6 +297,24 @@ def test_more_than_there_is_room_for_is_refused_before_it_is_sent(client: TestCl
     assert client.post(ROUTE, json={"files": [{"path": "b", "size": 9 << 20}]}).status_code == 201
 
 
+@pytest.mark.parametrize("size", [0, 1])
+def test_files_count_for_what_they_take_of_the_disk_not_for_what_is_in_them(
+    client: TestClient, size: int
+) -> None:
+    many = [{"path": f"run/{number}/x", "size": size} for number in range(8000)]
+    over = client.post(ROUTE, json={"files": many})
+    assert (over.status_code, "there is room for" in over.json()["error"]) == (507, True)
+    assert client.post(ROUTE, json={"files": many[:800]}).status_code == 201
+
+
+def test_uploads_are_refused_where_the_disk_can_take_no_more_files(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LEAST_FREE_ENTRIES", 1 << 60)
+    refused = client.post(ROUTE, json={"files": [{"path": "b", "size": 1}]})
+    assert (refused.status_code, refused.json()["error"]) == (507, "the disk can take no more files")
+
+
 def test_an_archive_for_which_there_is_no_room_can_be_unpacked_later(
     client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

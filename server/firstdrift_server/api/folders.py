@@ -13,6 +13,12 @@ router = APIRouter(
 
 
 @router.get("/browse")
-def browse(context: Shared, path: str = "", order: Order = Order.NAME) -> StrictJSONResponse:
-    """List a folder under the roots; without a path the only root, or all of them."""
-    return StrictJSONResponse(list_folder(context.roots, path, order))
+def browse(
+    context: Shared, path: str = "", order: Order = Order.NAME, begins: str = ""
+) -> StrictJSONResponse:
+    """List a folder under the roots; without a path the only root, or all of them.
+
+    Of a folder of very many entries only some are seen, and `is_whole` is false: `begins` lists those whose
+    names begin so.
+    """
+    return StrictJSONResponse(list_folder(context.roots, path, order, begins))

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from msgspec import Struct
 
+from firstdrift.catalogue.sizes import ENTRY, FOLDER, blocks_of, file_takes
 from firstdrift.errors import FirstdriftError, NoRoomError, UploadError
 from firstdrift_server.uploads.names import parts_of
 
@@ -41,7 +42,7 @@ class Limits(Struct, frozen=True):
     """What may come out of an archive.
 
     Attributes:
-        size: bytes of all files together.
+        size: bytes of the disk that all of it takes, however little is in it.
         files: files, folders and links.
         ratio: how many times the size of the archive.
     """
@@ -93,15 +94,16 @@ class _Filling:
         self.folder, self._limits, self._watch = folder, limits, watch
         self._most = max(FREE_BYTES, packed * limits.ratio)
         self._links: list[tuple[Path, str]] = []
-        self._files = self._size = 0
+        self._files = self._entries = self._size = self._taken = 0
+        self._folders = {folder}
         self.share = 0.0
 
-    def expect(self, files: int, size: int) -> None:
+    def expect(self, files: int, size: int, taken: int) -> None:
         """Refuse before anything is written what will be too much."""
         if files > self._limits.files:
             most = f"{self._limits.files:,}"
             raise UploadError(f"the archive holds more than {most} files", hint="Upload it in parts")
-        if size > self._limits.size:
+        if taken > self._limits.size:
             raise NoRoomError(
                 f"what the archive holds needs more than the {self._limits.size:,} bytes there is room for",
                 hint="Remove uploads that are not needed any more, or raise FIRSTDRIFT_UPLOAD_QUOTA",
@@ -113,26 +115,32 @@ class _Filling:
             )
 
     def add_folder(self, name: str) -> None:
-        self._count(0, files=1)
-        self._place(name).mkdir(parents=True, exist_ok=True)
+        place = self._place(name)
+        self._files += 1
+        self._count_folders(place)
+        place.mkdir(parents=True, exist_ok=True)
 
     def add_file(self, name: str, data: IO[bytes]) -> None:
-        self._count(0, files=1)
+        self._count(0, ENTRY, files=1)
+        size = 0
         with self._new(name).open("xb") as file:
             while piece := data.read(PIECE):
-                self._count(len(piece))
+                self._count(len(piece), blocks_of(size + len(piece)) - blocks_of(size))
                 file.write(piece)
+                size += len(piece)
 
     def add_hard_link(self, name: str, to: str) -> None:
-        self._count(0, files=1)
+        self._count(0, ENTRY, files=1)
         source = self.folder.joinpath(*parts_of(to))
         if source.is_symlink() or not source.is_file():
             raise UploadError(f"the link {name!a} leads to what the archive does not hold before it")
         os.link(source, self._new(name))
 
     def add_link(self, name: str, to: str) -> None:
-        self._count(0, files=1)
-        self._links.append((self._place(name), to))
+        self._count(0, file_takes(len(to)), files=1)
+        place = self._place(name)
+        self._count_folders(place.parent)
+        self._links.append((place, to))
         if len(self._links) > MOST_LINKS:
             raise UploadError(f"the archive holds more than {MOST_LINKS:,} links")
 
@@ -167,12 +175,22 @@ class _Filling:
         place = self._place(name)
         if place == self.folder or place.exists():
             raise UploadError(f"the archive holds {name!a} twice")
+        self._count_folders(place.parent)
         place.parent.mkdir(parents=True, exist_ok=True)
         return place
 
-    def _count(self, size: int, *, files: int = 0) -> None:
-        self._files, self._size = self._files + files, self._size + size
-        self.expect(self._files, self._size)
+    def _count_folders(self, folder: Path) -> None:
+        """Count a folder, and those around it, as far as they are new: not all are named in an archive."""
+        while folder not in self._folders:
+            self._folders.add(folder)
+            self._entries += 1
+            self._count(0, FOLDER)
+            folder = folder.parent
+
+    def _count(self, size: int, taken: int, *, files: int = 0) -> None:
+        self._files, self._entries = self._files + files, self._entries + files
+        self._size, self._taken = self._size + size, self._taken + taken
+        self.expect(self._entries, self._size, self._taken)
         self._watch(self._files, self._size, self.share)
 
 
@@ -182,7 +200,7 @@ def _unzip(file: IO[bytes], filling: _Filling) -> None:
     with zipfile.ZipFile(file) as archive:
         entries = [entry for entry in archive.infolist() if not entry.filename.startswith("__MACOSX/")]
         total = sum(entry.file_size for entry in entries)
-        filling.expect(len(entries), total)
+        filling.expect(len(entries), total, sum(file_takes(entry.file_size) for entry in entries))
         done = 0
         for entry in entries:
             kind = stat.S_IFMT(entry.external_attr >> 16)

@@ -14,8 +14,9 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -24,8 +25,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.catalogue.dumps import size_on_disk
 from firstdrift.catalogue.private import make_file, make_folder
+from firstdrift.catalogue.sizes import FOLDER, file_takes, size_on_disk
 from firstdrift.errors import ConflictError, NoRoomError, NotInCatalogueError, UploadError
 from firstdrift_server.uploads.names import folder_name, is_archive, parts_of
 
@@ -35,8 +36,14 @@ KEPT_DAYS = 3
 """Uploads nobody goes on with, records of finished ones, and removed dumps are kept so long."""
 
 MOST_FILES = 100_000
+MOST_UNPACKED = 200_000
+"""So many files are uploaded at once, and so many files, folders and links come out of an archive."""
+
 LEAST_FREE = 256 << 20
 """Bytes of the disk that uploads leave free: the database lies there too."""
+
+LEAST_FREE_ENTRIES = 10_000
+"""So many files and folders the disk must be able to take besides, where it says how many it can."""
 
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _MAKE_ROOM = "Remove uploads that are not needed any more, or raise FIRSTDRIFT_UPLOAD_QUOTA"
@@ -67,6 +74,11 @@ class Upload(Struct, frozen=True):
     def size(self) -> int:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
+
+    @property
+    def takes(self) -> int:
+        """Bytes of the disk that the files and their folders take."""
+        return sum(file_takes(file.size) for file in self.files) + FOLDER * len(_folders_of(self.files))
 
     @property
     def archive(self) -> str | None:
@@ -117,7 +129,7 @@ class Uploads:
         _require_distinct(tidy)
         upload = Upload(secrets.token_hex(8), folder_name(name), tidy, time.time())
         self.clean()
-        self._require_room(upload.size)
+        self._require_room(upload.takes, len(upload.files) + len(_folders_of(upload.files)))
         with _room():
             make_folder(self._of(upload.id) / "files")
             self._save(upload)
@@ -281,29 +293,37 @@ class Uploads:
                 shutil.rmtree(path, ignore_errors=True)
 
     def room(self) -> int:
-        """Say how many bytes can still be uploaded: what the quota and the disk leave, bin included."""
+        """Say how many bytes of the disk uploads can still take: what quota and disk leave, bin included."""
         make_folder(self.folder)
         waiting = 0
         for record in self.folder.glob(f"{INCOMING}/*/{RECORD}"):
             with suppress(NotInCatalogueError):  # cancelled meanwhile
                 upload = self.get(record.parent.name)
                 if upload.landed is None:
-                    waiting += max(0, upload.size - size_on_disk(record.parent / "files"))
+                    waiting += max(0, upload.takes - _taken(record.parent / "files"))
         free = shutil.disk_usage(self.folder).free - LEAST_FREE
         return max(0, min(self.quota - size_on_disk(self.folder), free) - waiting)
 
-    def _require_room(self, size: int) -> None:
-        if size > self.room():
+    def _require_room(self, takes: int, entries: int) -> None:
+        if takes > self.room():
             shutil.rmtree(self.folder / BIN, ignore_errors=True)
-        if size > (room := self.room()):
-            raise NoRoomError(f"{size:,} bytes are too many: there is room for {room:,}", hint=_MAKE_ROOM)
+        if takes > (room := self.room()):
+            raise NoRoomError(f"{takes:,} bytes are too many: there is room for {room:,}", hint=_MAKE_ROOM)
+        if entries > self._entries():
+            raise NoRoomError("the disk can take no more files", hint="Remove files that nobody needs")
+
+    def _entries(self) -> int:
+        """Say how many files and folders the disk can still take, of those that say so."""
+        disk = os.statvfs(self.folder)
+        return max(0, disk.f_favail - LEAST_FREE_ENTRIES) if disk.f_files else sys.maxsize
 
     def _unpack(self, archive: Path, into: Path, unpacking: Unpacking) -> None:
         from firstdrift_server.uploads.archives import Limits, unpack
 
         shutil.rmtree(into, ignore_errors=True)
         into.mkdir(mode=0o700)
-        unpack(archive, into, Limits(size=self.room()), unpacking.watch)
+        most = min(MOST_UNPACKED, self._entries())
+        unpack(archive, into, Limits(size=self.room(), files=most), unpacking.watch)
 
     def _require_whole(self, upload: Upload) -> None:
         missing = [
@@ -384,11 +404,27 @@ def _one_part(name: str) -> str:
     return parts[0]
 
 
+def _taken(folder: Path) -> int:
+    try:
+        return size_on_disk(folder)
+    except FileNotFoundError:  # nothing of it yet, or cancelled meanwhile
+        return 0
+
+
+def _folders_of(files: Iterable[UploadFile]) -> set[str]:
+    """Give the folders that files lie in, as parts of their paths."""
+    found: set[str] = set()
+    for file in files:
+        above = file.path.rpartition("/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return found
+
+
 def _require_distinct(files: Sequence[UploadFile]) -> None:
     paths = {file.path for file in files}
-    folders = {
-        "/".join(parts[:end]) for parts in (path.split("/") for path in paths) for end in range(1, len(parts))
-    }
+    folders = _folders_of(files)
     if len(paths) < len(files):
         raise UploadError("two files have the same name")
     if both := paths & folders:

@@ -4,18 +4,28 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from firstdrift.dumps.detect import open_dump, recognise
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, PathOutsideRootsError
-from firstdrift.paths import inside
+from firstdrift.paths import inside, unspelt
 
 MOST_ENTRIES = 500
+"""So many entries are listed."""
+
+MOST_SEEN = 5000
+"""So many entries of a folder are put in order; of one that holds more, a beginning of a name tells which."""
+
+MOST_PASSED = 1_000_000
+"""So many names are compared with that beginning."""
+
+MOST_LOOKS = 200
 SECONDS_FOR_FORMATS = 0.6
-"""After that, the folders that are left are listed without being looked into."""
+"""After so many looks, or so long, the folders that are left are listed without being looked into."""
 
 KEPT_SECONDS = 5
 """So long it is remembered what lies at a path."""
@@ -57,19 +67,29 @@ class Folder:
         itself: the folder as something that can be chosen.
         above: the folders that lead here from a root, the root first.
         entries: what is in it.
-        hidden: how many more entries there are than are listed.
+        hidden: how many more entries there are than are listed; at least so many, unless all were seen.
+        is_whole: all were seen; of more than MOST_SEEN, only some are.
+        begins: how the names of the entries begin.
     """
 
     itself: Entry | None
     above: tuple[Entry, ...]
     entries: tuple[Entry, ...]
     hidden: int = 0
+    is_whole: bool = True
+    begins: str = ""
 
 
-def list_folder(roots: Sequence[Path], wanted: str, order: Order = Order.NAME) -> Folder:
+def list_folder(roots: Sequence[Path], wanted: str, order: Order = Order.NAME, begins: str = "") -> Folder:
     """List a folder under the roots; the roots themselves for an empty path, if there are several.
 
     Those of the same time are in the order of their names, in which step10 comes after step9.
+
+    Args:
+        roots: that may be looked into.
+        wanted: path of the folder.
+        order: in which its entries are listed.
+        begins: list only entries whose names begin so, upper or lower case.
 
     Raises:
         PathOutsideRootsError: it leads elsewhere.
@@ -81,12 +101,15 @@ def list_folder(roots: Sequence[Path], wanted: str, order: Order = Order.NAME) -
     here = inside(roots, wanted or roots[0])
     if not here.is_dir():
         raise DumpNotFoundError("there is no such folder", path=here)
-    listed = sorted(_entries(roots, here), key=lambda entry: (not entry.is_folder, _natural(entry.name)))
+    seen = list(islice(_entries(roots, here, unspelt(begins).lower()), MOST_SEEN + 1))
+    listed = sorted(seen[:MOST_SEEN], key=lambda entry: (not entry.is_folder, _natural(entry.name)))
     if order is Order.RECENT:
+        listed = [replace(entry, changed_at=_changed_at(entry.path)) for entry in listed]
         listed.sort(key=lambda entry: (not entry.is_folder, -int(entry.changed_at)))
     (itself,) = _with_formats([_folder(here, here.name)])
     shown = tuple(_with_formats(listed[:MOST_ENTRIES]))
-    return Folder(itself, _above(roots, here), shown, len(listed) - len(shown))
+    is_whole = len(seen) == len(listed)
+    return Folder(itself, _above(roots, here), shown, len(seen) - len(shown), is_whole, begins)
 
 
 def require_dump(roots: Sequence[Path], wanted: str) -> Path:
@@ -124,21 +147,31 @@ def is_there(roots: Sequence[Path], path: Path) -> bool:
         return False
 
 
-def _entries(roots: Sequence[Path], folder: Path) -> Iterator[Entry]:
-    """Give what is in a folder and may be read; links that lead out of the roots are left out."""
+def _entries(roots: Sequence[Path], folder: Path, begins: str) -> Iterator[Entry]:
+    """Give what is in a folder and may be read; links that lead out of the roots are left out.
+
+    Of most entries only the name and the kind are known, which the folder itself says.
+    """
     try:
         with os.scandir(folder) as found:
-            for entry in found:
-                if entry.name.startswith("."):
+            for entry in islice(found, MOST_PASSED):
+                if entry.name.startswith(".") or not entry.name.lower().startswith(begins):
                     continue
                 if entry.is_symlink() and not _is_inside(roots, Path(entry.path)):
                     continue
                 if entry.is_dir():
-                    yield Entry(entry.name, entry.path, is_folder=True, changed_at=entry.stat().st_mtime)
-                elif Path(entry.name).suffix in TENSOR_FILES and entry.is_file():
-                    yield Entry(entry.name, entry.path, is_folder=False, changed_at=entry.stat().st_mtime)
+                    yield Entry(entry.name, entry.path, is_folder=True)
+                elif os.path.splitext(entry.name)[1] in TENSOR_FILES and entry.is_file():  # noqa: PTH122 (faster)
+                    yield Entry(entry.name, entry.path, is_folder=False)
     except OSError as error:
         raise DumpUnreadableError(f"this folder cannot be listed ({error.strerror})", path=folder) from error
+
+
+def _changed_at(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime  # noqa: PTH116 (faster)
+    except OSError:  # gone meanwhile, or a link that leads nowhere
+        return 0.0
 
 
 def _is_inside(roots: Sequence[Path], path: Path) -> bool:
@@ -155,14 +188,13 @@ def _folder(path: Path, name: str) -> Entry:
 
 def _with_formats(entries: Sequence[Entry]) -> Iterator[Entry]:
     until = time.monotonic() + SECONDS_FOR_FORMATS
-    for entry in entries:
+    for number, entry in enumerate(entries):
         now = time.monotonic()
-        found = _format_of(entry.path, entry.changed_at, int(now / KEPT_SECONDS)) if now < until else None
-        yield (
-            entry
-            if found is None
-            else Entry(entry.name, entry.path, entry.is_folder, *found, entry.changed_at)
+        is_looked_at = number < MOST_LOOKS and now < until
+        found = (
+            _format_of(entry.path, _changed_at(entry.path), int(now / KEPT_SECONDS)) if is_looked_at else None
         )
+        yield entry if found is None else replace(entry, format=found[0], evidence=found[1])
 
 
 @lru_cache(4096)

@@ -19,7 +19,7 @@ from firstdrift_server.views.addresses import query_of
 from firstdrift_server.views.baselines import baseline_choices
 from firstdrift_server.views.command_line import compare_command, threshold_words
 from firstdrift_server.views.comparisons import distinct_names
-from firstdrift_server.views.folders import Order, describe_choice, is_there, list_folder
+from firstdrift_server.views.folders import Folder, Order, describe_choice, is_there, list_folder
 from firstdrift_server.views.uploads import dump_view
 
 SIDES = ("golden", "target")
@@ -148,6 +148,8 @@ def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: 
     shown = _shown_folder(context, side, fields)
     try:
         folder = list_folder(roots, shown, order)
+        if not folder.is_whole and (begins := _typed_name(chosen, folder)):
+            folder = list_folder(roots, shown, order, begins)
     except FirstdriftError as error:
         folder = list_folder(roots, "", order)
         if problem is None:
@@ -175,6 +177,12 @@ def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: 
         ],
         "top": _address(fields, **{f"{side}_at": ""}),
     }
+
+
+def _typed_name(typed: str, folder: Folder) -> str:
+    """Give the beginning of a name in a folder that somebody typed, alone or with the path of the folder."""
+    above, _, name = unspelt(typed).rpartition("/")
+    return name if folder.itself is not None and above in ("", folder.itself.path) else ""
 
 
 def _choose(fields: Mapping[str, str], side: str, path: str) -> str:
