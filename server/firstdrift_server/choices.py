@@ -10,17 +10,15 @@ from firstdrift.catalogue.comparisons import create_comparison
 from firstdrift.catalogue.noise import require_finished_baseline
 from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
-from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
-from firstdrift.matching.choice import require_chosen_slices
 from firstdrift.matching.edits import MatchSetFile
 from firstdrift.matching.layouts import read_layouts
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import thresholds_of_words
 from firstdrift_server.context import Context
+from firstdrift_server.questions.dumps import real_dump, require_chosen, said_by_files
 from firstdrift_server.validation import PathText, complaint
-from firstdrift_server.views.folders import require_dump
 
 Coordinate = Annotated[int, Field(ge=0, le=10**9)]
 Sizes = Annotated[str, Field(max_length=20)]
@@ -77,7 +75,7 @@ class Choice(BaseModel):
         """The mapping files."""
         return tuple(filter(None, map(str.strip, self.mapping.splitlines())))
 
-    def options(self, roots: tuple[Path, ...] = ()) -> Options:
+    def options(self, context: Context | None = None) -> Options:
         """Give the options of the comparison.
 
         Raises:
@@ -92,7 +90,7 @@ class Choice(BaseModel):
             raise SettingsError(
                 f"there is no level {self.level!r}", hint=f"Choose one of {', '.join(LEVELS)}"
             )
-        said = self._said(roots)
+        said = self._said(context)
         golden, target = read_layouts(self.tp or None, self.pp or None, self.vpp or None)
         matching = MatchingRules(
             fuzzy=self.fuzzy,
@@ -115,14 +113,12 @@ class Choice(BaseModel):
             baseline=self.baseline,
         )
 
-    def _said(self, roots: tuple[Path, ...]) -> MatchSetFile:
-        if not self.mappings:
+    def _said(self, context: Context | None) -> MatchSetFile:
+        if not self.mappings or context is None:
             return MatchSetFile("")
         if len(self.mappings) > MOST_MAPPINGS:
             raise SettingsError(f"there are more than {MOST_MAPPINGS} mapping files")
-        from firstdrift.matching.match_set_file import read_matches
-
-        return read_matches(map(Path, self.mappings), within=roots)
+        return context.ask(said_by_files, [Path(file) for file in self.mappings], context.roots)
 
     def ask(self, context: Context) -> int:
         """Ask for the comparison; return its id.
@@ -133,15 +129,15 @@ class Choice(BaseModel):
             PathOutsideRootsError: a dump lies outside the roots.
             DumpError: one of the two is no dump, and why.
         """
-        options = self.options(context.roots)
-        golden, target = self.dumps(context.roots)
-        require_slices(golden, target, options)
+        options = self.options(context)
+        golden, target = self.dumps(context)
+        require_slices(context, golden, target, options)
         with context.writing() as session:
             if options.baseline is not None:
                 require_finished_baseline(session, options.baseline, golden)
             return create_comparison(session, golden, target, options, note=self.note)
 
-    def dumps(self, roots: tuple[Path, ...]) -> tuple[Path, Path]:
+    def dumps(self, context: Context) -> tuple[Path, Path]:
         """Give the golden and the target dump.
 
         Raises:
@@ -154,10 +150,12 @@ class Choice(BaseModel):
                 raise SettingsError(
                     f"no {side} dump is chosen", hint=f"Choose or paste the path of the {side} dump"
                 )
-        return require_dump(roots, self.golden), require_dump(roots, self.target)
+        roots = context.roots
+        golden, target = (context.ask(real_dump, roots, path) for path in (self.golden, self.target))
+        return golden, target
 
 
-def require_slices(golden: Path, target: Path, options: Options) -> None:
+def require_slices(context: Context, golden: Path, target: Path, options: Options) -> None:
     """Make sure, before a worker finds out, that the dumps have the chosen step, rank and token.
 
     Raises:
@@ -166,4 +164,4 @@ def require_slices(golden: Path, target: Path, options: Options) -> None:
     """
     chosen = options.matching
     if (chosen.step, chosen.rank, chosen.token) != (None, None, None):
-        require_chosen_slices(open_dump(golden), open_dump(target), chosen)
+        context.ask(require_chosen, golden, target, chosen)

@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict
 from firstdrift.catalogue.dump_jobs import read_dump_later
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
+from firstdrift_server.questions.dumps import real_dump
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.validation import PathText
 from firstdrift_server.views.dumps import dump_view, path_view
-from firstdrift_server.views.folders import require_dump
 
 router = APIRouter(
     prefix="/api/v1/dumps", tags=["dumps"], responses=ERRORS, default_response_class=StrictJSONResponse
@@ -41,7 +41,7 @@ def at_path(path: str, context: Shared) -> StrictJSONResponse:
 @router.post("", status_code=HTTPStatus.ACCEPTED)
 def read(reading: Reading, context: Shared) -> StrictJSONResponse:
     """Have a dump read; a worker begins at once."""
-    path = require_dump(context.roots, reading.path)
+    path = context.ask(real_dump, context.roots, reading.path)
     with context.writing() as session:
         read_dump_later(session, path, computes=reading.computes)
     with context.reading() as session:

@@ -5,7 +5,7 @@ from fastapi import APIRouter
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
-from firstdrift_server.views.folders import Order, list_folder
+from firstdrift_server.views.folders import Order, listed_folder
 
 router = APIRouter(
     prefix="/api/v1", tags=["folders"], responses=ERRORS, default_response_class=StrictJSONResponse
@@ -21,4 +21,4 @@ def browse(
     Of a folder of very many entries only some are seen, and `is_whole` is false: `begins` lists those whose
     names begin so.
     """
-    return StrictJSONResponse(list_folder(context.roots, path, order, begins))
+    return StrictJSONResponse(listed_folder(context, path, order, begins))

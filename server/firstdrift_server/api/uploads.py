@@ -60,7 +60,7 @@ def begin(wanted: UploadIn, context: Shared) -> StrictJSONResponse:
     name = wanted.name or files[0].path.partition("/")[0]
     upload = context.uploads.begin(name, files)
     headers = {"location": f"/api/v1/uploads/{upload.id}"}
-    return StrictJSONResponse(upload_view(context.uploads, upload), HTTPStatus.CREATED, headers)
+    return StrictJSONResponse(upload_view(context, upload), HTTPStatus.CREATED, headers)
 
 
 @router.delete("/dumps/{name}")
@@ -80,7 +80,7 @@ def restore(name: str, context: Shared) -> StrictJSONResponse:
 @router.get("/{upload}")
 def show(upload: str, context: Shared) -> StrictJSONResponse:
     """Say what has arrived of an upload, how far it is unpacked, and what came of it."""
-    return StrictJSONResponse(upload_view(context.uploads, context.uploads.get(upload)))
+    return StrictJSONResponse(upload_view(context, context.uploads.get(upload)))
 
 
 @router.put("/{upload}/files/{number}")

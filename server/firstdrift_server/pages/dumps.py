@@ -13,9 +13,9 @@ from firstdrift_server.answers import answer, wants_json
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Fields
 from firstdrift_server.pages.tree import rows_answer
+from firstdrift_server.questions.dumps import real_dump
 from firstdrift_server.views.addresses import query_of
 from firstdrift_server.views.dumps import dump_view, overflow_view, path_view
-from firstdrift_server.views.folders import require_dump
 
 router = APIRouter(include_in_schema=False)
 
@@ -35,7 +35,7 @@ def at_path(request: Request, context: Shared, path: str = "") -> Response:
 @router.post("/dumps")
 def read(fields: Fields, context: Shared) -> Response:
     """Have the dump at a path read; with `computes`, also the values of tensors without statistics."""
-    path = require_dump(context.roots, fields.get("path", ""))
+    path = context.ask(real_dump, context.roots, fields.get("path", ""))
     with context.writing() as session:
         read_dump_later(session, path, computes=fields.get("computes") == "yes")
     return RedirectResponse(f"/dumps?{query_of({'path': str(path)})}", HTTPStatus.SEE_OTHER)

@@ -291,7 +291,7 @@ def _import(
     del position
     # Forms send lines as networks once did.
     text = (fields.get("text") or "").replace("\r\n", "\n")
-    read = read_text((fields.get("name") or "")[:200], text)
+    read = read_text(context, (fields.get("name") or "")[:200], text)
     made = picking.match_set
     with context.reading() as session:
         known = set_of(session, comparison, made)

@@ -16,13 +16,12 @@ from firstdrift.catalogue.dumps import (
 )
 from firstdrift.catalogue.jobs import Job
 from firstdrift.catalogue.problems import KnownProblem, problems_of_dump
-from firstdrift.dumps.detect import recognise
 from firstdrift.errors import NotInCatalogueError, PathOutsideRootsError
 from firstdrift.paths import inside
 from firstdrift_server.context import Context
+from firstdrift_server.questions.dumps import recognised
 from firstdrift_server.views.addresses import dump_address, dump_tree_address, query_of
 from firstdrift_server.views.comparisons import job_view
-from firstdrift_server.views.folders import require_dump
 from firstdrift_server.views.workers import worker_view
 
 MOST_SLICES = 200
@@ -43,7 +42,7 @@ def path_view(session: Session, context: Context, wanted: str) -> dict[str, Any]
     dump, job = newest_index(session, path), last_job(session, path)
     found = None
     if dump is None and job is None:
-        found = recognise(require_dump(context.roots, wanted))
+        found = context.ask(recognised, path)
     return {
         "path": str(path),
         "name": path.name,

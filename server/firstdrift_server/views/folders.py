@@ -10,9 +10,11 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from firstdrift.dumps.detect import open_dump, recognise
-from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, PathOutsideRootsError
+from firstdrift.dumps.detect import recognise
+from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, LimitError, PathOutsideRootsError
 from firstdrift.paths import inside, unspelt
+from firstdrift_server.context import Context
+from firstdrift_server.questions.dumps import real_dump
 
 MOST_ENTRIES = 500
 """So many entries are listed."""
@@ -80,7 +82,9 @@ class Folder:
     begins: str = ""
 
 
-def list_folder(roots: Sequence[Path], wanted: str, order: Order = Order.NAME, begins: str = "") -> Folder:
+def list_folder(
+    roots: Sequence[Path], wanted: str, order: Order = Order.NAME, begins: str = "", *, looks: bool = True
+) -> Folder:
     """List a folder under the roots; the roots themselves for an empty path, if there are several.
 
     Those of the same time are in the order of their names, in which step10 comes after step9.
@@ -90,6 +94,7 @@ def list_folder(roots: Sequence[Path], wanted: str, order: Order = Order.NAME, b
         wanted: path of the folder.
         order: in which its entries are listed.
         begins: list only entries whose names begin so, upper or lower case.
+        looks: look into entries for dumps.
 
     Raises:
         PathOutsideRootsError: it leads elsewhere.
@@ -97,7 +102,9 @@ def list_folder(roots: Sequence[Path], wanted: str, order: Order = Order.NAME, b
         DumpUnreadableError: it may not be listed.
     """
     if not wanted and len(roots) != 1:
-        return Folder(None, (), tuple(_with_formats([_folder(root, str(root)) for root in roots])))
+        return Folder(
+            None, (), tuple(_with_formats([_folder(root, str(root)) for root in roots], looks=looks))
+        )
     here = inside(roots, wanted or roots[0])
     if not here.is_dir():
         raise DumpNotFoundError("there is no such folder", path=here)
@@ -106,23 +113,24 @@ def list_folder(roots: Sequence[Path], wanted: str, order: Order = Order.NAME, b
     if order is Order.RECENT:
         listed = [replace(entry, changed_at=_changed_at(entry.path)) for entry in listed]
         listed.sort(key=lambda entry: (not entry.is_folder, -int(entry.changed_at)))
-    (itself,) = _with_formats([_folder(here, here.name)])
-    shown = tuple(_with_formats(listed[:MOST_ENTRIES]))
+    (itself,) = _with_formats([_folder(here, here.name)], looks=looks)
+    shown = tuple(_with_formats(listed[:MOST_ENTRIES], looks=looks))
     is_whole = len(seen) == len(listed)
     return Folder(itself, _above(roots, here), shown, len(seen) - len(shown), is_whole, begins)
 
 
-def require_dump(roots: Sequence[Path], wanted: str) -> Path:
-    """Return the real path of a dump under the roots.
+def listed_folder(context: Context, wanted: str, order: Order = Order.NAME, begins: str = "") -> Folder:
+    """List a folder as `list_folder` does, in a child process.
+
+    Where looking into what lies there takes too much, it is listed all the same, without formats.
 
     Raises:
-        PathOutsideRootsError: it leads elsewhere.
-        DumpError: there is no dump, and why.
+        FirstdriftError: as `list_folder` says.
     """
-    path = inside(roots, wanted)
-    if recognise(path) is None:
-        open_dump(path)  # says why not
-    return path
+    try:
+        return context.ask(list_folder, context.roots, wanted, order, begins)
+    except LimitError:
+        return list_folder(context.roots, wanted, order, begins, looks=False)
 
 
 def describe_choice(roots: Sequence[Path], wanted: str) -> Entry | None:
@@ -134,7 +142,7 @@ def describe_choice(roots: Sequence[Path], wanted: str) -> Entry | None:
     """
     if not wanted:
         return None
-    path = require_dump(roots, wanted)
+    path = real_dump(roots, wanted)
     (entry,) = _with_formats([Entry(path.name, str(path), path.is_dir())])
     return entry
 
@@ -186,11 +194,11 @@ def _folder(path: Path, name: str) -> Entry:
     return Entry(name or str(path), str(path), is_folder=True)
 
 
-def _with_formats(entries: Sequence[Entry]) -> Iterator[Entry]:
+def _with_formats(entries: Sequence[Entry], *, looks: bool = True) -> Iterator[Entry]:
     until = time.monotonic() + SECONDS_FOR_FORMATS
     for number, entry in enumerate(entries):
         now = time.monotonic()
-        is_looked_at = number < MOST_LOOKS and now < until
+        is_looked_at = looks and number < MOST_LOOKS and now < until
         found = (
             _format_of(entry.path, _changed_at(entry.path), int(now / KEPT_SECONDS)) if is_looked_at else None
         )

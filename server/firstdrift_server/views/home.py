@@ -182,7 +182,7 @@ def _dump_view(context: Context, dump: IndexedDump, uses: int) -> dict[str, Any]
 
 
 def _upload_view(context: Context, uploaded: Path) -> dict[str, Any]:
-    dump = dump_view(uploaded)
+    dump = dump_view(context, uploaded)
     path = dump["path"] if dump["format"] else str(uploaded)
     return {
         "name": uploaded.name,

@@ -5,7 +5,6 @@ What matches and measures is loaded by whoever asks first: the server starts wit
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -20,10 +19,10 @@ from firstdrift.exports.report_json import counts_object, finding_object
 from firstdrift.matching.edits import Edit, MatchSetFile
 from firstdrift.matching.mapping import MappingFile
 from firstdrift.matching.mapping_files import LARGEST_FILE
-from firstdrift.matching.match_set_file import parse_matches
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift_server.context import Context
+from firstdrift_server.questions.dumps import said_by_text
 from firstdrift_server.views.addresses import comparison_address
 from firstdrift_server.views.comparisons import comparison_summary
 
@@ -227,7 +226,7 @@ def suggestions_view(
     }
 
 
-def read_text(name: str, text: str) -> MatchSetFile:
+def read_text(context: Context, name: str, text: str) -> MatchSetFile:
     """Read a mapping file or a match set.
 
     Raises:
@@ -237,7 +236,7 @@ def read_text(name: str, text: str) -> MatchSetFile:
         reason = f"is no mapping file: it is larger than {LARGEST_FILE >> 20} MiB"
         raise SettingsError(reason, path=repr(name))
     try:
-        return parse_matches(Path(name or "imported"), text)
+        return context.ask(said_by_text, name or "imported", text)
     except ValueError as error:
         raise SettingsError("is no name of a file", path=repr(name)) from error
 

@@ -19,7 +19,7 @@ from firstdrift_server.views.addresses import query_of
 from firstdrift_server.views.baselines import baseline_choices
 from firstdrift_server.views.command_line import compare_command, threshold_words
 from firstdrift_server.views.comparisons import distinct_names
-from firstdrift_server.views.folders import Folder, Order, describe_choice, is_there, list_folder
+from firstdrift_server.views.folders import Folder, Order, describe_choice, is_there, listed_folder
 from firstdrift_server.views.uploads import dump_view
 
 SIDES = ("golden", "target")
@@ -38,12 +38,12 @@ def new_view(
         refused: why the comparison was not started, if it was to be; it is said once.
     """
     roots = context.roots
-    options, mappings, problem = _options(roots, fields)
+    options, mappings, problem = _options(context, fields)
     golden, target = (unspelt(fields.get(side, "").strip()) for side in SIDES)
     sides = [_side(context, side, fields, is_needed=refused is not None) for side in SIDES]
     chosen = [Path(side["entry"].path) for side in sides if side["entry"] is not None]
     if problem is None and len(chosen) == len(SIDES):
-        problem = _missing(chosen[0], chosen[1], options)
+        problem = _missing(context, chosen[0], chosen[1], options)
     trusted = sides[0]["entry"]
     baselines, unfit = _baselines(context, Path(trusted.path) if trusted else None, options.baseline)
     problem = problem or unfit
@@ -76,12 +76,10 @@ def new_view(
     }
 
 
-def _options(
-    roots: tuple[Path, ...], fields: Mapping[str, str]
-) -> tuple[Options, tuple[str, ...], str | None]:
+def _options(context: Context, fields: Mapping[str, str]) -> tuple[Options, tuple[str, ...], str | None]:
     try:
         choice = Choice.from_fields(fields)
-        return choice.options(roots), choice.mappings, None
+        return choice.options(context), choice.mappings, None
     except FirstdriftError as error:
         where = f"{error.path}: " if error.path is not None else ""
         return Options(), (), where + error.reason
@@ -125,21 +123,21 @@ def _order(fields: Mapping[str, str]) -> Order:
     return Order.NAME if fields.get("order") == Order.NAME else Order.RECENT
 
 
-def _missing(golden: Path, target: Path, options: Options) -> str | None:
+def _missing(context: Context, golden: Path, target: Path, options: Options) -> str | None:
     try:
-        require_slices(golden, target, options)
+        require_slices(context, golden, target, options)
     except FirstdriftError as error:
         return error.reason
     return None
 
 
 def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: bool) -> dict[str, Any]:
-    roots, order = context.roots, _order(fields)
+    order = _order(fields)
     chosen, problem, hint = fields.get(side, "").strip(), None, HINT
     entry = folder = None
     where = chosen
     try:
-        entry = describe_choice(roots, chosen)
+        entry = context.ask(describe_choice, context.roots, chosen)
     except FirstdriftError as error:
         problem, hint = error.reason, error.hint or HINT
         where = chosen if error.path is None else str(error.path)
@@ -147,11 +145,11 @@ def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: 
         problem, hint = f"no {side} dump is chosen", "Paste its path, or choose one below"
     shown = _shown_folder(context, side, fields)
     try:
-        folder = list_folder(roots, shown, order)
+        folder = listed_folder(context, shown, order)
         if not folder.is_whole and (begins := _typed_name(chosen, folder)):
-            folder = list_folder(roots, shown, order, begins)
+            folder = listed_folder(context, shown, order, begins)
     except FirstdriftError as error:
-        folder = list_folder(roots, "", order)
+        folder = listed_folder(context, "", order)
         if problem is None:
             problem, hint, where = error.reason, error.hint or HINT, shown
     listed = (*folder.entries, *folder.above, *((folder.itself,) if folder.itself else ()))
@@ -193,7 +191,7 @@ def _recent(context: Context) -> list[tuple[str, str]]:
     """Give path and a short name of what was uploaded or compared last, as long as it is there."""
     with context.reading() as session:
         compared = recent_paths(session, most=MOST_RECENT)
-    uploaded = [dump_view(path) for path in context.uploads.listed()[:MOST_RECENT]]
+    uploaded = [dump_view(context, path) for path in context.uploads.listed()[:MOST_RECENT]]
     new = [Path(dump["path"]) for dump in uploaded if dump["format"]][:2]
     known = dict.fromkeys((*new, *compared))
     there = [str(path) for path in known if is_there(context.roots, path)][:MOST_RECENT]

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from firstdrift.dumps.detect import dumps_below, recognise
-from firstdrift_server.uploads.store import Upload, Uploads
+from firstdrift.errors import LimitError
+from firstdrift_server.context import Context
+from firstdrift_server.questions.dumps import dump_in
+from firstdrift_server.uploads.store import Upload
 
-DEEPEST = 3
-"""So many folders that hold nothing but one folder are opened to find the dump."""
 
-
-def upload_view(uploads: Uploads, upload: Upload) -> dict[str, Any]:
+def upload_view(context: Context, upload: Upload) -> dict[str, Any]:
     """Describe an upload; its files are listed as long as some of them may be missing."""
+    uploads = context.uploads
     unpacking = uploads.unpacking(upload.id)
     is_done = upload.landed is not None
     state = "unpacking" if unpacking else "done" if is_done else "receiving"
@@ -33,32 +33,13 @@ def upload_view(uploads: Uploads, upload: Upload) -> dict[str, Any]:
         "unpacked": {"files": unpacking.files, "size": unpacking.size, "share": unpacking.share}
         if unpacking
         else None,
-        "dump": dump_view(Path(upload.landed)) if is_done and upload.landed is not None else None,
+        "dump": dump_view(context, Path(upload.landed)) if is_done and upload.landed is not None else None,
     }
 
 
-def dump_view(landed: Path) -> dict[str, Any]:
-    """Say which dump lies in a folder, or alone in it; without one its format is null.
-
-    `holds` names the dumps below a folder that holds several: one of them is to be chosen. Where that is
-    empty too, there is no dump in it.
-    """
-    folder, found = landed, recognise(landed)
-    for _ in range(DEEPEST):
-        if found is not None:
-            break
-        inner = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-        if len(inner) != 1:
-            break
-        folder = inner[0]
-        found = recognise(folder)
-    below = dumps_below(landed) if found is None else []
-    if len(below) == 1 and (found := recognise(below[0])):
-        folder = below[0]
-    dump_format, evidence = found or (None, ())
-    return {
-        "path": str(folder if found else landed),
-        "format": dump_format,
-        "evidence": evidence,
-        "holds": [] if found else [str(one.relative_to(landed)) for one in below],
-    }
+def dump_view(context: Context, landed: Path) -> dict[str, Any]:
+    """Say which dump lies in a folder that was uploaded, as `dump_in` does; it spoils no page."""
+    try:
+        return context.ask(dump_in, landed)
+    except LimitError as error:
+        return {"path": str(landed), "format": None, "evidence": (error.reason,), "holds": []}
