@@ -29,8 +29,10 @@ def pip(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def install(name: str) -> str:
     """Install what a list says, if it has the hashes that stand there; return what pip complains of."""
-    # What is not written there is not fetched: together the files are the whole list.
-    done = pip("install", "--require-hashes", "--no-deps", "--requirement", str(HERE / name))
+    # What is not written there is not fetched: together the files are the whole list. And nothing is built
+    # from source, for which pip would fetch whatever that asks for.
+    strictly = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
+    done = pip("install", *strictly, "--requirement", str(HERE / name))
     return done.stderr if done.returncode else ""
 
 
@@ -48,7 +50,7 @@ def install_any_torch() -> str:
     """Install whichever build of the wanted version the index prefers; return what pip complains of."""
     lines = (HERE / "torch.txt").read_text("utf-8").splitlines()
     wanted = next(line.partition(" ")[0] for line in lines if line.startswith("torch=="))
-    done = pip("install", "--no-deps", wanted)
+    done = pip("install", "--no-deps", "--only-binary", ":all:", wanted)
     return done.stderr if done.returncode else ""
 
 

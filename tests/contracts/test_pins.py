@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -255,6 +256,26 @@ def test_another_file_under_the_same_version_is_refused(place: Place, name: str)
     assert "DO NOT MATCH THE HASHES" in answer.stderr
     assert ("--any-torch" in answer.stderr) is (name == "torch")
     assert not any(one.startswith(name) for one in place.installed())
+
+
+def test_nothing_is_built_from_source(place: Place, tmp_path: Path) -> None:
+    for wheel in place.index.glob("firstdrift_needs*"):
+        wheel.unlink()
+    source, files = place.index / "firstdrift_needs-1.tar.gz", tmp_path / "firstdrift_needs-1"
+    files.mkdir()
+    (files / "backend.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')", encoding="utf-8")
+    (files / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n', encoding="utf-8"
+    )
+    (files / "PKG-INFO").write_text(
+        "Metadata-Version: 2.1\nName: firstdrift-needs\nVersion: 1\n", encoding="utf-8"
+    )
+    with tarfile.open(source, "w:gz") as archive:
+        archive.add(files, files.name)
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    place.write("run.txt", "firstdrift-needs==1", f"sha256:{digest}")
+    assert place.install().returncode == 1
+    assert not (tmp_path / "ran").exists()
 
 
 def test_another_build_of_pytorch_is_taken_if_it_is_asked_for(place: Place) -> None:
