@@ -207,10 +207,6 @@ class Entry(os.PathLike[str]):
         """Return the path."""
         return self.path
 
-    def __repr__(self) -> str:
-        """Show the path."""
-        return f"<Entry {self.path!r}>"
-
     def is_symlink(self) -> bool:
         """Tell whether it is a link."""
         return self._is_link
@@ -314,7 +310,7 @@ def _path_on_linux(descriptor: int) -> str:
 
 def _path_on_macos(descriptor: int) -> str:
     if sys.platform != "darwin":
-        raise OSError(errno.ENOSYS, "it cannot be asked")
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     import fcntl
 
     found: bytes = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(_LONGEST_PATH))

@@ -195,8 +195,8 @@ def _read(path: Path) -> Any:  # noqa: ANN401
         return yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader, in C where there is one)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1})" if mark is not None else ""
-        raise SettingsError(f"is no YAML{where}", path=path) from error
+        reason = "is no YAML" if mark is None else f"line {mark.line + 1}: is no YAML"
+        raise SettingsError(reason, path=path) from error
     except TooLargeError as error:
         raise SettingsError(f"is no postprocess file: {error.reason}", path=path) from error
     except OSError as error:

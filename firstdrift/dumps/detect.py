@@ -29,7 +29,7 @@ from firstdrift.errors import (
 )
 from firstdrift.files import OutsideError, require_confined
 from firstdrift.names import LONGEST_NAME, MOST_PARTS, is_beyond_reason
-from firstdrift.plurals import counted, plural
+from firstdrift.plurals import counted
 
 _DEEPEST_SEARCH = 3
 _MOST_MARKS = 6
@@ -114,8 +114,8 @@ def _with_names_beyond_reason(dump: Dump, read: Slice) -> Slice:
     if not count:
         return read
     reason = (
-        f"{counted(count, 'name')} {plural(count, 'has', 'have')} more than {MOST_PARTS} parts or "
-        f"{LONGEST_NAME} characters; the modules around {plural(count, 'it', 'them')} are not looked for"
+        f"{counted(count, 'name')} of more than {MOST_PARTS} parts or {LONGEST_NAME} characters: "
+        "the modules around are not looked for"
     )
     return replace(read, problems=(*read.problems, Problem(printable(dump.path.name), reason)))
 

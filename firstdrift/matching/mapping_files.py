@@ -9,6 +9,7 @@ op_mapping      {"LinearOperation_outtensor0": ["Linear_output_0"]}    types
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -131,27 +132,33 @@ class _WrongError(Exception):
     """
 
     def __init__(
-        self, problem: str, *said: str, line: int = 0, key: str = "", scope: str = "", hint: str = ""
+        self,
+        problem: "str | Callable[[_Show], str]",
+        *,
+        line: int = 0,
+        key: str = "",
+        scope: str = "",
+        hint: str = "",
     ) -> None:
-        """Take a problem with a gap "{}" for each text of the file that it is about."""
-        super().__init__(problem)
+        """Take a problem, or what says it of the texts of the file, given how to show those."""
+        quoting = problem if isinstance(problem, str) else problem(_shown)
+        plain = problem if isinstance(problem, str) else problem(_unsaid)
+        super().__init__(plain)
+        self.quoting, self.plain = quoting, plain
         inside = f" of {_shown(scope)}" if scope else ""
-        where = f"line {line}" if line else ""
-        self.quoting = _joined(
-            f"{where}, key {_shown(key)}{inside}" if key else where, _filled(problem, said)
-        )
-        self.plain = _joined(where, problem.replace("the text {}", "a text").replace("{}", "a text"))
+        if line:
+            self.plain = f"line {line}: {plain}"
+            self.quoting = (
+                f"line {line}, key {_shown(key)}{inside}: {quoting}" if key else f"line {line}: {quoting}"
+            )
         self.hint = hint
 
 
-def _filled(problem: str, said: Sequence[str]) -> str:
-    for text in said:
-        problem = problem.replace("{}", _shown(text), 1)
-    return problem
+_Show = Callable[[str], str]
 
 
-def _joined(where: str, problem: str) -> str:
-    return f"{where}: {problem}" if where else problem
+def _unsaid(_: str) -> str:
+    return "(not shown)"
 
 
 def _require_genuine(name: str, mapping: MappingFile) -> None:
@@ -226,8 +233,7 @@ def _parse(name: str, text: str) -> MappingFile:
         for said in (entry.target, *entry.golden):
             if not _is_node_or_tensor(said):
                 raise _WrongError(
-                    "{} names no tensor",
-                    said,
+                    partial(_names_no_tensor, said),
                     line=entry.line,
                     key=entry.target,
                     hint="Write names as Functional.linear.0.forward.input.0",
@@ -242,9 +248,10 @@ def _compose(text: str) -> yaml.Node:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         problem = getattr(error, "problem", None)
-        why = f": {problem}" if problem in _SAID_OF_YAML else ""
+        known = problem in _SAID_OF_YAML
+        reason = f"is neither YAML nor JSON: {problem}" if known else "is neither YAML nor JSON"
         line = 0 if mark is None else mark.line + 1
-        raise _WrongError(f"is neither YAML nor JSON{why}", line=line) from error
+        raise _WrongError(reason, line=line) from error
     if root is None:
         raise _WrongError("the mapping file is empty")
     return root
@@ -255,7 +262,7 @@ def _refuse_bombs(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            raise _WrongError("aliases ({}) are not allowed", f"*{event.anchor}", line=_line(event))
+            raise _WrongError(partial(_is_alias, str(event.anchor)), line=_line(event))
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST_LEVEL:
             raise _WrongError("is nested too deeply for a mapping", line=_line(event))
@@ -264,14 +271,12 @@ def _refuse_bombs(text: str) -> None:
 def _items(node: yaml.Node, within: str = "") -> _Scalars:
     """Return keys and values of a mapping; each key is a text that occurs once."""
     if not isinstance(node, yaml.MappingNode):
-        raise _WrongError(
-            f"{_kind(node)} stands where a mapping is expected", *_words(node), line=_line(node)
-        )
+        raise _WrongError(partial(_is_no_mapping, node), line=_line(node))
     lines: dict[str, int] = {}
     items: _Scalars = []
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or not key.value.strip():
-            raise _WrongError(f"the key is {_kind(key)}, not a name", *_words(key), line=_line(key))
+            raise _WrongError(partial(_is_no_key, key), line=_line(key))
         if key.value in lines:
             first = lines[key.value]
             raise _WrongError(f"is also on line {first}", line=_line(key), key=key.value, scope=within)
@@ -294,8 +299,7 @@ def _layer_entries(items: _Scalars) -> Iterator[MappingEntry]:
             continue
         if not isinstance(held, yaml.MappingNode):
             raise _WrongError(
-                f"holds {_kind(held)}, not a mapping",
-                *_words(held),
+                partial(_holds_no_mapping, held),
                 line=_line(held),
                 key=section.value,
                 hint="A layer mapping holds for each class the paths inside it",
@@ -316,8 +320,7 @@ def _operator_entries(items: _Scalars) -> Iterator[MappingEntry]:
         for said in (key.value, *types):
             if not _OPERATOR_TYPE.fullmatch(said):
                 raise _WrongError(
-                    "{} is no operator type",
-                    said,
+                    partial(_is_no_type, said),
                     line=_line(key),
                     key=key.value,
                     hint="A type has letters, digits and _ only",
@@ -344,7 +347,7 @@ def _text(key: yaml.ScalarNode, value: yaml.Node) -> str:
 
 
 def _refuse_value(key: yaml.ScalarNode, value: yaml.Node) -> NoReturn:
-    raise _WrongError(f"holds {_kind(value)}, not a name", *_words(value), line=_line(value), key=key.value)
+    raise _WrongError(partial(_holds_no_name, value), line=_line(value), key=key.value)
 
 
 def _is_nothing(node: yaml.Node) -> bool:
@@ -360,15 +363,38 @@ def _line(of: yaml.Node | yaml.Event) -> int:
     return of.start_mark.line + 1 if of.start_mark is not None else 0
 
 
-def _kind(node: yaml.Node) -> str:
-    """Say what a node is, with a gap for the text of one that is a text (`_words`)."""
+def _is_alias(name: str, show: _Show) -> str:
+    return f"aliases ({show(f'*{name}')}) are not allowed"
+
+
+def _is_no_type(name: str, show: _Show) -> str:
+    return f"{show(name)} is no operator type"
+
+
+def _names_no_tensor(name: str, show: _Show) -> str:
+    return f"{show(name)} names no tensor"
+
+
+def _holds_no_mapping(node: yaml.Node, show: _Show) -> str:
+    return f"holds {_kind(node, show)}, not a mapping"
+
+
+def _holds_no_name(node: yaml.Node, show: _Show) -> str:
+    return f"holds {_kind(node, show)}, not a name"
+
+
+def _is_no_mapping(node: yaml.Node, show: _Show) -> str:
+    return f"{_kind(node, show)} stands where a mapping is expected"
+
+
+def _is_no_key(node: yaml.Node, show: _Show) -> str:
+    return f"the key is {_kind(node, show)}, not a name"
+
+
+def _kind(node: yaml.Node, show: _Show) -> str:
     if isinstance(node, yaml.ScalarNode):
-        return "nothing" if _is_nothing(node) else "the text {}"
+        return "nothing" if _is_nothing(node) else f"the text {show(node.value)}"
     return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
-
-
-def _words(node: yaml.Node) -> tuple[str, ...]:
-    return (node.value,) if isinstance(node, yaml.ScalarNode) and not _is_nothing(node) else ()
 
 
 def _shown(text: str) -> str:

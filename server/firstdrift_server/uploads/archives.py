@@ -30,6 +30,9 @@ FREE_BYTES = 100 << 20
 """So much may come out of any archive, however small: what is nearly empty packs well."""
 
 MOST_LINKS = 1000
+MOST_STEPS = 40
+"""Links that are followed one after the other, as many as Linux follows."""
+
 LONGEST_HEADER = 4 << 20
 LONGEST_LINK = 4096
 TAR_BLOCK = 512
@@ -85,6 +88,65 @@ def unpack(archive: Path, folder: Path, limits: Limits, watch: Watch) -> None:
         Exception
     ) as error:  # what decompressors, zipfile and tarfile make of damaged files is listed nowhere
         raise UploadError(f"the archive is damaged ({error or type(error).__name__})") from error
+
+
+def require_links_inside(folder: Path) -> None:
+    """Make sure that every link in a folder ends at something in it, and never leaves it on the way.
+
+    So it is wherever the folder is moved, and whatever comes to lie beside it later.
+
+    Raises:
+        UploadError: one does not.
+    """
+    waiting = [folder]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    if not _ends_inside(folder, Path(entry.path)):
+                        raise _leads_out(folder, Path(entry.path))
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append(Path(entry.path))
+
+
+def _ends_inside(folder: Path, link: Path) -> bool:
+    """Follow a link part by part, as the system does, but never out of the folder; it must end somewhere.
+
+    `os.path.realpath` takes what is not there by its name alone: "../steps/d/../.." comes back, until
+    somebody puts a "steps" there from which the same way leads elsewhere.
+    """
+    at = list(link.relative_to(folder).parts[:-1])
+    parts = [link.name]
+    followed = 0
+    while parts:
+        part = parts.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not at:
+                return False
+            at.pop()
+            continue
+        place = folder.joinpath(*at, part)
+        if place.is_symlink():
+            followed += 1
+            goal = os.readlink(place)  # noqa: PTH115 (the text, with its slashes)
+            if followed > MOST_STEPS or goal.startswith("/"):
+                return False
+            parts += reversed(goal.split("/"))
+        elif place.is_dir() or (place.exists() and not parts):
+            at.append(part)
+        else:
+            return False
+    return True
+
+
+def _leads_out(folder: Path, link: Path) -> UploadError:
+    name = link.relative_to(folder).as_posix()
+    return UploadError(
+        f"the link {name!a} leads out of the archive, or to what it does not hold",
+        hint="Pack what links lead to: tar --dereference",
+    )
 
 
 class _Filling:
@@ -153,20 +215,10 @@ class _Filling:
                 raise self._leads_out(link)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(to)
-        real = Path(os.path.realpath(self.folder))
-        for link, _ in self._links:
-            try:
-                end = Path(os.path.realpath(link))
-            except (OSError, RecursionError):
-                raise self._leads_out(link) from None
-            if not end.is_relative_to(real):
-                raise self._leads_out(link)
+        require_links_inside(self.folder)
 
     def _leads_out(self, link: Path) -> UploadError:
-        name = link.relative_to(self.folder).as_posix()
-        return UploadError(
-            f"the link {name!a} leads out of the archive", hint="Pack what links lead to: tar --dereference"
-        )
+        return _leads_out(self.folder, link)
 
     def _place(self, name: str) -> Path:
         return self.folder.joinpath(*parts_of(name))

@@ -235,6 +235,7 @@ class Uploads:
                     self._forget(upload_id)
                     raise
             landed = self._land(upload, _innermost(source))
+            self._require_links_inside(upload_id, landed)
             for rest in ("files", "unpacked"):
                 shutil.rmtree(here / rest, ignore_errors=True)
             return landed
@@ -318,12 +319,14 @@ class Uploads:
         return max(0, disk.f_favail - LEAST_FREE_ENTRIES) if disk.f_files else sys.maxsize
 
     def _unpack(self, archive: Path, into: Path, unpacking: Unpacking) -> None:
-        from firstdrift_server.uploads.archives import Limits, unpack
+        from firstdrift_server.uploads.archives import Limits, require_links_inside, unpack
 
         shutil.rmtree(into, ignore_errors=True)
         into.mkdir(mode=0o700)
         most = min(MOST_UNPACKED, self._entries())
         unpack(archive, into, Limits(size=self.room(), files=most), unpacking.watch)
+        # The one folder that is all there is gets another name: none of its links may go by this one.
+        require_links_inside(_innermost(into))
 
     def _require_whole(self, upload: Upload) -> None:
         missing = [
@@ -340,6 +343,17 @@ class Uploads:
                 path = self._file(upload, number)
                 make_folder(path.parent)
                 make_file(path)
+
+    def _require_links_inside(self, upload_id: str, landed: Path) -> None:
+        """Look at the links once more where they are to stay; throw all away if one leads out."""
+        from firstdrift_server.uploads.archives import require_links_inside
+
+        try:
+            require_links_inside(landed)
+        except UploadError:
+            shutil.rmtree(landed, ignore_errors=True)
+            self._forget(upload_id)
+            raise
 
     def _land(self, upload: Upload, source: Path) -> Path:
         with self._lock:
