@@ -17,13 +17,14 @@ SERVE := $(BIN)/firstdrift serve examples --port $(PORT) --data-dir $(DATA)
 PIP := -m pip install --quiet --disable-pip-version-check
 CHROMIUM := $(shell command -v chromium-headless-shell chromium chromium-browser google-chrome 2>/dev/null | head -n 1)
 
-.PHONY: help install demo serve test lint messages pins interop interop-venv bench examples clean
+.PHONY: help install demo serve test security-oldest lint messages pins interop interop-venv bench examples clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo     compare the sample dumps and show the result at http://127.0.0.1:$(PORT)"
 	@echo "make serve    serve the examples without comparing anything first"
 	@echo "make test     run the whole test suite"
+	@echo "make security-oldest  run the attacks with the oldest web packages that are allowed"
 	@echo "make lint     style, types, and who may import whom"
 	@echo "make messages collect the texts of the pages for translators"
 	@echo "make pins     write the lists of versions and hashes in requirements/ anew"
@@ -78,6 +79,16 @@ ifeq ($(CHROMIUM),)
 endif
 	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -n $(JOBS) $(ARGS)
 
+# Only what requests pass through is old: it lies in front of what is in .venv. What is old may warn of what is newer.
+.venv-oldest/.installed: tests/security/oldest.txt .venv/.installed-dev
+	@echo "Installing the oldest web packages that are allowed into .venv-oldest ..."
+	@rm -rf .venv-oldest
+	@$(BIN)/python $(PIP) --no-deps --target .venv-oldest -r $<
+	@touch $@
+
+security-oldest: .venv-oldest/.installed
+	$(if $(MEMORY),TMPDIR=$(MEMORY)) PYTHONPATH=$(CURDIR)/.venv-oldest $(BIN)/pytest -W ignore::DeprecationWarning -n $(JOBS) tests/security
+
 lint: .venv/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -108,4 +119,4 @@ examples: interop-venv
 	$(PEER)/python examples/generate.py
 
 clean:
-	rm -rf .venv .venv-interop .venv-pins .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-interop .venv-oldest .venv-pins .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,6 +1,7 @@
 """Servers to attack: one that stands open on this machine, one behind a token."""
 
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,15 @@ from firstdrift_server.brake import Brake
 from firstdrift_server.settings import settings_from
 
 
+def pytest_report_header() -> str:
+    """Say what is attacked: `make security-oldest` runs the same tests with other versions."""
+    names = ("fastapi", "h11", "jinja2", "starlette", "uvicorn")
+    return "attacked: " + ", ".join(f"{name} {version(name)}" for name in names)
+
+
 @pytest.fixture(scope="package")
 def token() -> str:
-    return "correct horse battery staple"
+    return "correct horse battery staple, seven times a day"
 
 
 @pytest.fixture(scope="package")
