@@ -25,7 +25,8 @@ FROM ${BASE}
 COPY --from=build /opt/firstdrift /opt/firstdrift
 # The only directory that the process may write to; compiled functions are cached there too.
 RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin firstdrift \
- && install --directory --owner=firstdrift --group=firstdrift /data /dumps
+ && install --directory --owner=firstdrift --group=firstdrift --mode=0700 /data \
+ && install --directory --owner=firstdrift --group=firstdrift /dumps
 ENV PATH=/opt/firstdrift/bin:$PATH HOME=/data PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001
 WORKDIR /data

@@ -21,7 +21,7 @@ CHROMIUM := $(shell command -v chromium-headless-shell chromium chromium-browser
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo     compare the sample dumps and show the result at http://127.0.0.1:$(PORT)"
+	@echo "make demo     compare the sample dumps and print the addresses of the results, at port $(PORT)"
 	@echo "make serve    serve the examples without comparing anything first"
 	@echo "make test     run the whole test suite"
 	@echo "make security-oldest  run the attacks with the oldest web packages that are allowed"

@@ -294,7 +294,9 @@ def _server_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--port", type=click.IntRange(0, 65535), help="Port to listen at (8765)."),
         click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies."),
         click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir."),
-        click.option("--token", hidden=True, expose_value=False, callback=_refuse_token),
+        click.option(
+            "--token", hidden=True, expose_value=False, callback=_refuse_token, help="Use --token-file."
+        ),
         click.option(
             "--token-file",
             type=click.Path(path_type=Path),

@@ -147,3 +147,23 @@ def test_a_report_opens_from_a_disk_without_any_network(
     expect(page.get_by_role("heading", name="Worst nodes")).to_be_visible()
     assert (asked, complaints) == ([file.as_uri()], [])
     context.close()
+
+
+def test_who_is_logged_in_logs_out_with_the_keyboard_and_a_visitor_has_no_button_for_it(
+    windows: tuple[Dashboard, Dashboard],
+) -> None:
+    owner, visitor = windows
+    visitor.open(make_link(owner.page))
+    expect(visitor.page.get_by_role("button", name="Log out")).to_have_count(0)
+    owner.open("/c/1")
+    cookies = owner.page.context.cookies()
+    button = owner.page.get_by_role("button", name="Log out")
+    button.focus()
+    owner.page.keyboard.press("Enter")
+    owner.page.wait_for_url("**/login?left=yes")
+    expect(owner.page.get_by_role("status").first).to_have_text("You are logged out.")
+    expect(button).to_have_count(0)
+    owner.page.context.add_cookies(cookies)
+    assert owner.page.request.get(f"{owner.address}/c/1").status == 401
+    assert visitor.page.request.get(f"{visitor.address}/c/1").status == 200
+    owner.complaints.clear()  # the browser notes that the form comes with status 401

@@ -1,7 +1,9 @@
 """Nobody chooses with a Host header what the server takes for the path of a request."""
 
+import re
 import string
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -132,3 +134,10 @@ def test_an_encoded_question_mark_or_slash_is_part_of_the_path(stranger: TestCli
 def test_the_address_after_logging_in_is_that_of_the_request_line(stranger: TestClient, token: str) -> None:
     answer = stranger.get("/c/1%3fx%23y/%E4%B8%AD?a=1%262&token=" + token.replace(" ", "%20"))
     assert answer.headers["location"] == "/c/1%3Fx%23y/%E4%B8%AD?a=1%262"
+
+
+def test_nothing_in_the_server_asks_what_the_host_header_is_a_part_of() -> None:
+    files = (Path(__file__).parents[2] / "server").rglob("*.py")
+    assert [
+        file.name for file in files if re.search(r"request\.url\.|request\.url\b[^`]", file.read_text())
+    ] == []

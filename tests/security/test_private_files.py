@@ -20,7 +20,7 @@ from firstdrift_server.settings import settings_from
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
-@pytest.fixture(autouse=True, params=[0o000, 0o022, 0o077], ids=lambda mask: f"umask {mask:03o}")
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=lambda mask: f"umask {mask:03o}")
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     before = os.umask(request.param)
     yield request.param
@@ -31,6 +31,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@pytest.mark.usefixtures("umask")
 def test_the_data_directory_and_the_database_are_made_so(tmp_path: Path, token: str) -> None:
     data = tmp_path / "not there" / "data"
     app = create_app(settings_from(roots=[tmp_path], data_dir=data, token=token))
@@ -43,6 +44,7 @@ def test_the_data_directory_and_the_database_are_made_so(tmp_path: Path, token: 
     assert mode(data) == mode(data.parent) == 0o700
 
 
+@pytest.mark.usefixtures("umask")
 def test_uploads_are_made_so(tmp_path: Path) -> None:
     app = create_app(settings_from(roots=[tmp_path], data_dir=tmp_path / "data"))
     packed = io.BytesIO()
