@@ -28,9 +28,8 @@ def run(settings: "Settings", announce: Callable[[str], None] = lambda _: None) 
     """
     # What is imported stays: looking through it for garbage, again and again, is a tenth of the start.
     gc.disable()
-    import uvicorn
-
     from firstdrift_server.app import create_app
+    from firstdrift_server.connections import serve
 
     app = create_app(settings)
     gc.freeze()
@@ -39,8 +38,7 @@ def run(settings: "Settings", announce: Callable[[str], None] = lambda _: None) 
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         announce(f"http://{host}:{listener.getsockname()[1]}/")
         _prepare_soon()
-        # No access log: an address may hold the token, once, before it becomes a cookie.
-        uvicorn.Server(uvicorn.Config(app, access_log=False, log_level="warning")).run(sockets=[listener])
+        serve(app, listener)
 
 
 def _prepare_soon() -> None:
