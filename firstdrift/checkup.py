@@ -78,7 +78,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
     where = settings.database.rpartition("@")[2]
     said = f"{where}: {warning}" if warning else where
     yield Finding("database", good=True, said=said, doubtful=warning is not None)
-    alive = [worker.name for worker in workers if worker.seconds_since_seen < _ALIVE_SECONDS]
+    alive = [worker.name for worker in workers if abs(worker.seconds_since_seen) < _ALIVE_SECONDS]
     said = (
         ", ".join(alive)
         if alive
