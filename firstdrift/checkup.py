@@ -138,7 +138,7 @@ def _database(settings: Settings, seconds: float | None) -> Iterator[Finding]:
         doubts.append(f"its tables are of an earlier version ({step}): the next start brings them up to date")
     said = "; ".join(filter(None, doubts))
     yield Finding("database", good=True, said=f"{where}: {said}" if said else where, doubtful=bool(said))
-    yield _worker(settings, [one.name for one in workers if one.seconds_since_seen < _ALIVE_SECONDS])
+    yield _worker(settings, [one.name for one in workers if abs(one.seconds_since_seen) < _ALIVE_SECONDS])
 
 
 def _file(file: Path, seconds: float | None) -> tuple[tuple[str, ...], str]:

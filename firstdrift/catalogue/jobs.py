@@ -5,7 +5,11 @@
        └── release ─────┘  └──cancelled─▶ cancelled     asked for by a person
 
 A worker holds a job under a lease that its heartbeat extends. When the heartbeats stop, another worker
-may claim the job; the number of the attempt then counts up, and whatever the first worker still writes
+may claim the job. Clocks may be set, so what the clock says is not enough: who claims a job has seen by a
+stopwatch of its own that no heartbeat came, for the length of the lease, or for some beats where the clock
+says that the lease has run out.
+
+When a job is claimed, the number of the attempt counts up, and whatever the first worker still writes
 under the old number is refused (`JobLostError`).
 
 Who changes a job and its comparison in one transaction changes the job first: with one order for all,
@@ -17,12 +21,12 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from enum import Enum
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 from sqlalchemy import (
@@ -33,6 +37,7 @@ from sqlalchemy import (
     case,
     delete,
     exists,
+    false,
     func,
     insert,
     or_,
@@ -58,6 +63,11 @@ SLICE_STEPS = 1000
 """Steps of a job that compares, for each pair of slices: `Job.total` tells how many pairs there are."""
 LEASE_SECONDS = 15.0
 BEAT_SECONDS = 1.0
+SILENT_SECONDS = 2 * BEAT_SECONDS
+"""A worker whose lease has run out by the clock is looked at for so long before its job is taken."""
+LONGEST_WAIT = 600.0
+"""No job is told to wait for longer; one that is to has been told so before the clock was set back."""
+_AT_ONCE = datetime.fromtimestamp(0, UTC)
 
 
 class Job(Struct, frozen=True):
@@ -111,12 +121,18 @@ class Claim(Struct, frozen=True):
     path: str | None
 
 
-class Standing(Enum):
-    """Whether a job that was claimed is still in those hands."""
+class Standing(Struct, frozen=True):
+    """Whether a job that was claimed is still in those hands.
 
-    HELD = "held"
-    CANCELLED = "a person asked for it to stop"
-    LOST = "over, in other hands, or not heard of for too long"
+    Attributes:
+        is_held: it is.
+        is_cancelled: a person asked for it to stop.
+        leased_until: changes with each heartbeat.
+    """
+
+    is_held: bool = False
+    is_cancelled: bool = False
+    leased_until: datetime | None = None
 
 
 class Worker(Struct, frozen=True):
@@ -140,7 +156,12 @@ def enqueue(
 ) -> int:
     """Add a job that works on a comparison, or on the dump at a path; return its id."""
     job = JobEntry(
-        kind=kind, comparison_id=comparison_id, path=path, priority=priority, max_attempts=max_attempts
+        kind=kind,
+        comparison_id=comparison_id,
+        path=path,
+        priority=priority,
+        max_attempts=max_attempts,
+        ready_at=_AT_ONCE,
     )
     session.add(job)
     session.flush()
@@ -209,14 +230,14 @@ def claim_job(engine: Engine, worker: str, *, lease: float = LEASE_SECONDS) -> C
 
     Jobs that workers died of too often are given up on the way.
     """
-    with reading(engine) as session:  # looking costs no lock
-        if not session.scalar(select(exists().where(_abandoned() | _ready()))):
-            return None
+    silent = _silent(engine, lease)
+    if silent is None:
+        return None
     with writing(engine) as session:
-        _give_up(session)
+        _give_up(session, silent)
         first = (
             select(JobEntry.id)
-            .where(_abandoned() | _ready())
+            .where(_still(silent) | _ready())
             .order_by(JobEntry.priority.desc(), JobEntry.id)
             .limit(1)
             .with_for_update(skip_locked=True)
@@ -240,13 +261,19 @@ def claim_job(engine: Engine, worker: str, *, lease: float = LEASE_SECONDS) -> C
 def standings(session: Session, claims: Sequence[Claim]) -> dict[int, Standing]:
     """Tell of each claimed job, by its id, whether it is still in those hands."""
     attempts = {claim.job_id: claim.attempt for claim in claims}
-    columns = (JobEntry.id, JobEntry.attempts, JobEntry.state, JobEntry.cancel_requested, _abandoned())
-    found = dict.fromkeys(attempts, Standing.LOST)
-    for job, attempt, state, is_cancelled, is_abandoned in session.execute(
+    columns = (
+        JobEntry.id,
+        JobEntry.attempts,
+        JobEntry.state,
+        JobEntry.cancel_requested,
+        JobEntry.leased_until,
+    )
+    found = dict.fromkeys(attempts, Standing())
+    for job, attempt, state, is_cancelled, leased_until in session.execute(
         select(*columns).where(JobEntry.id.in_(attempts))
     ):
-        if attempt == attempts[job] and state is JobState.RUNNING and not is_abandoned:
-            found[job] = Standing.CANCELLED if is_cancelled else Standing.HELD
+        if attempt == attempts[job] and state is JobState.RUNNING:
+            found[job] = Standing(is_held=True, is_cancelled=is_cancelled, leased_until=leased_until)
     return found
 
 
@@ -412,12 +439,72 @@ def job_record(entry: JobEntry) -> Job:
     return Job(**{name: getattr(entry, name) for name in Job.__struct_fields__})
 
 
-def _abandoned() -> ColumnElement[bool]:
-    return and_(JobEntry.state == JobState.RUNNING, JobEntry.leased_until < Now())
+class _Held(NamedTuple):
+    """A job that a worker holds; each heartbeat changes when its lease runs out (seconds since 1970)."""
+
+    job_id: int
+    attempt: int
+    leased_until: float
+
+
+class _Watch:
+    """Remembers since when, by the stopwatch of this process, no heartbeat has come for which job."""
+
+    def __init__(self) -> None:
+        self._since: dict[_Held, float] = {}
+        self._lock = threading.Lock()
+
+    def silent_for(self, held: Iterable[_Held]) -> dict[_Held, float]:
+        """Say for how many seconds nothing has been heard of the workers of jobs."""
+        with self._lock:
+            now = time.monotonic()
+            self._since = {each: self._since.get(each, now) for each in held}
+            return {each: now - since for each, since in self._since.items()}
+
+
+_watches: WeakKeyDictionary[Engine, _Watch] = WeakKeyDictionary()
+
+
+def _silent(engine: Engine, lease: float) -> tuple[_Held, ...] | None:
+    """Return the jobs that may be taken from their workers; None if no job may be taken at all.
+
+    Where nothing else is to do, it waits to see whether a worker whose lease has run out is silent.
+    """
+    watch = _watches.setdefault(engine, _Watch())
+    enough = min(SILENT_SECONDS, lease)
+    until = time.monotonic() + 2 * enough
+    while True:
+        with reading(engine) as session:  # looking costs no lock
+            is_ready = bool(session.scalar(select(exists().where(_ready()))))
+            until_when = type_coerce(JobEntry.leased_until, Double)
+            is_over = JobEntry.leased_until < Now()
+            running = select(JobEntry.id, JobEntry.attempts, until_when, is_over).where(
+                JobEntry.state == JobState.RUNNING
+            )
+            known = {_Held(*held): over for *held, over in session.execute(running)}
+        silent = watch.silent_for(known)
+        found = tuple(each for each, over in known.items() if silent[each] >= (enough if over else lease))
+        if found or is_ready:
+            return found
+        suspected = [enough - silent[each] for each, over in known.items() if over]
+        if not suspected or time.monotonic() > until:
+            return None
+        time.sleep(max(0.0, min(suspected)))
+
+
+def _still(held: Iterable[_Held]) -> ColumnElement[bool]:
+    """Tell of which of some jobs no heartbeat has come since they were looked at."""
+    leased_until = type_coerce(JobEntry.leased_until, Double)
+    each = [
+        and_(JobEntry.id == one.job_id, JobEntry.attempts == one.attempt, leased_until == one.leased_until)
+        for one in held
+    ]
+    return and_(JobEntry.state == JobState.RUNNING, or_(false(), *each))
 
 
 def _ready() -> ColumnElement[bool]:
-    return and_(JobEntry.state == JobState.QUEUED, JobEntry.ready_at <= Now())
+    in_time = or_(JobEntry.ready_at <= Now(), JobEntry.ready_at > Now(LONGEST_WAIT))
+    return and_(JobEntry.state == JobState.QUEUED, in_time)
 
 
 def _held(claim: Claim) -> tuple[ColumnElement[bool], ...]:
@@ -432,10 +519,10 @@ def _lost(claim: Claim) -> JobLostError:
     return JobLostError(f"another worker has taken job {claim.job_id} over, or it was deleted")
 
 
-def _give_up(session: Session) -> None:
+def _give_up(session: Session, silent: Iterable[_Held]) -> None:
     session.execute(
         update(JobEntry)
-        .where(_abandoned(), or_(JobEntry.cancel_requested, JobEntry.attempts >= JobEntry.max_attempts))
+        .where(_still(silent), or_(JobEntry.cancel_requested, JobEntry.attempts >= JobEntry.max_attempts))
         .values(
             state=case((JobEntry.cancel_requested, JobState.CANCELLED), else_=JobState.FAILED),
             error=case(

@@ -42,9 +42,8 @@ def run(
         raise SettingsError("there is no token", hint="Settings.with_token() makes one up; or say no_token")
     # What is imported stays: looking through it for garbage, again and again, is a tenth of the start.
     gc.disable()
-    import uvicorn
-
     from firstdrift_server.app import create_app
+    from firstdrift_server.connections import serve
 
     app = create_app(settings)
     gc.freeze()
@@ -53,9 +52,7 @@ def run(
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         announce(f"http://{host}:{waiting.getsockname()[1]}/")
         _prepare_soon()
-        # No access log: an address may hold the token, once, before it becomes a cookie.
-        config = uvicorn.Config(app, http="h11", access_log=False, log_level="warning")
-        uvicorn.Server(config).run(sockets=[waiting])
+        serve(app, waiting)
 
 
 def _prepare_soon() -> None:

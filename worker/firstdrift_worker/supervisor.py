@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -75,7 +76,15 @@ class _Child:
     claim: Claim
     process: ForkServerProcess
     since: float = field(default_factory=time.monotonic)
-    lost_at: float | None = None
+    beat: datetime | None = None
+    beat_at: float = field(default_factory=time.monotonic)
+
+    def is_lost(self, standing: Standing, lease: float) -> bool:
+        """Tell whether it should have ended by itself, or gives no sign of life."""
+        now = time.monotonic()
+        if standing.is_held and standing.leased_until != self.beat:
+            self.beat, self.beat_at = standing.leased_until, now
+        return now - self.beat_at > (2 * lease if standing.is_held else _LOST_SECONDS)
 
     def is_long(self) -> bool:
         return time.monotonic() - self.since > LONG_SECONDS
@@ -166,16 +175,14 @@ class Supervisor:
             standings = jobs.standings(session, [child.claim for child in self._children])
         for child in list(self._children):
             standing = standings[child.claim.job_id]
-            if standing is Standing.CANCELLED:
+            if standing.is_held and standing.is_cancelled:
                 child.kill()
                 with suppress(JobLostError), writing(self._engine) as session:
                     jobs.cancel_job(session, child.claim)
                 self._children.remove(child)
-            elif standing is Standing.LOST:
-                child.lost_at = child.lost_at or time.monotonic()
-                if time.monotonic() - child.lost_at > _LOST_SECONDS:
-                    child.kill()
-                    self._children.remove(child)
+            elif child.is_lost(standing, self._manner.lease):
+                child.kill()
+                self._children.remove(child)
 
 
 def _do_in_child(claim: Claim, manner: Manner) -> None:

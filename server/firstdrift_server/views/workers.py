@@ -13,5 +13,5 @@ SILENT_SECONDS = 20.0
 def worker_view(session: Session) -> dict[str, Any]:
     """Say which workers are alive, and when one was last seen."""
     workers = list_workers(session)
-    alive = [worker.name for worker in workers if worker.seconds_since_seen < SILENT_SECONDS]
+    alive = [worker.name for worker in workers if abs(worker.seconds_since_seen) < SILENT_SECONDS]
     return {"alive": alive, "last_seen": max((worker.seen_at for worker in workers), default=None)}

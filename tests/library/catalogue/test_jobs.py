@@ -138,6 +138,53 @@ def test_a_job_that_kills_its_workers_is_given_up(engine: Engine) -> None:
     assert job.error == "the worker died each time it tried"
 
 
+def set_clock(engine: Engine, seconds: float) -> None:
+    """Leave behind what was written before the clock was set on by so many seconds, or back."""
+    with writing(engine) as session:
+        for change in (
+            "UPDATE jobs SET ready_at = ready_at - :seconds, leased_until = leased_until - :seconds",
+            "UPDATE workers SET seen_at = seen_at - :seconds",
+        ):
+            session.execute(text(change), {"seconds": seconds})
+
+
+@pytest.mark.usefixtures("comparison")
+@pytest.mark.parametrize("seconds", [-86400.0, -30.0, 86400.0])
+def test_a_dead_worker_s_job_is_taken_over_however_the_clock_was_set(engine: Engine, seconds: float) -> None:
+    dead = claimed(engine, lease=0.5)
+    set_clock(engine, seconds)
+    until = time.monotonic() + 60
+    while (again := claim_job(engine, "host:2", lease=0.5)) is None:
+        assert time.monotonic() < until, "nobody takes the job"
+        time.sleep(0.05)
+    assert (again.job_id, again.attempt) == (dead.job_id, 2)
+
+
+@pytest.mark.usefixtures("comparison")
+@pytest.mark.parametrize("seconds", [-86400.0, 86400.0])
+def test_a_living_worker_keeps_its_job_however_the_clock_is_set(engine: Engine, seconds: float) -> None:
+    claim = claimed(engine, lease=1.5)
+    with Lease(engine, claim, 1.5) as lease:
+        for _ in range(3):
+            set_clock(engine, seconds)
+            assert claim_job(engine, "host:2", lease=1.5) is None
+        time.sleep(1.6)
+        assert claim_job(engine, "host:2", lease=1.5) is None
+        lease.check()
+    with writing(engine) as session:
+        finish_job(session, claim)
+
+
+@pytest.mark.usefixtures("comparison")
+def test_a_job_that_waits_is_taken_though_the_clock_was_set_back(engine: Engine) -> None:
+    set_clock(engine, -86400.0)
+    first = claimed(engine)
+    with writing(engine) as session:
+        fail_job(session, first, "busy", "", retry_after=5.0)
+    set_clock(engine, -86400.0)
+    assert claimed(engine).attempt == 2
+
+
 @pytest.mark.usefixtures("comparison")
 def test_a_worker_that_stops_puts_its_job_back_and_the_attempt_does_not_count(engine: Engine) -> None:
     for _ in range(10):

@@ -1,0 +1,150 @@
+"""Visitors who send slowly, or nothing, or never finish, keep nobody else from being answered."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import pytest
+from serving import serving
+from working import wait_until
+
+from firstdrift_server.connections import (
+    BODY_SECONDS,
+    HEAD_SECONDS,
+    LEAVE_SECONDS,
+    MOST_WAITING,
+    allow_many_files,
+)
+
+SLOW = 1200
+PATIENCE = 30.0
+"""Seconds in which each request is answered, also on a machine that does much else."""
+
+STUCK = """
+import threading
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from firstdrift.serving import leave_on_sigterm
+from firstdrift_server import listen
+from firstdrift_server.connections import serve
+from firstdrift_server.settings import Settings
+
+leave_on_sigterm()
+
+def stuck(request):
+    threading.Event().wait()
+
+routes = [Route("/stuck", stuck), Route("/", lambda request: PlainTextResponse("here"))]
+with listen(Settings(port=0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    serve(Starlette(routes=routes), listener)
+"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "root").mkdir()
+    with serving(folder / "root", folder / "data", []) as found:
+        url = urlsplit(found)
+        assert url.hostname
+        assert url.port
+        yield url.hostname, url.port
+
+
+@contextmanager
+def connections(address: tuple[str, int], beginning: bytes, count: int) -> Iterator[list[socket.socket]]:
+    allow_many_files()
+    with ExitStack() as opened:
+        made = [opened.enter_context(socket.create_connection(address, PATIENCE)) for _ in range(count)]
+        for one in made:
+            one.sendall(beginning)
+        yield made
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Tell whether the other side has closed a connection; what it said before is passed over."""
+    try:
+        while connection.recv(65536, socket.MSG_DONTWAIT):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        pass
+    return True
+
+
+def answered(address: tuple[str, int]) -> bool:
+    with urlopen(f"http://{address[0]}:{address[1]}/health", timeout=PATIENCE) as answer:
+        return bool(answer.status == 200)
+
+
+@pytest.mark.parametrize(
+    "beginning", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "], ids=["", "head"]
+)
+def test_many_slow_heads_keep_nobody_from_being_answered(address: tuple[str, int], beginning: bytes) -> None:
+    with connections(address, beginning, SLOW) as slow:
+        for _ in range(10):
+            assert answered(address)
+        wait_until(lambda: sum(map(is_closed, slow)) >= SLOW - MOST_WAITING, PATIENCE)
+        for one in slow[-20:]:  # a byte now and then is no head
+            if not is_closed(one):
+                one.send(b"a")
+        wait_until(lambda: all(map(is_closed, slow)), HEAD_SECONDS + PATIENCE)
+        assert answered(address)
+
+
+def test_a_connection_that_was_answered_once_may_not_send_slowly_either(address: tuple[str, int]) -> None:
+    whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with connections(address, whole, 1) as (one,):
+        assert b"200 OK" in one.recv(65536)
+        one.sendall(whole + whole[:20])
+        assert b"200 OK" in one.recv(65536)
+        wait_until(lambda: is_closed(one), HEAD_SECONDS + PATIENCE)
+
+
+def test_a_body_that_does_not_come_is_waited_for_a_while_only(address: tuple[str, int]) -> None:
+    head = b"POST /api/v1/comparisons HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with connections(address, head + b'Content-Length: 100\r\n\r\n{"golden": ', 50) as slow:
+        began = time.monotonic()
+        assert answered(address)
+        wait_until(lambda: all(map(is_closed, slow)), BODY_SECONDS + PATIENCE)
+        assert time.monotonic() - began > BODY_SECONDS / 2
+
+
+def test_a_body_that_comes_steadily_may_take_longer(address: tuple[str, int]) -> None:
+    size = 40_000
+    head = f"POST /language HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n".encode()
+    head += b"Content-Type: application/x-www-form-urlencoded\r\n\r\n"
+    with connections(address, head, 1) as (one,):
+        for _ in range(8):
+            one.sendall(bytes(size // 8))
+            time.sleep(BODY_SECONDS / 6)
+        assert one.recv(65536).startswith(b"HTTP/1.1 4")  # an answer, whatever it says
+
+
+def test_a_server_that_is_told_to_stop_ends_whatever_its_visitors_do(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STUCK]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=dict(os.environ), cwd=tmp_path
+    ) as server:
+        try:
+            assert server.stdout is not None
+            here = ("127.0.0.1", int(server.stdout.readline()))
+            head = b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            with connections(here, head, 3), connections(here, b"GET / HT", 3):
+                with urlopen(f"http://{here[0]}:{here[1]}/", timeout=PATIENCE) as answer:
+                    assert answer.read() == b"here"
+                server.send_signal(signal.SIGTERM)
+                server.wait(LEAVE_SECONDS + PATIENCE)
+        finally:
+            server.kill()
