@@ -166,9 +166,6 @@ class _SliceReader:
         if not isinstance(read.value, dict) or not isinstance(read.value.get("data"), dict):
             raise DumpUnreadableError('it holds no object "data"', path=file)
         self._report_repeated(DUMP_FILE, read.repeated_keys)
-        if "" in read.value["data"]:
-            del read.value["data"][""]
-            self._report(DUMP_FILE, ["a record has no name; it is left out"])
         return read.value
 
     def _read_construct(self, header: Mapping[str, Any]) -> Construct:

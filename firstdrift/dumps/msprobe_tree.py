@@ -60,9 +60,6 @@ def parse_construct(recorded: object) -> Construct:
     for name, value in recorded.items():
         if name == _MICRO_STEP_COUNT:
             continue
-        if not name:
-            problems.append("an entry has no name; it is left out")
-            continue
         parent = value
         if isinstance(value, list) and len(value) == len(_MEGATRON_ENTRY):
             parent, micro_step = value

@@ -150,16 +150,12 @@ def test_any_change_to_a_mapping_file_gives_a_mapping_or_a_named_error(tmp_path:
 
 
 @pytest.mark.parametrize("file", ["construct.json", "dump.json"])
-def test_a_node_without_a_name_is_left_out_and_told_of(tmp_path: Path, file: str) -> None:
+def test_a_node_without_a_name_is_a_node_like_others(tmp_path: Path, file: str) -> None:
     names = "Module.a.A.forward.0", "Module.b.B.forward.0"
     data = {name: module() for name in names}
     construct: dict[str, Any] = dict.fromkeys(names)
-    said = construct if file == "construct.json" else data
-    write_dump(tmp_path / "golden", data, construct)
-    write_dump(tmp_path / "target", data | {"": module()} if said is data else data, {"": None} | construct)
-    dump = open_dump(tmp_path / "target")
-    read = read_slice(dump, dump.slices[0])
-    assert [node.name for node in read.nodes] == list(names)
-    assert "has no name; it is left out" in " ".join(problem.reason for problem in read.problems)
-    report = compare(tmp_path / "golden", tmp_path / "target")
-    assert [len(one.rows) for one in report.slices] == [2]
+    nameless = data | {"": module()} if file == "dump.json" else data
+    write_dump(tmp_path, nameless, {"": None} | construct)
+    rows = compare(tmp_path, tmp_path).slices[0].rows
+    assert sorted(row.target for row in rows) == [("",), (names[0],), (names[1],)]
+    assert all(row.parent is None for row in rows)
