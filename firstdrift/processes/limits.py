@@ -61,8 +61,8 @@ def limit_processor_time(seconds: float) -> None:
 
 
 @contextmanager
-def processor_time(seconds: float, task: str) -> Iterator[None]:
-    """Give the block so much processor time of this process.
+def reading_time(seconds: float) -> Iterator[None]:
+    """Give the block, which reads a dump, so much processor time of this process.
 
     Only the main thread of a process can be interrupted: elsewhere, the block takes as long as it takes.
 
@@ -75,7 +75,7 @@ def processor_time(seconds: float, task: str) -> Iterator[None]:
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         raise LimitError(
-            f"{task} took more than {seconds:,.0f} s of processor time",
+            f"reading it took more than {seconds:,.0f} s of processor time",
             hint="A larger FIRSTDRIFT_READING_SECONDS allows more",
         )
 

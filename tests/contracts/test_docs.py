@@ -39,4 +39,4 @@ def test_every_command_is_documented_by_its_help() -> None:
     for command in main.commands.values():
         assert command.help
         options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
-        assert [option.name for option in options if not option.help] == []
+        assert [option.name for option in options if not (option.help or option.hidden)] == []

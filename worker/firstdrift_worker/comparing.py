@@ -35,7 +35,7 @@ from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, LimitError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.plurals import counted
-from firstdrift.processes.limits import Limits, processor_time
+from firstdrift.processes.limits import Limits, reading_time
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, SliceJudgement
 from firstdrift.verdict.noise import Noise
@@ -85,7 +85,7 @@ class Work:
             if self.limits is None:
                 yield
             else:
-                with processor_time(self.limits.seconds, "reading it"):
+                with reading_time(self.limits.seconds):
                     yield
         except LimitError as error:
             raise DumpUnreadableError(error.reason, path=path, hint=error.hint) from error
