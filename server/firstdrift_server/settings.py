@@ -55,7 +55,11 @@ class Settings(BaseSettings):
 
     # An error must not quote what it is about: it may be the token, or the password of the database.
     model_config = SettingsConfigDict(
-        env_prefix="FIRSTDRIFT_", frozen=True, extra="forbid", hide_input_in_errors=True
+        env_prefix="FIRSTDRIFT_",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
     )
 
     roots: Annotated[tuple[Path, ...], NoDecode] = ()
