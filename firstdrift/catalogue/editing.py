@@ -33,7 +33,7 @@ from firstdrift.comparison.report import Options
 from firstdrift.comparison.volume import data_bytes
 from firstdrift.dumps.dump import Slice, SliceListing
 from firstdrift.dumps.ranks import merge_ranks
-from firstdrift.errors import SettingsError
+from firstdrift.errors import LimitError, SettingsError
 from firstdrift.matching.edits import Edit
 from firstdrift.matching.match import find_matches, lay_edits_on, lay_edits_over
 from firstdrift.matching.pairing import Pairing
@@ -87,20 +87,27 @@ Benches = Callable[[SlicePair], Bench]
 """Gives the bench of a pair of slices, made or remembered."""
 
 
-def load_bench(session: Session, pair: SlicePair, options: Options) -> Bench:
+Measure = Callable[[SlicePlan, int, int], list[Measurement]]
+"""Measures pairs of a plan, as `measure_pairs` does."""
+
+Merge = Callable[[SliceListing, Sequence[Slice]], Slice]
+"""Merges the slices of ranks, as `merge_ranks` does: it looks at some of their values."""
+
+
+def load_bench(session: Session, pair: SlicePair, options: Options, merge: Merge = merge_ranks) -> Bench:
     """Load two indexed slices and match them by all rules but the edits."""
-    golden, target = _load(session, pair.golden_slice_id), _load(session, pair.target_slice_id)
+    golden, target = (_load(session, one, merge) for one in (pair.golden_slice_id, pair.target_slice_id))
     work, notes = find_matches(golden, target, options.matching)
     return Bench((pair.golden_slice_id, pair.target_slice_id), golden, target, options, work, notes)
 
 
-def _load(session: Session, slice_id: int) -> Slice:
+def _load(session: Session, slice_id: int, merge: Merge) -> Slice:
     """Restore a slice; one that was merged from ranks is merged again, for its parts say where data lie."""
     known = get_slice(session, slice_id)
     if known.merged is None:
         return load_slice(session, slice_id)
     ids = {one.listing: one.id for one in slices_of_dump(session, known.dump_id)}
-    return merge_ranks(known.merged, [load_slice(session, ids[part]) for part in known.merged.parts])
+    return merge(known.merged, [load_slice(session, ids[part]) for part in known.merged.parts])
 
 
 class State(Struct, frozen=True):
@@ -213,6 +220,7 @@ def effect(
     *,
     first: int = 0,
     seconds: float = PREVIEW_SECONDS,
+    measure: Measure = measure_pairs,
 ) -> Effect:
     """Say what edits would change, without writing anything.
 
@@ -223,7 +231,7 @@ def effect(
     """
     check_edits(session, state, edits, bench_of)
     until = time.monotonic() + seconds
-    trial = _Trial(session, state, tuple(edits), bench_of)
+    trial = _Trial(session, state, tuple(edits), bench_of, measure)
     for pair in sorted(state.pairs, key=lambda pair: pair.position != first):
         if trial.looked_at and time.monotonic() > until:
             break
@@ -234,8 +242,11 @@ def effect(
 class _Trial:
     """Edits tried on one slice after the other."""
 
-    def __init__(self, session: Session, state: State, edits: tuple[Edit, ...], bench_of: Benches) -> None:
+    def __init__(
+        self, session: Session, state: State, edits: tuple[Edit, ...], bench_of: Benches, measure: Measure
+    ) -> None:
         self.session, self.state, self.edits, self.bench_of = session, state, edits, bench_of
+        self.measure = measure
         self.places = noise_places(session, state.base.options.baseline)
         self.looked_at = 0
         self.new_pairs = self.unmeasured = 0
@@ -283,7 +294,7 @@ class _Trial:
     ) -> SliceJudgement:
         keys = pair_keys(plan.pairs)
         new = {key: pair for key, pair in zip(keys, plan.pairs, strict=True) if key not in known}
-        made = {key: self._measure(plan, pair) for key, pair in new.items()}
+        made = dict(zip(new, self._measure(plan, tuple(new.values())), strict=True))
         measurements = [made[key] if key in made else known[key] for key in keys]
         rows = build_rows(bench.golden, bench.target, plan)
         options = self.state.base.options
@@ -294,13 +305,24 @@ class _Trial:
             )
         )
 
-    def _measure(self, plan: SlicePlan, pair: TensorPair) -> Measurement:
-        self.bytes_left -= (size := data_bytes(pair))
-        if self.bytes_left < 0:
-            self.bytes_left += size
-            self.unmeasured += 1
-            return Measurement(MeasurementKind.INCOMPARABLE, _NOT_READ)
-        return measure_pairs(replace(plan, pairs=(pair,)), 0, 1)[0]
+    def _measure(self, plan: SlicePlan, pairs: Sequence[TensorPair]) -> list[Measurement]:
+        """Measure pairs as long as few bytes are read; of the others, say that they were not."""
+        small = [pair for pair in pairs if self._may_read(data_bytes(pair))]
+        new = SlicePlan(plan.golden, plan.target, (), tuple(small), (), ())
+        try:
+            measured = self.measure(new, 0, len(small)) if small else []
+        except LimitError as error:
+            measured = [Measurement(MeasurementKind.INCOMPARABLE, error.reason) for _ in small]
+        known = dict(zip(map(id, small), measured, strict=True))
+        unread = Measurement(MeasurementKind.INCOMPARABLE, _NOT_READ)
+        self.unmeasured += len(pairs) - len(small)
+        return [known.get(id(pair), unread) for pair in pairs]
+
+    def _may_read(self, size: int) -> bool:
+        if size > self.bytes_left:
+            return False
+        self.bytes_left -= size
+        return True
 
     def effect(self) -> Effect:
         """Sum up."""

@@ -42,12 +42,16 @@ def run(
         raise SettingsError("there is no token", hint="Settings.with_token() makes one up; or say no_token")
     # What is imported stays: looking through it for garbage, again and again, is a tenth of the start.
     gc.disable()
+    from firstdrift.files import allow_mapping, confine_process
     from firstdrift_server.app import create_app
     from firstdrift_server.connections import serve
 
     app = create_app(settings)
     gc.freeze()
     gc.enable()
+    # Child processes look into dumps. Should this one ever, then where it may, and so that it outlives it.
+    confine_process((*settings.roots, settings.uploads))
+    allow_mapping(allowed=False)
     with listener or listen(settings) as waiting:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         announce(f"http://{host}:{waiting.getsockname()[1]}/")

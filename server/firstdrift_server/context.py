@@ -155,6 +155,14 @@ class Context:
         """
         return self.looking.ask(self.roots, question, *given, **named)
 
+    def in_child(self, question: Callable[Given, Value]) -> Callable[Given, Value]:
+        """Return a function that does in a child process, as `look` does, what the given one does."""
+
+        def ask(*given: Given.args, **named: Given.kwargs) -> Value:
+            return self.look(question, *given, **named)
+
+        return ask
+
     def ask(self, question: Callable[Given, Value], *given: Given.args, **named: Given.kwargs) -> Value:
         """Have a question about dumps, but not about values, answered in a child process; raises likewise."""
         return self.listing.ask(self.roots, question, *given, **named)

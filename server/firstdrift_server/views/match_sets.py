@@ -158,9 +158,12 @@ def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[E
         SettingsError: an edit can be applied to no slice.
     """
     from firstdrift.catalogue.editing import effect
+    from firstdrift.comparison.compare import measure_pairs
 
     known, state, pair = _asked(session, asked)
-    found = effect(session, state, edits, _benches(session, context, known), first=pair.position)
+    measure = context.in_child(measure_pairs)
+    benches = _benches(session, context, known)
+    found = effect(session, state, edits, benches, first=pair.position, measure=measure)
     return {
         "match_set": asked[1],
         "version": known.version,
@@ -280,14 +283,16 @@ def _benches(
 ) -> "Benches":
     """Give benches of the slices of a match set; those used a moment ago are kept."""
     from firstdrift.catalogue.editing import load_bench
+    from firstdrift.dumps.ranks import merge_ranks
 
     base = get_comparison(session, known.comparison_id)
     matching = options_of(base.options, known).matching
     matching = replace(matching, edits=(), mappings=matching.mappings + mappings)
     options = replace(base.options, matching=matching)
+    merge = context.in_child(merge_ranks)
 
     def bench_of(pair: SlicePair) -> "Bench":
         key = pair.golden_slice_id, pair.target_slice_id, options
-        return context.benches.get(key, lambda: load_bench(session, pair, options))
+        return context.benches.get(key, lambda: load_bench(session, pair, options, merge))
 
     return bench_of
