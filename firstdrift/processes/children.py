@@ -16,6 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
@@ -81,6 +82,11 @@ class Children:
             idle, self._idle = self._idle, []
         for child in idle:
             child.end()
+
+    def prepare(self) -> None:
+        """Import what children need beforehand, in the process that they are forked from."""
+        multiprocessing.get_context("forkserver").set_forkserver_preload(self._preload)
+        forkserver.ensure_running()
 
     def ask(
         self,

@@ -73,6 +73,9 @@ def _prepare() -> None:
     import firstdrift_server.views.tree  # noqa: F401 - brings NumPy
 
     assets.asset(assets.plotly_build(), "plotly.min.js")
+    from firstdrift_server.context import prepare_children
+
+    prepare_children()
 
 
 def listen(settings: "Settings") -> "socket.socket":

@@ -51,7 +51,12 @@ MOST_PAIRS = 40_000
 LOOK_LIMITS = Limits(memory=2 * GIB, seconds=60.0)
 LIST_LIMITS = Limits(memory=2 * GIB, seconds=30.0)
 
-_PRELOADED = ("firstdrift.dumps.detect", "firstdrift_server.questions.closeup", "numpy", "ml_dtypes")
+_PRELOADED = (
+    "firstdrift_server.questions.closeup",
+    "firstdrift_server.questions.dumps",
+    "firstdrift_server.questions.folders",
+    "numpy",
+)
 
 Given = ParamSpec("Given")
 Key = TypeVar("Key", bound=Hashable)
@@ -62,6 +67,11 @@ Value = TypeVar("Value")
 def _children(most: int, limits: Limits) -> Children:
     """Give the child processes that all applications of this process share."""
     return Children(most, limits, preload=_PRELOADED)
+
+
+def prepare_children() -> None:
+    """Have imported what child processes need, so that nobody waits for that."""
+    _children(LISTED_AT_ONCE, LIST_LIMITS).prepare()
 
 
 class Recent(Generic[Key, Value]):

@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from firstdrift_server.app import create_app
+from firstdrift_server.questions import folders
+from firstdrift_server.questions.folders import MOST_ENTRIES, MOST_LOOKS, MOST_SEEN, Order, list_folder
 from firstdrift_server.settings import settings_from
-from firstdrift_server.views import folders
-from firstdrift_server.views.folders import MOST_ENTRIES, MOST_LOOKS, MOST_SEEN, Order, list_folder
 
 HTML = {"accept": "text/html"}
 MORE = "This folder holds more than can be listed"

@@ -4,8 +4,9 @@ from fastapi import APIRouter
 
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
+from firstdrift_server.questions.folders import Order
 from firstdrift_server.strict_json import StrictJSONResponse
-from firstdrift_server.views.folders import Order, listed_folder
+from firstdrift_server.views.folders import listed_folder
 
 router = APIRouter(
     prefix="/api/v1", tags=["folders"], responses=ERRORS, default_response_class=StrictJSONResponse

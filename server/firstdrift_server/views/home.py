@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons import Order, count_uses, list_comparisons
 from firstdrift.catalogue.dumps import DumpOrder, IndexedDump, list_dumps
 from firstdrift_server.context import Context
+from firstdrift_server.questions.folders import is_there
 from firstdrift_server.views.addresses import query_of
 from firstdrift_server.views.comparisons import comparison_summary
-from firstdrift_server.views.folders import is_there
 from firstdrift_server.views.uploads import dump_view
 from firstdrift_server.views.workers import worker_view
 

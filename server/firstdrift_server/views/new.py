@@ -15,11 +15,12 @@ from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import ABOUT
 from firstdrift_server.choices import Choice, require_slices
 from firstdrift_server.context import Context
+from firstdrift_server.questions.folders import Folder, Order, describe_choice, is_there
 from firstdrift_server.views.addresses import query_of
 from firstdrift_server.views.baselines import baseline_choices
 from firstdrift_server.views.command_line import compare_command, threshold_words
 from firstdrift_server.views.comparisons import distinct_names
-from firstdrift_server.views.folders import Folder, Order, describe_choice, is_there, listed_folder
+from firstdrift_server.views.folders import listed_folder
 from firstdrift_server.views.uploads import dump_view
 
 SIDES = ("golden", "target")
