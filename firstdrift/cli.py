@@ -45,6 +45,8 @@ class _Commands(click.Group):
 
             click.secho(printable(f"firstdrift: {error}"), fg="red", err=True)
             ctx.exit(EXIT_UNUSABLE)
+        except EOFError as error:  # click would take it for the end of what somebody types, with status 1
+            raise RuntimeError("a file ended where more was expected") from error
         except MemoryError:
             click.secho("firstdrift: it would take more memory than there is.", fg="red", err=True)
             ctx.exit(EXIT_UNUSABLE)

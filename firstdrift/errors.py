@@ -8,6 +8,7 @@ FirstdriftError                  its text is fit to show to a user
 ├── TensorUnreadableError        the data of one tensor cannot be read; the rest of the dump can
 ├── SettingsError                an option, rule set or mapping that makes no sense
 ├── LimitError                   it would take more memory or time than it may have
+│   └── BusyError                others use all that there is of it just now
 ├── PathOutsideRootsError        a path leads out of the directories that may be read
 ├── UploadError                  an upload, or an archive, that cannot be taken
 │   └── NoRoomError              there is no room for it
@@ -77,6 +78,10 @@ class SettingsError(FirstdriftError):
 
 class LimitError(FirstdriftError):
     """It would take more memory or time than it may have."""
+
+
+class BusyError(LimitError):
+    """Others use all that there is of it just now."""
 
 
 class PathOutsideRootsError(FirstdriftError):

@@ -8,6 +8,7 @@ A child that dies is started again: the address stays, and a job goes on where i
 """
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -15,13 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final
 from urllib.parse import urlsplit
 
-from firstdrift.processes.apart import status_of
+from firstdrift.processes.apart import CRASHED, status_of
 from firstdrift.processes.endings import why_it_ended
 from firstdrift_server import listen
 from firstdrift_server.settings import Settings
@@ -51,23 +52,24 @@ def serve(settings: Settings, wanted: Sequence[tuple[Path, Path]], announce: Ann
     Raises:
         SettingsError: the address cannot be listened at.
     """
-    with listen(settings) as listener:
-        web = _Web(settings, listener)
-        with _signals_to_stop() as numbers:
-            status = web.start(wanted, announce)
-            if status is not None:
-                return status
-            children = [_Kept("the web process", web), _Kept("the worker", _Worker(settings))]
-            children[1].child.start()
-            while not numbers:
-                for child in children:
-                    child.see_to()
-                time.sleep(_LOOK_SECONDS)
+    with _signals_to_stop() as numbers, listen(settings) as listener:
+        web, worker = _Web(settings, listener), _Worker(settings)
+        web.start(wanted, announce)
+        while not (web.is_ready() or numbers):
+            if (status := web.status()) is not None:
+                return status if status >= 0 else CRASHED
+        children = [_Kept("the web process", web), _Kept("the worker", worker)]
+        if not numbers:
+            worker.start()
+        while not numbers:
             for child in children:
-                child.child.ask_to_stop()
-            until = time.monotonic() + _STOP_SECONDS
-            for child in children:
-                child.child.stop(until)
+                child.see_to()
+            time.sleep(_LOOK_SECONDS)
+        for child in children:
+            child.child.ask_to_stop()
+        until = time.monotonic() + _STOP_SECONDS
+        for child in children:
+            child.child.stop(until)
     return 128 + numbers[0]
 
 
@@ -96,10 +98,11 @@ class _Web:
     def __init__(self, settings: Settings, listener: socket.socket) -> None:
         self._settings, self._listener = settings, listener
         self._process = 0
-        self._alive = -1
+        self._status: int | None = None
+        self._alive = self._ready = -1
 
-    def start(self, wanted: Sequence[tuple[Path, Path]] = (), announce: Announce | None = None) -> int | None:
-        """Start it, and wait until it is ready; return its exit status if it ends before that."""
+    def start(self, wanted: Sequence[tuple[Path, Path]] = (), announce: Announce | None = None) -> None:
+        """Start it; it ends when this process does."""
         ended, alive = os.pipe()
         is_ready, ready = os.pipe()
         sys.stdout.flush()
@@ -111,37 +114,34 @@ class _Web:
             os._exit(self._serve(wanted, announce, ended, ready))
         os.close(ended)
         os.close(ready)
-        self._process, self._alive = process, alive
-        try:
-            answer = _read(is_ready)
-        finally:
-            os.close(is_ready)
-        return None if answer else self._wait()
+        self._process, self._status = process, None
+        self._alive, self._ready = alive, is_ready
+
+    def is_ready(self) -> bool:
+        """Wait a moment for it to answer pages; tell whether it does."""
+        found, _, _ = select.select([self._ready], [], [], _LOOK_SECONDS)
+        return bool(found) and bool(os.read(self._ready, 1))
 
     def status(self) -> int | None:
         """Return its exit status, less than 0 for a signal; None while it lives."""
-        found, status = os.waitpid(self._process, os.WNOHANG)
-        if not found:
-            return None
-        os.close(self._alive)
-        return os.waitstatus_to_exitcode(status)
+        if self._status is None:
+            found, status = os.waitpid(self._process, os.WNOHANG)
+            if found:
+                self._status = os.waitstatus_to_exitcode(status)
+                os.close(self._alive)
+                os.close(self._ready)
+        return self._status
 
     def ask_to_stop(self) -> None:
-        with suppress(ProcessLookupError):
+        if self.status() is None:
             os.kill(self._process, signal.SIGTERM)
 
     def stop(self, until: float) -> None:
         """Wait until it has ended; kill it if that takes too long."""
-        with suppress(ChildProcessError):
-            while self.status() is None:
-                if time.monotonic() > until:
-                    os.kill(self._process, signal.SIGKILL)
-                time.sleep(_LOOK_SECONDS / 4)
-
-    def _wait(self) -> int:
-        _, status = os.waitpid(self._process, 0)
-        os.close(self._alive)
-        return os.waitstatus_to_exitcode(status)
+        while self.status() is None:
+            if time.monotonic() > until:
+                os.kill(self._process, signal.SIGKILL)
+            time.sleep(_LOOK_SECONDS / 4)
 
     def _serve(
         self, wanted: Sequence[tuple[Path, Path]], announce: Announce | None, ended: int, ready: int
@@ -223,11 +223,6 @@ class _Kept:
         elif now - self._died_at > self._pause:
             self._died_at, self._since = None, now
             self.child.start()
-
-
-def _read(descriptor: int) -> bytes:
-    """Read from a pipe, whatever signals come meanwhile."""
-    return os.read(descriptor, 1)
 
 
 def _end_with_parent(ended: int) -> None:

@@ -21,7 +21,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from types import TracebackType
@@ -225,12 +225,20 @@ def list_workers(session: Session) -> tuple[Worker, ...]:
     )
 
 
-def claim_job(engine: Engine, worker: str, *, lease: float = LEASE_SECONDS) -> Claim | None:
+def claim_job(
+    engine: Engine, worker: str, *, lease: float = LEASE_SECONDS, mine: Collection[int] = ()
+) -> Claim | None:
     """Take the first job that is ready, or whose worker has not been heard of; None if there is none.
 
     Jobs that workers died of too often are given up on the way.
+
+    Args:
+        engine: where the jobs are.
+        worker: who takes it.
+        lease: seconds after which another worker may take it over.
+        mine: ids of jobs that this worker has in hand: whether they go on, it knows better than any clock.
     """
-    silent = _silent(engine, lease)
+    silent = _silent(engine, lease, mine)
     if silent is None:
         return None
     with writing(engine) as session:
@@ -465,7 +473,7 @@ class _Watch:
 _watches: WeakKeyDictionary[Engine, _Watch] = WeakKeyDictionary()
 
 
-def _silent(engine: Engine, lease: float) -> tuple[_Held, ...] | None:
+def _silent(engine: Engine, lease: float, mine: Collection[int]) -> tuple[_Held, ...] | None:
     """Return the jobs that may be taken from their workers; None if no job may be taken at all.
 
     Where nothing else is to do, it waits to see whether a worker whose lease has run out is silent.
@@ -479,7 +487,7 @@ def _silent(engine: Engine, lease: float) -> tuple[_Held, ...] | None:
             until_when = type_coerce(JobEntry.leased_until, Double)
             is_over = JobEntry.leased_until < Now()
             running = select(JobEntry.id, JobEntry.attempts, until_when, is_over).where(
-                JobEntry.state == JobState.RUNNING
+                JobEntry.state == JobState.RUNNING, JobEntry.id.not_in(mine)
             )
             known = {_Held(*held): over for *held, over in session.execute(running)}
         silent = watch.silent_for(known)

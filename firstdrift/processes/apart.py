@@ -54,7 +54,10 @@ def status_of(work: Callable[[], object]) -> int:
     try:
         work()
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)  # noqa: T201
+            return UNUSABLE
+        return int(end.code or 0)
     except FirstdriftError as error:
         print(f"firstdrift: {error}", file=sys.stderr)  # noqa: T201
         return UNUSABLE
@@ -73,8 +76,12 @@ def _run(command: Callable[[], int], *, maps: bool) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     ended, alive = os.pipe()
+    kept = [number for number in _PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
+    # Until there is somebody to pass them on to, signals wait.
+    signal.pthread_sigmask(signal.SIG_BLOCK, kept)
     child = os.fork()
     if child == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, kept)
         os.close(alive)
         os._exit(_in_child(command, ended, maps=maps))
     os.close(ended)
@@ -83,7 +90,8 @@ def _run(command: Callable[[], int], *, maps: bool) -> int:
         with suppress(ProcessLookupError):
             os.kill(child, number)
 
-    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    before = {number: signal.signal(number, pass_on) for number in kept}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, kept)
     try:
         _, status = os.waitpid(child, 0)
     finally:
@@ -95,7 +103,8 @@ def _run(command: Callable[[], int], *, maps: bool) -> int:
 
 def _in_child(command: Callable[[], int], ended: int, *, maps: bool) -> int:
     threading.Thread(target=_end_with_parent, args=(ended,), daemon=True).start()
-    signal.signal(signal.SIGINT, _interrupt_once)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _interrupt_once)
     allow_mapping(allowed=maps)
     limit_memory(int(_SHARE_OF_MEMORY * memory_of_machine()))
     try:

@@ -8,6 +8,7 @@ takes too long, is replaced; whoever asked learns why.
 """
 
 import multiprocessing
+import multiprocessing.connection
 import os
 import pickle
 import resource
@@ -20,9 +21,9 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, Self, TypeVar
 
-from firstdrift.errors import FirstdriftError, LimitError
+from firstdrift.errors import BusyError, FirstdriftError, LimitError
 from firstdrift.files import allow_mapping, confine_process
 from firstdrift.processes.endings import why_it_ended
 from firstdrift.processes.limits import GIB, Limits, be_first_to_go, limit_memory, limit_processor_time
@@ -49,15 +50,18 @@ _LARGEST_IDLE: Final = 256 * 2**20
 class Children:
     """At most so many processes, each of which answers one question at a time."""
 
-    def __init__(self, most: int, limits: Limits, preload: Sequence[str] = ()) -> None:
+    def __init__(
+        self, most: int, limits: Limits, preload: Sequence[str] = (), idle: float = _IDLE_SECONDS
+    ) -> None:
         """Prepare; nothing starts before the first question.
 
         Args:
             most: how many questions are answered at once.
             limits: of each process.
             preload: modules that answers need; imported once, for all children.
+            idle: seconds after which a child that nobody asks ends.
         """
-        self._limits = limits
+        self._limits, self._idle_seconds = limits, idle
         self._preload = ["__main__", OUTLASTS, __name__, *preload]
         self._free = threading.BoundedSemaphore(most)
         self._idle: list[_Child] = []
@@ -104,44 +108,72 @@ class Children:
             named: what it is given by name.
 
         Raises:
-            LimitError: it needed more memory or time than it may have, the child died, or all are busy.
+            BusyError: all children are busy, and stay so.
+            LimitError: it needed more memory or time than it may have, or the child died.
             Exception: what the function raised.
         """
         if not self._free.acquire(timeout=_WAIT_SECONDS):
-            raise LimitError("others are looking at dumps", hint="Try again in a moment")
+            raise BusyError("others are looking at dumps", hint="Try again in a moment")
         try:
-            child = self._take()
-            try:
-                answer = child.ask(roots, question, given, named)
-            except _EndedError as error:
-                raise LimitError(error.reason, hint="The other parts of the dump can be looked at") from error
-            except BaseException:
-                child.end()
-                raise
-            self._keep(child)
+            answer = self._ask_one((roots, question, given, named))
+        except _EndedError as error:
+            raise LimitError(error.reason) from error
         finally:
             self._free.release()
-        is_error, value = answer
-        if is_error:
-            raise value
-        found: Answer = value
+        if answer.is_error:
+            raise answer.value
+        found: Answer = answer.value
         return found
+
+    def _ask_one(self, question: "_Question") -> "_Answer":
+        child = self._take()
+        try:
+            answer = child.ask(question)
+        except _GoneError:  # it had waited for too long, and was about to end
+            child.end()
+            child = self._new()
+            answer = self._ask_new(child, question)
+        except BaseException:
+            child.end()
+            raise
+        if answer.stays and self._keep(child):
+            return answer
+        child.end()
+        return answer
+
+    def _ask_new(self, child: "_Child", question: "_Question") -> "_Answer":
+        try:
+            return child.ask(question)
+        except BaseException:
+            child.end()
+            raise
 
     def _take(self) -> "_Child":
         with self._lock:
-            while self._idle:
-                child = self._idle.pop()
-                if child.is_alive():
-                    return child
-                child.end()
-        return _Child(self._limits, self._preload)
+            if self._idle:
+                return self._idle.pop()
+        return self._new()
 
-    def _keep(self, child: "_Child") -> None:
+    def _new(self) -> "_Child":
+        return _Child(self._limits, self._idle_seconds, self._preload)
+
+    def _keep(self, child: "_Child") -> bool:
         with self._lock:
-            if not self._is_closed and child.is_alive():
+            if not self._is_closed:
                 self._idle.append(child)
-                return
-        child.end()
+            return not self._is_closed
+
+
+_Question = tuple[Sequence[Path] | None, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+"""The roots, the function, and what it is given."""
+
+
+class _Answer(NamedTuple):
+    """What a child sends: a value or an error, and whether it waits for the next question."""
+
+    is_error: bool
+    value: Any
+    stays: bool
 
 
 class _EndedError(Exception):
@@ -152,54 +184,64 @@ class _EndedError(Exception):
         self.reason = reason
 
 
+class _GoneError(_EndedError):
+    """A child that had answered before ended of itself."""
+
+
 class _Child:
     """One process, from the side of whoever asks."""
 
-    def __init__(self, limits: Limits, preload: Sequence[str]) -> None:
+    _one_at_a_time = threading.Lock()
+    """multiprocessing asks for the status of all children whenever one starts, from whatever thread."""
+
+    def __init__(self, limits: Limits, idle: float, preload: Sequence[str]) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(preload))
         self._limits = limits
+        self._has_answered = False
         self._line, theirs = context.Pipe()
-        self._process = context.Process(target=_answer, args=(theirs, limits), daemon=True)
-        self._process.start()
+        with self._one_at_a_time:
+            self._process = context.Process(target=_answer, args=(theirs, limits, idle), daemon=True)
+            self._process.start()
         theirs.close()
 
-    def is_alive(self) -> bool:
-        # A child that is about to end of itself has closed its side first.
-        return self._process.is_alive() and not self._line.poll()
-
-    def ask(
-        self,
-        roots: Sequence[Path] | None,
-        question: Callable[..., Any],
-        given: tuple[Any, ...],
-        named: dict[str, Any],
-    ) -> tuple[bool, Any]:
-        """Return whether the answer is an error, and the answer.
+    def ask(self, question: _Question) -> _Answer:
+        """Send a question and wait for the answer.
 
         Raises:
-            _EndedError: there is none.
+            _EndedError: there is none, and why.
         """
         try:
-            self._line.send((roots, question, given, named))
+            self._line.send(question)
             if not self._line.poll(_PATIENCE * self._limits.seconds):
-                self.end()
                 raise _EndedError(f"it took longer than {_PATIENCE * self._limits.seconds:,.0f} s")
-            answer: tuple[bool, Any] = self._line.recv()
+            answer: _Answer = self._line.recv()
         except (EOFError, OSError) as error:
-            self._process.join()
-            status = self._process.exitcode
-            self.end()
-            raise _EndedError(_reason(status, self._limits)) from error
+            status = self._wait()
+            kind = _GoneError if status == 0 and self._has_answered else _EndedError
+            raise kind(_reason(status, self._limits)) from error
+        self._has_answered = True
         return answer
 
     def end(self) -> None:
         self._line.close()
-        if self._process.is_alive():
+        with self._one_at_a_time:
             self._process.kill()
-        self._process.join()
-        self._process.close()
+        self._wait()
+        with self._one_at_a_time:
+            self._process.close()
 
+    def _wait(self) -> int | None:
+        """Wait until it has ended; return its status."""
+        number = self._process.sentinel
+        multiprocessing.connection.wait([number], _ENDING_SECONDS)
+        with self._one_at_a_time:
+            self._process.join(_ENDING_SECONDS)
+            return self._process.exitcode
+
+
+_ENDING_SECONDS: Final = 10.0
+"""So long a process that was killed, or has closed its line, may take to end."""
 
 _OUT_OF_MEMORY: Final = 71
 """Exit status of a child that had not the memory; what it holds is worth nothing any more."""
@@ -213,31 +255,39 @@ def _reason(status: int | None, limits: Limits) -> str:
     return why_it_ended(status)
 
 
-def _answer(line: Connection, limits: Limits) -> None:
+def _answer(line: Connection, limits: Limits, idle: float) -> None:
     """Answer questions until nobody asks any more: what a child does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     be_first_to_go()
     limit_memory(limits.memory)
     allow_mapping(allowed=True)
-    while line.poll(_IDLE_SECONDS):
-        try:
-            roots, question, given, named = line.recv()
-        except EOFError:
-            return
-        limit_processor_time(limits.seconds)
-        confine_process(roots)
-        try:
-            answer = (False, question(*given, **named))
-        except MemoryError:
-            os._exit(_OUT_OF_MEMORY)
-        except FirstdriftError as error:
-            answer = (True, error)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours is one where the question was asked
-            answer = (True, _portable(error))
-        line.send(answer)
-        if _most_memory() > _LARGEST_IDLE:
-            return
+    with line:
+        stays = True
+        while stays and line.poll(idle):
+            try:
+                roots, question, given, named = line.recv()
+            except EOFError:
+                return
+            limit_processor_time(limits.seconds)
+            confine_process(roots)
+            is_error, value = _answer_to(question, given, named)
+            stays = _most_memory() <= _LARGEST_IDLE
+            line.send(_Answer(is_error, value, stays))
+
+
+def _answer_to(
+    question: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[bool, Any]:
+    """Return whether the answer is an error, and the answer."""
+    try:
+        return False, question(*given, **named)
+    except MemoryError:
+        os._exit(_OUT_OF_MEMORY)
+    except FirstdriftError as error:
+        return True, error
+    except Exception as error:  # noqa: BLE001 - a mistake of ours is one where the question was asked
+        return True, _portable(error)
 
 
 def _portable(error: Exception) -> Exception:

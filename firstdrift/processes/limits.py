@@ -48,16 +48,16 @@ def memory_of_machine() -> int:
 
 
 def limit_memory(most: int) -> None:
-    """Let this process, and each that it starts, have so many bytes of memory; more is a MemoryError."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    within = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
+    """Let this process have so many bytes of memory more than it has now; what goes beyond is a MemoryError.
+
+    Processes that it starts inherit the limit.
+    """
+    _limit(resource.RLIMIT_DATA, _memory_held() + most)
 
 
 def limit_processor_time(seconds: float) -> None:
     """Let this process use so much processor time from now on; it is ended by SIGXCPU after that."""
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (_from_now(seconds), hard))
+    _limit(resource.RLIMIT_CPU, _from_now(seconds))
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def reading_time(seconds: float) -> Iterator[None]:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
     before = signal.signal(signal.SIGXCPU, end)
-    resource.setrlimit(resource.RLIMIT_CPU, (_from_now(seconds), hard))
+    _limit(resource.RLIMIT_CPU, _from_now(seconds))
     try:
         yield
     finally:
@@ -93,6 +93,24 @@ def be_first_to_go() -> None:
     """Let the system end this process before others, should the machine run out of memory."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO, "ascii")
+
+
+def _limit(what: int, most: int) -> None:
+    _, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _memory_held() -> int:
+    """Return how many bytes count already, where the system says so."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[_DATA_PAGES])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+_DATA_PAGES: Final = 5
+"""Place of "data + stack" among the numbers of /proc/self/statm."""
 
 
 def _from_now(seconds: float) -> int:

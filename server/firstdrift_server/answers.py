@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from firstdrift.errors import (
+    BusyError,
     CatalogueError,
     ConflictError,
     FirstdriftError,
@@ -167,7 +168,7 @@ def status_of(error: FirstdriftError) -> HTTPStatus:
         return HTTPStatus.CONFLICT
     if isinstance(error, NoRoomError):
         return HTTPStatus.INSUFFICIENT_STORAGE
-    if isinstance(error, CatalogueError):
+    if isinstance(error, CatalogueError | BusyError):
         return HTTPStatus.SERVICE_UNAVAILABLE
     return HTTPStatus.UNPROCESSABLE_ENTITY
 

@@ -7,7 +7,8 @@
 
 From all addresses together, however many there are, it is five a second once fifty were wrong. Nobody is
 locked out for longer than those seconds after the last guess that was looked at, and nothing waits here: who
-is too early is told so.
+is too early is told so. Of a request that comes through a proxy on this machine, the address is what the
+proxy says: whoever can speak to the server from here can say many, and meets the brake for all of them.
 """
 
 import ipaddress

@@ -119,7 +119,7 @@ class Server(uvicorn.Server):
 
 
 def serve(app: ASGIApp, listener: "socket.socket") -> None:
-    """Serve an application until the process is told to stop."""
+    """Serve an application until the process is told to stop, which then ends within LEAVE_SECONDS."""
     allow_many_files()
     connection = type("Connection", (Connection,), {"waiting": {}})
     # No access log: an address may hold the token, once, before it becomes a cookie.

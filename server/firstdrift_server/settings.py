@@ -75,7 +75,7 @@ class Settings(BaseSettings):
     largest_body: Annotated[int, Field(ge=1024)] = 1 << 20
     upload_quota: ByteSize = ByteSize(50 << 30)
     job_memory: Annotated[ByteSize, Field(ge=256 << 20)] = Field(default_factory=usual_job_memory)
-    reading_seconds: Annotated[float, Field(gt=0)] = 600.0
+    reading_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 600.0
 
     @field_validator("roots", mode="before")
     @classmethod

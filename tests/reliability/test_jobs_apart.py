@@ -17,7 +17,7 @@ from working import ask_to_compare, wait_for_comparison, wait_until
 
 from firstdrift.catalogue.comparisons import get_comparison
 from firstdrift.catalogue.engine import open_engine, reading, writing
-from firstdrift.catalogue.jobs import request_cancel
+from firstdrift.catalogue.jobs import LEASE_SECONDS, request_cancel
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 
@@ -105,9 +105,15 @@ def test_a_dump_that_takes_long_does_not_keep_the_next_comparison_waiting(
     with worker(engine) as process:
         slow = ask_to_compare(engine, heavy, heavy)
         wait_until(lambda: bool(job_processes(process)))
-        quick = ask_to_compare(engine, small, small)
-        assert wait_for_comparison(engine, quick).state is JobState.DONE
-        assert state_of(engine, slow) is JobState.RUNNING
+        quick = wait_for_comparison(engine, ask_to_compare(engine, small, small))
+        assert quick.state is JobState.DONE
+        if state_of(engine, slow) is JobState.RUNNING:
+            with writing(engine) as session:
+                request_cancel(session, get_comparison(session, slow).job.id)
+        first = wait_for_comparison(engine, slow)
+    assert quick.finished_at is not None
+    assert first.job.finished_at is not None
+    assert quick.finished_at < first.job.finished_at
 
 
 def test_a_process_that_is_killed_over_a_job_is_followed_by_another(engine: Engine, heavy: Path) -> None:
@@ -123,6 +129,23 @@ def test_a_process_that_is_killed_over_a_job_is_followed_by_another(engine: Engi
     assert found.state is JobState.FAILED
     assert found.job.error is not None
     assert "ended before it was done: it was killed, perhaps for want of memory" in found.job.error
+
+
+def test_a_process_that_is_silent_for_longer_than_its_lease_is_not_taken_for_dead(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """One long call, a disk on the network: heartbeats may stay away for a while."""
+    small = write_dump(tmp_path / "small", 20_000)
+    with worker(engine) as process:
+        comparison = ask_to_compare(engine, small, small)
+        wait_until(lambda: bool(job_processes(process)))
+        (doing,) = job_processes(process)
+        doing.suspend()
+        time.sleep(LEASE_SECONDS + 4)
+        assert [found.pid for found in job_processes(process)] == [doing.pid]
+        doing.resume()
+        found = wait_for_comparison(engine, comparison)
+    assert (found.state, found.job.attempts) == (JobState.DONE, 1)
 
 
 def test_a_dump_that_takes_more_processor_time_than_it_may_is_unreadable(engine: Engine, heavy: Path) -> None:

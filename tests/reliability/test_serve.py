@@ -116,6 +116,49 @@ def test_a_web_process_that_died_is_started_again_at_the_same_address(
     assert "the web process died" in errors
 
 
+@pytest.mark.parametrize("ends_by", [signal.SIGTERM, signal.SIGINT])
+def test_a_web_process_that_cannot_start_again_is_tried_until_it_can(
+    tmp_path: Path, ends_by: signal.Signals
+) -> None:
+    database, away = tmp_path / "data" / "firstdrift.db", tmp_path / "away"
+    with serve(tmp_path) as served:
+        (web,) = filter(is_web, served.started)
+        database.rename(away)
+        database.mkdir()  # no database can be opened here, nor made
+        web.kill()
+        assert served.command.stderr is not None
+        for said in ("the web process died (it was killed", "the web process died (it ended with status 2)"):
+            while said not in (line := served.command.stderr.readline()):
+                assert line
+        database.rmdir()
+        away.rename(database)
+        address = served.address.partition("?")[0]
+        wait_until(lambda: answers(served.browser, address))
+        process = psutil.Process(served.command.pid)
+        served.started[:] = process.children(recursive=True)
+        served.command.send_signal(ends_by)
+        assert served.end()[0] == 128 + ends_by
+
+
+def answers(browser: urllib.request.OpenerDirector, address: str) -> bool:
+    try:
+        with browser.open(address, timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def test_serve_ends_when_it_is_told_to_while_its_web_process_is_started_again(tmp_path: Path) -> None:
+    with serve(tmp_path) as served:
+        (web,) = filter(is_web, served.started)
+        web.kill()
+        process = psutil.Process(served.command.pid)
+        wait_until(lambda: any(is_web(child) and child != web for child in process.children()))
+        served.started[:] = process.children(recursive=True)
+        served.command.terminate()
+        assert served.end()[0] == 128 + signal.SIGTERM
+
+
 def test_a_server_that_cannot_start_says_why_and_ends(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "firstdrift.db").write_text(

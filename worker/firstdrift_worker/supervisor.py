@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -45,6 +45,12 @@ LONG_SECONDS: Final = 5.0
 
 STOP_SECONDS: Final = 8.0
 """So long a job is waited for that is asked to put itself back."""
+
+_CANCEL_SECONDS: Final = 1.5
+"""A process whose job was cancelled puts away what it holds within that, or is ended."""
+
+_SILENT_SECONDS: Final = 120.0
+"""A process that has not been heard of for so long is held to hang: one long call can be silent, too."""
 
 _LOST_SECONDS: Final = 3.0
 """A process whose job is over, or in other hands, ends by itself within that."""
@@ -76,15 +82,23 @@ class _Child:
     claim: Claim
     process: ForkServerProcess
     since: float = field(default_factory=time.monotonic)
+    cancelled_at: float | None = None
     beat: datetime | None = None
     beat_at: float = field(default_factory=time.monotonic)
 
-    def is_lost(self, standing: Standing, lease: float) -> bool:
-        """Tell whether it should have ended by itself, or gives no sign of life."""
+    def is_overdue(self, standing: Standing) -> bool:
+        """Tell whether a person cancelled its job, and it did not end by itself within a moment."""
+        if not (standing.is_held and standing.is_cancelled):
+            return False
+        self.cancelled_at = self.cancelled_at or time.monotonic()
+        return time.monotonic() - self.cancelled_at > _CANCEL_SECONDS
+
+    def is_lost(self, standing: Standing) -> bool:
+        """Tell whether its job is over, or in other hands, or it gives no sign of life."""
         now = time.monotonic()
         if standing.is_held and standing.leased_until != self.beat:
             self.beat, self.beat_at = standing.leased_until, now
-        return now - self.beat_at > (2 * lease if standing.is_held else _LOST_SECONDS)
+        return now - self.beat_at > (_SILENT_SECONDS if standing.is_held else _LOST_SECONDS)
 
     def is_long(self) -> bool:
         return time.monotonic() - self.since > LONG_SECONDS
@@ -144,13 +158,22 @@ class Supervisor:
         waiting_for = [child for child in self._children if not child.is_long()]
         if waiting_for or len(self._children) >= MOST_AT_ONCE:
             return False
-        claim = jobs.claim_job(self._engine, self.name, lease=self._manner.lease)
+        mine = [child.claim.job_id for child in self._children]
+        claim = jobs.claim_job(self._engine, self.name, lease=self._manner.lease, mine=mine)
         if claim is None:
             return False
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["__main__", OUTLASTS, "firstdrift_worker.job"])
-        process = context.Process(target=_do_in_child, args=(claim, self._manner), name=f"job {claim.job_id}")
-        process.start()
+        # Jobs that run beside each other share the cores.
+        processes = max(1, self._manner.processes // (len(self._children) + 1))
+        manner = replace(self._manner, processes=processes)
+        process = context.Process(target=_do_in_child, args=(claim, manner), name=f"job {claim.job_id}")
+        try:
+            process.start()
+        except OSError as error:  # no more processes, or descriptors, may be had
+            with writing(self._engine) as session:
+                jobs.release_job(session, claim)
+            raise CatalogueError(f"no process could be started for a job ({error.strerror})") from error
         self._children.append(_Child(claim, process))
         return True
 
@@ -175,13 +198,16 @@ class Supervisor:
             standings = jobs.standings(session, [child.claim for child in self._children])
         for child in list(self._children):
             standing = standings[child.claim.job_id]
-            if standing.is_held and standing.is_cancelled:
+            if child.is_overdue(standing):
                 child.kill()
                 with suppress(JobLostError), writing(self._engine) as session:
                     jobs.cancel_job(session, child.claim)
                 self._children.remove(child)
-            elif child.is_lost(standing, self._manner.lease):
+            elif child.is_lost(standing):
                 child.kill()
+                with suppress(JobLostError), writing(self._engine) as session:
+                    error = "the process that did this gave no sign of life, and was ended"
+                    jobs.fail_job(session, child.claim, error, "", retry_after=0.0)
                 self._children.remove(child)
 
 

@@ -36,7 +36,7 @@ from firstdrift_server.views.match_sets import (
     check,
     effect_view,
     match_set_view,
-    read_text,
+    matches_in,
     suggestions_view,
 )
 
@@ -238,7 +238,7 @@ def read_in(
     match_set: int, wanted: Annotated[Import, Depends(_import_from)], context: Shared
 ) -> StrictJSONResponse:
     """Read in a mapping file of msprobe or msit, or an exported match set."""
-    read = read_text(context, wanted.name, wanted.text)
+    read = matches_in(context, wanted.name, wanted.text)
     with context.reading() as session:
         check(session, context, match_set, wanted.version, read.edits, read.mappings)
     with context.writing() as session:

@@ -36,7 +36,7 @@ from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Form
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.views.addresses import match_address
-from firstdrift_server.views.match_sets import check, check_for, read_text, set_of
+from firstdrift_server.views.match_sets import check, check_for, matches_in, set_of
 
 if TYPE_CHECKING:
     from firstdrift_server.views.match import Picking
@@ -291,7 +291,7 @@ def _import(
     del position
     # Forms send lines as networks once did.
     text = (fields.get("text") or "").replace("\r\n", "\n")
-    read = read_text(context, (fields.get("name") or "")[:200], text)
+    read = matches_in(context, (fields.get("name") or "")[:200], text)
     made = picking.match_set
     with context.reading() as session:
         known = set_of(session, comparison, made)

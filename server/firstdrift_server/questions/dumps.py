@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from firstdrift.dumps.detect import dumps_below, open_dump, recognise
+from firstdrift.dumps.folders import sub_folders
 from firstdrift.matching.choice import require_chosen_slices
 from firstdrift.matching.edits import MatchSetFile
 from firstdrift.matching.match_set_file import parse_matches, read_matches
@@ -78,7 +79,7 @@ def dump_in(landed: Path) -> dict[str, Any]:
     for _ in range(DEEPEST):
         if found is not None:
             break
-        inner = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+        inner = sub_folders(folder)
         if len(inner) != 1:
             break
         folder = inner[0]

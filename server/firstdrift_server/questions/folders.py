@@ -12,6 +12,7 @@ from pathlib import Path
 
 from firstdrift.dumps.detect import recognise
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, PathOutsideRootsError
+from firstdrift.files import scan_folder
 from firstdrift.paths import inside, unspelt
 from firstdrift_server.questions.dumps import real_dump
 
@@ -146,7 +147,7 @@ def _entries(roots: Sequence[Path], folder: Path, begins: str) -> Iterator[Entry
     Of most entries only the name and the kind are known, which the folder itself says.
     """
     try:
-        with os.scandir(folder) as found:
+        with scan_folder(folder, within=roots) as found:
             for entry in islice(found, MOST_PASSED):
                 if entry.name.startswith(".") or not entry.name.lower().startswith(begins):
                     continue

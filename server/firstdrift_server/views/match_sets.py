@@ -229,7 +229,7 @@ def suggestions_view(
     }
 
 
-def read_text(context: Context, name: str, text: str) -> MatchSetFile:
+def matches_in(context: Context, name: str, text: str) -> MatchSetFile:
     """Read a mapping file or a match set.
 
     Raises:

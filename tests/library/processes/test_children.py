@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,40 @@ def test_a_child_that_wants_too_much_or_dies_is_replaced_and_the_reason_told(
         children.ask(None, question, *given)
     assert children.ask(None, questions.who) != before
     assert not psutil.pid_exists(before)
+
+
+def test_the_question_after_a_large_one_is_answered_too(children: Children) -> None:
+    for _ in range(3):
+        assert children.ask(None, questions.take_memory, MEMORY // 2) == MEMORY // 2
+        for _ in range(3):
+            assert children.ask(None, questions.who)
+
+
+def test_a_limit_is_of_what_a_question_takes_and_not_of_what_the_process_had_before() -> None:
+    """Libraries may set aside gigabytes of address space on machines of many cores."""
+    with Children(1, Limits(memory=2**20, seconds=5.0)) as little:
+        assert little.ask(None, questions.take_memory, 2**10) == 2**10
+        with pytest.raises(LimitError, match="of memory"):
+            little.ask(None, questions.take_memory, 2**28)
+
+
+def test_many_who_ask_at_once_are_told_each_their_own_reason() -> None:
+    with Children(4, Limits(memory=MEMORY, seconds=30.0)) as many, ThreadPoolExecutor(4) as threads:
+
+        def reason(_: int) -> str:
+            with pytest.raises(LimitError) as caught:
+                many.ask(None, questions.kill_itself)
+            return caught.value.reason
+
+        assert set(threads.map(reason, range(24))) == {"it was killed, perhaps for want of memory"}
+
+
+def test_a_child_that_nobody_asked_for_long_ends_and_another_answers() -> None:
+    with Children(1, Limits(memory=MEMORY, seconds=5.0), idle=0.1) as some:
+        for _ in range(3):
+            child = some.ask(None, questions.who)
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(child).wait(10)
 
 
 def test_a_file_that_becomes_shorter_while_it_is_mapped_is_said_to_have(
