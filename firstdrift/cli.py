@@ -444,13 +444,16 @@ def backup(file: Path, force: bool, **chosen: Any) -> None:  # noqa: ANN401
     FILE is the database as it was at one moment, found to be whole, and readable for you alone. Dumps that
     were uploaded are not in it: they lie in the directory uploads beside the database; copy that too.
     """
+    from sqlalchemy.engine import make_url
+
     from firstdrift.catalogue.backup import back_up
     from firstdrift.serving import leave_on_sigterm
 
     leave_on_sigterm()
     with _pages_bar("copying") as shown:
         size = back_up(_database(chosen), file, force=force, shown=shown)
-    click.echo(f"{_plain(file)}: {size:,} bytes")
+    source = make_url(_database(chosen)).database
+    click.echo(f"{_plain(file)}: {size:,} bytes, a copy of {source}")
 
 
 @main.command()

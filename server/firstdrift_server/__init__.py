@@ -5,6 +5,7 @@ run(settings, announce=print)  # until the process is told to stop
 """
 
 import gc
+import os
 from collections.abc import Callable
 from threading import Timer
 from typing import TYPE_CHECKING
@@ -93,7 +94,7 @@ def listen(settings: "Settings") -> "socket.socket":
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         raise SettingsError(
-            f"nothing can listen at {settings.host}, port {settings.port} ({error.strerror})",
+            f"nothing can listen at {settings.host}, port {settings.port} ({os.strerror(error.errno or 0)})",
             hint="Another program may be there: choose another port with --port",
         ) from error
     # Connections inherit it; asyncio sets it only on sockets whose protocol is named, which it is not here.

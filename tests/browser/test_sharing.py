@@ -167,3 +167,21 @@ def test_who_is_logged_in_logs_out_with_the_keyboard_and_a_visitor_has_no_button
     assert owner.page.request.get(f"{owner.address}/c/1").status == 401
     assert visitor.page.request.get(f"{visitor.address}/c/1").status == 200
     owner.complaints.clear()  # the browser notes that the form comes with status 401
+
+
+def test_an_open_tree_says_that_its_reader_is_no_longer_logged_in_and_leads_back(
+    windows: tuple[Dashboard, Dashboard],
+) -> None:
+    owner, _ = windows
+    page = owner.page
+    owner.open("/c/1/s/0/tree")
+    expect(page.locator("#panel .node")).to_be_visible()
+    page.context.clear_cookies()  # as when firstdrift was started again with another token
+    page.keyboard.press("n")
+    expect(page.get_by_text("You are no longer logged in")).to_be_visible()
+    expect(page.locator("#panel .node")).to_have_count(0)  # nothing of a node that is not the picked one
+    page.locator(".toast").get_by_role("button", name="Log in").click()
+    page.get_by_label("Access token").fill(f"{owner.address}/?token={TOKEN}")
+    page.get_by_role("main").get_by_role("button", name="Log in").click()
+    expect(page.locator("#panel .node")).to_be_visible()
+    owner.complaints.clear()  # the browser notes each answer with status 401

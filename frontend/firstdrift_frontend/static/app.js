@@ -9,7 +9,28 @@ export function say(text, gaps = {}) {
 
 let toastTimer = 0;
 
+let isLoggedOut = false;
+
+// Ask the server; where it no longer knows who asks, say so, and stay with that.
+export async function request(address, options = {}) {
+  const answer = await fetch(address, options);
+  if (answer.status === 401) askToLogIn(say("You are no longer logged in"));
+  return answer;
+}
+
+function askToLogIn(text) {
+  isLoggedOut = true;
+  clearTimeout(toastTimer);
+  const button = document.createElement("button");
+  button.textContent = say("Log in");
+  button.addEventListener("click", () => location.reload());
+  const element = document.querySelector(".toast");
+  element.replaceChildren(text, " ", button);
+  element.hidden = false;
+}
+
 export function toast(text) {
+  if (isLoggedOut) return;
   const element = document.querySelector(".toast");
   element.textContent = text;
   element.hidden = false;
@@ -50,9 +71,11 @@ export function replaceParts(newer, which = "[data-part]") {
 
 // Get a page; one that says nothing but what is wrong is an error.
 export async function fetchPage(address, options = {}) {
-  const answer = await fetch(address, { headers: { accept: "text/html" }, ...options });
+  const answer = await request(address, { headers: { accept: "text/html" }, ...options });
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const notice = answer.ok ? null : page.querySelector(".notice .banner") ?? page.querySelector(".notice h1");
+  const banner = answer.ok ? null : page.querySelector(".notice .banner");
+  if (banner && answer.status === 401) askToLogIn(banner.textContent.trim());
+  const notice = answer.ok ? null : banner ?? page.querySelector(".notice h1");
   if (notice) throw Object.assign(new Error(notice.textContent.trim()), { status: answer.status });
   return page;
 }

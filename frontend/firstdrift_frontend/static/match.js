@@ -2,7 +2,7 @@
 // match would change, and what others decide meanwhile. What is picked goes by name, so that it stays picked
 // whatever happens to the rows.
 
-import { copy, fetchPage, replaceParts, say, toast } from "./app.js";
+import { copy, fetchPage, replaceParts, request, say, toast } from "./app.js";
 
 const ROW = 28;
 const KEPT = 2; // pieces beyond the screen that are kept on either side
@@ -49,7 +49,7 @@ function parameters({ picks = page.picks, view = true } = {}) {
 const find = (side) => viewForm.elements[`find_${side}`];
 
 async function ask(part, said, options = {}) {
-  const answer = await fetch(`${address}/${part}?${said}`, { headers: { accept: "application/json" }, ...options });
+  const answer = await request(`${address}/${part}?${said}`, { headers: { accept: "application/json" }, ...options });
   const found = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(found.error), { status: answer.status, hint: found.hint });
   return found;
@@ -387,7 +387,7 @@ async function send(change, fields) {
   const body = new URLSearchParams(fields);
   if (page.set) body.set("set", page.set);
   body.set("version", page.version);
-  const answer = await fetch(`${address}/${change}`, { method: "POST", body, headers: { accept: "application/json" } });
+  const answer = await request(`${address}/${change}`, { method: "POST", body, headers: { accept: "application/json" } });
   const found = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(found.error), { status: answer.status, hint: found.hint });
   return found;

@@ -1,5 +1,5 @@
 // A pair of tensors from near: the map, the values around a place, and charts. The address says what is shown.
-import { explain, fetchPage, say } from "./app.js";
+import { explain, fetchPage, request, say } from "./app.js";
 import { axis, colour, react as draw, short } from "./plot.js";
 
 const CHUNK = { Home: -Infinity, End: Infinity };
@@ -35,7 +35,7 @@ function query(extra = {}) {
 async function ask(parts) {
   const asked = query({ parts });
   asked.delete("tensor");
-  const answer = await fetch(`${shown.source}?${asked}`, { headers: { accept: "application/json" } });
+  const answer = await request(`${shown.source}?${asked}`, { headers: { accept: "application/json" } });
   const found = await answer.json();
   if (!answer.ok || found.reason) throw new Error(found.error ?? found.reason);
   return found;

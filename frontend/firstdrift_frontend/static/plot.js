@@ -1,5 +1,5 @@
 // What all charts share. Plotly is loaded when one that needs it first comes into view, and never before.
-import { say } from "./app.js";
+import { request, say } from "./app.js";
 
 let library = null;
 
@@ -99,7 +99,7 @@ export function keepDrawn(figure, source, draw) {
     turn = turn.then(async () => {
       if (wanted !== shown) return;
       try {
-        const answer = await fetch(address, { headers: { accept: "application/json" } });
+        const answer = await request(address, { headers: { accept: "application/json" } });
         if (!answer.ok) throw new Error(answer.statusText);
         data = await answer.json();
         await draw(data);

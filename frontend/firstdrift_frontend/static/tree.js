@@ -1,7 +1,7 @@
 // The tree: the server works out which rows are visible and renders them in pieces; this module keeps the
 // pieces around the screen, moves the selection, and writes every change into the address.
 
-import { copy, fetchPage, say, toast } from "./app.js";
+import { copy, explain, fetchPage, request, say, toast } from "./app.js";
 
 const ROW = 28; // px, as in the style; likewise
 const HEAD = 30; // the heading, which stays at the upper edge and covers what is below it
@@ -149,7 +149,7 @@ async function load(stretches) {
 
 async function ask(step, query = view.query) {
   const joined = [query, step].filter(Boolean).join("&");
-  const answer = await fetch(`${rows.dataset.address}/rows?${joined}`, {
+  const answer = await request(`${rows.dataset.address}/rows?${joined}`, {
     headers: { accept: "application/json" },
     signal: AbortSignal.timeout(PATIENCE),
   });
@@ -350,15 +350,18 @@ async function fetchNode() {
   nodeRequest = new AbortController();
   if (view.selected === null) return panel.replaceChildren();
   try {
-    const answer = await fetch(`${rows.dataset.panel}${view.selected}?panel=true`, { signal: nodeRequest.signal, headers: { accept: "text/html" } });
-    if (!answer.ok) return;
+    const answer = await request(`${rows.dataset.panel}${view.selected}?panel=true`, { signal: nodeRequest.signal, headers: { accept: "text/html" } });
+    if (!answer.ok) return panel.replaceChildren();
     const text = await answer.text();
     const scrolled = panel.scrollTop;
     panel.innerHTML = text;
     panel.scrollTop = Math.min(scrolled, panel.scrollHeight);
     lookAhead();
   } catch (error) {
-    if (error.name !== "AbortError") throw error;
+    if (error.name === "AbortError") return;
+    // What is shown is of another node than the one that is picked.
+    panel.replaceChildren();
+    explain(error);
   }
 }
 

@@ -104,7 +104,10 @@ def _stop(request: Request, sessions: Sessions) -> Response | None:
         refuse(request)
         if wait:
             return _too_early(request, math.ceil(wait))
-        return error_answer(request, HTTPStatus.UNAUTHORIZED, "a token is required")
+        is_wrong = request.headers.get("authorization", "")
+        said = "this is not the token" if is_wrong else "a token is required"
+        hint = "Open the address that firstdrift printed when it was started, or log in"
+        return error_answer(request, HTTPStatus.UNAUTHORIZED, said, hint)
     # This is the answer to visitors only where their links open nothing any more.
     gone = share.has_links(request, sessions.cookie)
     return login_form(

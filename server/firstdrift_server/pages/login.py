@@ -1,5 +1,7 @@
 """POST /login: exchange the token, typed into the form, for a cookie; POST /logout: give the cookie back."""
 
+from urllib.parse import parse_qs, urlsplit
+
 from fastapi import APIRouter, HTTPException, Request
 from starlette.responses import RedirectResponse, Response
 
@@ -17,10 +19,16 @@ def log_in(request: Request, fields: Fields, context: Shared) -> Response:
     wanted = local_address(fields.get("wanted", "/"))
     if context.sessions is None:
         return RedirectResponse(wanted, 303)
-    attempt = context.sessions.attempt(request, fields.get("token", "").strip())
+    attempt = context.sessions.attempt(request, _token_in(fields.get("token", "").strip()))
     if attempt.right:
         return context.sessions.welcome(request, wanted)
     return login_form(request, wanted, attempt=attempt)
+
+
+def _token_in(typed: str) -> str:
+    """Return the token, also of the address that firstdrift printed."""
+    address = urlsplit(typed) if typed.startswith(("http://", "https://")) else None
+    return parse_qs(address.query).get("token", [typed])[0] if address is not None else typed
 
 
 @router.get("/login")
