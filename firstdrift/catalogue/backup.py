@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from firstdrift.catalogue.integrity import file_of, opened, require_database
+from firstdrift.catalogue.private import OURS
 from firstdrift.errors import CatalogueError
 
 Shown = Callable[[int, int], None]
@@ -80,13 +81,13 @@ def _require_writable(file: Path, source: Path, *, force: bool) -> None:
     """Refuse a name under which no copy can, or should, come to lie."""
     if str(file) == "-":
         raise CatalogueError("a backup is written to a file, not to the terminal", hint="Give it a name")
-    own = {source.name, *(source.name + suffix for suffix in _SIDE_FILES)}
+    own = {source.name, *(source.name + suffix for suffix in _SIDE_FILES), *OURS}
     with _named_errors(file):
         if not file.parent.is_dir():
             raise CatalogueError("the directory for the backup does not exist", path=file.parent)
         if file.name in own and source.parent.exists() and file.parent.samefile(source.parent):
             raise CatalogueError(
-                "this is the database itself", path=file, hint="Give the backup another name"
+                "this is a file of firstdrift itself", path=file, hint="Give the backup another name"
             )
         try:
             kind = file.lstat().st_mode

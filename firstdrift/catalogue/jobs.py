@@ -266,23 +266,17 @@ def claim_job(
     return None if taken is None else Claim(*taken)
 
 
-def standings(session: Session, claims: Sequence[Claim]) -> dict[int, Standing]:
-    """Tell of each claimed job, by its id, whether it is still in those hands."""
-    attempts = {claim.job_id: claim.attempt for claim in claims}
-    columns = (
-        JobEntry.id,
-        JobEntry.attempts,
-        JobEntry.state,
-        JobEntry.cancel_requested,
-        JobEntry.leased_until,
-    )
-    found = dict.fromkeys(attempts, Standing())
-    for job, attempt, state, is_cancelled, leased_until in session.execute(
-        select(*columns).where(JobEntry.id.in_(attempts))
-    ):
-        if attempt == attempts[job] and state is JobState.RUNNING:
-            found[job] = Standing(is_held=True, is_cancelled=is_cancelled, leased_until=leased_until)
-    return found
+def standings(session: Session, claims: Sequence[Claim]) -> dict[Claim, Standing]:
+    """Tell of each claimed job whether it is still in those hands."""
+    known = session.scalars(select(JobEntry).where(JobEntry.id.in_({claim.job_id for claim in claims})))
+    held = {
+        (job.id, job.attempts): Standing(
+            is_held=True, is_cancelled=job.cancel_requested, leased_until=job.leased_until
+        )
+        for job in known
+        if job.state is JobState.RUNNING
+    }
+    return {claim: held.get((claim.job_id, claim.attempt), Standing()) for claim in claims}
 
 
 def confirm(session: Session, claim: Claim) -> None:

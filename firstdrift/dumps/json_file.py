@@ -22,6 +22,12 @@ The largest that tools are known to write (statistics of one rank of a model of 
 some tens of millions. A file counts by its length, however little of it is on the disk.
 """
 
+MOST_VALUES: Final = 16_000_000
+"""Values that are made of a JSON file, counted by commas and opening brackets; tools write a tenth of that.
+
+While they are made, the process does nothing else: its heartbeats stay away for some seconds.
+"""
+
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
@@ -44,10 +50,17 @@ def read_json(file: Path) -> JsonFile:
     """Read a JSON file.
 
     Raises:
-        DumpUnreadableError: it cannot be read, is not complete JSON, or is nested too deeply.
+        DumpUnreadableError: it cannot be read, is not complete JSON, is nested too deeply, or holds too much.
     """
+    text = _read_text(file)
+    if sum(map(text.count, ",[{")) > MOST_VALUES:
+        raise DumpUnreadableError(
+            f"it holds more than {MOST_VALUES:,} values",
+            path=file,
+            hint="Dump fewer steps, ranks or modules at once",
+        )
     try:
-        return parse_json(_read_text(file))
+        return parse_json(text)
     except json.JSONDecodeError as error:
         raise DumpUnreadableError(
             f"not complete JSON: {error}",

@@ -74,7 +74,11 @@ class _Applied(Struct):
     def notes(self, why_never: Callable[[MappingEntry], str]) -> Iterator[str]:
         """Say of each entry that matched nothing why not."""
         for entry in self.mapping.entries:
-            if entry not in self.used:
+            if entry in self.used:
+                continue
+            if not self.mapping.may_quote:
+                yield f"{self.mapping.name} line {entry.line}: matched nothing"
+            else:
                 why = self.failures.get(entry) or why_never(entry)
                 yield f"{self.mapping.describe(entry)}: matched nothing, {why}"
 

@@ -53,11 +53,14 @@ class MappingFile(Struct, frozen=True):
         name: its name, as it is shown.
         kind: which of the tools' formats it is in.
         entries: in the order of the file.
+        may_quote: whether whoever sees the results has the file anyway. If not, what matched nothing, and so
+            may be anything, is told by its line alone.
     """
 
     name: str
     kind: MappingKind
     entries: tuple[MappingEntry, ...]
+    may_quote: bool = True
 
     def describe(self, entry: MappingEntry) -> str:
         """Say where an entry stands: "layers.yaml line 9, MLP: linear_fc2 -> down_proj"."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import yaml
+from msgspec.structs import replace
 
 from firstdrift.errors import PathOutsideRootsError, SettingsError
 from firstdrift.files import OutsideError, RefusedError, read_regular
@@ -119,7 +120,7 @@ def parse_mapping(path: Path, text: str, *, may_quote: bool = True) -> MappingFi
     except _WrongError as error:
         reason = error.quoting if may_quote else error.plain
         raise SettingsError(reason, path=path, hint=error.hint) from (error if may_quote else None)
-    return mapping
+    return mapping if may_quote else replace(mapping, may_quote=False)
 
 
 class _WrongError(Exception):

@@ -16,7 +16,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,6 +37,9 @@ OUTLASTS: Final = "firstdrift.processes.outlasts"
 
 _WAIT_SECONDS: Final = 30.0
 """So long somebody waits for a child that others have."""
+
+_WAIT_FOR_EACH: Final = 4
+"""So many wait for each child; others are told at once that all are busy."""
 
 _PATIENCE: Final = 3.0
 """A question may take so many times its processor time: disks and other processes make it wait."""
@@ -64,6 +68,7 @@ class Children:
         self._limits, self._idle_seconds = limits, idle
         self._preload = ["__main__", OUTLASTS, __name__, *preload]
         self._free = threading.BoundedSemaphore(most)
+        self._waiting = threading.BoundedSemaphore(_WAIT_FOR_EACH * most)
         self._idle: list[_Child] = []
         self._lock = threading.Lock()
         self._is_closed = False
@@ -112,18 +117,32 @@ class Children:
             LimitError: it needed more memory or time than it may have, or the child died.
             Exception: what the function raised.
         """
-        if not self._free.acquire(timeout=_WAIT_SECONDS):
-            raise BusyError("others are looking at dumps", hint="Try again in a moment")
-        try:
-            answer = self._ask_one((roots, question, given, named))
-        except _EndedError as error:
-            raise LimitError(error.reason) from error
-        finally:
-            self._free.release()
+        with self._turn():
+            try:
+                answer = self._ask_one((roots, question, given, named))
+            except _EndedError as error:
+                raise LimitError(error.reason) from error
         if answer.is_error:
             raise answer.value
         found: Answer = answer.value
         return found
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for a child to be free, where not too many wait already: whoever waits holds a thread."""
+        is_busy = BusyError("others are looking at dumps", hint="Try again in a moment")
+        if not self._waiting.acquire(blocking=False):
+            raise is_busy
+        try:
+            is_mine = self._free.acquire(timeout=_WAIT_SECONDS)
+        finally:
+            self._waiting.release()
+        if not is_mine:
+            raise is_busy
+        try:
+            yield
+        finally:
+            self._free.release()
 
     def _ask_one(self, question: "_Question") -> "_Answer":
         child = self._take()

@@ -241,6 +241,7 @@ def test_a_name_that_would_do_harm_is_refused(
         *(database, data / "firstdrift.db-wal", data / "firstdrift.db-shm", linked / "firstdrift.db-wal"),
         *(link, pipe, backups, backups / "lost" / "backup.db", "/dev/null", backups / ("x" * 300), ""),
         *(database / "backup.db", data / "." / "firstdrift.db", "-"),
+        *(data / "ended-sessions", data / "uploads"),
     ]
     for force in (False, True):
         for name in harmful:

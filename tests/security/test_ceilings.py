@@ -81,6 +81,11 @@ def test_json_files_that_hold_nothing_for_gigabytes(tmp_path: Path) -> None:
     refused(read("json", tmp_path / "dump.json"), "it is larger than 512 MiB", memory=50)
 
 
+def test_json_files_of_millions_of_empty_lists(tmp_path: Path) -> None:
+    (tmp_path / "dump.json").write_bytes(b'{"data":[' + b"[]," * (24 << 20) + b"1]}")
+    refused(read("json", tmp_path / "dump.json"), "it holds more than 16,000,000 values", memory=400)
+
+
 def packed(file: Path, size: int, claimed: int | None = None) -> Path:
     """Write an npz of zeros, whose directory may claim another size."""
     with (

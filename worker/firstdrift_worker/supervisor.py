@@ -197,7 +197,7 @@ class Supervisor:
         with reading(self._engine) as session:
             standings = jobs.standings(session, [child.claim for child in self._children])
         for child in list(self._children):
-            standing = standings[child.claim.job_id]
+            standing = standings[child.claim]
             if child.is_overdue(standing):
                 child.kill()
                 with suppress(JobLostError), writing(self._engine) as session:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import child_questions as questions
 import psutil
 import pytest
 
-from firstdrift.errors import DumpUnreadableError, LimitError
+from firstdrift.errors import BusyError, DumpUnreadableError, LimitError
 from firstdrift.processes import children as module
 from firstdrift.processes.children import Children
 from firstdrift.processes.limits import Limits
@@ -132,6 +132,15 @@ def test_whoever_asks_while_all_are_busy_waits_and_then_is_told(
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
     with children._free, pytest.raises(LimitError, match="others are looking at dumps"):
         children.ask(None, questions.who)
+    assert children.ask(None, questions.who)
+
+
+def test_those_who_would_wait_behind_many_others_are_told_at_once(children: Children) -> None:
+    with ExitStack() as held:
+        for _ in range(4):
+            held.enter_context(children._waiting)
+        with pytest.raises(BusyError, match="others are looking at dumps"):
+            children.ask(None, questions.who)
     assert children.ask(None, questions.who)
 
 
