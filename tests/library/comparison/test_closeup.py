@@ -16,6 +16,7 @@ from firstdrift.comparison.algorithms import with_results
 from firstdrift.comparison.closeup import NothingToSeeError, files_of, load_pair
 from firstdrift.comparison.compare import measure_pairs
 from firstdrift.exports.snippet import reproduction
+from firstdrift.files import confine_process
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
@@ -37,13 +38,9 @@ def measured(pair: TensorPair) -> Measurement:
     return measure_pairs(SlicePlan(None, None, (), (pair,), (), ()), 0, 1)[0]  # type: ignore[arg-type]
 
 
-def anything(_: Path) -> None:
-    """Let every file be read."""
-
-
 def why(pair: TensorPair, measurement: Measurement | None = None) -> str:
     with pytest.raises(NothingToSeeError) as caught:
-        load_pair(pair, measurement or measured(pair), anything)
+        load_pair(pair, measurement or measured(pair))
     return str(caught.value)
 
 
@@ -73,7 +70,7 @@ def printed(script: str, tmp_path: Path) -> str:
 
 
 def test_shapes_are_laid_over_each_other_as_where_they_are_measured(one: TensorPair) -> None:
-    found = load_pair(one, measured(one), anything)
+    found = load_pair(one, measured(one))
     assert found.golden.shape == found.target.shape == (5, 896)
     assert found.shapes == ((1, 5, 896), (5, 896))
     assert found.notes == ("[1, 5, 896] and [5, 896] are compared as [5, 896]",)
@@ -83,11 +80,11 @@ def test_shapes_are_laid_over_each_other_as_where_they_are_measured(one: TensorP
 def test_the_finer_of_two_shapes_is_kept(tmp_path: Path) -> None:
     values = RANDOM.normal(size=(5, 14, 64))
     pair = pair_of(saved(tmp_path, "fine", values), saved(tmp_path, "coarse", values.reshape(5, 896)))
-    assert load_pair(pair, measured(pair), anything).fine == (5, 14, 64)
+    assert load_pair(pair, measured(pair)).fine == (5, 14, 64)
 
 
 def test_parts_are_joined(fused: TensorPair) -> None:
-    found = load_pair(fused, measured(fused), anything)
+    found = load_pair(fused, measured(fused))
     assert np.allclose(found.target - found.golden, 0.5)
     assert found.notes == ("joined", "arranged one part after another, which fits the values best")
     assert [file.stem for file in files_of(fused)] == ["qkv", "q", "k", "v"]
@@ -130,17 +127,18 @@ def said_to_algorithms(pair: TensorPair) -> str:
     return found.custom[0].remark
 
 
-def test_every_file_is_asked_for_before_it_is_read(one: TensorPair, fused: TensorPair) -> None:
-    for pair in (one, fused):
-        asked: list[Path] = []
-        load_pair(pair, measured(pair), asked.append)
-        assert set(asked) == set(files_of(pair))
-
-        def refuse(file: Path) -> None:
-            raise PermissionError(file)
-
-        with pytest.raises(PermissionError):
-            load_pair(pair, measured(pair), refuse)
+def test_no_file_is_looked_at_outside_the_directories_that_may_be_read(
+    one: TensorPair, fused: TensorPair
+) -> None:
+    known = [(pair, measured(pair)) for pair in (one, fused)]
+    confine_process([])
+    try:
+        for pair, measurement in known:
+            assert files_of(pair)
+            with pytest.raises(NothingToSeeError, match="leads out of the directories that may be read"):
+                load_pair(pair, measurement)
+    finally:
+        confine_process(None)
 
 
 def test_what_cannot_be_looked_at_is_said_in_a_sentence(one: TensorPair, tmp_path: Path) -> None:
@@ -177,7 +175,7 @@ def test_what_has_to_be_put_together_must_not_be_large(
     flat = pair_of(saved(tmp_path, "flat", np.ones(24)), crossed, transform="flattened")
     before = [(pair, measured(pair)) for pair in (fused, pair_of(whole, other), flat)]
     for pair, numbers in before:
-        assert load_pair(pair, numbers, anything).golden.size
+        assert load_pair(pair, numbers).golden.size
     monkeypatch.setattr(closeup, "LARGEST_COPY", 10)
     for pair, numbers in before[:2]:
         assert "put together in memory" in why(pair, numbers)
@@ -232,7 +230,7 @@ def test_of_real_dumps_every_pair_with_data_can_be_looked_at(
     for result in compare(*folders).slices:
         for pair, numbers in list(zip(result.plan.pairs, result.measurements, strict=True))[::7]:
             try:
-                found = load_pair(pair, numbers, anything)
+                found = load_pair(pair, numbers)
             except NothingToSeeError:
                 assert numbers.kind is not MeasurementKind.DATA or pair.is_joined
                 continue
