@@ -135,7 +135,7 @@ def test_a_process_that_is_silent_for_longer_than_its_lease_is_not_taken_for_dea
     engine: Engine, tmp_path: Path
 ) -> None:
     """One long call, a disk on the network: heartbeats may stay away for a while."""
-    small = write_dump(tmp_path / "small", 20_000)
+    small = write_dump(tmp_path / "small", 8_000)
     with worker(engine) as process:
         comparison = ask_to_compare(engine, small, small)
         wait_until(lambda: bool(job_processes(process)))

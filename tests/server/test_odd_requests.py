@@ -46,7 +46,7 @@ HEADERS: Sequence[Mapping[str, str | bytes]] = (
     ),
 )
 FORM = "application/x-www-form-urlencoded"
-REQUESTS = 2500
+REQUESTS = 1500
 SEED = 20240229
 
 NUMBERS = ("0", "1", "2", "3", "4")
