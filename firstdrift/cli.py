@@ -342,6 +342,10 @@ def serve(
 
     ROOTS are the directories that may be browsed; the current one if none is given.
     """
+    import gc
+
+    # What is imported stays, in this process and in the copy of it that becomes the web process.
+    gc.disable()
     from firstdrift.serving import describe_address
     from firstdrift.serving import serve as run
 

@@ -7,6 +7,7 @@
 A child that dies is started again: the address stays, and a job goes on where it stood.
 """
 
+import gc
 import os
 import select
 import signal
@@ -107,6 +108,7 @@ class _Web:
         is_ready, ready = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        gc.freeze()
         process = os.fork()
         if process == 0:
             os.close(alive)
