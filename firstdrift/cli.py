@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from firstdrift.errors import FirstdriftError
-from firstdrift.processes.apart import run_apart, status_of
+from firstdrift.processes.apart import UNUSABLE, run_apart, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from firstdrift_server.settings import Settings
 
 EXIT_FOUND = 1
-EXIT_UNUSABLE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
@@ -44,12 +43,12 @@ class _Commands(click.Group):
             from firstdrift.exports.text import printable
 
             click.secho(printable(f"firstdrift: {error}"), fg="red", err=True)
-            ctx.exit(EXIT_UNUSABLE)
+            ctx.exit(UNUSABLE)
         except EOFError as error:  # click would take it for the end of what somebody types, with status 1
             raise RuntimeError("a file ended where more was expected") from error
         except MemoryError:
             click.secho("firstdrift: it would take more memory than there is.", fg="red", err=True)
-            ctx.exit(EXIT_UNUSABLE)
+            ctx.exit(UNUSABLE)
         except BrokenPipeError:
             # What is left to be written has nowhere to go.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -247,7 +246,7 @@ def inspect(ctx: click.Context, /, dump: Path, as_json: bool, **chosen: Any) -> 
     found = inspect_dump(dump)
     if not chosen["tree"] and not chosen["overflow"]:
         click.echo(to_json(inspection_object(found), indent=1) if as_json else inspection_text(found))
-        ctx.exit(0 if found.is_whole else EXIT_UNUSABLE)
+        ctx.exit(0 if found.is_whole else UNUSABLE)
     from firstdrift.comparison.one_dump import view_dump
     from firstdrift.exports.one_dump import overflow_object, overflow_text, tree_lines, tree_object
 
@@ -271,7 +270,7 @@ def inspect(ctx: click.Context, /, dump: Path, as_json: bool, **chosen: Any) -> 
         click.echo(to_json(answer, indent=1))
     if overflows and chosen["overflow"]:
         ctx.exit(EXIT_FOUND)
-    ctx.exit(0 if found.is_whole and not unknown else EXIT_UNUSABLE)
+    ctx.exit(0 if found.is_whole and not unknown else UNUSABLE)
 
 
 _EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -529,11 +528,11 @@ def _prepare_data_dir(settings: "Settings") -> None:
 
 def _exit_status(report: "Report", fail_on: str) -> int:
     if report.findings.unlike is not None:
-        return EXIT_UNUSABLE
+        return UNUSABLE
     if _fails(report, fail_on):
         return EXIT_FOUND
     nothing = report.counts.incomparable == report.counts.pairs or _nothing_was_judged(report)
-    return EXIT_UNUSABLE if report.unreadable or nothing else 0
+    return UNUSABLE if report.unreadable or nothing else 0
 
 
 def _nothing_was_judged(report: "Report") -> bool:

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Final
 from urllib.parse import urlsplit
 
-from firstdrift.processes.apart import CRASHED, status_of
+from firstdrift.processes.apart import CRASHED, end_with_parent, status_of
 from firstdrift.processes.endings import why_it_ended
 from firstdrift_server import listen
 from firstdrift_server.settings import Settings
@@ -152,7 +152,7 @@ class _Web:
         for number in _STOPPING:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        threading.Thread(target=_end_with_parent, args=(ended,), daemon=True).start()
+        threading.Thread(target=end_with_parent, args=(ended,), daemon=True).start()
         from firstdrift_server import run
 
         comparisons: list[int] = []
@@ -225,12 +225,6 @@ class _Kept:
         elif now - self._died_at > self._pause:
             self._died_at, self._since = None, now
             self.child.start()
-
-
-def _end_with_parent(ended: int) -> None:
-    """Wait until the parent has closed its end of a pipe, however it ended, and stop as SIGTERM does."""
-    os.read(ended, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _start_worker(settings: Settings) -> subprocess.Popen[bytes]:

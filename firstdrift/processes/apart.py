@@ -102,7 +102,7 @@ def _run(command: Callable[[], int], *, maps: bool) -> int:
 
 
 def _in_child(command: Callable[[], int], ended: int, *, maps: bool) -> int:
-    threading.Thread(target=_end_with_parent, args=(ended,), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(ended,), daemon=True).start()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt_once)
     allow_mapping(allowed=maps)
@@ -124,7 +124,7 @@ def _interrupt_once(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _end_with_parent(ended: int) -> None:
-    """Wait until the parent has closed its end of a pipe, however it ended, and end too."""
+def end_with_parent(ended: int) -> None:
+    """Wait until the parent has closed its end of a pipe, however it ended, and stop as SIGTERM does."""
     os.read(ended, 1)
     os.kill(os.getpid(), signal.SIGTERM)
