@@ -7,10 +7,10 @@ Whatever goes wrong, what had the name before is still there, and no part of a c
 """
 
 import os
+import secrets
 import shutil
 import sqlite3
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -110,14 +110,14 @@ def _exists(file: Path) -> CatalogueError:
 @contextmanager
 def _written_beside(file: Path) -> Iterator[Path]:
     """Give a new, empty file beside another, for its owner's eyes only; afterwards it is gone."""
+    made = file.absolute().with_name(f".firstdrift-{secrets.token_hex(8)}")
     with _named_errors(file):
-        handle, name = tempfile.mkstemp(dir=file.absolute().parent, prefix=".firstdrift-")
-        os.close(handle)
-        try:
-            yield Path(name)
+        try:  # a signal may end this process as soon as the file is there
+            os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            yield made
         finally:
             for suffix in ("", *_SIDE_FILES):
-                Path(name + suffix).unlink(missing_ok=True)
+                Path(f"{made}{suffix}").unlink(missing_ok=True)
 
 
 def _copy(source: Path, copy: Path, shown: Shown | None) -> None:
