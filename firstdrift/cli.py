@@ -218,7 +218,9 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
         text = report_text(report)
         click.echo(folded(text, get_terminal_size().columns) if sys.stdout.isatty() else text)
     _write_files(report, chosen)
-    ctx.exit(_exit_status(report, chosen["fail_on"]))
+    from firstdrift.comparison.exit_status import exit_status
+
+    ctx.exit(exit_status(report, chosen["fail_on"]))
 
 
 @main.command()
@@ -526,26 +528,6 @@ def _prepare_data_dir(settings: "Settings") -> None:
         click.echo(f"firstdrift: {change}", err=True)
 
 
-def _exit_status(report: "Report", fail_on: str) -> int:
-    if report.findings.unlike is not None:
-        return UNUSABLE
-    if _fails(report, fail_on):
-        return EXIT_FOUND
-    nothing = report.counts.incomparable == report.counts.pairs or _nothing_was_judged(report)
-    return UNUSABLE if report.unreadable or nothing else 0
-
-
-def _nothing_was_judged(report: "Report") -> bool:
-    """Tell whether the runs were given different inputs from the beginning: that they agree is not known."""
-    differs = {
-        (one.coordinates.step, one.coordinates.rank, one.coordinates.token)
-        for one in report.findings.input_differs
-        if not one.coordinates.micro_step
-    }
-    places = (one.judgement.coordinates for one in report.slices)
-    return all((place.step, place.rank, place.token) in differs for place in places)
-
-
 def _said(files: tuple[Path, ...]) -> "MatchSetFile":
     from firstdrift.matching.edits import MatchSetFile
 
@@ -568,13 +550,6 @@ def _additions(algorithms: tuple[str, ...], postprocess: Path | None) -> dict[st
 
         found["postprocess"] = read_postprocess(postprocess)
     return found
-
-
-def _fails(report: "Report", fail_on: str) -> bool:
-    findings = report.findings
-    if report.counts.error or findings.first_bad_node or findings.first_bad_token or findings.suspects:
-        return True
-    return fail_on == "warning" and bool(report.counts.warning)
 
 
 _FILES = ("csv_file", "xlsx_file", "html_file", "data_mapping_file", "layer_mapping_file")
