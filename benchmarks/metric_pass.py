@@ -20,7 +20,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from firstdrift.metrics.elementwise import Engine, measure_elements
+from firstdrift.metrics.elementwise.measure import Engine, measure_elements
 from firstdrift.metrics.logits import measure_logits
 
 DTYPES = ("float32", "float16", "bfloat16")

@@ -20,17 +20,17 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from firstdrift.catalogue import tree
-from firstdrift.catalogue.comparisons import (
+from firstdrift.catalogue.comparisons import tree
+from firstdrift.catalogue.comparisons.records import (
     create_comparison,
     get_comparison,
     list_comparisons,
     set_note,
     slice_pairs_of,
 )
+from firstdrift.catalogue.comparisons.tree import Filter, Which
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
-from firstdrift.catalogue.tree import Filter, Which
 from firstdrift.comparison.report import Options
 
 WORKERS = 2

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from firstdrift.comparison.compare import compare
     from firstdrift.comparison.report import Options, Report
     from firstdrift.errors import FirstdriftError
-    from firstdrift.matching.edits import match, unmatch
+    from firstdrift.matching.manual.edits import match, unmatch
     from firstdrift.matching.plan import MatchingRules
 
 __all__ = ["FirstdriftError", "MatchingRules", "Options", "Report", "compare", "match", "unmatch"]
@@ -24,8 +24,8 @@ _HOMES = {
     "MatchingRules": "firstdrift.matching.plan",
     "Options": "firstdrift.comparison.report",
     "Report": "firstdrift.comparison.report",
-    "match": "firstdrift.matching.edits",
-    "unmatch": "firstdrift.matching.edits",
+    "match": "firstdrift.matching.manual.edits",
+    "unmatch": "firstdrift.matching.manual.edits",
 }
 
 

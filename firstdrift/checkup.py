@@ -104,7 +104,7 @@ def _others_may_use(place: Path) -> bool:
 def _database(settings: Settings, seconds: float | None) -> Iterator[Finding]:
     from firstdrift.catalogue.engine import open_engine, reading, sqlite_warning
     from firstdrift.catalogue.integrity import file_of
-    from firstdrift.catalogue.jobs import list_workers
+    from firstdrift.catalogue.jobs.queue import list_workers
     from firstdrift.catalogue.migrate import HEAD, missing_tables, step_of
 
     where = settings.database.rpartition("@")[2]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from firstdrift.comparison.compare import Progress
     from firstdrift.comparison.report import Report
-    from firstdrift.matching.edits import MatchSetFile
+    from firstdrift.matching.manual.edits import MatchSetFile
     from firstdrift_server.settings import Settings
 
 EXIT_FOUND = 1
@@ -177,8 +177,8 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     gc.disable()
     from firstdrift.comparison.compare import compare as run
     from firstdrift.comparison.report import Options
-    from firstdrift.matching.layouts import read_layouts
     from firstdrift.matching.plan import MatchingRules
+    from firstdrift.matching.ranks.parallel_sizes import read_layouts
     from firstdrift.verdict.thresholds import thresholds_of_words
 
     _require_writable(chosen)
@@ -249,7 +249,7 @@ def inspect(ctx: click.Context, /, dump: Path, as_json: bool, **chosen: Any) -> 
     if not chosen["tree"] and not chosen["overflow"]:
         click.echo(to_json(inspection_object(found), indent=1) if as_json else inspection_text(found))
         ctx.exit(0 if found.is_whole else UNUSABLE)
-    from firstdrift.comparison.one_dump import view_dump
+    from firstdrift.comparison.single_dump import view_dump
     from firstdrift.exports.one_dump import overflow_object, overflow_text, tree_lines, tree_object
 
     overflows, unknown, views = False, False, []
@@ -529,11 +529,11 @@ def _prepare_data_dir(settings: "Settings") -> None:
 
 
 def _said(files: tuple[Path, ...]) -> "MatchSetFile":
-    from firstdrift.matching.edits import MatchSetFile
+    from firstdrift.matching.manual.edits import MatchSetFile
 
     if not files:
         return MatchSetFile("")
-    from firstdrift.matching.match_set_file import read_matches
+    from firstdrift.matching.manual.match_set_file import read_matches
 
     return read_matches(files)
 

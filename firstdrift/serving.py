@@ -267,7 +267,7 @@ def leave_on_sigterm() -> None:
 
 def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int]:
     """Have pairs of dumps compared unless they already were; return the ids of the comparisons."""
-    from firstdrift.catalogue.comparisons import create_comparison, find_comparison
+    from firstdrift.catalogue.comparisons.records import create_comparison, find_comparison
     from firstdrift.catalogue.engine import open_engine, writing
     from firstdrift.catalogue.migrate import upgrade
     from firstdrift.comparison.report import Options

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue import tree
+from firstdrift.catalogue.comparisons import tree
 from firstdrift.catalogue.tables import PairEntry, RowEntry
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from firstdrift.catalogue.comparisons import Comparison, create_comparison, get_comparison
+from firstdrift.catalogue.comparisons.records import Comparison, create_comparison, get_comparison
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState

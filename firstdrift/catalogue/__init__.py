@@ -8,18 +8,15 @@
         for pair in slice_pairs_of(session, comparison_id):  # its .judgement.logits makes a token strip
             outline = load_outline(session, pair.id)  # which rows are bad, and where an error begins
 
-| module        | what it is for                                                                         |
+| room          | what it is for                                                                         |
 | ------------- | -------------------------------------------------------------------------------------- |
 | `engine`      | `open_engine`, `reading`, `writing`                                                    |
 | `migrate`     | `upgrade`, once when a process starts                                                  |
-| `comparisons` | create, list, note, delete, restore, cancel, compare again (other rules); slice pairs  |
-| `match_sets`  | what people decided of matches: versions, undo, redo; rename, delete, restore          |
-| `editing`     | preview, suggestions and checks for match sets                                         |
-| `outline`     | the shape of a whole tree, and what it is filtered by and searched for                 |
-| `tree`        | rows, pairs of a row, what they were measured from, layers of all slices               |
-| `dumps`       | indexed dumps, slices, nodes                                                           |
+| `comparisons` | create, list, delete, restore, compare again; results, trees, charts, previews of rules |
+| `matches`     | match sets: versions, undo, redo, rename, delete; previews of what they change         |
+| `dumps`       | indexed dumps, slices, nodes; dumps without a partner                                  |
 | `jobs`        | the queue between pages and workers: progress, cancel, who is alive                    |
-| `results`     | what workers write                                                                     |
+| `sharing`     | links to comparisons, and notes                                                        |
 | `tables`      | the tables; `columns`: exact floats, hostile names, JSON; `codec`: records as JSON     |
 
 Readers wait for nobody. Whatever a person made is written with `durable=True`.

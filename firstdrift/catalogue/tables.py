@@ -22,12 +22,13 @@ from sqlalchemy.types import TypeEngine
 
 from firstdrift.catalogue.columns import Exact, Instant, Listed, Name, Now, Record, Word
 from firstdrift.comparison.report import DumpSummary, Options
-from firstdrift.dumps.dump import Coordinates, Direction, NodeKind, Problem, SliceListing
-from firstdrift.matching.edits import Edit
-from firstdrift.matching.mapping import MappingFile
+from firstdrift.matching.manual.edits import Edit
+from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.matching.plan import Origin, TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
-from firstdrift.tensors import Role
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.slice import Coordinates, Problem, SliceListing
+from firstdrift.model.tensor import Role
 from firstdrift.verdict.judgement import Counts, Findings, NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
@@ -342,7 +343,7 @@ class MeasurementEntry(Entry):
     """The measurement of a pair of tensors of two indexed slices.
 
     Attributes:
-        key: which pair, as `firstdrift.catalogue.results.pair_keys` computes it.
+        key: which pair, as `firstdrift.catalogue.comparisons.results.pair_keys` computes it.
     """
 
     __tablename__ = "measurements"
@@ -395,7 +396,7 @@ class PlanEntry(Entry):
     Attributes:
         version: which firstdrift made it, and of which version its measurements are; another one may match
             and measure otherwise.
-        content: as `firstdrift.catalogue.plans` packs it.
+        content: as `firstdrift.catalogue.comparisons.plans` packs it.
     """
 
     __tablename__ = "plans"

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.comparison.report import SliceResult
-from firstdrift.dumps.data import load_tensor
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import SettingsError, TensorUnreadableError
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.comparability import common_shape

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from firstdrift.dumps.data import load_tensor
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.comparability import common_shape
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
-from firstdrift.tensors import DataLocation, TensorRecord, is_part_of_rank
+from firstdrift.model.tensor import DataLocation, TensorRecord, is_part_of_rank
 
 if TYPE_CHECKING:
     from firstdrift.metrics.dtypes import Array

@@ -14,27 +14,28 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.comparison.additions import Additions
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.report import DumpSummary, Options, Report, SliceResult
+from firstdrift.comparison.user_hooks import Additions
 from firstdrift.comparison.volume import data_bytes
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpUnreadableError, SettingsError
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.slices import Read, pair_slices
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
-from firstdrift.tensors import MAY_BE_ADDEND, is_part_of_rank, say_addend
-from firstdrift.verdict.choices import may_be_scores
+from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.tensor import MAY_BE_ADDEND, is_part_of_rank, say_addend
+from firstdrift.parallel.slices import read_slice
+from firstdrift.verdict.baseline import QUIET, Noise, noise_of
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts
 from firstdrift.verdict.logits import is_logits
-from firstdrift.verdict.noise import QUIET, Noise, noise_of
-from firstdrift.verdict.settling import settle
+from firstdrift.verdict.router_ties import may_be_scores
+from firstdrift.verdict.series import settle
 from firstdrift.verdict.tree import TreeRow, build_rows
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def plan_slice(golden: Slice, target: Slice, options: Options) -> tuple[SlicePla
 def _prepare(plan: SlicePlan, slices_to_go: int) -> None:
     """Get ready to measure slices of the size of this one; where no values are read, nothing is imported."""
     if volume := sum(map(data_bytes, plan.pairs)):
-        from firstdrift.metrics.elementwise import prepare_engine
+        from firstdrift.metrics.elementwise.measure import prepare_engine
 
         prepare_engine(volume * slices_to_go)
 
@@ -275,7 +276,7 @@ def _measure(pair: TensorPair) -> Measurement:
         scores=has_data and may_be_scores(pair),
     )
     if pair.golden.shards is not None or pair.target.shards is not None:
-        from firstdrift.metrics.ranks import measure_shards
+        from firstdrift.metrics.ranks.merged import measure_shards
 
         return measure_shards(pair.golden, pair.target, measure, load_tensor)
     return measure(pair.golden, pair.target, load_tensor)
@@ -333,7 +334,7 @@ class _Read:
 
     def _read(self, listing: SliceListing) -> Slice:
         if listing.parts:
-            from firstdrift.dumps.ranks import merge_ranks
+            from firstdrift.parallel.merge_ranks import merge_ranks
 
             return merge_ranks(listing, [self._read(part) for part in listing.parts])
         return self._looked_at.pop(listing, None) or read_slice(self.dump, listing)

@@ -4,9 +4,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Coordinates, Dump, NodeKind, Problem, Slice, SliceListing
+from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.model.node import NodeKind
+from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.parallel.slices import read_slice
 
 
 class SliceInspection(Struct, frozen=True):

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Node, NodeKind, Slice
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.model.node import Node, NodeKind
+from firstdrift.model.slice import Slice
 from firstdrift.verdict.logits import is_logits
 
 LEVELS = ("layer", "module", "api", "logits")

@@ -20,12 +20,12 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.data import CONTAINER_BY_SUFFIX, read_headers
+from firstdrift.dumps.storage.tensor_data import CONTAINER_BY_SUFFIX, read_headers
 from firstdrift.errors import SettingsError, TensorUnreadableError
 from firstdrift.files import TooLargeError, read_regular
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.comparability import Shape, common_shape
-from firstdrift.tensors import DataLocation, TensorRecord
+from firstdrift.model.tensor import DataLocation, TensorRecord
 
 _LARGEST_FILE: Final = 16 * 2**20
 _LONGEST_SHOWN: Final = 5

@@ -13,17 +13,18 @@ from msgspec.structs import replace
 
 from firstdrift.comparison.compare import count_unreadable, measure_pairs, plan_slice, settled
 from firstdrift.comparison.report import Options, Report, SliceResult
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Dump, Slice
+from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
-from firstdrift.matching.edits import Edit
+from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.match import find_matches, lay_edits_on
 from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
-from firstdrift.matching.suggestions import Suggestion, suggest
+from firstdrift.matching.structure.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement
+from firstdrift.model.slice import Dump, Slice
+from firstdrift.parallel.slices import read_slice
+from firstdrift.verdict.baseline import QUIET
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, Findings
-from firstdrift.verdict.noise import QUIET
 
 Identity = tuple[object, ...]
 """What tells a pair from all others of two slices: which tensors are compared, and how."""

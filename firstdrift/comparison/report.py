@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from firstdrift.comparison.additions import Additions
-from firstdrift.dumps.dump import Coordinates, Problem
-from firstdrift.matching.edits import Edit
+from firstdrift.comparison.user_hooks import Additions
+from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.plan import MatchingRules, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
+from firstdrift.model.slice import Coordinates, Problem
+from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.findings import prompt_starts
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
-from firstdrift.verdict.noise import Noise
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from firstdrift.comparison.rematch import Effect
-    from firstdrift.matching.suggestions import Suggestion
+    from firstdrift.matching.structure.suggestions import Suggestion
 
 
 class Options(Struct, frozen=True):
@@ -134,7 +134,7 @@ class Report(Struct, frozen=True):
             SettingsError: nodes of that name are in no slice, or they cannot be the same.
         """
         from firstdrift.comparison.rematch import rematch
-        from firstdrift.matching.edits import match
+        from firstdrift.matching.manual.edits import match
 
         return rematch(self, [match(golden, target, descendants=descendants)])
 
@@ -152,7 +152,7 @@ class Report(Struct, frozen=True):
             SettingsError: nodes of that name are in no slice, or are not matched.
         """
         from firstdrift.comparison.rematch import rematch
-        from firstdrift.matching.edits import unmatch
+        from firstdrift.matching.manual.edits import unmatch
 
         return rematch(self, [unmatch(golden, target, descendants=descendants)])
 

@@ -9,7 +9,6 @@ from operator import attrgetter
 from msgspec import Struct
 
 from firstdrift.comparison.report import Report, SliceResult
-from firstdrift.dumps.dump import Coordinates
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import (
     DIFFERENCE_METRICS,
@@ -18,7 +17,8 @@ from firstdrift.metrics.measurement import (
     Measurement,
     SideSummary,
 )
-from firstdrift.tensors import TensorRecord
+from firstdrift.model.slice import Coordinates
+from firstdrift.model.tensor import TensorRecord
 from firstdrift.verdict.judgement import PairJudgement
 
 Cell = str | float | int | None

@@ -3,7 +3,7 @@
 import math
 
 from firstdrift.matching.plan import TensorPair
-from firstdrift.tensors import TensorRecord
+from firstdrift.model.tensor import TensorRecord
 
 
 def data_bytes(pair: TensorPair) -> int:

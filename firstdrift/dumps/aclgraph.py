@@ -19,19 +19,20 @@ from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.dumps.bounds import Bounds
-from firstdrift.dumps.data import read_headers
-from firstdrift.dumps.distinct import with_distinct_keys
-from firstdrift.dumps.dump import Direction, Dump, Node, NodeKind, Problem, Slice, SliceListing
 from firstdrift.dumps.execution_order import OPERATOR, finish_order, natural_key, value_flows
-from firstdrift.dumps.folders import folder_entries, is_folder, printable, sub_folders
-from firstdrift.dumps.listed_files import Listed, list_files, not_part_of_a_dump
-from firstdrift.dumps.msprobe_layout import DUMP_MARK, Layout, Mark, find_slices
-from firstdrift.dumps.msprobe_tree import WHOLE_MODEL, Construct, repair_parents
+from firstdrift.dumps.msprobe.layout import DUMP_MARK, Layout, Mark, find_slices
+from firstdrift.dumps.msprobe.tree import WHOLE_MODEL, Construct, repair_parents
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import folder_entries, is_folder, printable, sub_folders
+from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump
+from firstdrift.dumps.storage.tensor_data import read_headers
+from firstdrift.dumps.unique_labels import with_distinct_keys
 from firstdrift.errors import DumpNotRecognisedError, TensorUnreadableError
-from firstdrift.names import NameParts, parse_name
+from firstdrift.model.names import NameParts, parse_name
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord
 from firstdrift.plurals import counted
-from firstdrift.tensors import DataLocation, Role, TensorRecord
 
 _FOLDERS: Final = ("dump_tensor_data", "tensor_data")
 _FILE: Final = re.compile(

@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.bounds import Bounds
-from firstdrift.dumps.dump import Problem
-from firstdrift.dumps.folders import MOST_ENTRIES, folder_entries, printable
-from firstdrift.dumps.json_file import read_json
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import MOST_ENTRIES, folder_entries, printable
+from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.model.slice import Problem
+from firstdrift.model.tensor import QUANTISED, DataLocation, Role, TensorRecord
 from firstdrift.plurals import counted, plural
-from firstdrift.tensors import QUANTISED, DataLocation, Role, TensorRecord
 
 _INDEX_SUFFIX: Final = ".index.json"
 _SHARD_SUFFIXES: Final = frozenset({".safetensors", ".bin", ".pt", ".pth"})

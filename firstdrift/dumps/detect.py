@@ -16,10 +16,10 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from firstdrift.dumps.bounds import Bounds
-from firstdrift.dumps.dump import Dump, DumpReader, Problem, Slice, SliceListing
-from firstdrift.dumps.folders import is_file, printable, refused_links, search_folders, sub_folders
-from firstdrift.dumps.torchair_layout import is_root
+from firstdrift.dumps.reader import DumpReader
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import is_file, printable, refused_links, search_folders, sub_folders
+from firstdrift.dumps.torchair.layout import is_root
 from firstdrift.errors import (
     DumpError,
     DumpNotFoundError,
@@ -28,7 +28,8 @@ from firstdrift.errors import (
     PathOutsideRootsError,
 )
 from firstdrift.files import OutsideError, require_confined
-from firstdrift.names import LONGEST_NAME, MOST_PARTS, is_beyond_reason
+from firstdrift.model.names import LONGEST_NAME, MOST_PARTS, is_beyond_reason
+from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
 from firstdrift.plurals import counted
 
 _DEEPEST_SEARCH = 3
@@ -96,15 +97,11 @@ def recognise(path: Path) -> tuple[str, tuple[str, ...]] | None:
 
 
 def read_slice(dump: Dump, listing: SliceListing) -> Slice:
-    """Read the nodes and tensors of a slice, without tensor data.
+    """Read the nodes and tensors of the slice of one process, without tensor data.
 
     Raises:
         DumpUnreadableError: a file that all else hangs on is damaged.
     """
-    if listing.parts:
-        from firstdrift.dumps.ranks import merge_ranks
-
-        return merge_ranks(listing, [read_slice(dump, part) for part in listing.parts])
     return _with_names_beyond_reason(dump, _reader(dump.format).read_slice(dump, listing))
 
 
@@ -122,26 +119,18 @@ def _with_names_beyond_reason(dump: Dump, read: Slice) -> Slice:
 
 def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
     """Return the Python call stack of each node name, innermost frame first; {} if none were recorded."""
-    if listing.parts:
-        from firstdrift.dumps.ranks import name_on_rank
-
-        return {
-            name_on_rank(name, part.coordinates.rank, first=place == 0): stack
-            for place, part in reversed(list(enumerate(listing.parts)))
-            for name, stack in read_stacks(dump, part).items()
-        }
     return _reader(dump.format).read_stacks(dump, listing)
 
 
 _READERS = {
-    "msprobe": "msprobe:MsprobeReader",
-    "msprobe-debug": "msprobe_debug:MsprobeDebugReader",
-    "msit-torch": "msit_torch:MsitTorchReader",
-    "msit-atb": "msit_atb:MsitAtbReader",
-    "msprobe-atb": "msprobe_atb:MsprobeAtbReader",
+    "msprobe": "msprobe.reader:MsprobeReader",
+    "msprobe-debug": "msprobe.debug_reader:MsprobeDebugReader",
+    "msit-torch": "msit.reader:MsitTorchReader",
+    "msit-atb": "atb.msit:MsitAtbReader",
+    "msprobe-atb": "atb.msprobe:MsprobeAtbReader",
     "msprobe-aclgraph": "aclgraph:AclgraphReader",
-    "torchair-fx": "torchair:TorchairFxReader",
-    "torchair-ge": "torchair:TorchairGeReader",
+    "torchair-fx": "torchair.reader:TorchairFxReader",
+    "torchair-ge": "torchair.reader:TorchairGeReader",
     "hf-debug-tree": "hf_debug_tree:HfDebugTreeReader",
     "sglang": "sglang:SglangReader",
     "plain": "plain:PlainReader",

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from math import prod
 from zlib import crc32
 
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.tensor import Role, TensorRecord
 
 # One line per stage, in the order in which a transformer runs them; only siblings are compared.
 _STAGES = """

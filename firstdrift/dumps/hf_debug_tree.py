@@ -23,25 +23,17 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.containers.contents import LARGEST_NUMBER
-from firstdrift.dumps.dump import (
-    Coordinates,
-    Direction,
-    Dump,
-    Node,
-    NodeKind,
-    Problem,
-    Slice,
-    SliceListing,
-)
-from firstdrift.dumps.folders import is_file, is_folder, printable
-from firstdrift.dumps.json_file import read_json
-from firstdrift.dumps.msprobe_records import canonical_dtype
+from firstdrift.dumps.msprobe.records import canonical_dtype
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import is_file, is_folder, printable
+from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.files import scan_folder
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 from firstdrift.plurals import counted
-from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
 
 _TREE: Final = re.compile(r"(?P<model>.+)_debug_tree_(?P<kind>FULL_TENSORS|SUMMARY)\.json", re.DOTALL)
 _MOST_ENTRIES: Final = 20_000

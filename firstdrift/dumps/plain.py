@@ -18,29 +18,26 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.checkpoint import Index, dequantised, is_shard, missing_shards, read_indexes
 from firstdrift.dumps.containers.contents import TensorHeader
-from firstdrift.dumps.data import CONTAINER_BY_SUFFIX, container_of, looks_like, read_headers
-from firstdrift.dumps.dump import (
-    ORDER_FROM_NAMES,
-    Coordinates,
-    Direction,
-    Dump,
-    Node,
-    NodeKind,
-    Problem,
-    Slice,
-    SliceListing,
-)
 from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
-from firstdrift.dumps.folders import MOST_ENTRIES, folder_entries, is_folder, printable, search_folders
-from firstdrift.dumps.msprobe_files import calls_of, is_call_name, parse_file_name
+from firstdrift.dumps.msprobe.file_names import calls_of, is_call_name, parse_file_name
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import (
+    MOST_ENTRIES,
+    folder_entries,
+    is_folder,
+    printable,
+    search_folders,
+)
+from firstdrift.dumps.storage.tensor_data import CONTAINER_BY_SUFFIX, container_of, looks_like, read_headers
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, TensorUnreadableError
 from firstdrift.files import list_folder
-from firstdrift.names import enclosing_paths, is_beyond_reason, module_path
+from firstdrift.model.names import enclosing_paths, is_beyond_reason, module_path
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import ORDER_FROM_NAMES, Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord
 from firstdrift.plurals import counted
-from firstdrift.tensors import DataLocation, Role, TensorRecord
 
 _COORDINATE = re.compile(r"(?P<name>step|rank|token|micro_step)[_-]?(?P<value>[0-9]{1,18})", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)

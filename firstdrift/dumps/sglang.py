@@ -19,26 +19,18 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from firstdrift.dumps.bounds import Bounds
 from firstdrift.dumps.containers.contents import TensorHeader
-from firstdrift.dumps.data import read_headers
-from firstdrift.dumps.distinct import distinct
-from firstdrift.dumps.dump import (
-    Coordinates,
-    Direction,
-    Dump,
-    Node,
-    NodeKind,
-    Problem,
-    Slice,
-    SliceListing,
-)
-from firstdrift.dumps.folders import folder_entries, printable, search_folders
-from firstdrift.dumps.listed_files import Listed, list_files, not_part_of_a_dump
-from firstdrift.dumps.msprobe_tree import finish_order, last_positions
+from firstdrift.dumps.msprobe.tree import finish_order, last_positions
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import folder_entries, printable, search_folders
+from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump
+from firstdrift.dumps.storage.tensor_data import read_headers
+from firstdrift.dumps.unique_labels import distinct
 from firstdrift.errors import DumpNotRecognisedError, TensorUnreadableError
-from firstdrift.names import enclosing_paths
-from firstdrift.tensors import DataLocation, Role, TensorRecord
+from firstdrift.model.names import enclosing_paths
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord
 
 _SUFFIX: Final = ".pt"
 _SEPARATOR: Final = re.compile(r"___(?=[A-Za-z_][A-Za-z0-9_]*=)", re.ASCII)

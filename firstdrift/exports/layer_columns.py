@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from firstdrift.dumps.dump import Coordinates
+from firstdrift.model.slice import Coordinates
 
 
 class LayerColumns(Struct, frozen=True):

@@ -16,10 +16,10 @@ import yaml
 
 from firstdrift.comparison.report import Report
 from firstdrift.exports.text import printable
-from firstdrift.matching.mapping import TOP_LAYER
+from firstdrift.matching.manual.mapping import TOP_LAYER
 from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
-from firstdrift.names import parse_name, with_direction
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.names import parse_name, with_direction
+from firstdrift.model.tensor import Role, TensorRecord
 
 _Dumper: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _NO_FOLDING: Final = 2**16

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from firstdrift.comparison.one_dump import NodeView, SliceView, TensorView
+from firstdrift.comparison.single_dump import NodeView, SliceView, TensorView
 from firstdrift.exports.report_json import coordinates_object
 from firstdrift.exports.text import printable
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Overflow
-from firstdrift.verdict.overflow_alone import LEVELS, has_nonfinite
+from firstdrift.verdict.overflow_single import LEVELS, has_nonfinite
 
 _SHOWN = 20
 _FRAMEWORK = "torch/nn/modules/module.py"  # through which every module is called

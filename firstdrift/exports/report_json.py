@@ -5,8 +5,8 @@ from itertools import islice
 from typing import Any
 
 from firstdrift.comparison.report import DumpSummary, Report
-from firstdrift.dumps.dump import Coordinates
 from firstdrift.matching.plan import TensorPair
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Counts, Finding, Findings
 
 INCOMPARABLE_SHOWN = 100

@@ -2,17 +2,17 @@
 
 from math import prod
 
-from firstdrift.matching.joined_tensors import joined_axis
+from firstdrift.matching.fused.joined_tensors import joined_axis
 from firstdrift.matching.plan import Joining, TensorPair
-from firstdrift.tensors import DataLocation, TensorRecord
+from firstdrift.model.tensor import DataLocation, TensorRecord
 
 _HEAD = """\
 from pathlib import Path
 
 import numpy as np
 
-from firstdrift.dumps.data import load_tensor
-from firstdrift.tensors import DataLocation
+from firstdrift.dumps.storage.tensor_data import load_tensor
+from firstdrift.model.tensor import DataLocation
 """
 
 _TAIL = """\

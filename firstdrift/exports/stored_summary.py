@@ -2,10 +2,10 @@
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.charts import layer_errors
-from firstdrift.catalogue.comparisons import get_comparison, slice_pairs_of
-from firstdrift.catalogue.notes import notes_of
-from firstdrift.catalogue.tree import bad_rows, count_bad_rows
+from firstdrift.catalogue.comparisons.charts import layer_errors
+from firstdrift.catalogue.comparisons.records import get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.tree import bad_rows, count_bad_rows
+from firstdrift.catalogue.sharing.notes import notes_of
 from firstdrift.comparison.report import DumpSummary, all_notes
 from firstdrift.exports.summary import WORST, Layer, SliceLine, Summary, WrittenNote, node_line
 from firstdrift.verdict.findings import conclude

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from msgspec import Struct
 
 from firstdrift.comparison.report import DumpSummary, Report
-from firstdrift.dumps.dump import Coordinates
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, RowJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow, layer_rows
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from firstdrift.comparison.inspection import Inspection, SliceInspection
 from firstdrift.comparison.report import DumpSummary, Report
-from firstdrift.dumps.dump import Problem
 from firstdrift.exports.report_json import coordinates_object
+from firstdrift.model.slice import Problem
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Counts, Finding, Findings
 

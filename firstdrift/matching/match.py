@@ -17,18 +17,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
-from firstdrift.dumps.messages import is_communication
-from firstdrift.matching.alignment import Pair
-from firstdrift.matching.compiled import match_compiled, pair_compiled
-from firstdrift.matching.edits import Edit
-from firstdrift.matching.flat import beside_flat
-from firstdrift.matching.foreign import lend_all, match_foreign
-from firstdrift.matching.fusion import join_operators
-from firstdrift.matching.joined_tensors import pair_experts, pair_joined
-from firstdrift.matching.known_values import pair_values
-from firstdrift.matching.lists import without_lists
-from firstdrift.matching.lone_rank import (
+from firstdrift.matching.cross_framework.inferred_values import pair_values
+from firstdrift.matching.cross_framework.match import lend_all, match_foreign
+from firstdrift.matching.cross_framework.unrecorded_sums import add_operands
+from firstdrift.matching.fused.find_fused import join_operators
+from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
+from firstdrift.matching.fused.stacked_experts import pair_stacks
+from firstdrift.matching.manual.apply_edits import apply_edits
+from firstdrift.matching.manual.apply_mapping import apply_mappings
+from firstdrift.matching.manual.edits import Edit
+from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
+from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
+from firstdrift.matching.ranks.partial_dump import (
     as_recorded,
     say_lone_rank,
     settle_lone_rank,
@@ -36,19 +36,20 @@ from firstdrift.matching.lone_rank import (
     widen_slice,
     without_parts,
 )
-from firstdrift.matching.manual import apply_edits
-from firstdrift.matching.mapped import apply_mappings
-from firstdrift.matching.namesakes import find_namesakes
-from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
-from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
-from firstdrift.matching.ranks import settle_shards
-from firstdrift.matching.siblings import pair_siblings
-from firstdrift.matching.stacks import pair_stacks
-from firstdrift.matching.sums import add_operands
+from firstdrift.matching.ranks.shards import settle_shards
+from firstdrift.matching.structure.child_alignment import pair_siblings
+from firstdrift.matching.structure.compiled_graphs import match_compiled, pair_compiled
+from firstdrift.matching.structure.module_lists import without_lists
+from firstdrift.matching.structure.name_only_dumps import find_namesakes
+from firstdrift.matching.structure.operator_dumps import beside_flat
+from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import is_part_of_rank
+from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.plurals import counted
-from firstdrift.tensors import is_part_of_rank
 
 _AROUND: Final = 0.8
 """Score of modules around modules that correspond to each other."""

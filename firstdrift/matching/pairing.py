@@ -7,13 +7,13 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Slice
-from firstdrift.matching.alignment import Pair
-from firstdrift.matching.evidence import CONFIDENT, Evidence
-from firstdrift.matching.lone_rank import Spread, widen
+from firstdrift.matching.cross_framework.layer_ops import Line
 from firstdrift.matching.plan import MatchingRules, Origin
-from firstdrift.matching.steps import Line
+from firstdrift.matching.ranks.partial_dump import Spread, widen
+from firstdrift.matching.structure.sequence_alignment import Pair
+from firstdrift.matching.structure.similarity import CONFIDENT, Evidence
 from firstdrift.matching.tree import SliceTree, build_tree
+from firstdrift.model.slice import Slice
 
 SAME_PLACE: Final = ("same name and same place",)
 

@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from firstdrift.dumps.dump import Coordinates, Layout, SliceListing
-from firstdrift.matching.edits import Edit
-from firstdrift.matching.mapping import MappingFile
-from firstdrift.tensors import TensorRecord
+from firstdrift.matching.manual.edits import Edit
+from firstdrift.matching.manual.mapping import MappingFile
+from firstdrift.model.slice import Coordinates, Layout, SliceListing
+from firstdrift.model.tensor import TensorRecord
 
 
 class Origin(StrEnum):

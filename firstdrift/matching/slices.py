@@ -19,11 +19,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates, Dump, Layout, Slice, SliceListing
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.matching.choice import is_chosen, require_chosen_slices, spelled
 from firstdrift.matching.plan import MatchingRules, SlicePairing
-from firstdrift.matching.same_rank import are_spread_otherwise, hold_same_part
+from firstdrift.matching.ranks.rank_correspondence import are_spread_otherwise, hold_same_part
+from firstdrift.matching.slice_selection import is_chosen, require_chosen_slices, spelled
+from firstdrift.model.slice import Coordinates, Dump, Layout, Slice, SliceListing
 
 _NAMES: Final = {"step": "step", "rank": "rank", "token": "token", "micro_step": "micro step"}
 

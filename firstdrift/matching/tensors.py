@@ -13,12 +13,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.dumps.checkpoint import how_dequantised
-from firstdrift.dumps.dump import Direction, Node
-from firstdrift.matching.alignment import Pair
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
+from firstdrift.matching.structure.sequence_alignment import Pair
+from firstdrift.matching.structure.statistics_similarity import bare_shape, value_distance
 from firstdrift.matching.tree import are_of_one_family, is_operator, operator_family
-from firstdrift.matching.values import bare_shape, value_distance
-from firstdrift.tensors import Role, TensorRecord, is_floating
+from firstdrift.model.node import Direction, Node
+from firstdrift.model.tensor import Role, TensorRecord, is_floating
 
 BY_SHAPE: Final = "paired by shape"
 """Said of a pair whose keys differ."""

@@ -12,9 +12,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
-from firstdrift.names import PARAMETERS_GRAD
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.names import PARAMETERS_GRAD
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import Role, TensorRecord
 
 CallKey = tuple[NodeKind, str, int]
 """What the forward and the backward node of one call share: kind, path and call number."""

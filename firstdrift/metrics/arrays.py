@@ -6,17 +6,17 @@ from typing import TypeAlias
 import numpy as np
 
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.metrics.by_row import row_profile, stands_out
 from firstdrift.metrics.comparability import IncomparableError, Shape, common_shape
 from firstdrift.metrics.dtypes import Array, NumberKind, number_kind
-from firstdrift.metrics.elementwise import measure_elements, summarise
+from firstdrift.metrics.elementwise.measure import measure_elements, summarise
+from firstdrift.metrics.elementwise.rows import row_profile, stands_out
 from firstdrift.metrics.integers import measure_integers
 from firstdrift.metrics.logits import measure_logits
 from firstdrift.metrics.masked_arrays import without_masks
 from firstdrift.metrics.masks import is_mask_value
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.metrics.stored_format import stored_roundoff
-from firstdrift.tensors import DataLocation
+from firstdrift.model.tensor import DataLocation
 
 Load: TypeAlias = Callable[[DataLocation], Array]
 """Reads the values of a tensor; raises TensorUnreadableError where it cannot."""

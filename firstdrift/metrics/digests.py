@@ -4,7 +4,7 @@ import math
 import re
 
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.tensors import TensorRecord
+from firstdrift.model.tensor import TensorRecord
 
 _NUMBERS = frozenset({"bool", "int", "float"})
 

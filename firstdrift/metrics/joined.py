@@ -23,13 +23,13 @@ from msgspec.structs import replace
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.arrays import Load
 from firstdrift.metrics.dtypes import Array
-from firstdrift.metrics.experts import DoNotStackError, stack_experts
+from firstdrift.metrics.experts.expert_rows import DoNotStackError, stack_experts
+from firstdrift.metrics.experts.stacked_weights import DoNotStackUpError, stack_weights
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
-from firstdrift.metrics.one_rank import cut, measure_cut, whole_of
+from firstdrift.metrics.ranks.shard_slice import cut, measure_cut, whole_of
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
-from firstdrift.metrics.stacks import DoNotStackUpError, stack_weights
-from firstdrift.tensors import DataLocation, TensorRecord, is_part_of_rank
+from firstdrift.model.tensor import DataLocation, TensorRecord, is_part_of_rank
 
 _JOINED: Final = DataLocation(Path(), "joined")
 """Where a joined tensor lies: in memory."""

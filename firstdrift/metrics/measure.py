@@ -19,7 +19,7 @@ from firstdrift.metrics.comparability import IncomparableError, Shape
 from firstdrift.metrics.digests import measure_digests, measure_scalars
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.metrics.statistics import measure_statistics
-from firstdrift.tensors import Statistics, TensorRecord
+from firstdrift.model.tensor import Statistics, TensorRecord
 
 if TYPE_CHECKING:
     from firstdrift.metrics.arrays import Load
@@ -82,7 +82,7 @@ def _with_choices(
 ) -> Measurement:
     if measured.errors is None or measured.equal or golden.location is None or target.location is None:
         return measured
-    from firstdrift.metrics.by_row import swapped_choices
+    from firstdrift.metrics.elementwise.rows import swapped_choices
 
     sides = load(golden.location), load(target.location)
     return replace(measured, swapped=swapped_choices(sides[0], sides[1].reshape(sides[0].shape)))

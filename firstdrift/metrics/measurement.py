@@ -62,7 +62,7 @@ class SideSummary(Struct, frozen=True, gc=False):
 class PairErrors(Struct, frozen=True, gc=False):
     """How far apart two tensors of equal size are; d = target - golden over pairs of finite elements.
 
-    Formulas, ranges and edge cases of each field: `firstdrift.metrics.elementwise`.
+    Formulas, ranges and edge cases of each field: `firstdrift.metrics.elementwise.measure`.
 
     Attributes:
         size: number of element pairs.

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from firstdrift.metrics.masks import agreeing_masks
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary, StatisticDifferences
-from firstdrift.tensors import TensorRecord
+from firstdrift.model.tensor import TensorRecord
 
 
 def measure_statistics(golden: TensorRecord | SideSummary, target: TensorRecord | SideSummary) -> Measurement:

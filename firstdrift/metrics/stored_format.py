@@ -12,7 +12,7 @@ of bfloat16. Such values end in zero bits.
 import numpy as np
 
 from firstdrift.metrics.dtypes import Array
-from firstdrift.tensors import UNIT_ROUNDOFF
+from firstdrift.model.tensor import UNIT_ROUNDOFF
 
 _FEWEST = 8
 _LOOKED_AT_FIRST = 64

@@ -22,20 +22,20 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from firstdrift.dumps.dump import Direction, NodeKind
-from firstdrift.matching.operators import Work
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
-from firstdrift.names import with_direction
-from firstdrift.tensors import UNIT_ROUNDOFF, Role, is_floating, is_part_of_rank
-from firstdrift.verdict.choices import is_done_by_row
+from firstdrift.model.names import with_direction
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.tensor import UNIT_ROUNDOFF, Role, is_floating, is_part_of_rank
+from firstdrift.operators.kinds import Work
+from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import honest_error, is_sum
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
+from firstdrift.verdict.layer_outliers import PeerGroup, outstanding, peer_group
 from firstdrift.verdict.logits import count_outputs, is_logits
-from firstdrift.verdict.noise import QUIET, Noise
 from firstdrift.verdict.pair_error import size_of_pair
-from firstdrift.verdict.peers import PeerGroup, outstanding, peer_group
+from firstdrift.verdict.router_ties import is_done_by_row
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.sums import Addend, addends, explained_by_sum
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds

@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
-from firstdrift.dumps.messages import SENDS
 from firstdrift.metrics.measurement import RankError
-from firstdrift.tensors import TensorRecord
+from firstdrift.model.tensor import TensorRecord
+from firstdrift.parallel.point_to_point import SENDS
 from firstdrift.verdict.judgement import Communication, Finding, SliceJudgement
 
 _ALONE: Final = 10.0

@@ -15,10 +15,10 @@ A bfloat16 model may also have been stored as float32, which its values show (`m
 
 from collections.abc import Sequence
 
-from firstdrift.dumps.dump import Direction
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.tensors import UNIT_ROUNDOFF, Role
+from firstdrift.model.node import Direction
+from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow
 

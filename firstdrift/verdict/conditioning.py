@@ -17,10 +17,10 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Final
 
-from firstdrift.matching.operators import Work, snake_case, work_of_label
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, SideSummary
-from firstdrift.tensors import Role
+from firstdrift.model.tensor import Role
+from firstdrift.operators.kinds import Work, snake_case, work_of_label
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
 

@@ -8,11 +8,12 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates
-from firstdrift.dumps.messages import is_communication
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
+from firstdrift.model.slice import Coordinates
+from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.plurals import counted
+from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.communication import explain
 from firstdrift.verdict.judge import judge_slice
 from firstdrift.verdict.judgement import (
@@ -25,7 +26,6 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     Verdict,
 )
-from firstdrift.verdict.noise import QUIET, Noise
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tokens import (
     bad_logits,

@@ -9,13 +9,14 @@ from itertools import accumulate, takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates, Direction, NodeKind
-from firstdrift.dumps.messages import Message, is_communication, messages
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.tensors import Role
-from firstdrift.verdict.choices import Choice, find_choices, hides
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.slice import Coordinates
+from firstdrift.model.tensor import Role
+from firstdrift.parallel.point_to_point import Message, is_communication, messages
+from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.classify import Classification, affects_output, classify
 from firstdrift.verdict.communication import group_of, rank_alone
 from firstdrift.verdict.judgement import (
@@ -32,17 +33,17 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     Verdict,
 )
-from firstdrift.verdict.left_over import why_left_over
 from firstdrift.verdict.logits import count_outputs, is_logits
-from firstdrift.verdict.noise import QUIET, Noise
+from firstdrift.verdict.model_mismatch import unlikeness
 from firstdrift.verdict.overflow import find_overflow
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, size_of_pair
+from firstdrift.verdict.router_ties import Choice, find_choices, hides
 from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, fingerprint, row_errors
-from firstdrift.verdict.rules_of_peers import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tokens import least_bad_output
+from firstdrift.verdict.tool_rules import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.tree import TreeRow, is_embedding
-from firstdrift.verdict.unlike import unlikeness
+from firstdrift.verdict.unmatched_reason import why_left_over
 
 _PairRules = Callable[
     [SlicePlan, Sequence[Measurement], Sequence[PairError], Thresholds], list[PairJudgement]

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from firstdrift.dumps.dump import Coordinates
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
 OWN_RULES = "firstdrift"

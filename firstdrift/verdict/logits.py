@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from firstdrift.matching.plan import SlicePlan, TensorPair
-from firstdrift.tensors import Role, is_floating
+from firstdrift.model.tensor import Role, is_floating
 from firstdrift.verdict.row_errors import RowErrors
 
 _HEADS = re.compile(r"(^|[._/])(lm_head|LmHead|output_layer|embed_out|logits|score)($|[./])")

@@ -11,8 +11,8 @@ What every healthy model has is no finding: a causal mask's mean of -infinity st
 
 from collections.abc import Sequence
 
-from firstdrift.dumps.dump import Coordinates
-from firstdrift.tensors import Role
+from firstdrift.model.slice import Coordinates
+from firstdrift.model.tensor import Role
 from firstdrift.verdict.judgement import Overflow
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow

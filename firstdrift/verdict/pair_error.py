@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.tensors import UNIT_ROUNDOFF, Role, is_floating
+from firstdrift.model.tensor import UNIT_ROUNDOFF, Role, is_floating
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
 

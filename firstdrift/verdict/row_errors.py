@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from firstdrift.dumps.dump import Direction
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.tensors import Role, TensorRecord, is_part_of_rank
-from firstdrift.verdict.choices import Choice, excuse
+from firstdrift.model.node import Direction
+from firstdrift.model.tensor import Role, TensorRecord, is_part_of_rank
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, pair_error
+from firstdrift.verdict.router_ties import Choice, excuse
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow, is_embedding
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
-from firstdrift.tensors import UNIT_ROUNDOFF
+from firstdrift.model.tensor import UNIT_ROUNDOFF
 
 _ROUNDOFF: Final = "roundoff_"
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import OWN_RULES, Finding, InputDifference, SliceJudgement, Verdict
 from firstdrift.verdict.pair_error import size_in_words
 from firstdrift.verdict.thresholds import Thresholds

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
-from firstdrift.matching.operators import Work, work_of_label, work_of_type
 from firstdrift.matching.plan import SlicePlan
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Slice
+from firstdrift.operators.kinds import Work, work_of_label, work_of_type
 
 
 class TreeRow(Struct, frozen=True, gc=False):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from firstdrift.tensors import UNIT_ROUNDOFF
+from firstdrift.model.tensor import UNIT_ROUNDOFF
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
 

@@ -6,14 +6,14 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from firstdrift.catalogue.comparisons import create_comparison
-from firstdrift.catalogue.noise import require_finished_baseline
+from firstdrift.catalogue.comparisons.baselines import require_finished_baseline
+from firstdrift.catalogue.comparisons.records import create_comparison
 from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
 from firstdrift.errors import SettingsError
-from firstdrift.matching.edits import MatchSetFile
-from firstdrift.matching.layouts import read_layouts
+from firstdrift.matching.manual.edits import MatchSetFile
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.matching.ranks.parallel_sizes import read_layouts
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import thresholds_of_words
 from firstdrift_server.context import Context

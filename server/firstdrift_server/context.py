@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import SliceLabel
+from firstdrift.catalogue.comparisons.records import SliceLabel
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.comparison.report import Options
 from firstdrift.processes.children import Children
@@ -25,12 +25,12 @@ from firstdrift_server.uploads.store import Uploads
 from firstdrift_server.visitors import Visit
 
 if TYPE_CHECKING:
-    from firstdrift.catalogue.editing import Bench
-    from firstdrift.catalogue.judging import Measured
-    from firstdrift.catalogue.one_dump import DumpTree
-    from firstdrift.catalogue.outline import Outline
-    from firstdrift.catalogue.sides import Sides
-    from firstdrift.comparison.one_dump import TensorView
+    from firstdrift.catalogue.comparisons.outline import Outline
+    from firstdrift.catalogue.comparisons.rule_preview import Measured
+    from firstdrift.catalogue.comparisons.sides import Sides
+    from firstdrift.catalogue.dumps.single_dump import DumpTree
+    from firstdrift.catalogue.matches.match_preview import Bench
+    from firstdrift.comparison.single_dump import TensorView
 
 LOOKED_AT_AT_ONCE = 2
 """So many tensors, or pairs of them, are looked at at a time, each of which may take 100 MB and a second."""
@@ -187,7 +187,7 @@ class Context:
 
     def outline(self, session: Session, pair: SliceLabel) -> "Outline":
         """Return the outline of the tree of a slice pair."""
-        from firstdrift.catalogue.outline import load_outline
+        from firstdrift.catalogue.comparisons.outline import load_outline
 
         return self.outlines.get((pair.id, pair.revision), lambda: load_outline(session, pair.id))
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from fastapi import Request
 from starlette.responses import Response
 
-from firstdrift.catalogue.sharing import LONGEST, ShareLink
+from firstdrift.catalogue.sharing.links import LONGEST, ShareLink
 
 NAME_COOKIE = "firstdrift_name"
 """How somebody called themselves when they wrote a note last."""

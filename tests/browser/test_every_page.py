@@ -18,9 +18,9 @@ from playwright.sync_api import APIRequestContext, Browser, Page, Route
 from sqlalchemy import Engine, delete, update
 from working import ask_to_compare, wait_until
 
-from firstdrift.catalogue.comparisons import cancel_comparison, compare_again
+from firstdrift.catalogue.comparisons.records import cancel_comparison, compare_again
 from firstdrift.catalogue.engine import writing
-from firstdrift.catalogue.jobs import SLICE_STEPS, Claim, beat, claim_job, fail_job
+from firstdrift.catalogue.jobs.queue import SLICE_STEPS, Claim, beat, claim_job, fail_job
 from firstdrift.catalogue.tables import ComparisonEntry, SlicePairEntry, WorkerEntry
 from firstdrift.errors import DumpUnreadableError
 from firstdrift_frontend.languages import LANGUAGES, SOURCE

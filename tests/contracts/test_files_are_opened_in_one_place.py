@@ -11,7 +11,7 @@ READS_BY_ITSELF = {
     "firstdrift/dumps/containers/contents.py": "maps and reads descriptors that files.py has opened",
     "firstdrift/exports/spreadsheets.py": "writes",
     "firstdrift/catalogue/engine.py": "reads /proc/mounts",
-    "firstdrift/catalogue/dumps.py": "asks for dates of files, and opens none",
+    "firstdrift/catalogue/dumps/records.py": "asks for dates of files, and opens none",
     "firstdrift/catalogue/sizes.py": "adds up sizes and dates of files, and opens none",
     "firstdrift/catalogue/backup.py": "copies the database, and reads the backup that the operator names",
     "firstdrift/catalogue/integrity.py": "looks at the first bytes of our own database",
@@ -23,7 +23,7 @@ READS_BY_ITSELF = {
     "server/firstdrift_server/uploads/archives.py": "reads our copy of an upload, checks what it unpacked",
     "server/firstdrift_server/uploads/store.py": "keeps our own records of uploads",
     "firstdrift/checkup.py": "asks whether a directory of the settings may be listed",
-    "firstdrift/metrics/elementwise_numba.py": "looks for the compiled code that numba keeps",
+    "firstdrift/metrics/elementwise/numba_pass.py": "looks for the compiled code that numba keeps",
 }
 """Who reads files or lists folders in another way, and why that is well."""
 

@@ -12,12 +12,12 @@ import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 
-from firstdrift.catalogue.outline import LEVELS
+from firstdrift.catalogue.comparisons.outline import LEVELS
 from firstdrift.catalogue.tables import JobState
-from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.matching.plan import Origin
 from firstdrift.metrics.closeup.hint import HintKind
-from firstdrift.tensors import Role
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.tensor import Role
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift_frontend.languages import LANGUAGES, LOCALE, SOURCE
 from firstdrift_frontend.words import WORDS

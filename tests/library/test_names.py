@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstdrift.names import NameParts, enclosing_paths, module_path, parse_name, with_direction
+from firstdrift.model.names import NameParts, enclosing_paths, module_path, parse_name, with_direction
 
 DOTTED = st.lists(
     st.sampled_from(["model", "forward", "backward", "0", "7", "feed_forward", "", "Ü"]), max_size=7

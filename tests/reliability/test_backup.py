@@ -29,7 +29,7 @@ TOKEN = "the token of these tests"  # noqa: S105
 WRITE = """
 import sys, time
 from pathlib import Path
-from firstdrift.catalogue.comparisons import create_comparison
+from firstdrift.catalogue.comparisons.records import create_comparison
 from firstdrift.catalogue.backup import back_up
 from firstdrift.catalogue.engine import open_engine, writing
 from firstdrift.comparison.report import Options

@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy import Engine, text
 from working import ask_to_compare, wait_for_comparison, wait_until
 
-from firstdrift.catalogue.comparisons import get_comparison
+from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.engine import open_engine, reading, writing
-from firstdrift.catalogue.jobs import LEASE_SECONDS, request_cancel
+from firstdrift.catalogue.jobs.queue import LEASE_SECONDS, request_cancel
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 

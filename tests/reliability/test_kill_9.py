@@ -17,14 +17,14 @@ from catalogue_reading import all_pairs, all_rows
 from sqlalchemy import Engine, text
 from working import ask_to_compare, wait_for_comparison, wait_until
 
-from firstdrift.catalogue.comparisons import get_comparison, list_comparisons, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import get_comparison, list_comparisons, slice_pairs_of
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
-from firstdrift.catalogue.jobs import list_jobs
-from firstdrift.catalogue.match_sets import add_edits, create_match_set
+from firstdrift.catalogue.jobs.queue import list_jobs
+from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.compare import compare
-from firstdrift.matching.edits import Edit, match
+from firstdrift.matching.manual.edits import Edit, match
 
 ROUNDS = int(os.environ.get("FIRSTDRIFT_KILL_ROUNDS", "1"))
 KILLS = 3
@@ -37,7 +37,7 @@ run(sys.argv[1], processes=int(sys.argv[2]), until=threading.Event(), lease=1.5)
 """
 WORK_SLOWLY = """
 import sys, threading, time
-from firstdrift.catalogue import results
+from firstdrift.catalogue.comparisons import results
 from firstdrift_worker import measuring
 from firstdrift_worker.main import run
 measuring.CHUNK_PAIRS, measuring.WORTH_A_POOL = 2, 0
@@ -48,7 +48,7 @@ run(sys.argv[1], processes=int(sys.argv[2]), until=threading.Event(), lease=1.5)
 CREATE = """
 import sys
 from pathlib import Path
-from firstdrift.catalogue.comparisons import create_comparison
+from firstdrift.catalogue.comparisons.records import create_comparison
 from firstdrift.catalogue.engine import open_engine, writing
 from firstdrift.comparison.report import Options
 engine = open_engine(sys.argv[1])

@@ -10,8 +10,9 @@ from databases import new_postgresql_database
 from sqlalchemy import Engine
 from working import ask_to_compare, wait_for_comparison, worker
 
-from firstdrift.catalogue import tree
-from firstdrift.catalogue.comparisons import (
+from firstdrift.catalogue.comparisons import tree
+from firstdrift.catalogue.comparisons.outline import load_outline
+from firstdrift.catalogue.comparisons.records import (
     delete_comparison,
     get_comparison,
     list_comparisons,
@@ -21,7 +22,6 @@ from firstdrift.catalogue.comparisons import (
 )
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
-from firstdrift.catalogue.outline import load_outline
 from firstdrift.catalogue.tables import JobState
 from firstdrift.errors import CatalogueError
 

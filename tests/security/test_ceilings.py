@@ -21,22 +21,23 @@ import torch
 from library.dumps.atb_samples import container
 
 from firstdrift.comparison.compare import compare
-from firstdrift.dumps.atb_statistics import read_statistics
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.msit_statistics import read_rows
+from firstdrift.dumps.atb.statistics import read_statistics
+from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.msit.statistics import read_rows
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.names import enclosing_paths, is_beyond_reason
-from firstdrift.tensors import DataLocation
+from firstdrift.model.names import enclosing_paths, is_beyond_reason
+from firstdrift.model.tensor import DataLocation
+from firstdrift.parallel.slices import read_slice
 
 SCRIPT = """
 import resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-from firstdrift.dumps.data import load_tensor, read_headers
-from firstdrift.dumps.json_file import read_json
+from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
+from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import FirstdriftError
-from firstdrift.tensors import DataLocation
+from firstdrift.model.tensor import DataLocation
 do, file, entry = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from firstdrift import files
-from firstdrift.dumps.data import load_tensor, read_headers
-from firstdrift.dumps.detect import open_dump, read_slice
+from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
 from firstdrift.errors import DumpError, PathOutsideRootsError, TensorUnreadableError
 from firstdrift.files import (
     LEADS_OUT,
@@ -28,7 +28,8 @@ from firstdrift.files import (
     read_regular,
     real_path,
 )
-from firstdrift.tensors import DataLocation, TensorRecord
+from firstdrift.model.tensor import DataLocation, TensorRecord
+from firstdrift.parallel.slices import read_slice
 
 Unpacked = Callable[[str], Path]
 
@@ -256,7 +257,8 @@ def test_a_pipe_among_tensor_files_holds_nobody_up(root: Path) -> None:
             sys.executable,
             "-c",
             (
-                "import sys; from pathlib import Path; from firstdrift.dumps.data import read_headers;"
+                "import sys; from pathlib import Path;"
+                "from firstdrift.dumps.storage.tensor_data import read_headers;"
                 "read_headers(Path(sys.argv[1]), 'npy')"
             ),
             str(root / "a.npy"),

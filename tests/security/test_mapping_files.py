@@ -18,8 +18,8 @@ from firstdrift.comparison.report import Options
 from firstdrift.errors import PathOutsideRootsError, SettingsError
 from firstdrift.exports.report_json import report_object
 from firstdrift.exports.strict_json import to_json
-from firstdrift.matching.mapping_files import LARGEST_FILE, read_mapping_text
-from firstdrift.matching.match_set_file import read_matches
+from firstdrift.matching.manual.mapping_files import LARGEST_FILE, read_mapping_text
+from firstdrift.matching.manual.match_set_file import read_matches
 from firstdrift.matching.plan import MatchingRules
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
@@ -165,7 +165,7 @@ def test_what_is_opened_is_checked_again_after_it_was_opened(
         file.symlink_to(root.parent / "outside/secret.yaml")
         return wanted
 
-    monkeypatch.setattr("firstdrift.matching.mapping_files.inside", swap)
+    monkeypatch.setattr("firstdrift.matching.manual.mapping_files.inside", swap)
     with pytest.raises(PathOutsideRootsError):
         read_mapping_text(file, within=[root])
 

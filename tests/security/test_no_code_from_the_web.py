@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from firstdrift.comparison.additions import Additions
 from firstdrift.comparison.report import Options
+from firstdrift.comparison.user_hooks import Additions
 from firstdrift_server.app import create_app
 from firstdrift_server.choices import Choice
 from firstdrift_server.settings import settings_from

@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 from working import wait_until, worker
 
-from firstdrift.catalogue.board import Outcome
-from firstdrift.dumps.dump import Coordinates
+from firstdrift.catalogue.comparisons.board import Outcome
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Verdict
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from

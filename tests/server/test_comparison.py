@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from working import wait_until, worker
 
-from firstdrift.catalogue.charts import NodeErrors
+from firstdrift.catalogue.comparisons.charts import NodeErrors
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 from firstdrift_server.views.scatter import RANDOM, WORST, choose

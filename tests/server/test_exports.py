@@ -16,12 +16,12 @@ from fastapi.testclient import TestClient
 from half_taken import taken
 
 from firstdrift import compare
-from firstdrift.catalogue import lines
-from firstdrift.catalogue.lines import stored_lines
+from firstdrift.catalogue.comparisons import export_rows as lines
+from firstdrift.catalogue.comparisons.export_rows import stored_lines
 from firstdrift.comparison.table import COLUMNS, Line
 from firstdrift.exports import workbook
-from firstdrift.exports.peers import MSIT_COLUMNS, MSPROBE_COLUMNS
 from firstdrift.exports.spreadsheets import write_csv
+from firstdrift.exports.tool_tables import MSIT_COLUMNS, MSPROBE_COLUMNS
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift_server.views import exports
 

@@ -10,7 +10,7 @@ import yaml
 from fastapi.testclient import TestClient
 from working import wait_until
 
-from firstdrift.matching.mapping_files import LARGEST_FILE
+from firstdrift.matching.manual.mapping_files import LARGEST_FILE
 from firstdrift_server.guards.body import LARGEST_IMPORT
 
 MLP, FEED_FORWARD = (

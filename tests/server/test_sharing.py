@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from firstdrift.catalogue import notes
+from firstdrift.catalogue.sharing import notes
 
 COMPARISON = 1
 NOTHING = {"submitted": "yes"}

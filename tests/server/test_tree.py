@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from starlette.datastructures import QueryParams
 
-from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Outline
+from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Outline
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift_server.tree.state import TreeState, read_rows, write_rows
 from firstdrift_server.tree.view import (

@@ -17,9 +17,9 @@ from databases import new_postgresql_database
 from sqlalchemy import Engine, delete, text, update
 from working import ask_to_compare, compare_with_worker, wait_for_comparison, wait_until, worker
 
-from firstdrift.catalogue import tree
 from firstdrift.catalogue.columns import Now
-from firstdrift.catalogue.comparisons import (
+from firstdrift.catalogue.comparisons import tree
+from firstdrift.catalogue.comparisons.records import (
     Comparison,
     cancel_comparison,
     compare_again,
@@ -28,14 +28,14 @@ from firstdrift.catalogue.comparisons import (
     slice_pairs_of,
 )
 from firstdrift.catalogue.engine import open_engine, reading, writing
-from firstdrift.catalogue.jobs import list_workers
+from firstdrift.catalogue.jobs.queue import list_workers
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import ComparisonEntry, JobState
 from firstdrift.comparison import compare as library
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options, Report
 from firstdrift.errors import DumpNotFoundError, FirstdriftError
-from firstdrift.matching.mapping_files import read_mapping
+from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.matching.plan import MatchingRules
 from firstdrift_worker import comparing, main, measuring
 

@@ -9,10 +9,11 @@ from databases import new_postgresql_database
 from sqlalchemy import Engine, delete
 from working import ask_to_compare, wait_for_comparison, worker
 
-from firstdrift.catalogue import editing, tree
-from firstdrift.catalogue.comparisons import Comparison, get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons import tree
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison, slice_pairs_of
 from firstdrift.catalogue.engine import open_engine, reading, writing
-from firstdrift.catalogue.match_sets import (
+from firstdrift.catalogue.matches import match_preview as editing
+from firstdrift.catalogue.matches.match_sets import (
     MatchSet,
     add_edits,
     create_match_set,
@@ -25,7 +26,7 @@ from firstdrift.catalogue.tables import JobState, SlicePairEntry
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.rematch import Effect
 from firstdrift.comparison.report import Options, Report
-from firstdrift.matching.edits import Edit, match, unmatch
+from firstdrift.matching.manual.edits import Edit, match, unmatch
 from firstdrift.matching.plan import MatchingRules
 from firstdrift_worker import comparing, measuring
 

@@ -8,10 +8,10 @@ import psutil
 import pytest
 
 from firstdrift.comparison.volume import data_bytes
-from firstdrift.dumps.dump import Coordinates, SliceListing
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.tensors import DataLocation, Role, TensorRecord
+from firstdrift.model.slice import Coordinates, SliceListing
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord
 from firstdrift_worker import measuring
 from firstdrift_worker.measuring import Measurer, measure_chunk, split_into_chunks
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from working import compare_with_worker, wait_for_comparison, worker
 
-from firstdrift.catalogue import tree
-from firstdrift.catalogue.comparisons import compare_again, slice_pairs_of
-from firstdrift.catalogue.dumps import get_dump, load_dump, load_slice, slices_of_dump
+from firstdrift.catalogue.comparisons import tree
+from firstdrift.catalogue.comparisons.records import compare_again, slice_pairs_of
+from firstdrift.catalogue.dumps.records import get_dump, load_dump, load_slice, slices_of_dump
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options
 from firstdrift.matching.plan import MatchingRules
-from firstdrift.tensors import Sharding
+from firstdrift.model.tensor import Sharding
 
 
 def test_merged_ranks_are_stored_as_one_slice_beside_those_they_came_from(

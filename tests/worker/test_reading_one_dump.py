@@ -8,14 +8,15 @@ import pytest
 from sqlalchemy import Engine
 from working import wait_until, worker
 
-from firstdrift.catalogue import dump_jobs, one_dump
-from firstdrift.catalogue.comparisons import purge_deleted
-from firstdrift.catalogue.dumps import get_dump, slices_of_dump
+from firstdrift.catalogue.comparisons.records import purge_deleted
+from firstdrift.catalogue.dumps import jobs as dump_jobs
+from firstdrift.catalogue.dumps import single_dump as one_dump
+from firstdrift.catalogue.dumps.records import get_dump, slices_of_dump
 from firstdrift.catalogue.engine import open_engine, reading, writing
-from firstdrift.catalogue.jobs import Job
+from firstdrift.catalogue.jobs.queue import Job
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
-from firstdrift.comparison.one_dump import view_dump
+from firstdrift.comparison.single_dump import view_dump
 
 
 @pytest.fixture

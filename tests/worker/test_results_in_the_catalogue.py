@@ -12,9 +12,10 @@ from sqlalchemy import Engine, event, text, update
 from sqlalchemy.orm import Session
 from working import compare_with_worker
 
-from firstdrift.catalogue import tree
-from firstdrift.catalogue.charts import layer_errors
-from firstdrift.catalogue.comparisons import (
+from firstdrift.catalogue.comparisons import tree
+from firstdrift.catalogue.comparisons.charts import layer_errors
+from firstdrift.catalogue.comparisons.outline import load_outline, rows_containing
+from firstdrift.catalogue.comparisons.records import (
     SlicePair,
     create_comparison,
     delete_comparison,
@@ -22,10 +23,9 @@ from firstdrift.catalogue.comparisons import (
     purge_deleted,
     slice_pairs_of,
 )
+from firstdrift.catalogue.comparisons.results import without_details
+from firstdrift.catalogue.comparisons.sides import called, load_sides, rows_named
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
-from firstdrift.catalogue.outline import load_outline, rows_containing
-from firstdrift.catalogue.results import without_details
-from firstdrift.catalogue.sides import called, load_sides, rows_named
 from firstdrift.catalogue.tables import RowEntry
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options, Report, SliceResult

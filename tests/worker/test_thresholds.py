@@ -9,9 +9,10 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 from working import ask_to_compare, compare_with_worker, wait_for_comparison, worker
 
-from firstdrift.catalogue import editing
-from firstdrift.catalogue import judging as judging_module
-from firstdrift.catalogue.comparisons import (
+from firstdrift.catalogue.comparisons import rule_preview as judging_module
+from firstdrift.catalogue.comparisons.baselines import require_baseline
+from firstdrift.catalogue.comparisons.plans import Planned, pack
+from firstdrift.catalogue.comparisons.records import (
     Comparison,
     Judging,
     SlicePair,
@@ -20,21 +21,20 @@ from firstdrift.catalogue.comparisons import (
     judging_of,
     slice_pairs_of,
 )
-from firstdrift.catalogue.editing import Bench
+from firstdrift.catalogue.comparisons.results import load_planned
+from firstdrift.catalogue.comparisons.rule_preview import Trial, as_it_is, load_measured, rule_of, try_rules
 from firstdrift.catalogue.engine import open_engine, reading, writing
-from firstdrift.catalogue.judging import Trial, as_it_is, load_measured, rule_of, try_rules
-from firstdrift.catalogue.match_sets import add_edits, create_match_set, get_match_set, judge_again
+from firstdrift.catalogue.matches import match_preview as editing
+from firstdrift.catalogue.matches.match_preview import Bench
+from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set, get_match_set, judge_again
 from firstdrift.catalogue.migrate import upgrade
-from firstdrift.catalogue.noise import require_baseline
-from firstdrift.catalogue.plans import Planned, pack
-from firstdrift.catalogue.results import load_planned
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options
-from firstdrift.dumps.dump import Coordinates, SliceListing
 from firstdrift.errors import SettingsError
-from firstdrift.matching.edits import unmatch
+from firstdrift.matching.manual.edits import unmatch
 from firstdrift.matching.plan import SlicePlan
+from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.verdict.thresholds import Thresholds
 
 SENSITIVE = Thresholds(factor=1.5, floor=1.0)

@@ -16,30 +16,32 @@ from msgspec.structs import replace
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue import dumps, results
-from firstdrift.catalogue.comparisons import Comparison, get_comparison
-from firstdrift.catalogue.dumps import IndexedSlice
-from firstdrift.catalogue.editing import unchanged_slice
+from firstdrift.catalogue.comparisons import results
+from firstdrift.catalogue.comparisons.baselines import load_noise, noise_places
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
+from firstdrift.catalogue.comparisons.results import Answer, SavedSlice, SlicePlace
+from firstdrift.catalogue.dumps import records as dumps
+from firstdrift.catalogue.dumps.records import IndexedSlice
 from firstdrift.catalogue.engine import reading, writing
-from firstdrift.catalogue.jobs import SLICE_STEPS, Lease, confirm, finish_job
-from firstdrift.catalogue.noise import load_noise, noise_places
-from firstdrift.catalogue.results import Answer, SavedSlice, SlicePlace
+from firstdrift.catalogue.jobs.queue import SLICE_STEPS, Lease, confirm, finish_job
+from firstdrift.catalogue.matches.match_preview import unchanged_slice
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.compare import count_unreadable, left_over, plan_slice, plan_slices
 from firstdrift.comparison.report import Options, SliceResult
 from firstdrift.comparison.volume import data_bytes
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Coordinates, Dump, Problem, Slice, SliceListing
-from firstdrift.dumps.ranks import merge_ranks
+from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, LimitError, SettingsError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.parallel.merge_ranks import merge_ranks
+from firstdrift.parallel.slices import read_slice
 from firstdrift.plurals import counted
 from firstdrift.processes.limits import Limits, reading_time
+from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, SliceJudgement
-from firstdrift.verdict.noise import Noise
-from firstdrift.verdict.settling import settle
+from firstdrift.verdict.series import settle
 from firstdrift_worker.measuring import Measurer
 
 STAGES = ("index", "match", "measure", "store")

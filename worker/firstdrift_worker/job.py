@@ -8,9 +8,9 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from firstdrift.catalogue import jobs
 from firstdrift.catalogue.engine import writing
-from firstdrift.catalogue.jobs import Claim, Lease
+from firstdrift.catalogue.jobs import queue as jobs
+from firstdrift.catalogue.jobs.queue import Claim, Lease
 from firstdrift.errors import CatalogueError, FirstdriftError, JobCancelledError, JobLostError
 from firstdrift.processes.limits import Limits
 from firstdrift_worker.comparing import Work, WorkerStoppedError, compare_dumps

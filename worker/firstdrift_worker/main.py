@@ -20,9 +20,9 @@ from types import FrameType
 
 from sqlalchemy import Engine
 
-from firstdrift.catalogue import jobs
-from firstdrift.catalogue.comparisons import purge_deleted
+from firstdrift.catalogue.comparisons.records import purge_deleted
 from firstdrift.catalogue.engine import open_engine, sqlite_warning, writing
+from firstdrift.catalogue.jobs import queue as jobs
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.errors import CatalogueError
 from firstdrift.processes.limits import Limits

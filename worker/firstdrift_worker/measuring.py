@@ -26,7 +26,7 @@ from firstdrift.comparison.compare import measure_pairs
 from firstdrift.comparison.volume import data_bytes
 from firstdrift.files import confine_process
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.metrics.elementwise import prepare_engine
+from firstdrift.metrics.elementwise.measure import prepare_engine
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.processes.children import OUTLASTS
 from firstdrift.processes.limits import limit_processor_time

@@ -9,14 +9,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from firstdrift.catalogue import one_dump
-from firstdrift.catalogue.dumps import IndexedSlice, load_slice
+from firstdrift.catalogue.dumps import single_dump as one_dump
+from firstdrift.catalogue.dumps.records import IndexedSlice, load_slice
+from firstdrift.catalogue.dumps.single_dump import Place
 from firstdrift.catalogue.engine import reading
-from firstdrift.catalogue.jobs import SLICE_STEPS, finish_job
-from firstdrift.catalogue.one_dump import Place
-from firstdrift.comparison.one_dump import TensorView, view_recorded, view_values
+from firstdrift.catalogue.jobs.queue import SLICE_STEPS, finish_job
+from firstdrift.comparison.single_dump import TensorView, view_recorded, view_values
+from firstdrift.model.tensor import TensorRecord
 from firstdrift.plurals import counted
-from firstdrift.tensors import TensorRecord
 from firstdrift_worker.comparing import Work, index_dump, read_indexed
 
 KEEP_SECONDS = 1.0

@@ -26,9 +26,9 @@ from typing import Final, Self
 
 from sqlalchemy import Engine
 
-from firstdrift.catalogue import jobs
 from firstdrift.catalogue.engine import open_engine, reading, writing
-from firstdrift.catalogue.jobs import Claim, Standing
+from firstdrift.catalogue.jobs import queue as jobs
+from firstdrift.catalogue.jobs.queue import Claim, Standing
 from firstdrift.errors import CatalogueError, JobLostError
 from firstdrift.files import allow_mapping, confine_process
 from firstdrift.processes.children import OUTLASTS

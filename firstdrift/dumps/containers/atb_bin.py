@@ -30,7 +30,7 @@ from firstdrift.dumps.containers.contents import (
     whole_numbers,
 )
 from firstdrift.dumps.containers.dtypes import DTYPES
-from firstdrift.tensors import Statistics
+from firstdrift.model.tensor import Statistics
 
 _LONGEST_HEADER = 16 * 1024
 _MOST_OBJECTS = 64

@@ -36,7 +36,7 @@ from firstdrift.dumps.containers.contents import (
 )
 from firstdrift.dumps.containers.dtypes import DTYPES
 from firstdrift.dumps.containers.protobuf import Field, fields, numbers, signed
-from firstdrift.tensors import Role
+from firstdrift.model.tensor import Role
 
 _LENGTH = struct.Struct("<Q")
 _LONGEST_NAME = 4096

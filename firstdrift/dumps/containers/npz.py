@@ -24,7 +24,7 @@ from firstdrift.dumps.containers.contents import (
     view,
 )
 from firstdrift.dumps.containers.zip_directory import Member, member_start, stored_members
-from firstdrift.dumps.folders import printable
+from firstdrift.dumps.storage.folders import printable
 
 _SUFFIX: Final = ".npy"
 _LONGEST_HEADER: Final = 128 * 1024

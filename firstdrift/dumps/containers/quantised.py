@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from firstdrift.dumps.checkpoint import Part, block_of, description_of, fits
 from firstdrift.dumps.containers.contents import Contents, DamagedError
-from firstdrift.dumps.data import load_tensor
-from firstdrift.tensors import DataLocation
+from firstdrift.dumps.storage.tensor_data import load_tensor
+from firstdrift.model.tensor import DataLocation
 
 _PER_WORD: Final = 8
 _ZERO_OF_FOUR_BITS: Final = 8

@@ -19,7 +19,7 @@ import numpy as np
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Floats
-from firstdrift.tensors import UNIT_ROUNDOFF
+from firstdrift.model.tensor import UNIT_ROUNDOFF
 
 _BY_SIZE: Final = (
     (UNIT_ROUNDOFF["float32"], "float32", "float32"),

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import NumberKind, number_kind
-from firstdrift.tensors import UNIT_ROUNDOFF
+from firstdrift.model.tensor import UNIT_ROUNDOFF
 
 MOST = 20
 _LARGEST = 4

@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from firstdrift.catalogue import match_sets
-from firstdrift.catalogue.comparisons import (
+from firstdrift.catalogue.comparisons.records import (
     cancel_comparison,
     delete_comparison,
     restore_comparison,
 )
+from firstdrift.catalogue.matches import match_sets
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.choices import Choice
 from firstdrift_server.context import Shared

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
-from firstdrift.catalogue.dump_jobs import read_dump_later
+from firstdrift.catalogue.dumps.jobs import read_dump_later
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
 from firstdrift_server.questions.dumps import real_dump

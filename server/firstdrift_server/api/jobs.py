@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from firstdrift.catalogue.jobs import get_job, list_jobs, request_cancel
+from firstdrift.catalogue.jobs.queue import get_job, list_jobs, request_cancel
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from firstdrift.catalogue.match_sets import (
+from firstdrift.catalogue.matches.match_sets import (
     add_edits,
     create_match_set,
     delete_match_set,
@@ -25,7 +25,7 @@ from firstdrift.catalogue.match_sets import (
     restore_match_set,
     undo,
 )
-from firstdrift.matching.edits import Edit, EditKind, checked
+from firstdrift.matching.manual.edits import Edit, EditKind, checked
 from firstdrift.paths import encodable
 from firstdrift_server.answers import ERRORS, ErrorOut
 from firstdrift_server.context import Shared

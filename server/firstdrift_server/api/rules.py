@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict
 
-from firstdrift.catalogue.comparisons import Judging, get_comparison
-from firstdrift.catalogue.match_sets import judge_again
+from firstdrift.catalogue.comparisons.records import Judging, get_comparison
+from firstdrift.catalogue.matches.match_sets import judge_again
 from firstdrift.verdict.thresholds import thresholds_from
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared

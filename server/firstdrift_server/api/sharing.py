@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from firstdrift.catalogue import notes
-from firstdrift.catalogue.sharing import active_links, new_link, revoke_link, shared_comparison
+from firstdrift.catalogue.sharing import notes
+from firstdrift.catalogue.sharing.links import active_links, new_link, revoke_link, shared_comparison
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.strict_json import StrictJSONResponse

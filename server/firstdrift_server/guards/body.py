@@ -6,7 +6,7 @@ from http import HTTPStatus
 from fastapi import HTTPException, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from firstdrift.matching.mapping_files import LARGEST_FILE
+from firstdrift.matching.manual.mapping_files import LARGEST_FILE
 from firstdrift_server.answers import error_answer
 
 UPLOADS = "/api/v1/uploads"

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from fastapi import Request
 from starlette.responses import Response
 
-from firstdrift.catalogue.sharing import link_to, open_links
+from firstdrift.catalogue.sharing.links import link_to, open_links
 from firstdrift.errors import FirstdriftError
 from firstdrift_server.answers import error_answer, status_of
 from firstdrift_server.context import Context

@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift.catalogue import match_sets
-from firstdrift.catalogue.comparisons import (
+from firstdrift.catalogue.comparisons.records import (
     cancel_comparison,
     delete_comparison,
     restore_comparison,
     set_note,
 )
+from firstdrift.catalogue.matches import match_sets
 from firstdrift_server.answers import answer, wants_json
 from firstdrift_server.choices import Choice
 from firstdrift_server.context import Context, Shared

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift.catalogue.dump_jobs import read_dump_later
+from firstdrift.catalogue.dumps.jobs import read_dump_later
 from firstdrift_server.answers import answer, wants_json
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Fields

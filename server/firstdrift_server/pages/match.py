@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift.catalogue.comparisons import get_slice_label
-from firstdrift.catalogue.match_sets import (
+from firstdrift.catalogue.comparisons.records import get_slice_label
+from firstdrift.catalogue.matches.match_sets import (
     MatchSet,
     add_edits,
     create_match_set,
@@ -29,7 +29,7 @@ from firstdrift.catalogue.match_sets import (
     undo,
 )
 from firstdrift.errors import ConflictError, SettingsError
-from firstdrift.matching.edits import EditKind
+from firstdrift.matching.manual.edits import EditKind
 from firstdrift_frontend.rendering import render
 from firstdrift_server.answers import answer, language_of, status_of, wants_json
 from firstdrift_server.context import Context, Shared

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift.catalogue.notes import LONGEST_NAME, delete_note, restore_note
+from firstdrift.catalogue.sharing.notes import LONGEST_NAME, delete_note, restore_note
 from firstdrift_server.api.sharing import require_own
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Fields

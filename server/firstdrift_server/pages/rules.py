@@ -9,7 +9,7 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift.catalogue.match_sets import judge_again, laid_over
+from firstdrift.catalogue.matches.match_sets import judge_again, laid_over
 from firstdrift.errors import SettingsError
 from firstdrift_server.answers import answer, status_of, wants_json
 from firstdrift_server.context import Shared

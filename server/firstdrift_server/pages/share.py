@@ -10,7 +10,7 @@ from http import HTTPStatus
 from fastapi import APIRouter, HTTPException, Request
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift.catalogue.sharing import new_link, note_seen, open_links, revoke_link, shared_comparison
+from firstdrift.catalogue.sharing.links import new_link, note_seen, open_links, revoke_link, shared_comparison
 from firstdrift.errors import CatalogueError
 from firstdrift_server.answers import answer
 from firstdrift_server.context import Context, Shared

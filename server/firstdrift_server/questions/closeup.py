@@ -17,7 +17,7 @@ from firstdrift.comparison.closeup import LoadedPair, NothingToSeeError, files_o
 from firstdrift.exports.snippet import reproduction
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.tensors import Role, coarsest_roundoff
+from firstdrift.model.tensor import Role, coarsest_roundoff
 
 if TYPE_CHECKING:
     from firstdrift.metrics.closeup.look import Closeup

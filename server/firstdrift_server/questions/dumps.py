@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from firstdrift.dumps.detect import dumps_below, open_dump, recognise
-from firstdrift.dumps.folders import sub_folders
-from firstdrift.matching.choice import require_chosen_slices
-from firstdrift.matching.edits import MatchSetFile
-from firstdrift.matching.match_set_file import parse_matches, read_matches
+from firstdrift.dumps.storage.folders import sub_folders
+from firstdrift.matching.manual.edits import MatchSetFile
+from firstdrift.matching.manual.match_set_file import parse_matches, read_matches
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.matching.slice_selection import require_chosen_slices
 from firstdrift.paths import inside
 
 DEEPEST = 3

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from firstdrift.catalogue.tree import Row
+from firstdrift.catalogue.comparisons.tree import Row
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.judgement import ORIGINS
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.outline import LEVELS, Floats
-from firstdrift.catalogue.tree import Row, kinds_of_rows, rows_at
+from firstdrift.catalogue.comparisons.outline import LEVELS, Floats
+from firstdrift.catalogue.comparisons.tree import Row, kinds_of_rows, rows_at
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift_server.tree.row import row_object
 from firstdrift_server.tree.view import TreeView

@@ -12,7 +12,15 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, LEVELS, VERDICTS, Flags, Outline
+from firstdrift.catalogue.comparisons.outline import (
+    CLASSES,
+    DIRECTIONS,
+    KINDS,
+    LEVELS,
+    VERDICTS,
+    Flags,
+    Outline,
+)
 from firstdrift.errors import SettingsError
 from firstdrift_server.tree.row import UNMATCHED
 

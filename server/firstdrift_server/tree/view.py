@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from firstdrift.catalogue.outline import (
+from firstdrift.catalogue.comparisons.outline import (
     CLASSES,
     DIRECTIONS,
     KINDS,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import Comparison, get_comparison, list_comparisons
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison, list_comparisons
 from firstdrift.catalogue.tables import JobState
 from firstdrift.errors import NotInCatalogueError
 from firstdrift_server.views.comparisons import distinct_names

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.board import BAD, Outcome, outcomes, runs_before
-from firstdrift.catalogue.comparisons import Comparison, get_comparison, list_comparisons
+from firstdrift.catalogue.comparisons.board import BAD, Outcome, outcomes, runs_before
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison, list_comparisons
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift_server.views.addresses import comparison_address, tree_address
 from firstdrift_server.views.comparisons import comparison_summary

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import get_comparison, get_slice_pair
-from firstdrift.catalogue.tree import Pair, get_row, pairs_of_row
+from firstdrift.catalogue.comparisons.records import get_comparison, get_slice_pair
+from firstdrift.catalogue.comparisons.tree import Pair, get_row, pairs_of_row
 from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
 from firstdrift_server.context import Context
 from firstdrift_server.questions.closeup import PARTS, Asked, Known, look_at

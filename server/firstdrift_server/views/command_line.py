@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from firstdrift.comparison.report import Options
-from firstdrift.matching.layouts import write_layouts
+from firstdrift.matching.ranks.parallel_sizes import write_layouts
 from firstdrift.paths import spelt
 
 

@@ -8,11 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.charts import has_points, most_amplified
-from firstdrift.catalogue.comparisons import Comparison, SlicePair, get_comparison, slice_pairs_of
-from firstdrift.catalogue.dumps import changed_since_indexed, get_dump
-from firstdrift.catalogue.match_sets import laid_over
-from firstdrift.catalogue.tree import incomparable_pairs
+from firstdrift.catalogue.comparisons.charts import has_points, most_amplified
+from firstdrift.catalogue.comparisons.records import Comparison, SlicePair, get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.tree import incomparable_pairs
+from firstdrift.catalogue.dumps.records import changed_since_indexed, get_dump
+from firstdrift.catalogue.matches.match_sets import laid_over
 from firstdrift.comparison.report import DumpSummary, all_notes
 from firstdrift.errors import PathOutsideRootsError
 from firstdrift.exports.report_json import (

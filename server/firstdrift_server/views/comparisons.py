@@ -4,8 +4,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import Comparison, list_comparisons
-from firstdrift.catalogue.jobs import Job, jobs_before
+from firstdrift.catalogue.comparisons.records import Comparison, list_comparisons
+from firstdrift.catalogue.jobs.queue import Job, jobs_before
 from firstdrift.catalogue.tables import JobState
 from firstdrift.exports.report_json import counts_object
 from firstdrift.verdict.judgement import Findings, Verdict

@@ -6,14 +6,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.dumps import IndexedSlice, get_dump, load_dump, load_node
-from firstdrift.catalogue.one_dump import DumpTree, TrendPoint, tensors_of_nodes, trend
-from firstdrift.comparison.one_dump import TensorView, view_values
-from firstdrift.dumps.detect import read_stacks
-from firstdrift.dumps.dump import Coordinates
+from firstdrift.catalogue.dumps.records import IndexedSlice, get_dump, load_dump, load_node
+from firstdrift.catalogue.dumps.single_dump import DumpTree, TrendPoint, tensors_of_nodes, trend
+from firstdrift.comparison.single_dump import TensorView, view_values
 from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
+from firstdrift.model.slice import Coordinates
+from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.parallel.slices import read_stacks
 from firstdrift.paths import inside
-from firstdrift.tensors import Role, TensorRecord
 from firstdrift_server.context import Context
 from firstdrift_server.tree.state import Parameters
 from firstdrift_server.views.addresses import dump_node_address, dump_tree_address, tensor_address

@@ -7,13 +7,18 @@ from typing import Any, ClassVar
 import numpy as np
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.dumps import IndexedSlice, get_dump
-from firstdrift.catalogue.one_dump import DumpTree, computed_of_slice, load_dump_tree, tensors_of_nodes
-from firstdrift.catalogue.outline import CLASSES, DIRECTIONS, KINDS, LEVELS
-from firstdrift.catalogue.patterns import names_matching
-from firstdrift.comparison.one_dump import TensorView
+from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, LEVELS
+from firstdrift.catalogue.comparisons.patterns import names_matching
+from firstdrift.catalogue.dumps.records import IndexedSlice, get_dump
+from firstdrift.catalogue.dumps.single_dump import (
+    DumpTree,
+    computed_of_slice,
+    load_dump_tree,
+    tensors_of_nodes,
+)
+from firstdrift.comparison.single_dump import TensorView
 from firstdrift.errors import NotInCatalogueError
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.judgement import NodeClass
 from firstdrift_server.context import Context
 from firstdrift_server.tree.state import Parameters, TreeState, read_number, write_rows

@@ -6,16 +6,16 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.dump_jobs import last_job, newest_index
-from firstdrift.catalogue.dumps import (
+from firstdrift.catalogue.dumps.jobs import last_job, newest_index
+from firstdrift.catalogue.dumps.problems import KnownProblem, problems_of_dump
+from firstdrift.catalogue.dumps.records import (
     IndexedDump,
     IndexedSlice,
     changed_since_indexed,
     get_dump,
     slices_of_dump,
 )
-from firstdrift.catalogue.jobs import Job
-from firstdrift.catalogue.problems import KnownProblem, problems_of_dump
+from firstdrift.catalogue.jobs.queue import Job
 from firstdrift.errors import NotInCatalogueError, PathOutsideRootsError
 from firstdrift.paths import inside
 from firstdrift_server.context import Context
@@ -121,7 +121,7 @@ def slice_at(session: Session, dump_id: int, position: int) -> IndexedSlice:
 
 def overflow_view(session: Session, context: Context, dump_id: int) -> dict[str, Any]:
     """List the nodes with NaN or infinities, slice by slice, in the order of execution."""
-    from firstdrift.verdict.overflow_alone import LEVELS
+    from firstdrift.verdict.overflow_single import LEVELS
     from firstdrift_server.views.dump_tree import tree_of
 
     dump, slices = get_dump(session, dump_id), own_slices(session, dump_id)

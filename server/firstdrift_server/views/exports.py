@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from firstdrift.catalogue.comparisons import get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import get_comparison, slice_pairs_of
 from firstdrift.errors import SettingsError
 from firstdrift.paths import encodable
 from firstdrift_server.answers import language_of
@@ -78,9 +78,9 @@ _TABLES = (Format.CSV, Format.XLSX)
 
 def _table(context: Context, comparison: int, written: Format, columns: Columns) -> Response:
     """Send a table while it is read: as many pairs as there are take no more memory than some."""
-    from firstdrift.catalogue.lines import richest_kind, stored_lines
-    from firstdrift.exports.peers import layout_of
+    from firstdrift.catalogue.comparisons.export_rows import richest_kind, stored_lines
     from firstdrift.exports.spreadsheets import csv_text, xlsx_bytes
+    from firstdrift.exports.tool_tables import layout_of
 
     def pieces() -> Generator[bytes]:
         with context.reading() as session:
@@ -151,7 +151,7 @@ def _json(request: Request, session: Session, comparison: int) -> Response:
 
 def _layer_mapping(request: Request, session: Session, comparison: int) -> Response:
     del request
-    from firstdrift.catalogue.editing import plans_of
+    from firstdrift.catalogue.matches.match_preview import plans_of
     from firstdrift.exports.mapping_yaml import layer_mapping
 
     return _yaml(layer_mapping(plans_of(session, comparison)))
@@ -159,7 +159,7 @@ def _layer_mapping(request: Request, session: Session, comparison: int) -> Respo
 
 def _data_mapping(request: Request, session: Session, comparison: int) -> Response:
     del request
-    from firstdrift.catalogue.editing import plans_of
+    from firstdrift.catalogue.matches.match_preview import plans_of
     from firstdrift.exports.mapping_yaml import data_mapping
 
     return _yaml(data_mapping(plans_of(session, comparison)))

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import Order, count_uses, list_comparisons
-from firstdrift.catalogue.dumps import DumpOrder, IndexedDump, list_dumps
+from firstdrift.catalogue.comparisons.records import Order, count_uses, list_comparisons
+from firstdrift.catalogue.dumps.records import DumpOrder, IndexedDump, list_dumps
 from firstdrift_server.context import Context
 from firstdrift_server.questions.folders import is_there
 from firstdrift_server.views.addresses import query_of

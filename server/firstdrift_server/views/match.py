@@ -11,15 +11,20 @@ from typing import Any, Literal, Self
 import numpy as np
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import SliceLabel, get_comparison, get_slice_label, slice_labels_of
-from firstdrift.catalogue.match_sets import MatchSet, list_match_sets
-from firstdrift.catalogue.outline import Flags, Integers, Outline, rows_containing
-from firstdrift.catalogue.sides import Sides, called, load_sides, rows_named
+from firstdrift.catalogue.comparisons.outline import Flags, Integers, Outline, rows_containing
+from firstdrift.catalogue.comparisons.records import (
+    SliceLabel,
+    get_comparison,
+    get_slice_label,
+    slice_labels_of,
+)
+from firstdrift.catalogue.comparisons.sides import Sides, called, load_sides, rows_named
+from firstdrift.catalogue.comparisons.tree import Row, rows_at
+from firstdrift.catalogue.matches.match_sets import MatchSet, list_match_sets
 from firstdrift.catalogue.tables import JobState
-from firstdrift.catalogue.tree import Row, rows_at
 from firstdrift.errors import FirstdriftError, SettingsError
-from firstdrift.matching.edits import Edit, EditKind, checked
-from firstdrift.matching.mapping_files import LARGEST_FILE
+from firstdrift.matching.manual.edits import Edit, EditKind, checked
+from firstdrift.matching.manual.mapping_files import LARGEST_FILE
 from firstdrift_server.context import Context
 from firstdrift_server.tree.state import Parameters, read_number
 from firstdrift_server.views.addresses import comparison_address, match_address, query_of, tree_address

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import SlicePair, get_comparison
-from firstdrift.catalogue.match_sets import MatchSet, Version, get_match_set, no_match_set, options_of
+from firstdrift.catalogue.comparisons.records import SlicePair, get_comparison
+from firstdrift.catalogue.matches.match_sets import MatchSet, Version, get_match_set, no_match_set, options_of
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping
 from firstdrift.exports.match_set_json import edit_object, match_set_text
 from firstdrift.exports.report_json import counts_object, finding_object
-from firstdrift.matching.edits import Edit, MatchSetFile
-from firstdrift.matching.mapping import MappingFile
-from firstdrift.matching.mapping_files import LARGEST_FILE
+from firstdrift.matching.manual.edits import Edit, MatchSetFile
+from firstdrift.matching.manual.mapping import MappingFile
+from firstdrift.matching.manual.mapping_files import LARGEST_FILE
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift_server.context import Context
@@ -27,7 +27,7 @@ from firstdrift_server.views.addresses import comparison_address
 from firstdrift_server.views.comparisons import comparison_summary
 
 if TYPE_CHECKING:
-    from firstdrift.catalogue.editing import Bench, Benches, State
+    from firstdrift.catalogue.matches.match_preview import Bench, Benches, State
 
 MOST_MATCHES = 200
 """More added or removed matches than this are counted, but not listed."""
@@ -143,7 +143,7 @@ def check_for(
     Raises:
         SettingsError: they cannot, and why.
     """
-    from firstdrift.catalogue.editing import check_edits, state_of
+    from firstdrift.catalogue.matches.match_preview import check_edits, state_of
 
     state = state_of(session, known)
     if edits:
@@ -157,7 +157,7 @@ def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[E
         NotInCatalogueError: there is no such comparison, set or slice.
         SettingsError: an edit can be applied to no slice.
     """
-    from firstdrift.catalogue.editing import effect
+    from firstdrift.catalogue.matches.match_preview import effect
     from firstdrift.comparison.compare import measure_pairs
 
     known, state, pair = _asked(session, asked)
@@ -210,7 +210,7 @@ def suggestions_view(
         NotInCatalogueError: there is no such comparison, set or slice.
         SettingsError: not exactly one node is named, or there is no such node.
     """
-    from firstdrift.catalogue.editing import suggest_for
+    from firstdrift.catalogue.matches.match_preview import suggest_for
 
     known, state, pair = _asked(session, asked)
     found = suggest_for(_benches(session, context, known)(pair), state, names)
@@ -251,7 +251,7 @@ def as_file(session: Session, known: MatchSet, written: Format, version: int | N
         NotInCatalogueError: there is no such version.
         SettingsError: its results are not finished.
     """
-    from firstdrift.catalogue.editing import plans_of
+    from firstdrift.catalogue.matches.match_preview import plans_of
 
     at = known.version if version is None else version
     name = f"match-set-{known.id}-version-{at}"
@@ -267,7 +267,7 @@ def as_file(session: Session, known: MatchSet, written: Format, version: int | N
 
 
 def _asked(session: Session, asked: Asked) -> "tuple[MatchSet, State, SlicePair]":
-    from firstdrift.catalogue.editing import state_of
+    from firstdrift.catalogue.matches.match_preview import state_of
 
     comparison, match_set, position = asked
     known = set_of(session, comparison, match_set)
@@ -282,8 +282,8 @@ def _benches(
     session: Session, context: Context, known: MatchSet, mappings: tuple[MappingFile, ...] = ()
 ) -> "Benches":
     """Give benches of the slices of a match set; those used a moment ago are kept."""
-    from firstdrift.catalogue.editing import load_bench
-    from firstdrift.dumps.ranks import merge_ranks
+    from firstdrift.catalogue.matches.match_preview import load_bench
+    from firstdrift.parallel.merge_ranks import merge_ranks
 
     base = get_comparison(session, known.comparison_id)
     matching = options_of(base.options, known).matching

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from firstdrift.catalogue.comparisons import recent_paths
-from firstdrift.catalogue.noise import require_finished_baseline
+from firstdrift.catalogue.comparisons.baselines import require_finished_baseline
+from firstdrift.catalogue.comparisons.records import recent_paths
 from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
 from firstdrift.errors import FirstdriftError, PathOutsideRootsError, SettingsError
-from firstdrift.matching.layouts import write_layouts
+from firstdrift.matching.ranks.parallel_sizes import write_layouts
 from firstdrift.paths import inside, unspelt
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import ABOUT

@@ -6,14 +6,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import SliceLabel, get_slice_label, left_over_of
-from firstdrift.catalogue.dumps import get_slice, load_dump, load_node
-from firstdrift.catalogue.tree import Pair, Row, get_row, pairs_of_row, path_to_row
-from firstdrift.dumps.detect import read_stacks
+from firstdrift.catalogue.comparisons.records import SliceLabel, get_slice_label, left_over_of
+from firstdrift.catalogue.comparisons.tree import Pair, Row, get_row, pairs_of_row, path_to_row
+from firstdrift.catalogue.dumps.records import get_slice, load_dump, load_node
 from firstdrift.errors import FirstdriftError
 from firstdrift.metrics.measurement import Measurement, SideSummary
+from firstdrift.model.tensor import TensorRecord
+from firstdrift.parallel.slices import read_stacks
 from firstdrift.paths import inside
-from firstdrift.tensors import TensorRecord
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
 from firstdrift_server.tree.row import row_object

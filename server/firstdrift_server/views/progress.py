@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from firstdrift.catalogue.comparisons import Comparison, SlicePair
-from firstdrift.catalogue.jobs import SLICE_STEPS
+from firstdrift.catalogue.comparisons.records import Comparison, SlicePair
+from firstdrift.catalogue.jobs.queue import SLICE_STEPS
 from firstdrift.verdict.judgement import Findings
 
 

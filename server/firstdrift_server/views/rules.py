@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from sqlalchemy.orm import Session
 from starlette.datastructures import QueryParams
 
-from firstdrift.catalogue.comparisons import (
+from firstdrift.catalogue.comparisons.records import (
     Comparison,
     Judging,
     SlicePair,
@@ -36,7 +36,7 @@ from firstdrift_server.views.sentence import finding_address, position_of
 from firstdrift_server.views.workers import worker_view
 
 if TYPE_CHECKING:
-    from firstdrift.catalogue.judging import Measured, Tally, Trial
+    from firstdrift.catalogue.comparisons.rule_preview import Measured, Tally, Trial
 
 ALL_SECONDS: Final = 8.0
 """For so long slices are looked at when all of them are asked for."""
@@ -102,7 +102,7 @@ def require_applicable(session: Session, comparison: Comparison, judging: Judgin
     Raises:
         SettingsError: it cannot, and why.
     """
-    from firstdrift.catalogue.noise import require_baseline
+    from firstdrift.catalogue.comparisons.baselines import require_baseline
 
     if judging.rules not in RULES:
         raise SettingsError(
@@ -196,8 +196,8 @@ def rules_view(
     Raises:
         NotInCatalogueError: there is no such comparison or slice.
     """
-    from firstdrift.catalogue.judging import as_it_is, dtypes_of
-    from firstdrift.catalogue.noise import require_baseline
+    from firstdrift.catalogue.comparisons.baselines import require_baseline
+    from firstdrift.catalogue.comparisons.rule_preview import as_it_is, dtypes_of
 
     comparison = get_comparison(session, comparison_id)
     pairs = slice_pairs_of(session, comparison_id)
@@ -292,7 +292,7 @@ def _try(
     *,
     look_at_all: bool,
 ) -> "Trial":
-    from firstdrift.catalogue.judging import TRIAL_SECONDS, load_measured, try_rules
+    from firstdrift.catalogue.comparisons.rule_preview import TRIAL_SECONDS, load_measured, try_rules
 
     def measured_of(pair: SlicePair) -> "Measured":
         return context.measured.get(

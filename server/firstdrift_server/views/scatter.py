@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.charts import NodeErrors, names_of_rows, node_errors
-from firstdrift.catalogue.comparisons import SlicePair
+from firstdrift.catalogue.comparisons.charts import NodeErrors, names_of_rows, node_errors
+from firstdrift.catalogue.comparisons.records import SlicePair
 from firstdrift.exports.strict_json import spelled_out
 from firstdrift.paths import encodable
 

@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import Request
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons import get_comparison
-from firstdrift.catalogue.sharing import ShareLink, active_links, link_to, shared_comparison
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.sharing.links import ShareLink, active_links, link_to, shared_comparison
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift_server.context import Context
 from firstdrift_server.settings import is_loopback

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from firstdrift.catalogue.tree import Pair, Row
+from firstdrift.catalogue.comparisons.tree import Pair, Row
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.tensors import Role
+from firstdrift.model.tensor import Role
 
 
 def tensor_keys(pairs: Sequence[Pair]) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.jobs import list_workers
+from firstdrift.catalogue.jobs.queue import list_workers
 
 SILENT_SECONDS = 20.0
 """A worker says every few seconds that it is alive; after so many without a word it is taken for gone."""

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from firstdrift.catalogue.codec import from_text, to_text
-from firstdrift.dumps.dump import Coordinates
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
-from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
+from firstdrift.model.slice import Coordinates
+from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 from firstdrift.verdict.judgement import Finding, Findings, NodeClass, Overflow, Verdict
 
 any_float = st.none() | st.floats()

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Engine, text
 
-from firstdrift.catalogue.comparisons import (
+from firstdrift.catalogue.comparisons.records import (
     Comparison,
     cancel_comparison,
     compare_again,
@@ -21,11 +21,11 @@ from firstdrift.catalogue.comparisons import (
     slice_pairs_of,
 )
 from firstdrift.catalogue.engine import reading, writing
-from firstdrift.catalogue.match_sets import add_edits, create_match_set
+from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.report import Options
 from firstdrift.errors import NotInCatalogueError, SettingsError
-from firstdrift.matching.mapping import MappingEntry, MappingFile, MappingKind
+from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, MappingKind
 from firstdrift.matching.plan import MatchingRules
 
 OPTIONS = Options(MatchingRules(fuzzy=True, token_offset=1), rules="msit", level="layer")

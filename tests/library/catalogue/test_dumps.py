@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Engine, text
 
-from firstdrift.catalogue.dumps import (
+from firstdrift.catalogue.dumps.records import (
     add_dump,
     add_nodes,
     changed_since_indexed,
@@ -22,9 +22,10 @@ from firstdrift.catalogue.dumps import (
     slices_of_dump,
 )
 from firstdrift.catalogue.engine import reading, writing
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Dump
+from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import DumpNotFoundError, NotInCatalogueError
+from firstdrift.model.slice import Dump
+from firstdrift.parallel.slices import read_slice
 
 ALL_SORTS = [
     ("msprobe/llama_stat_mix_nan", "golden"),
@@ -160,7 +161,7 @@ def test_files_have_not_changed_because_firstdrift_indexes_otherwise(
 ) -> None:
     with writing(engine) as session:
         dump_id = add_dump(session, open_dump(copy), fingerprint(copy))
-    monkeypatch.setattr("firstdrift.catalogue.dumps.INDEX_VERSION", 1000)
+    monkeypatch.setattr("firstdrift.catalogue.dumps.records.INDEX_VERSION", 1000)
     with reading(engine) as session:
         assert not changed_since_indexed(get_dump(session, dump_id))
         assert find_dump(session, copy, fingerprint(copy)) is None

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import QueuePool
 
 from firstdrift.catalogue import engine as engines
-from firstdrift.catalogue.comparisons import create_comparison, list_comparisons
+from firstdrift.catalogue.comparisons.records import create_comparison, list_comparisons
 from firstdrift.catalogue.engine import database_url, journal_mode, open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.comparison.report import Options

@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import Engine, delete, text
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue import jobs
-from firstdrift.catalogue.comparisons import create_comparison
+from firstdrift.catalogue.comparisons.records import create_comparison
 from firstdrift.catalogue.engine import reading, writing
-from firstdrift.catalogue.jobs import (
+from firstdrift.catalogue.jobs import queue as jobs
+from firstdrift.catalogue.jobs.queue import (
     COMPARE,
     LEASE_SECONDS,
     Claim,

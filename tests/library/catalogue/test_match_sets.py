@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Engine, text
 
-from firstdrift.catalogue.comparisons import (
+from firstdrift.catalogue.comparisons.records import (
     create_comparison,
     delete_comparison,
     get_comparison,
@@ -16,7 +16,7 @@ from firstdrift.catalogue.comparisons import (
     purge_deleted,
 )
 from firstdrift.catalogue.engine import reading, writing
-from firstdrift.catalogue.match_sets import (
+from firstdrift.catalogue.matches.match_sets import (
     MatchSet,
     add_edits,
     create_match_set,
@@ -32,8 +32,8 @@ from firstdrift.catalogue.match_sets import (
 )
 from firstdrift.comparison.report import Options
 from firstdrift.errors import ConflictError, NotInCatalogueError, SettingsError
-from firstdrift.matching.edits import Edit, match, unmatch
-from firstdrift.matching.mapping import MappingEntry, MappingFile, MappingKind
+from firstdrift.matching.manual.edits import Edit, match, unmatch
+from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, MappingKind
 from firstdrift.matching.plan import MatchingRules
 
 A, B = Path("/dumps/golden"), Path("/dumps/target")

@@ -12,16 +12,16 @@ from databases import new_postgresql_database
 from sqlalchemy import Engine, inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
-from firstdrift.catalogue.comparisons import get_comparison
-from firstdrift.catalogue.dumps import slices_of_dump
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.dumps.records import slices_of_dump
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
-from firstdrift.catalogue.match_sets import add_edits, create_match_set
+from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set
 from firstdrift.catalogue.migrate import HEAD, upgrade
 from firstdrift.catalogue.tables import Entry
 from firstdrift.comparison.report import Options
-from firstdrift.dumps.dump import Coordinates
 from firstdrift.errors import CatalogueError
-from firstdrift.matching.edits import match
+from firstdrift.matching.manual.edits import match
+from firstdrift.model.slice import Coordinates
 
 
 @pytest.fixture

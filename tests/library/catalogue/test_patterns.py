@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firstdrift.catalogue import patterns
-from firstdrift.catalogue.patterns import LONGEST, names_matching
+from firstdrift.catalogue.comparisons import patterns
+from firstdrift.catalogue.comparisons.patterns import LONGEST, names_matching
 from firstdrift.errors import SettingsError
 
 NAMES = ("model.layers.0.mlp.up_proj", "model.layers.1.mlp.down_proj", "model.norm")

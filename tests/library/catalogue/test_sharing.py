@@ -7,10 +7,14 @@ import pytest
 from sqlalchemy import Engine, text, update
 
 from firstdrift.catalogue.columns import Now
-from firstdrift.catalogue.comparisons import create_comparison, delete_comparison, restore_comparison
+from firstdrift.catalogue.comparisons.records import (
+    create_comparison,
+    delete_comparison,
+    restore_comparison,
+)
 from firstdrift.catalogue.engine import reading, writing
-from firstdrift.catalogue.match_sets import add_edits, create_match_set, delete_match_set
-from firstdrift.catalogue.sharing import (
+from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set, delete_match_set
+from firstdrift.catalogue.sharing.links import (
     LONGEST,
     SHORTEST,
     active_links,
@@ -23,7 +27,7 @@ from firstdrift.catalogue.sharing import (
 from firstdrift.catalogue.tables import ShareLinkEntry
 from firstdrift.comparison.report import Options
 from firstdrift.errors import NotInCatalogueError, SettingsError
-from firstdrift.matching.edits import match
+from firstdrift.matching.manual.edits import match
 
 HOUR = timedelta(hours=1)
 

@@ -19,7 +19,7 @@ from firstdrift.exports.snippet import reproduction
 from firstdrift.files import confine_process
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
+from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 
 RANDOM = np.random.default_rng(1)
 

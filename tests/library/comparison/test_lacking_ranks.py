@@ -10,8 +10,8 @@ import pytest
 from firstdrift import Report
 from firstdrift.comparison import compare as library
 from firstdrift.comparison.compare import compare
-from firstdrift.dumps.detect import read_slice
-from firstdrift.dumps.dump import Dump, Slice, SliceListing
+from firstdrift.model.slice import Dump, Slice, SliceListing
+from firstdrift.parallel.slices import read_slice
 
 Unpacked = Callable[[str], Path]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firstdrift.comparison.one_dump import SliceView, view_dump
+from firstdrift.comparison.single_dump import SliceView, view_dump
 from firstdrift.errors import DumpNotFoundError, SettingsError
 
 Unpacked = Callable[[str], Path]

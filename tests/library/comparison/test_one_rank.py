@@ -10,9 +10,9 @@ import pytest
 from firstdrift import Report
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options
-from firstdrift.dumps.dump import Layout
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.model.slice import Layout
 from firstdrift.verdict.judgement import NodeClass
 
 Array = np.ndarray

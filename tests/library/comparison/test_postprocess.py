@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 import firstdrift
 from firstdrift.comparison.postprocess import read_postprocess
-from firstdrift.dumps.data import load_tensor
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import SettingsError
-from firstdrift.tensors import DataLocation
+from firstdrift.model.tensor import DataLocation
 
 NAMES = ("a", "b", "c")
 

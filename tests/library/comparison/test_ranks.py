@@ -10,11 +10,12 @@ import pytest
 from firstdrift import Report
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options
-from firstdrift.dumps.dump import Coordinates, Direction, Layout, Node, NodeKind, Slice, SliceListing
-from firstdrift.dumps.ranks import merge_ranks
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.tensors import Role, Sharding, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Layout, Slice, SliceListing
+from firstdrift.model.tensor import Role, Sharding, TensorRecord
+from firstdrift.parallel.merge_ranks import merge_ranks
 from firstdrift.verdict.judgement import Verdict
 
 Array = np.ndarray

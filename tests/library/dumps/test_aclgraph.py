@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from firstdrift import compare
-from firstdrift.dumps.detect import open_dump, read_slice, recognise
-from firstdrift.dumps.dump import Coordinates, Dump, Node, Slice
+from firstdrift.dumps.detect import open_dump, recognise
+from firstdrift.model.node import Node
+from firstdrift.model.slice import Coordinates, Dump, Slice
+from firstdrift.parallel.slices import read_slice
 
 Unpacked = Callable[[str], Path]
 

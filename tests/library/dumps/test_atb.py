@@ -22,14 +22,16 @@ from library.dumps.atb_samples import (
     write_run,
 )
 
-from firstdrift.dumps.atb import AtbReader
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Coordinates, Dump, Node, NodeKind, Slice
-from firstdrift.dumps.msit_atb import MsitAtbReader
-from firstdrift.dumps.msprobe_atb import MsprobeAtbReader
+from firstdrift.dumps.atb.msit import MsitAtbReader
+from firstdrift.dumps.atb.msprobe import MsprobeAtbReader
+from firstdrift.dumps.atb.reader import AtbReader
+from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
-from firstdrift.tensors import Role, Statistics, TensorRecord
+from firstdrift.model.node import Node, NodeKind
+from firstdrift.model.slice import Coordinates, Dump, Slice
+from firstdrift.model.tensor import Role, Statistics, TensorRecord
+from firstdrift.parallel.slices import read_slice
 
 Unpacked = Callable[[str], Path]
 MSIT, MSPROBE = MsitAtbReader(), MsprobeAtbReader()

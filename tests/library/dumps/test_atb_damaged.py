@@ -21,11 +21,12 @@ from library.dumps.atb_samples import (
     write_run,
 )
 
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Slice
+from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpError, TensorUnreadableError
-from firstdrift.tensors import TensorRecord
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import TensorRecord
+from firstdrift.parallel.slices import read_slice
 
 SECRET = 4711.0
 TABLE = (

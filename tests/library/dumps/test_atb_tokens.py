@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstdrift.dumps.atb_tokens import Phase, Run, TokenTable, assign_tokens
+from firstdrift.dumps.atb.tokens import Phase, Run, TokenTable, assign_tokens
 
 P, D, PD = {0, 1}, {2, 3}, {0, 1, 2, 3}
 START = 2

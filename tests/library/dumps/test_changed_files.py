@@ -16,9 +16,10 @@ import pytest
 from library.dumps.msprobe_samples import module, write_dump
 
 from firstdrift.comparison.compare import compare
-from firstdrift.dumps.detect import open_dump, read_slice, read_stacks
+from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import FirstdriftError, SettingsError
-from firstdrift.matching.mapping_files import read_mapping
+from firstdrift.matching.manual.mapping_files import read_mapping
+from firstdrift.parallel.slices import read_slice, read_stacks
 
 CHANGES = 60
 COMPARED_EACH = 5

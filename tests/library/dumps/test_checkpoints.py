@@ -18,11 +18,12 @@ from safetensors.torch import save_file
 from firstdrift.comparison.compare import compare
 from firstdrift.dumps.checkpoint import fits
 from firstdrift.dumps.containers.quantised import dequantise
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Slice
+from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import FirstdriftError, TensorUnreadableError
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.parallel.slices import read_slice
 
 NAMES = [f"model.layers.{layer}.mlp.down_proj.weight" for layer in range(4)]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from library.dumps.atb_samples import container, description
 
 from firstdrift.dumps.containers.atb_bin import Description, describe
-from firstdrift.dumps.data import load_tensor, read_headers
+from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.tensors import DataLocation, Statistics
+from firstdrift.model.tensor import DataLocation, Statistics
 
 pytestmark = pytest.mark.usefixtures("each_way_of_reading")
 

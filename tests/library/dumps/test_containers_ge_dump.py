@@ -15,9 +15,9 @@ from library.dumps.torchair_samples import CODES, data, floats, ge_file, number,
 from firstdrift.dumps.containers.contents import DamagedError
 from firstdrift.dumps.containers.ge_dump import DTYPE_BY_CODE, describe
 from firstdrift.dumps.containers.protobuf import fields
-from firstdrift.dumps.data import load_tensor, read_headers
+from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.tensors import DataLocation
+from firstdrift.model.tensor import DataLocation
 
 pytestmark = pytest.mark.usefixtures("each_way_of_reading")
 

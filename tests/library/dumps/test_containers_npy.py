@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from firstdrift.dumps.data import load_tensor, read_headers
+from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.tensors import DataLocation
+from firstdrift.model.tensor import DataLocation
 
 pytestmark = pytest.mark.usefixtures("each_way_of_reading")
 

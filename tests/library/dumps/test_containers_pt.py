@@ -21,9 +21,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from firstdrift.dumps.data import load_tensor, read_headers
+from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.tensors import DataLocation
+from firstdrift.model.tensor import DataLocation
 
 pytestmark = pytest.mark.usefixtures("each_way_of_reading")
 
@@ -165,8 +165,8 @@ def test_tensors_that_share_a_storage_are_all_read(tmp_path: Path) -> None:
 def test_common_files_are_read_without_importing_torch(tmp_path: Path) -> None:
     file = saved(tmp_path, BASE.bfloat16())
     script = (
-        "import sys; from pathlib import Path; from firstdrift.dumps.data import load_tensor;"
-        "from firstdrift.tensors import DataLocation;"
+        "import sys; from pathlib import Path; from firstdrift.dumps.storage.tensor_data import load_tensor;"
+        "from firstdrift.model.tensor import DataLocation;"
         "print(load_tensor(DataLocation(Path(sys.argv[1]), 'pt')).shape, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script, file], capture_output=True, text=True, check=True)

@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from firstdrift.dumps.detect import dumps_below, open_dump, read_slice, read_stacks, recognise
+from firstdrift.dumps.detect import dumps_below, open_dump, recognise
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.parallel.slices import read_slice, read_stacks
 
 Unpacked = Callable[[str], Path]
 

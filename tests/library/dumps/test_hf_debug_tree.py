@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Report
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import NodeKind, Slice
+from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, FirstdriftError
-from firstdrift.tensors import TensorRecord
+from firstdrift.model.node import NodeKind
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import TensorRecord
+from firstdrift.parallel.slices import read_slice
 
 Unpacked = Callable[[str], Path]
 

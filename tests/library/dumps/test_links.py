@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from firstdrift.comparison.compare import compare
-from firstdrift.dumps import data
-from firstdrift.dumps.bounds import Bounds
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.detect import open_dump, read_slice, read_stacks, recognise
-from firstdrift.dumps.dump import Dump, Slice
+from firstdrift.dumps.detect import open_dump, recognise
+from firstdrift.dumps.storage import tensor_data as data
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpError, DumpNotRecognisedError, DumpUnreadableError
-from firstdrift.tensors import TensorRecord
+from firstdrift.model.slice import Dump, Slice
+from firstdrift.model.tensor import TensorRecord
+from firstdrift.parallel.slices import read_slice, read_stacks
 
 Unpacked = Callable[[str], Path]
 OUT = "it is a link that leads out of the dump"

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.dump import Coordinates, Dump, Node, NodeKind, Slice
-from firstdrift.dumps.msit_torch import MsitTorchReader
+from firstdrift.dumps.msit.reader import MsitTorchReader
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
-from firstdrift.tensors import Role, Statistics, TensorRecord
+from firstdrift.model.node import Node, NodeKind
+from firstdrift.model.slice import Coordinates, Dump, Slice
+from firstdrift.model.tensor import Role, Statistics, TensorRecord
 
 Unpacked = Callable[[str], Path]
 READER = MsitTorchReader()

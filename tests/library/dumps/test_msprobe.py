@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from library.dumps.msprobe_samples import module, tensor, write_dump
 
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice
-from firstdrift.dumps.msprobe import MsprobeReader
+from firstdrift.dumps.msprobe.reader import MsprobeReader
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError
-from firstdrift.tensors import Role, Statistics, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice
+from firstdrift.model.tensor import Role, Statistics, TensorRecord
 
 Unpacked = Callable[[str], Path]
 READER = MsprobeReader()

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from library.dumps.msprobe_samples import module, tensor, write_dump, write_json
 
-from firstdrift.dumps.dump import Slice
-from firstdrift.dumps.msprobe import MsprobeReader
+from firstdrift.dumps.msprobe.reader import MsprobeReader
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.tensors import TensorRecord
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import TensorRecord
 
 Unpacked = Callable[[str], Path]
 READER = MsprobeReader()

@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from firstdrift.comparison.compare import compare
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.detect import open_dump, read_slice, read_stacks
-from firstdrift.dumps.dump import Coordinates, Direction, Slice
+from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpUnreadableError, FirstdriftError
+from firstdrift.model.node import Direction
+from firstdrift.model.slice import Coordinates, Slice
+from firstdrift.parallel.slices import read_slice, read_stacks
 
 Unpacked = Callable[[str], Path]
 

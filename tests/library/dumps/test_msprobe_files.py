@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firstdrift.comparison.compare import compare
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Dump, Slice
-from firstdrift.dumps.msprobe_files import is_call_name, parse_file_name
+from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.msprobe.file_names import is_call_name, parse_file_name
+from firstdrift.model.slice import Dump, Slice
+from firstdrift.parallel.slices import read_slice
 
 Unpacked = Callable[[str], Path]
 

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from library.dumps.msprobe_samples import module, tensor, write_dump, write_json
 
-from firstdrift.dumps.dump import Node, Slice
-from firstdrift.dumps.msprobe import MsprobeReader
-from firstdrift.dumps.msprobe_tree import finish_order, last_positions, parse_construct, repair_parents
-from firstdrift.names import parse_name
+from firstdrift.dumps.msprobe.reader import MsprobeReader
+from firstdrift.dumps.msprobe.tree import finish_order, last_positions, parse_construct, repair_parents
+from firstdrift.model.names import parse_name
+from firstdrift.model.node import Node
+from firstdrift.model.slice import Slice
 
 Unpacked = Callable[[str], Path]
 READER = MsprobeReader()

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from firstdrift.comparison.compare import compare
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.tensors import DataLocation
+from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.storage.tensor_data import load_tensor
+from firstdrift.model.tensor import DataLocation
+from firstdrift.parallel.slices import read_slice
 
 Unpacked = Callable[[str], Path]
 

@@ -10,10 +10,11 @@ from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_torch
 
 from firstdrift.comparison.compare import compare
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.dump import Coordinates, Direction, Slice
 from firstdrift.dumps.plain import PlainReader
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.model.node import Direction
+from firstdrift.model.slice import Coordinates, Slice
 
 READER = PlainReader()
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from library.dumps.torchair_samples import floats, ge_file, operator, write, write_fx, write_ge
 
-from firstdrift.dumps.data import load_tensor
-from firstdrift.dumps.detect import open_dump, read_slice, recognise
-from firstdrift.dumps.dump import Coordinates, Dump, NodeKind, Slice, Source
+from firstdrift.dumps.detect import open_dump, recognise
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.model.node import NodeKind, Source
+from firstdrift.model.slice import Coordinates, Dump, Slice
+from firstdrift.parallel.slices import read_slice
 
 Unpacked = Callable[[str], Path]
 

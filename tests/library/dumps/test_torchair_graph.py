@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from library.dumps.torchair_samples import operator
 
-from firstdrift.dumps.dump import Source
-from firstdrift.dumps.torchair_graph import parse_graph
+from firstdrift.dumps.torchair.graph import parse_graph
+from firstdrift.model.node import Source
 
 CHAIN = (
     operator("MatMul", "MatMul", ["arg0_1:0", "arg1_1:0"], "mm-aten.mm.default.OUTPUT.0")

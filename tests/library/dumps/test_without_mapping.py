@@ -21,10 +21,10 @@ from safetensors.numpy import save_file
 from firstdrift.comparison.compare import compare
 from firstdrift.dumps.containers import atb_bin, ge_dump, npy, npz, pt, safetensors_file
 from firstdrift.dumps.containers.contents import CUT_SHORT, DamagedError, Ranges, file_contents, view
-from firstdrift.dumps.data import load_tensor
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.files import allow_mapping
-from firstdrift.tensors import DataLocation
+from firstdrift.model.tensor import DataLocation
 
 VALUES = np.arange(200_000, dtype=np.float32).reshape(400, 500)
 SMALL = 4 << 10

@@ -1,7 +1,7 @@
 """Which layers of different slices share a column of the map."""
 
-from firstdrift.dumps.dump import Coordinates
 from firstdrift.exports.layer_columns import LayerColumns, layer_columns, moment_of
+from firstdrift.model.slice import Coordinates
 
 
 def columns_of(*slices: list[str], together: bool = False) -> LayerColumns:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from firstdrift import Report, compare
 from firstdrift.cli import main
-from firstdrift.dumps.dump import Coordinates
 from firstdrift.exports.summary import Layer, NodeLine, SliceLine, Summary, summary_of
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift_frontend.rendering import in_line, in_markdown
 from firstdrift_frontend.report import LARGEST, layer_map, report_html, report_markdown

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
 
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.plan import SlicePlan, TensorPair
-from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 
 TOKENS = 5
 Value = tuple[str, int]

@@ -14,9 +14,10 @@ from hypothesis import strategies
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.tensors import Role, Statistics, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import Role, Statistics, TensorRecord
 
 OPERATORS = ("Tensor.__add__", "Tensor.__mul__", "Functional.linear", "Torch.matmul")
 CLASSES = ("Linear", "MLP", "Attention", "Norm")

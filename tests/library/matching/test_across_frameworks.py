@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from library.matching.made_frameworks import Model, Writer, atb_of, torch_of, wrong_pairs
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import Joining, MatchingRules, SlicePlan
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.tree import build_rows
 
 CONTAINERS = {"root", "root.model", "root.model.layers", "root.model.encoder", "root.visual.blocks"}

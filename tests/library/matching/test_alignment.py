@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firstdrift.matching.alignment import (
+from firstdrift.matching.structure.sequence_alignment import (
     Pair,
     best_alignment,
     common_subsequence,

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.matching.made_models import Call, Written, edited, models, numbers_of, write
 
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Slice
+from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
-from firstdrift.matching.edits import Edit, EditKind, match, unmatch
+from firstdrift.matching.manual.edits import Edit, EditKind, match, unmatch
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
+from firstdrift.model.slice import Slice
+from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.tree import build_rows
 
 Unpack = Callable[[str], Path]

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, Origin
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import Role, TensorRecord
 
 GIVEN = TensorRecord(Role.OUTPUT, "0", "float32", (1, 5, 32))
 

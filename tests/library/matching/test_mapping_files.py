@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firstdrift.errors import SettingsError
-from firstdrift.matching.mapping import MappingEntry, MappingFile, MappingKind, split_item
-from firstdrift.matching.mapping_files import read_mapping
+from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, MappingKind, split_item
+from firstdrift.matching.manual.mapping_files import read_mapping
 
 MAPPINGS = Path(__file__).parents[2] / "mappings"
 

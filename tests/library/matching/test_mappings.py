@@ -11,13 +11,15 @@ from library.matching.made_models import Call, Written, models, write
 from msgspec.structs import replace
 
 from firstdrift import Options, compare
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
-from firstdrift.matching.mapping import MappingEntry, MappingFile, MappingKind
-from firstdrift.matching.mapping_files import read_mapping
+from firstdrift.dumps.detect import open_dump
+from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, MappingKind
+from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import Joining, MatchingRules, Origin, SlicePlan
-from firstdrift.tensors import Role, Statistics, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import Role, Statistics, TensorRecord
+from firstdrift.parallel.slices import read_slice
 
 Unpack = Callable[[str], Path]
 MAPPINGS = Path(__file__).parents[2] / "mappings"

@@ -6,10 +6,11 @@ import pytest
 from library.matching.made_models import Call, Written, edited, tensor, write, wrong_matches
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
-from firstdrift.tensors import Role
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import Role
 
 ADD, MUL, LINEAR = "Tensor.__add__", "Tensor.__mul__", "Functional.linear"
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.matching.made_models import Call, Written, edited, models, numbers_of, write, wrong_matches
 
-from firstdrift.dumps.dump import Direction, NodeKind
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, Origin, SlicePlan
+from firstdrift.model.node import Direction, NodeKind
 
 UNHURRIED = settings(deadline=None, max_examples=60)
 FACTORS = st.sampled_from([1.0, None])

@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Direction, NodeKind, Slice
+from firstdrift.dumps.detect import open_dump
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, Origin, SlicePlan
 from firstdrift.matching.slices import pair_slices
-from firstdrift.matching.values import value_distance
-from firstdrift.tensors import Role
+from firstdrift.matching.structure.statistics_similarity import value_distance
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import Role
+from firstdrift.parallel.slices import read_slice
 
 Unpack = Callable[[str], Path]
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from firstdrift.errors import SettingsError
 from firstdrift.exports.match_set_json import match_set_text
-from firstdrift.matching.edits import Edit, EditKind, MatchSetFile, match
-from firstdrift.matching.mapping import MappingKind
-from firstdrift.matching.mapping_files import read_mapping
-from firstdrift.matching.match_set_file import parse_matches, read_matches
+from firstdrift.matching.manual.edits import Edit, EditKind, MatchSetFile, match
+from firstdrift.matching.manual.mapping import MappingKind
+from firstdrift.matching.manual.mapping_files import read_mapping
+from firstdrift.matching.manual.match_set_file import parse_matches, read_matches
 
 MAPPINGS = Path(__file__).parents[2] / "mappings"
 HERE = Path("set.json")

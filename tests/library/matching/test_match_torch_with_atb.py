@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Slice
+from firstdrift.dumps.detect import open_dump
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import Joining, MatchingRules, SlicePlan
 from firstdrift.matching.slices import pair_slices
+from firstdrift.model.slice import Slice
+from firstdrift.parallel.slices import read_slice
 
 Unpack = Callable[[str], Path]
 

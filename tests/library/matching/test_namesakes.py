@@ -16,20 +16,14 @@ from safetensors.torch import save_file
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.rematch import rematch
 from firstdrift.comparison.report import Options, Report
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import (
-    ORDER_FROM_NAMES,
-    Coordinates,
-    Direction,
-    Node,
-    NodeKind,
-    Slice,
-    SliceListing,
-)
-from firstdrift.matching.edits import Edit, EditKind
+from firstdrift.dumps.detect import open_dump
+from firstdrift.matching.manual.edits import Edit, EditKind
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import ORDER_FROM_NAMES, Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.tree import build_rows
 
 Unpacked = Callable[[str], Path]

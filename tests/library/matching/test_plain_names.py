@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from firstdrift.comparison.compare import compare
-from firstdrift.matching.fused_names import are_other_parts
+from firstdrift.operators.fused import are_other_parts
 
 HIDDEN, INNER, LAYERS = 32, 64, 3
 GPT = {

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstdrift.dumps.dump import Coordinates, Dump, Layout, SliceListing
 from firstdrift.errors import SettingsError
-from firstdrift.matching.choice import spelled
 from firstdrift.matching.plan import MatchingRules, SlicePairing
+from firstdrift.matching.slice_selection import spelled
 from firstdrift.matching.slices import pair_slices
+from firstdrift.model.slice import Coordinates, Dump, Layout, SliceListing
 
 
 def dump(name: str, *coordinates: Coordinates) -> Dump:

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from firstdrift.dumps.detect import open_dump, read_slice
+from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
 from firstdrift.matching.match import find_matches
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import MatchingRules
-from firstdrift.matching.suggestions import Suggestion, suggest
+from firstdrift.matching.structure.suggestions import Suggestion, suggest
+from firstdrift.parallel.slices import read_slice
 
 Unpack = Callable[[str], Path]
 

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
+from firstdrift.matching.cross_framework.unrecorded_sums import add_operands
 from firstdrift.matching.plan import NodeMatch, Origin
-from firstdrift.matching.sums import add_operands
 from firstdrift.matching.tree import SliceTree, build_tree
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import Role, TensorRecord
 
 
 def residual_stream(layers: int) -> SliceTree:

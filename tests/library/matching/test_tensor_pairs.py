@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from firstdrift.comparison.volume import data_bytes
-from firstdrift.dumps.dump import Direction, Node, NodeKind
 from firstdrift.matching.plan import TensorPair
-from firstdrift.matching.ranks import settle_shards
+from firstdrift.matching.ranks.shards import settle_shards
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
-from firstdrift.tensors import DataLocation, Role, Shards, Statistics, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.tensor import DataLocation, Role, Shards, Statistics, TensorRecord
 
 
 def tensor(key: str, *shape: int, role: Role = Role.INPUT) -> TensorRecord:

@@ -8,13 +8,15 @@ import pytest
 from library.matching.made_frameworks import Model, Writer, atb_of, torch_of, wrong_pairs
 from msgspec.structs import replace
 
-from firstdrift.dumps.detect import open_dump, read_slice
-from firstdrift.dumps.dump import Direction, Node, NodeKind, Slice
+from firstdrift.dumps.detect import open_dump
 from firstdrift.matching.match import match_slices
-from firstdrift.matching.operators import Work, work_of, work_of_label, work_of_type
 from firstdrift.matching.plan import MatchingRules, SlicePlan
 from firstdrift.matching.slices import pair_slices
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.operators.kinds import Work, work_of, work_of_label, work_of_type
+from firstdrift.parallel.slices import read_slice
 
 Unpack = Callable[[str], Path]
 

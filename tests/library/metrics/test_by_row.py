@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstdrift.metrics.by_row import row_profile, swapped_choices
+from firstdrift.metrics.elementwise.rows import row_profile, swapped_choices
 from firstdrift.metrics.measurement import RowProfile
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from firstdrift.metrics.digests import measure_digests, measure_scalars
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.tensor import Role, TensorRecord
 
 
 def digest(value: str, dtype: str = "float32") -> TensorRecord:

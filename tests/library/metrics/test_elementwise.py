@@ -13,7 +13,7 @@ from library.metrics.reference import reference_errors
 from library.metrics.tensors_at_random import FLOATS, INTEGERS, pairs
 from msgspec.structs import asdict, replace
 
-from firstdrift.metrics.elementwise import Engine, measure_elements, summarise
+from firstdrift.metrics.elementwise.measure import Engine, measure_elements, summarise
 from firstdrift.metrics.measurement import PairErrors
 
 NAN, INF = math.nan, math.inf
@@ -300,7 +300,7 @@ def test_sides_are_summed_over_their_own_finite_elements() -> None:
 IMPORTS = """
 import sys
 import numpy as np
-from firstdrift.metrics import elementwise
+from firstdrift.metrics.elementwise import measure as elementwise
 from firstdrift.metrics.measure import measure_pair
 def measure():
     pair = np.zeros(1 << 19, np.float32), np.ones(1 << 19, np.float32)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from firstdrift.metrics.dtypes import Array
-from firstdrift.metrics.experts import DoNotStackError, stack_experts
+from firstdrift.metrics.experts.expert_rows import DoNotStackError, stack_experts
 from firstdrift.metrics.joined import _arrangements as arrangements
 
 RANDOM = np.random.default_rng(3)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.joined import Parts, measure_joined
 from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
-from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
+from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 
 Array = NDArray[np.generic]
 RANDOM = np.random.default_rng(5)

@@ -11,12 +11,12 @@ from hypothesis.extra import numpy as hnp
 from library.metrics.tensors_at_random import pairs
 from msgspec.structs import replace
 
-from firstdrift.dumps.data import load_tensor
+from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.comparability import common_shape
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.tensors import DataLocation, Role, Statistics, TensorRecord
+from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 
 STATISTICS = Statistics(maximum=3.0, minimum=0.0, mean=1.5, norm=math.sqrt(14))
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from msgspec.structs import astuple
 
-from firstdrift.dumps.data import load_tensor
-from firstdrift.metrics.elementwise import measure_elements
-from firstdrift.metrics.peers import MsitColumns, msit_columns, msprobe_columns
-from firstdrift.tensors import DataLocation
+from firstdrift.dumps.storage.tensor_data import load_tensor
+from firstdrift.metrics.elementwise.measure import measure_elements
+from firstdrift.metrics.tool_columns import MsitColumns, msit_columns, msprobe_columns
+from firstdrift.model.tensor import DataLocation
 
 Unpacked = Callable[[str], Path]
 EXPECTED = Path(__file__).parents[2] / "expected"

@@ -7,8 +7,8 @@ import pytest
 
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.metrics.ranks import measure_shards
-from firstdrift.tensors import DataLocation, Role, Sharding, Shards, TensorRecord
+from firstdrift.metrics.ranks.merged import measure_shards
+from firstdrift.model.tensor import DataLocation, Role, Sharding, Shards, TensorRecord
 
 ROWS, WIDTH = 5, 8
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firstdrift.metrics.elementwise import measure_elements, summarise
+from firstdrift.metrics.elementwise.measure import measure_elements, summarise
 from firstdrift.metrics.measurement import MeasurementKind, SideSummary
 from firstdrift.metrics.statistics import as_recorded, difference_of_statistics, measure_statistics
-from firstdrift.tensors import Role, Statistics, TensorRecord
+from firstdrift.model.tensor import Role, Statistics, TensorRecord
 
 NAN, INF = math.nan, math.inf
 MASK = -3.4028234663852886e38

@@ -14,15 +14,16 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind, Slice, SliceListing
 from firstdrift.matching.plan import NodeMatch, Origin, SlicePlan, TensorPair
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.names import parse_name
-from firstdrift.tensors import DataLocation, Role, TensorRecord
-from firstdrift.verdict.choices import may_be_scores
+from firstdrift.model.names import parse_name
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord
 from firstdrift.verdict.judge import is_logits, judge_slice
 from firstdrift.verdict.judgement import Finding, RowJudgement, SliceJudgement
+from firstdrift.verdict.router_ties import may_be_scores
 from firstdrift.verdict.tree import TreeRow, build_rows
 
 SHAPE = (16, 32)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from library.verdict.made_slices import SHAPE, Call, Values, judge, make, values_of, with_error
 
-from firstdrift.dumps.dump import Coordinates
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift.verdict.tokens import how_far_off

@@ -10,10 +10,10 @@ from library.verdict.made_slices import Call, judge
 from msgspec.structs import replace
 
 from firstdrift import Report, compare
-from firstdrift.dumps.dump import Coordinates
-from firstdrift.dumps.messages import Message, messages
 from firstdrift.metrics.measurement import RankError
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.slice import Coordinates
+from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.parallel.point_to_point import Message, messages
 from firstdrift.verdict.communication import explain, group_of, rank_alone
 from firstdrift.verdict.judgement import Communication, SliceJudgement
 

@@ -7,7 +7,7 @@ import pytest
 from library.verdict.made_slices import SHAPE, Call, judge, make, values_of, with_error
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.findings import conclude, prompt_starts
 from firstdrift.verdict.judgement import Findings, NodeClass, SliceJudgement, Verdict
 

@@ -11,12 +11,12 @@ from library.verdict.test_findings import logits
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.dump import Coordinates
 from firstdrift.errors import SettingsError
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judge import RULES, judge_slice
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, RowJudgement, Verdict
-from firstdrift.verdict.settling import settle
+from firstdrift.verdict.series import settle
 
 UNHURRIED = settings(deadline=None)
 ERRORS = st.sampled_from([0.0, 1e-7, 3e-7, 2e-6, 5e-6, 1e-4, 3e-3, 0.2, 1.5])

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from firstdrift import Report
-from firstdrift.dumps.dump import Direction, NodeKind
-from firstdrift.verdict.left_over import why_left_over
+from firstdrift.model.node import Direction, NodeKind
 from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.unmatched_reason import why_left_over
 
 MODULE, OPERATOR = NodeKind.MODULE, NodeKind.API
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from firstdrift.dumps.dump import Coordinates, Direction, Node, NodeKind
 from firstdrift.metrics.measurement import SideSummary
-from firstdrift.tensors import Role, TensorRecord
-from firstdrift.verdict.overflow_alone import find_overflow_alone
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates
+from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.verdict.overflow_single import find_overflow_alone
 
 FINITE = SideSummary(None, 1.0, -1.0, 0.0, 2.0)
 NAN = SideSummary(None, math.nan, math.nan, math.nan, math.nan)

@@ -15,7 +15,7 @@ import pytest
 from firstdrift import Report
 from firstdrift.comparison.report import SliceResult
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
-from firstdrift.tensors import Role, TensorRecord
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import NodeClass, Verdict
 

@@ -3,10 +3,10 @@
 from library.verdict.made_slices import Call, MadePair, make
 from library.verdict.test_findings import logits
 
-from firstdrift.dumps.dump import Coordinates
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement, Verdict
-from firstdrift.verdict.settling import settle
+from firstdrift.verdict.series import settle
 
 MODEL = "Module.model.Model.forward.0"
 HEAD = "Module.lm_head.Linear.forward.0"

@@ -9,20 +9,14 @@ from hypothesis import strategies as st
 from library.verdict.made_slices import Call, Judged, MadePair, make
 
 from firstdrift.catalogue.codec import from_text, to_text
-from firstdrift.dumps.dump import Coordinates
 from firstdrift.errors import SettingsError
-from firstdrift.tensors import UNIT_ROUNDOFF, coarsest_roundoff
+from firstdrift.model.slice import Coordinates
+from firstdrift.model.tensor import UNIT_ROUNDOFF, coarsest_roundoff
+from firstdrift.verdict.baseline import Noise, noise_of
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judge import RULES, judge_slice
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement
-from firstdrift.verdict.noise import Noise, noise_of
-from firstdrift.verdict.thresholds import (
-    ABOUT,
-    DEFAULTS,
-    Thresholds,
-    thresholds_from,
-    thresholds_of_words,
-)
+from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, Thresholds, thresholds_from, thresholds_of_words
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "verdict.md"
 U32 = UNIT_ROUNDOFF["float32"]

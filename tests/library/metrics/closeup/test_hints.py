@@ -11,7 +11,7 @@ from library.metrics.tensors_at_random import pairs
 
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.look import look_closely
-from firstdrift.tensors import UNIT_ROUNDOFF
+from firstdrift.model.tensor import UNIT_ROUNDOFF
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FP8 = ml_dtypes.float8_e4m3fn

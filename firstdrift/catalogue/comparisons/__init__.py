@@ -1,0 +1,1 @@
+"""Comparisons in the catalogue, and what came out."""

@@ -1,0 +1,85 @@
+"""What the comparison of a healthy run shows, for another comparison to be judged by."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison, slice_pairs_of
+from firstdrift.catalogue.tables import JobState, RowEntry
+from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.baseline import QUIET, Noise
+
+
+def noise_places(session: Session, baseline: int | None) -> dict[Coordinates, int]:
+    """Say in which slice pair of a comparison the noise of each golden slice is; of none without a baseline.
+
+    Raises:
+        SettingsError: the comparison is gone.
+    """
+    if baseline is None:
+        return {}
+    try:
+        get_comparison(session, baseline)
+    except NotInCatalogueError as error:
+        raise SettingsError(
+            f"the baseline, comparison {baseline}, is gone", hint="Choose another baseline, or none"
+        ) from error
+    return {pair.golden: pair.id for pair in slice_pairs_of(session, baseline)}
+
+
+def load_noise(session: Session, places: Mapping[Coordinates, int], golden: Coordinates) -> Noise:
+    """Read the errors of the nodes of a golden slice in the healthy run; none if it has no such slice."""
+    if golden not in places:
+        return QUIET
+    columns = RowEntry.__table__.c
+    found = session.execute(
+        select(columns.golden, columns.input_error, columns.output_error).where(
+            columns.slice_pair_id == places[golden], columns.match.is_not(None)
+        )
+    )
+    inputs: dict[str, float] = {}
+    outputs: dict[str, float] = {}
+    for names, given, gave in found:
+        inputs |= {name: given for name in names if given is not None}
+        outputs |= {name: gave for name in names if gave is not None}
+    return Noise(inputs, outputs)
+
+
+def require_finished_baseline(
+    session: Session, baseline: int, golden: Path | None = None
+) -> dict[Coordinates, int]:
+    """Make sure that a comparison can tell noise, and say where, as `noise_places`.
+
+    Raises:
+        SettingsError: it is gone, not finished, or not one of this golden dump.
+    """
+    places = noise_places(session, baseline)
+    found = get_comparison(session, baseline)
+    if found.state is not JobState.DONE:
+        raise SettingsError(f"comparison {baseline} is not finished", hint="Choose it when it is")
+    if golden is not None and found.golden_path != golden:
+        raise SettingsError(
+            f"comparison {baseline} has another golden dump",
+            hint="Choose one of this golden dump with a healthy run",
+        )
+    return places
+
+
+def require_baseline(session: Session, comparison: Comparison, baseline: int) -> None:
+    """Make sure that a comparison can be judged by another.
+
+    Raises:
+        SettingsError: it cannot, and why.
+    """
+    if baseline == comparison.id:
+        raise SettingsError("a comparison is no baseline of itself", hint="Choose that of a healthy run")
+    places = require_finished_baseline(session, baseline)
+    known = slice_pairs_of(session, comparison.id)
+    if known and not any(pair.golden in places for pair in known):
+        raise SettingsError(
+            f"comparison {baseline} shows nothing of the slices that are compared here",
+            hint="Choose one with the same steps, ranks and tokens",
+        )

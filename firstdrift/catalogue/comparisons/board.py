@@ -1,0 +1,129 @@
+"""Many comparisons side by side: how each slice of each came out, and which run was before which."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from pathlib import PurePath
+
+from msgspec import Struct
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.records import Comparison
+from firstdrift.catalogue.tables import ComparisonEntry, MatchSetVersionEntry, SliceEntry, SlicePairEntry
+from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.judgement import Finding, Verdict
+
+BAD = (Verdict.WARNING, Verdict.ERROR)
+
+
+class Outcome(Struct, frozen=True):
+    """How a slice of a comparison came out.
+
+    Attributes:
+        position: of the slice in the comparison.
+        coordinates: of the target slice.
+        node: name of the first node that is bad, its module where that is known; None if none is.
+        row: its row in the tree of the slice; None if none is.
+        is_first: whether the first bad node of the whole comparison lies in it.
+    """
+
+    comparison_id: int
+    position: int
+    coordinates: Coordinates
+    verdict: Verdict
+    node: str | None = None
+    row: int | None = None
+    is_first: bool = False
+
+
+def outcomes(session: Session, comparison_ids: Collection[int]) -> dict[int, list[Outcome]]:
+    """Say how the slices of comparisons came out, each in the order of execution."""
+    here = (SlicePairEntry.comparison_id.in_(comparison_ids), SlicePairEntry.complete)
+    first = {
+        pair: _first_bad((judgement.origins[:1] or judgement.weak_origins[:1]), judgement.worst)
+        for pair, judgement in session.execute(
+            select(SlicePairEntry.id, SlicePairEntry.judgement).where(*here, SlicePairEntry.verdict.in_(BAD))
+        )
+    }
+    said = session.execute(
+        select(ComparisonEntry.id, ComparisonEntry.findings).where(ComparisonEntry.id.in_(comparison_ids))
+    )
+    begins = {
+        comparison: _place(findings.first_bad_node.coordinates)
+        for comparison, findings in said
+        if findings is not None and findings.first_bad_node is not None
+    }
+    found: defaultdict[int, list[Outcome]] = defaultdict(list)
+    pairs = (
+        select(
+            SlicePairEntry.id,
+            SlicePairEntry.comparison_id,
+            SlicePairEntry.position,
+            SlicePairEntry.verdict,
+            SliceEntry.step,
+            SliceEntry.rank,
+            SliceEntry.token,
+            SliceEntry.micro_step,
+        )
+        .join(SliceEntry, SliceEntry.id == SlicePairEntry.target_id)
+        .where(*here)
+        .order_by(SlicePairEntry.comparison_id, SlicePairEntry.position)
+    )
+    for pair, comparison, position, verdict, step, rank, token, micro_step in session.execute(pairs):
+        where = Coordinates(step, rank, token, micro_step)
+        found[comparison].append(
+            Outcome(
+                comparison,
+                position,
+                where,
+                verdict,
+                *first.get(pair, (None, None)),
+                is_first=begins.get(comparison) == _place(where),
+            )
+        )
+    return dict(found)
+
+
+def _place(where: Coordinates) -> tuple[int | None, ...]:
+    return where.step, where.rank, where.token, where.micro_step
+
+
+def runs_before(session: Session, comparisons: Iterable[Comparison]) -> dict[int, int]:
+    """Find for comparisons the last finished one before each that tried the same thing.
+
+    That is one with the same golden dump whose target has the same name, or lies in the same folder.
+    Comparisons without one are left out.
+    """
+    given = list(comparisons)
+    results = select(MatchSetVersionEntry.results_id).where(MatchSetVersionEntry.results_id.is_not(None))
+    known = session.execute(
+        select(ComparisonEntry.id, ComparisonEntry.golden_path, ComparisonEntry.target_path)
+        .where(
+            ComparisonEntry.golden_path.in_({str(each.golden_path) for each in given}),
+            ComparisonEntry.deleted_at.is_(None),
+            ComparisonEntry.findings.is_not(None),
+            ComparisonEntry.id.not_in(results),
+        )
+        .order_by(ComparisonEntry.id.desc())
+    ).all()
+    earlier: defaultdict[str, list[tuple[int, PurePath]]] = defaultdict(list)
+    for number, golden, path in known:
+        earlier[golden].append((number, PurePath(path)))
+    found = {}
+    for each in given:
+        target = each.target_path
+        before = (
+            number
+            for number, other in earlier[str(each.golden_path)]
+            if number < each.id and (other.name == target.name or other.parent == target.parent)
+        )
+        if (last := next(before, None)) is not None:
+            found[each.id] = last
+    return found
+
+
+def _first_bad(origins: tuple[Finding, ...], worst: Finding | None) -> tuple[str | None, int | None]:
+    finding = next(iter(origins), worst)
+    if finding is None:
+        return None, None
+    return finding.module or finding.target or finding.golden, finding.row

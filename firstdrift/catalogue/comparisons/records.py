@@ -1,0 +1,576 @@
+"""Comparisons: made by people, worked on by workers, shown by pages."""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    Text,
+    delete,
+    func,
+    or_,
+    select,
+    type_coerce,
+    union,
+    update,
+)
+from sqlalchemy.orm import Session, aliased, load_only
+
+from firstdrift.catalogue.codec import to_text
+from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.jobs.queue import COMPARE, Job, enqueue, job_record, request_cancel
+from firstdrift.catalogue.tables import (
+    ComparisonEntry,
+    DumpEntry,
+    JobEntry,
+    JobState,
+    MatchSetEntry,
+    MatchSetVersionEntry,
+    NodeNoteEntry,
+    SliceEntry,
+    SlicePairEntry,
+)
+from firstdrift.comparison.report import DumpSummary, Options
+from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.matching.plan import UnmatchedTensor
+from firstdrift.model.slice import Coordinates
+from firstdrift.paths import spelt, unspelt
+from firstdrift.verdict.judge import RULES
+from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+
+INTERACTIVE = 10
+"""Priority of what somebody waits for on a page, such as other rules; comparing has 0."""
+
+
+class Comparison(Struct, frozen=True):
+    """Two dumps that are, or will be, compared.
+
+    Attributes:
+        options: what the user chose, with the rule set, the thresholds and the baseline now in force.
+        revision: counts up whenever its results are to be made again.
+        job: the last job that worked, works or will work on it: its state is that of the comparison.
+        findings: what to say first; None until it has been finished once.
+        counts: summed over all slices; None until finished. Likewise seconds, by stage.
+        golden: what was read of the golden dump; None until finished. Likewise target.
+        unmatched_golden: golden slices left over; likewise unmatched_target.
+        notes: remarks on which slices were compared.
+        unreadable: how many slices and pairs could not be compared because a file is damaged or missing;
+            None until finished.
+    """
+
+    id: int
+    golden_path: Path
+    target_path: Path
+    golden_dump_id: int | None
+    target_dump_id: int | None
+    options: Options
+    revision: int
+    note: str
+    created_at: datetime
+    finished_at: datetime | None
+    deleted_at: datetime | None
+    job: Job
+    findings: Findings | None
+    counts: Counts | None
+    seconds: dict[str, float] | None
+    golden: DumpSummary | None
+    target: DumpSummary | None
+    unmatched_golden: tuple[Coordinates, ...]
+    unmatched_target: tuple[Coordinates, ...]
+    notes: tuple[str, ...]
+    unreadable: int | None
+
+    @property
+    def state(self) -> JobState:
+        """Queued, running, done, failed or cancelled."""
+        return self.job.state
+
+
+class Judging(Struct, frozen=True):
+    """By what a comparison is judged: what of its options may be changed without measuring again."""
+
+    rules: str
+    thresholds: Thresholds = DEFAULTS
+    baseline: int | None = None
+
+
+def judging_of(options: Options) -> Judging:
+    """Say by what is judged."""
+    return Judging(options.rules, options.thresholds, options.baseline)
+
+
+class SliceLabel(Struct, frozen=True):
+    """What tells a pair of slices from others, and how it fared: quickly read, however much is said of it.
+
+    Attributes:
+        id: by which its rows and pairs are found.
+        position: place in the order of execution, from 0.
+        revision: counts up whenever its rows and pairs were made again.
+        golden: coordinates of the golden slice; likewise target.
+        golden_slice_id: the indexed golden slice; likewise target_slice_id.
+        verdict: the worst of its matched rows; incomparable if no tensors of it could be compared.
+    """
+
+    id: int
+    comparison_id: int
+    position: int
+    revision: int
+    golden: Coordinates
+    target: Coordinates
+    golden_slice_id: int
+    target_slice_id: int
+    verdict: Verdict
+
+
+class SlicePair(SliceLabel, frozen=True):
+    """A golden and a target slice that were compared; those of a running comparison appear one by one.
+
+    Attributes:
+        judgement: what is said of it (logits, worst, origins, counts, ...); `rows` and `pairs` are empty.
+        unmatched_golden: tensors of matched nodes left over; likewise unmatched_target.
+        notes: remarks on its match plan, such as which entries of a mapping file matched nothing.
+        unreadable: how many pairs could not be compared because a file is damaged or missing.
+        rows: number of rows of its tree.
+        pairs: number of pairs of tensors.
+    """
+
+    judgement: SliceJudgement
+    unmatched_golden: tuple[UnmatchedTensor, ...]
+    unmatched_target: tuple[UnmatchedTensor, ...]
+    notes: tuple[str, ...]
+    unreadable: int
+    rows: int
+    pairs: int
+    seconds: dict[str, float]
+
+
+def create_comparison(
+    session: Session, golden: Path, target: Path, options: Options, *, note: str = "", priority: int = 0
+) -> int:
+    """Ask for two dumps to be compared; return the id of the comparison.
+
+    Those of higher priority are compared first.
+
+    Raises:
+        SettingsError: there is no such rule set.
+    """
+    _require_rules(options.rules)
+    entry = ComparisonEntry(
+        golden_path=str(golden.absolute()),
+        target_path=str(target.absolute()),
+        options=options,
+        rules=options.rules,
+        thresholds=options.thresholds,
+        baseline=options.baseline,
+        note=note,
+    )
+    session.add(entry)
+    session.flush()
+    enqueue(session, COMPARE, entry.id, priority=priority)
+    return entry.id
+
+
+def find_comparison(session: Session, golden: Path, target: Path, options: Options) -> int | None:
+    """Return the id of the newest comparison of two dumps that was asked for with the same options.
+
+    One in the bin, that failed, was cancelled or holds the results of a match set does not count; None if
+    there is no other. Rules that were changed after the fact are no difference.
+    """
+    found = session.execute(
+        _comparisons()
+        .where(
+            ComparisonEntry.golden_path == str(golden.absolute()),
+            ComparisonEntry.target_path == str(target.absolute()),
+            ComparisonEntry.deleted_at.is_(None),
+            ComparisonEntry.id.not_in(_results_of_match_sets()),
+            JobEntry.state.not_in((JobState.FAILED, JobState.CANCELLED)),
+        )
+        .order_by(ComparisonEntry.id.desc())
+    )
+    return next((entry.id for entry, _ in found if entry.options == options), None)
+
+
+class Order(StrEnum):
+    """Which comparisons of a list come first."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    NAME = "name"
+
+
+def list_comparisons(
+    session: Session,
+    *,
+    limit: int = 50,
+    before: int | None = None,
+    text: str = "",
+    deleted: bool = False,
+    order: Order = Order.NEWEST,
+    skip: int = 0,
+) -> tuple[Comparison, ...]:
+    """List comparisons; those that hold the results of match sets are no entries.
+
+    Args:
+        session: a reading session.
+        limit: at most so many.
+        before: only those older than the comparison with this id, to go on with a list.
+        text: only those whose paths, note or finding contain each of its words, upper or lower case.
+        deleted: those in the bin, instead of the others.
+        order: which come first; by name, those of the same golden dump are together.
+        skip: leave out so many, to go on with a list in another order than the newest first.
+    """
+    which: list[ColumnElement[bool]] = [
+        ComparisonEntry.deleted_at.is_not(None) if deleted else ComparisonEntry.deleted_at.is_(None)
+    ]
+    which.append(ComparisonEntry.id.not_in(_results_of_match_sets()))
+    if before is not None:
+        which.append(ComparisonEntry.id < before)
+    columns = (ComparisonEntry.golden_path, ComparisonEntry.target_path, ComparisonEntry.note)
+    # The finding's sentence is a part of a longer text, of which the database is asked first.
+    findings = type_coerce(ComparisonEntry.findings, Text)
+    for word in text.split():
+        words = dict.fromkeys((word, unspelt(word)))
+        places = [column.icontains(each, autoescape=True) for each in words for column in columns]
+        which.append(or_(*places, findings.icontains(to_text(word)[1:-1], autoescape=True)))
+    orders: dict[Order, tuple[ColumnElement[Any], ...]] = {
+        Order.NEWEST: (ComparisonEntry.id.desc(),),
+        Order.OLDEST: (ComparisonEntry.id.asc(),),
+        Order.NAME: (
+            ComparisonEntry.golden_path.asc(),
+            ComparisonEntry.target_path.asc(),
+            ComparisonEntry.id.desc(),
+        ),
+    }
+    asked = _comparisons().where(*which).order_by(*orders[order])
+    found = session.execute(asked if text else asked.limit(limit + skip))
+    comparisons = (comparison for row in found if _mentions(comparison := _comparison(row), text))
+    return tuple(islice(comparisons, skip, skip + limit))
+
+
+def recent_paths(session: Session, *, most: int) -> tuple[Path, ...]:
+    """List the dumps that were compared last, each once, the latest first."""
+    paths = session.execute(
+        select(ComparisonEntry.golden_path, ComparisonEntry.target_path)
+        .where(ComparisonEntry.deleted_at.is_(None))
+        .order_by(ComparisonEntry.id.desc())
+        .limit(most * 5)
+    )
+    return tuple(map(Path, list(dict.fromkeys(path for pair in paths for path in pair))[:most]))
+
+
+def count_uses(session: Session, paths: Iterable[Path]) -> dict[Path, int]:
+    """Say in how many comparisons that are not in the bin each of some dumps is one of the two."""
+    used: Counter[str] = Counter()
+    wanted = list(map(str, paths))
+    rows = session.execute(
+        select(ComparisonEntry.golden_path, ComparisonEntry.target_path).where(
+            ComparisonEntry.deleted_at.is_(None),
+            ComparisonEntry.id.not_in(_results_of_match_sets()),
+            or_(ComparisonEntry.golden_path.in_(wanted), ComparisonEntry.target_path.in_(wanted)),
+        )
+    )
+    for golden, target in rows:
+        used.update({golden, target})
+    return {Path(path): used[path] for path in wanted}
+
+
+def _mentions(comparison: Comparison, text: str) -> bool:
+    said = comparison.findings.summary if comparison.findings is not None else ""
+    places = (spelt(comparison.golden_path), spelt(comparison.target_path), comparison.note, said)
+    return all(any(word in place.lower() for place in places) for word in text.lower().split())
+
+
+def get_comparison(session: Session, comparison_id: int) -> Comparison:
+    """Look up a comparison, also one in the bin.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    found = session.execute(_comparisons().where(ComparisonEntry.id == comparison_id)).one_or_none()
+    if found is None:
+        raise _no(comparison_id)
+    return _comparison(found)
+
+
+def require_comparison(session: Session, comparison_id: int) -> None:
+    """Make sure that there is a comparison, also one in the bin.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    if session.scalar(select(ComparisonEntry.id).where(ComparisonEntry.id == comparison_id)) is None:
+        raise _no(comparison_id)
+
+
+def set_note(session: Session, comparison_id: int, note: str) -> None:
+    """Keep what a person writes about a comparison.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    _change(session, comparison_id, note=note)
+
+
+def delete_comparison(session: Session, comparison_id: int) -> None:
+    """Move a comparison to the bin, from which `restore_comparison` takes it back; stop its job.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    cancel_comparison(session, comparison_id)
+    _change(session, comparison_id, deleted_at=Now())
+
+
+def restore_comparison(session: Session, comparison_id: int) -> None:
+    """Take a comparison back from the bin.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    _change(session, comparison_id, deleted_at=None)
+
+
+def cancel_comparison(session: Session, comparison_id: int) -> None:
+    """Stop what is being done for a comparison; what is there stays, and `compare_again` goes on from it.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    request_cancel(session, get_comparison(session, comparison_id).job.id)
+
+
+def compare_again(session: Session, comparison_id: int, rules: str | Judging | None = None) -> int:
+    """Make the results of a comparison again, under other rules if given; return the id of the job.
+
+    The name of a rule set leaves thresholds and baseline as they are.
+
+    What has been measured is not measured again, unless the dumps have changed.
+
+    Raises:
+        NotInCatalogueError: there is none.
+        SettingsError: there is no such rule set.
+    """
+    judging: dict[str, Any] = {"rules": rules} if isinstance(rules, str) else {}
+    if isinstance(rules, Judging):
+        judging = {name: getattr(rules, name) for name in Judging.__struct_fields__}
+    if judging:
+        _require_rules(judging["rules"])
+    cancel_comparison(session, comparison_id)
+    _change(session, comparison_id, revision=ComparisonEntry.revision + 1, **judging)
+    return enqueue(session, COMPARE, comparison_id, priority=INTERACTIVE)
+
+
+_JUST_INDEXED = 3600.0
+
+
+def purge_deleted(session: Session, *, older_than: timedelta) -> int:
+    """Remove for good what was deleted so long ago, and dumps that nobody uses then.
+
+    Dumps that were indexed within the last hour stay: a comparison may be about to use them.
+
+    Return how many comparisons were removed.
+    """
+    then = Now(-older_than.total_seconds())
+    session.execute(delete(MatchSetEntry).where(MatchSetEntry.deleted_at < then))
+    session.execute(delete(NodeNoteEntry).where(NodeNoteEntry.deleted_at < then))
+    old = ComparisonEntry.deleted_at < then
+    session.execute(delete(ComparisonEntry).where(ComparisonEntry.id.in_(_results_of_match_sets(old))))
+    purged = session.execute(delete(ComparisonEntry).where(old).returning(ComparisonEntry.id)).all()
+    if purged:
+        in_use = union(
+            select(ComparisonEntry.golden_id).where(ComparisonEntry.golden_id.is_not(None)),
+            select(ComparisonEntry.target_id).where(ComparisonEntry.target_id.is_not(None)),
+        )
+        seen_alone = select(JobEntry.path).where(JobEntry.path.is_not(None))
+        unused = (
+            DumpEntry.id.not_in(in_use),
+            DumpEntry.path.not_in(seen_alone),
+            DumpEntry.indexed_at < Now(-_JUST_INDEXED),
+        )
+        session.execute(delete(DumpEntry).where(*unused))
+    return len(purged)
+
+
+def _results_of_match_sets(*of_comparisons: ColumnElement[bool]) -> Select[tuple[int]]:
+    """Select the comparisons that hold the results of match sets, of some comparisons or of all."""
+    results = select(MatchSetVersionEntry.results_id).where(MatchSetVersionEntry.results_id.is_not(None))
+    if of_comparisons:
+        over = select(ComparisonEntry.id).where(*of_comparisons)
+        sets = select(MatchSetEntry.id).where(MatchSetEntry.comparison_id.in_(over))
+        results = results.where(MatchSetVersionEntry.match_set_id.in_(sets))
+    return cast("Select[tuple[int]]", results)
+
+
+def slice_pairs_of(session: Session, comparison_id: int) -> tuple[SlicePair, ...]:
+    """List the slice pairs of a comparison that are there so far, in the order of execution."""
+    found = session.execute(
+        _slice_pairs().where(SlicePairEntry.comparison_id == comparison_id).order_by(SlicePairEntry.position)
+    )
+    return tuple(map(_slice_pair, found))
+
+
+def get_slice_pair(session: Session, comparison_id: int, position: int) -> SlicePair:
+    """Look up the slice pair at a position of a comparison.
+
+    Raises:
+        NotInCatalogueError: there is none (yet).
+    """
+    found = session.execute(_slice_pairs().where(*_at(comparison_id, position))).one_or_none()
+    if found is None:
+        raise _no_slice(comparison_id, position)
+    return _slice_pair(found)
+
+
+def slice_labels_of(session: Session, comparison_id: int) -> tuple[SliceLabel, ...]:
+    """List the labels of the slice pairs of a comparison, in the order of execution."""
+    found = session.execute(
+        _slice_labels().where(SlicePairEntry.comparison_id == comparison_id).order_by(SlicePairEntry.position)
+    )
+    return tuple(map(_slice_label, found))
+
+
+def get_slice_label(session: Session, comparison_id: int, position: int) -> SliceLabel:
+    """Look up the label of the slice pair at a position of a comparison.
+
+    Raises:
+        NotInCatalogueError: there is none (yet).
+    """
+    found = session.execute(_slice_labels().where(*_at(comparison_id, position))).one_or_none()
+    if found is None:
+        raise _no_slice(comparison_id, position)
+    return _slice_label(found)
+
+
+def left_over_of(session: Session, slice_pair: int) -> dict[str, tuple[UnmatchedTensor, ...]]:
+    """List the tensors of matched nodes that were left over, by side ("golden", "target")."""
+    columns = SlicePairEntry.unmatched_golden, SlicePairEntry.unmatched_target
+    golden, target = session.execute(select(*columns).where(SlicePairEntry.id == slice_pair)).one()
+    return {"golden": golden, "target": target}
+
+
+def _at(comparison_id: int, position: int) -> tuple[ColumnElement[bool], ...]:
+    return SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position
+
+
+def _no_slice(comparison_id: int, position: int) -> NotInCatalogueError:
+    return NotInCatalogueError(f"comparison {comparison_id} has no slice {position}")
+
+
+@cache
+def _comparisons() -> Select[*tuple[Any, ...]]:
+    job = aliased(JobEntry)
+    last = select(func.max(job.id)).where(job.comparison_id == ComparisonEntry.id)
+    return select(ComparisonEntry, JobEntry).join(JobEntry, JobEntry.id == last.scalar_subquery())
+
+
+def _comparison(found: Row[*tuple[Any, ...]]) -> Comparison:
+    entry, job = found
+    return Comparison(
+        id=entry.id,
+        golden_path=Path(entry.golden_path),
+        target_path=Path(entry.target_path),
+        golden_dump_id=entry.golden_id,
+        target_dump_id=entry.target_id,
+        options=replace(
+            entry.options, rules=entry.rules, thresholds=entry.thresholds, baseline=entry.baseline
+        ),
+        revision=entry.revision,
+        note=entry.note,
+        created_at=entry.created_at,
+        finished_at=entry.finished_at,
+        deleted_at=entry.deleted_at,
+        job=job_record(job),
+        findings=entry.findings,
+        counts=entry.counts,
+        seconds=entry.seconds,
+        golden=entry.golden_summary,
+        target=entry.target_summary,
+        unmatched_golden=entry.unmatched_golden,
+        unmatched_target=entry.unmatched_target,
+        notes=entry.notes,
+        unreadable=entry.unreadable,
+    )
+
+
+@cache  # putting a statement together takes longer than running it
+def _slice_pairs() -> Select[*tuple[Any, ...]]:
+    golden, target = aliased(SliceEntry), aliased(SliceEntry)
+    return (
+        select(SlicePairEntry, golden, target)
+        .join(golden, golden.id == SlicePairEntry.golden_id)
+        .join(target, target.id == SlicePairEntry.target_id)
+        .where(SlicePairEntry.complete)
+    )
+
+
+@cache
+def _slice_labels() -> Select[*tuple[Any, ...]]:
+    pair = SlicePairEntry
+    columns = pair.id, pair.comparison_id, pair.position, pair.revision, pair.golden_id, pair.target_id
+    return _slice_pairs().options(load_only(*columns, pair.verdict, raiseload=True))
+
+
+def _slice_label(found: Row[*tuple[Any, ...]]) -> SliceLabel:
+    return SliceLabel(**_label(found))
+
+
+def _label(found: Row[*tuple[Any, ...]]) -> dict[str, Any]:
+    entry, golden, target = found
+    return {
+        "id": entry.id,
+        "comparison_id": entry.comparison_id,
+        "position": entry.position,
+        "revision": entry.revision,
+        "golden": _coordinates(golden),
+        "target": _coordinates(target),
+        "golden_slice_id": entry.golden_id,
+        "target_slice_id": entry.target_id,
+        "verdict": entry.verdict,
+    }
+
+
+def _slice_pair(found: Row[*tuple[Any, ...]]) -> SlicePair:
+    entry = found[0]
+    return SlicePair(
+        **_label(found),
+        judgement=entry.judgement,
+        unmatched_golden=entry.unmatched_golden,
+        unmatched_target=entry.unmatched_target,
+        notes=entry.notes,
+        unreadable=entry.unreadable,
+        rows=entry.rows,
+        pairs=entry.pairs,
+        seconds=entry.seconds,
+    )
+
+
+def _coordinates(entry: SliceEntry) -> Coordinates:
+    if entry.merged is not None:
+        return entry.merged.coordinates
+    return Coordinates(entry.step, entry.rank, entry.token, entry.micro_step)
+
+
+def _change(session: Session, comparison_id: int, **values: Any) -> None:  # noqa: ANN401 (columns)
+    changed = update(ComparisonEntry).where(ComparisonEntry.id == comparison_id).values(**values)
+    if session.execute(changed.returning(ComparisonEntry.id)).one_or_none() is None:
+        raise _no(comparison_id)
+
+
+def _require_rules(name: str) -> None:
+    if name not in RULES:
+        raise SettingsError(f"there is no rule set {name!r}", hint=f"Choose one of {', '.join(RULES)}")
+
+
+def _no(comparison_id: int) -> NotInCatalogueError:
+    return NotInCatalogueError(f"there is no comparison {comparison_id}")

@@ -1,0 +1,271 @@
+"""Try other rules on a comparison without writing anything: what they would flag, before and after.
+
+    measured = load_measured(session, pair, options)                what was measured of a slice pair
+    try_rules(session, comparison, pairs, judging, measured.get)    its verdicts under other rules
+
+Nothing is measured and no tensor is read.
+"""
+
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.baselines import load_noise, noise_places
+from firstdrift.catalogue.comparisons.records import Comparison, Judging, SlicePair
+from firstdrift.catalogue.comparisons.results import (
+    load_measurements,
+    load_planned,
+    pair_keys,
+    without_details,
+)
+from firstdrift.catalogue.matches.match_preview import load_bench
+from firstdrift.catalogue.tables import PairEntry, RowEntry, TensorEntry
+from firstdrift.comparison.report import Options
+from firstdrift.matching.plan import SlicePlan
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.verdict.findings import bad_outputs, conclude, judge_after
+from firstdrift.verdict.judgement import OWN_RULES, Counts, Findings, NodeClass, SliceJudgement, Verdict
+from firstdrift.verdict.series import with_bad_output
+from firstdrift.verdict.thresholds import DEFAULTS
+from firstdrift.verdict.tree import TreeRow, build_rows
+
+TRIAL_SECONDS: Final = 0.6
+"""After so long no further slice is looked at; the first one is, whatever it takes."""
+
+_UNMEASURED: Final = Measurement(MeasurementKind.INCOMPARABLE, "it has not been measured by this version")
+
+
+class Measured(Struct, frozen=True, eq=False):
+    """What judging a slice pair takes.
+
+    Attributes:
+        missing: how many pairs have not been measured by this version; they count as incomparable.
+    """
+
+    plan: SlicePlan
+    rows: tuple[TreeRow, ...]
+    measurements: tuple[Measurement, ...]
+    missing: int
+
+
+class Tally(Struct, frozen=True):
+    """How many nodes and pairs of a slice, or of several, are what.
+
+    Attributes:
+        counts: of pairs, by verdict.
+        classes: of nodes, by what they did to the error; likewise verdicts, by their verdict, without those
+            that have no partner.
+        rules: of nodes, by the rule that flags them: a class of ours, or a reason of another tool's rules
+            with its numbers left out.
+    """
+
+    counts: Counts = Counts()
+    classes: Mapping[str, int] = {}
+    verdicts: Mapping[str, int] = {}
+    rules: Mapping[str, int] = {}
+
+    def __add__(self, other: "Tally") -> "Tally":
+        """Add up."""
+        return Tally(
+            self.counts + other.counts,
+            _sum(self.classes, other.classes),
+            _sum(self.verdicts, other.verdicts),
+            _sum(self.rules, other.rules),
+        )
+
+
+class Trial(Struct, frozen=True):
+    """What other rules would say.
+
+    Attributes:
+        before: of the slices that were looked at, as they are; likewise after, under the other rules.
+        of_slice: before and after, of the slice that was looked at first.
+        findings_before: what the comparison says; likewise findings_after: with the slices that were looked
+            at judged anew, and the others as they are.
+        slices: how many were looked at, of `of_slices`.
+        missing: how many pairs have not been measured by this version, and count as incomparable.
+    """
+
+    before: Tally
+    after: Tally
+    of_slice: tuple[Tally, Tally]
+    findings_before: Findings
+    findings_after: Findings
+    slices: int
+    of_slices: int
+    missing: int = 0
+
+
+MeasuredOf = Callable[[SlicePair], Measured]
+"""Gives what was measured of a slice pair, loaded or remembered."""
+
+
+def load_measured(session: Session, pair: SlicePair, options: Options) -> Measured:
+    """Load what was measured of a slice pair.
+
+    Its nodes are matched anew, as a worker does it, if this version has not judged it yet.
+    """
+    known = load_planned(session, pair.id)
+    if known is not None:
+        planned, made = known
+        return Measured(planned.plan, planned.rows, made, 0)
+    plain = replace(options, thresholds=DEFAULTS, baseline=None)
+    bench = load_bench(session, pair, plain)
+    plan = bench.plan(options.matching.edits)
+    measured = load_measurements(session, *bench.slice_ids)
+    measurements = tuple(measured.get(key, _UNMEASURED) for key in pair_keys(plan.pairs))
+    missing = sum(one is _UNMEASURED for one in measurements)
+    return Measured(plan, build_rows(bench.golden, bench.target, plan), measurements, missing)
+
+
+def try_rules(
+    session: Session,
+    comparison: Comparison,
+    pairs: Sequence[SlicePair],
+    judging: Judging,
+    measured_of: MeasuredOf,
+    *,
+    first: int = 0,
+    seconds: float = TRIAL_SECONDS,
+) -> Trial:
+    """Say what a comparison would say under other rules.
+
+    Slices are looked at until the time is over, the one at position `first` whatever it takes.
+
+    Raises:
+        SettingsError: there is no such rule set, or the baseline is gone.
+    """
+    until = time.monotonic() + seconds
+    places = noise_places(session, judging.baseline)
+    known = {pair.position: pair.judgement for pair in pairs}
+    after: dict[int, SliceJudgement] = {}
+    looked_at: dict[int, tuple[SlicePair, Measured, SliceJudgement]] = {}
+    missing = 0
+    for pair in sorted(pairs, key=lambda pair: pair.position != first):
+        if after and time.monotonic() > until:
+            break
+        measured = measured_of(pair)
+        before = known | after
+        said = judge_after(
+            [judged for position, judged in before.items() if position < pair.position],
+            measured.plan,
+            measured.rows,
+            measured.measurements,
+            judging.rules,
+            limits=judging.thresholds,
+            noise=load_noise(session, places, pair.golden),
+        )
+        looked_at[pair.position] = (pair, measured, said)
+        after[pair.position] = without_details(said)
+        missing += measured.missing
+    bad = bad_outputs(list((known | after).values()))
+    tallies: dict[int, tuple[Tally, Tally]] = {}
+    for position, (pair, measured, said) in looked_at.items():
+        is_bad = said.coordinates in bad
+        settled = with_bad_output(said, bad[said.coordinates], measured.rows) if is_bad else said
+        tallies[position] = (stored_tally(session, pair), tally_of(measured, settled))
+    return Trial(
+        before=sum((one for one, _ in tallies.values()), Tally()),
+        after=sum((other for _, other in tallies.values()), Tally()),
+        of_slice=next(iter(tallies.values()), (Tally(), Tally())),
+        findings_before=comparison.findings or conclude(list(known.values())),
+        findings_after=conclude(list((known | after).values())),
+        slices=len(after),
+        of_slices=len(pairs),
+        missing=missing,
+    )
+
+
+def as_it_is(session: Session, comparison: Comparison, pairs: Sequence[SlicePair], first: int = 0) -> Trial:
+    """Say what a comparison says under the rules in force: what `try_rules` gives, without judging anew."""
+    tallies = {pair.position: stored_tally(session, pair) for pair in pairs}
+    whole = sum(tallies.values(), Tally())
+    findings = comparison.findings or conclude([pair.judgement for pair in pairs])
+    here = tallies.get(first, Tally())
+    return Trial(whole, whole, (here, here), findings, findings, len(pairs), len(pairs))
+
+
+def tally_of(measured: Measured, said: SliceJudgement) -> Tally:
+    """Count what was said of a slice."""
+    classes = Counter(str(row.node_class) for row in said.rows)
+    row_of_match = {row.match: row.index for row in measured.rows}
+    flagged = (
+        (row_of_match[pair.match], judged.reasons)
+        for pair, judged in zip(measured.plan.pairs, said.pairs, strict=True)
+        if judged.verdict in _FLAGS
+    )
+    return Tally(
+        counts=said.counts,
+        classes=classes,
+        verdicts=Counter(str(row.verdict) for row in said.rows if row.node_class is not NodeClass.UNMATCHED),
+        rules=_by_class(classes) if said.rules == OWN_RULES else _by_reason(flagged),
+    )
+
+
+def stored_tally(session: Session, pair: SlicePair) -> Tally:
+    """Count what is said of a slice as it is."""
+    columns = RowEntry.__table__.c
+    here = columns.slice_pair_id == pair.id
+    found = session.execute(
+        select(columns.node_class, columns.verdict, func.count())
+        .where(here)
+        .group_by(columns.node_class, columns.verdict)
+    )
+    classes: Counter[str] = Counter()
+    verdicts: Counter[str] = Counter()
+    for node_class, verdict, count in found:
+        classes[str(node_class)] += count
+        if node_class is not NodeClass.UNMATCHED:
+            verdicts[str(verdict)] += count
+    rules = _by_class(classes) if pair.judgement.rules == OWN_RULES else _flagged_pairs(session, pair)
+    return Tally(pair.judgement.counts, classes, verdicts, rules)
+
+
+def dtypes_of(session: Session, pair: SlicePair) -> frozenset[str]:
+    """List the dtypes of the tensors of a slice pair."""
+    sides = (pair.golden_slice_id, pair.target_slice_id)
+    return frozenset(
+        session.scalars(select(TensorEntry.dtype).where(TensorEntry.slice_id.in_(sides)).distinct())
+    )
+
+
+def rule_of(reason: str) -> str:
+    """Leave the numbers out of a reason, so that what one rule says of several pairs is the same."""
+    return _NUMBER.sub("…", reason)
+
+
+_FLAGS: Final = frozenset({Verdict.WARNING, Verdict.ERROR})
+_NUMBER: Final = re.compile(r"(?<![\w/.])(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)(?![\w/])")
+
+
+def _by_class(classes: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in classes.items() if name != NodeClass.CLEAN}
+
+
+def _by_reason(flagged: Iterable[tuple[int, Sequence[str]]]) -> dict[str, int]:
+    rows: defaultdict[str, set[int]] = defaultdict(set)
+    for row, reasons in flagged:
+        for reason in reasons:
+            rows[rule_of(reason)].add(row)
+    return {rule: len(those) for rule, those in rows.items()}
+
+
+def _flagged_pairs(session: Session, pair: SlicePair) -> dict[str, int]:
+    columns = PairEntry.__table__.c
+    flagged = session.execute(
+        select(columns.row, columns.reasons).where(
+            columns.slice_pair_id == pair.id, columns.verdict.in_(_FLAGS)
+        )
+    )
+    return _by_reason((row, reasons) for row, reasons in flagged)
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}

@@ -1,0 +1,81 @@
+"""Which nodes each side of a tree has: what two panes beside each other show, and where a name is found."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+from msgspec import Struct
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.outline import Flags, Integers
+from firstdrift.catalogue.comparisons.tree import rows_of_nodes
+from firstdrift.catalogue.tables import NodeEntry, RowEntry
+from firstdrift.model.node import NodeKind
+
+
+class Sides(Struct, frozen=True, eq=False):
+    """One element for each row of a tree, in pre-order.
+
+    Attributes:
+        golden: the row has a golden node; likewise target.
+        doubtful: it is matched, but not compared until a person confirms it.
+    """
+
+    golden: Flags
+    target: Flags
+    doubtful: Flags
+
+
+def load_sides(session: Session, slice_pair: int, rows: int) -> Sides:
+    """Read which sides the rows of a slice pair have; `rows` is how many there are."""
+    columns = RowEntry.__table__.c
+    found = session.execute(
+        select(columns.index, columns.golden, columns.target, columns.doubtful).where(
+            columns.slice_pair_id == slice_pair,
+            or_(columns.golden == (), columns.target == (), columns.doubtful),
+        )
+    ).all()
+    sides = Sides(np.ones(rows, np.bool_), np.ones(rows, np.bool_), np.zeros(rows, np.bool_))
+    for index, golden, target, doubtful in found:
+        sides.golden[index], sides.target[index], sides.doubtful[index] = bool(golden), bool(target), doubtful
+    return sides
+
+
+def rows_named(session: Session, slice_pair: int, side: str, names: Collection[str]) -> Integers:
+    """Return the indexes of the rows that have one of these nodes of a side, in the order of the tree."""
+    found = rows_of_nodes(session, slice_pair, side, names) if names else {}
+    return np.array(sorted({*found.values()}), np.int32)
+
+
+def called(session: Session, slice_id: int, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return short name and type of nodes of an indexed slice, as rows of the tree have them.
+
+    The rows of matched nodes say what the target calls them; this is what golden ones are called.
+    """
+    nodes = _nodes(session, slice_id, set(names))
+    above = _nodes(session, slice_id, {node.parent for node in nodes.values() if node.parent is not None})
+    return {name: (_label(node, above), node.type_name) for name, node in nodes.items()}
+
+
+class _Node(Struct, frozen=True):
+    path: str
+    kind: NodeKind
+    type_name: str
+    call: int
+    parent: str | None
+
+
+def _label(node: _Node, above: Mapping[str, _Node]) -> str:
+    if node.kind is NodeKind.API:
+        return f"{node.path}.{node.call}"
+    outer = above.get(node.parent or "")
+    inner = node.path.removeprefix(f"{outer.path}.") if outer is not None else node.path
+    return f"{inner} #{node.call}" if node.call else inner
+
+
+def _nodes(session: Session, slice_id: int, names: Collection[str]) -> dict[str, _Node]:
+    columns = NodeEntry.__table__.c
+    wanted = (columns.path, columns.kind, columns.type_name, columns.call, columns.parent)
+    here = (columns.slice_id == slice_id, columns.name.in_(names))
+    found = session.execute(select(columns.name, *wanted).where(*here))
+    return {name: _Node(*known) for name, *known in found}

@@ -1,0 +1,433 @@
+"""Dumps that were indexed, so that what lies in them is known without reading their files again."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from enum import StrEnum
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Row, Select, func, or_, select
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.bulk import insert_in_batches
+from firstdrift.catalogue.tables import DumpEntry, NodeEntry, SliceEntry, TensorEntry
+from firstdrift.errors import DumpNotFoundError, NotInCatalogueError
+from firstdrift.model.node import Node
+from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.tensor import DataLocation, Statistics, TensorRecord
+from firstdrift.paths import unspelt
+
+INDEX_VERSION = 10
+"""Counts up when readers find other things than before, so that an old index is not taken for new."""
+
+
+class DumpOrder(StrEnum):
+    """Which dumps of a list come first."""
+
+    NEWEST = "newest"
+    NAME = "name"
+    FORMAT = "format"
+
+
+class IndexedDump(Struct, frozen=True):
+    """A dump as it was when it was indexed.
+
+    Attributes:
+        fingerprint: of its files at that time.
+        slices: how many it holds.
+    """
+
+    id: int
+    path: Path
+    format: str
+    evidence: tuple[str, ...]
+    attributes: dict[str, str]
+    problems: tuple[Problem, ...]
+    fingerprint: str
+    indexed_at: datetime
+    slices: int
+
+
+class IndexedSlice(Struct, frozen=True):
+    """A slice of an indexed dump.
+
+    Attributes:
+        position: place in the order of execution.
+        order_origin: how the order of its nodes is known; None until they are indexed.
+        problems: what could not be used of it; with `nodes` None, why it could not be read at all.
+        nodes: how many; None until they are indexed.
+        tensors: how many, Python scalars not counted; None until they are indexed.
+        merged: how it was merged from the slices of ranks; None if it lies in the dump.
+    """
+
+    id: int
+    dump_id: int
+    position: int
+    coordinates: Coordinates
+    directory: Path
+    order_origin: str | None
+    problems: tuple[Problem, ...]
+    nodes: int | None
+    tensors: int | None
+    merged: SliceListing | None = None
+
+    @property
+    def listing(self) -> SliceListing:
+        """The slice as its reader lists it, or as it was merged."""
+        return self.merged or SliceListing(self.coordinates, self.directory)
+
+
+def fingerprint(path: Path) -> str:
+    """Digest the names, sizes and modification times of all files of a dump, without opening any.
+
+    The version of the index stands before the digest: an index of another version is made anew, though the
+    files are the same.
+
+    Raises:
+        DumpNotFoundError: there is nothing at the path.
+    """
+    if not path.exists():
+        raise DumpNotFoundError("there is nothing here", path=path)
+    digest = blake2b(digest_size=16)
+    for line in _files_below(path):
+        digest.update(line.encode(errors="surrogateescape"))
+    return f"{INDEX_VERSION}:{digest.hexdigest()}"
+
+
+def changed_since_indexed(dump: IndexedDump) -> bool:
+    """Tell whether the files of a dump are other ones now, or are gone; looks at every file's date."""
+    try:
+        return _files_of(fingerprint(dump.path)) != _files_of(dump.fingerprint)
+    except DumpNotFoundError:
+        return True
+
+
+def _files_of(recorded: str) -> str:
+    """Return what of a fingerprint is about the files alone."""
+    return recorded.partition(":")[2]
+
+
+def get_dump(session: Session, dump_id: int) -> IndexedDump:
+    """Look up an indexed dump.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    found = session.execute(_dumps().where(DumpEntry.id == dump_id)).one_or_none()
+    if found is None:
+        raise NotInCatalogueError(f"there is no dump {dump_id}")
+    return _dump(found)
+
+
+def list_dumps(
+    session: Session, *, text: str = "", order: DumpOrder = DumpOrder.NEWEST, limit: int = 100, skip: int = 0
+) -> tuple[IndexedDump, ...]:
+    """List the dumps that are indexed, each as it was last.
+
+    Args:
+        session: a reading session.
+        text: only those whose path or format contain each of its words, upper or lower case.
+        order: which come first.
+        limit: at most so many.
+        skip: leave out so many, to go on with a list.
+    """
+    last = select(func.max(DumpEntry.id)).group_by(DumpEntry.path)
+    asked = _dumps().where(DumpEntry.id.in_(last))
+    places = (DumpEntry.path, DumpEntry.format)
+    for word in text.split():
+        words = dict.fromkeys((word, unspelt(word)))
+        asked = asked.where(
+            or_(*(place.icontains(each, autoescape=True) for each in words for place in places))
+        )
+    orders: dict[DumpOrder, ColumnElement[Any]] = {
+        DumpOrder.NEWEST: DumpEntry.indexed_at.desc(),
+        DumpOrder.NAME: DumpEntry.path.asc(),
+        DumpOrder.FORMAT: DumpEntry.format.asc(),
+    }
+    found = session.execute(asked.order_by(orders[order], DumpEntry.id.desc()).limit(limit).offset(skip))
+    return tuple(map(_dump, found))
+
+
+def find_dump(session: Session, path: Path, files: str) -> IndexedDump | None:
+    """Look up the index of the dump at a path whose fingerprint is `files`."""
+    here = (DumpEntry.path == str(path), DumpEntry.fingerprint == files)
+    found = session.execute(_dumps().where(*here)).one_or_none()
+    return None if found is None else _dump(found)
+
+
+def add_dump(session: Session, dump: Dump, files: str) -> int:
+    """Index a dump and its slices, without their nodes; return its id."""
+    entry = DumpEntry(
+        path=str(dump.path),
+        format=dump.format,
+        fingerprint=files,
+        evidence=dump.evidence,
+        attributes=dict(dump.attributes),
+        problems=dump.problems,
+    )
+    session.add(entry)
+    session.flush()
+    session.add_all(
+        SliceEntry(
+            dump_id=entry.id,
+            position=position,
+            step=listing.coordinates.step,
+            rank=listing.coordinates.rank,
+            token=listing.coordinates.token,
+            micro_step=listing.coordinates.micro_step,
+            directory=str(listing.directory),
+            problems=(),
+        )
+        for position, listing in enumerate(dump.slices)
+    )
+    session.flush()
+    return entry.id
+
+
+def add_merged_slices(session: Session, dump_id: int, listings: Iterable[SliceListing]) -> None:
+    """Index slices that are merged from those of ranks, without their nodes; known ones are kept."""
+    here = SliceEntry.dump_id == dump_id
+    known = set(session.scalars(select(SliceEntry.merged).where(here, SliceEntry.merged.is_not(None))))
+    last = session.scalar(select(func.max(SliceEntry.position)).where(here)) or 0
+    new = [listing for listing in listings if listing not in known]
+    session.add_all(
+        SliceEntry(
+            dump_id=dump_id,
+            position=position,
+            step=listing.coordinates.step,
+            token=listing.coordinates.token,
+            micro_step=listing.coordinates.micro_step,
+            directory=str(listing.directory),
+            merged=listing,
+            problems=(),
+        )
+        for position, listing in enumerate(new, last + 1)
+    )
+
+
+def load_dump(session: Session, dump_id: int) -> Dump:
+    """Restore a dump as its reader gave it."""
+    dump = get_dump(session, dump_id)
+    slices = slices_of_dump(session, dump_id)
+    listings = tuple(indexed.listing for indexed in slices if indexed.merged is None)
+    return Dump(dump.path, dump.format, dump.evidence, listings, dump.problems, dump.attributes)
+
+
+def slices_of_dump(session: Session, dump_id: int) -> tuple[IndexedSlice, ...]:
+    """List the slices of an indexed dump in the order of execution, then those merged from ranks."""
+    found = session.scalars(
+        select(SliceEntry).where(SliceEntry.dump_id == dump_id).order_by(SliceEntry.position)
+    )
+    return tuple(map(_slice, found))
+
+
+def get_slice(session: Session, slice_id: int) -> IndexedSlice:
+    """Look up a slice of an indexed dump.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    found = session.get(SliceEntry, slice_id)
+    if found is None:
+        raise NotInCatalogueError(f"there is no slice {slice_id}")
+    return _slice(found)
+
+
+def add_nodes(writing: Callable[[], AbstractContextManager[Session]], slice_id: int, read: Slice) -> None:
+    """Index the nodes and tensors of a slice, in several transactions that may be repeated."""
+    again = "ON CONFLICT DO NOTHING"
+    insert_in_batches(writing, NodeEntry, _node_columns(read.nodes), on_conflict=again, slice_id=slice_id)
+    insert_in_batches(writing, TensorEntry, _tensor_columns(read.nodes), on_conflict=again, slice_id=slice_id)
+    with writing() as session:
+        entry = session.get_one(SliceEntry, slice_id)
+        entry.order_origin, entry.problems = read.order_origin, read.problems
+        entry.nodes = len(read.nodes)
+        entry.tensors = sum(len(node.tensors) for node in read.nodes)
+
+
+def add_damage(session: Session, slice_id: int, problem: Problem) -> None:
+    """Record why a slice cannot be read at all."""
+    session.get_one(SliceEntry, slice_id).problems = (problem,)
+
+
+def load_slice(session: Session, slice_id: int) -> Slice:
+    """Restore a slice, with nodes and tensors, as its reader gave it."""
+    indexed = get_slice(session, slice_id)
+    tensors = _tensors(session, slice_id)
+    columns = NodeEntry.__table__.c
+    found = session.execute(select(*columns).where(columns.slice_id == slice_id).order_by(columns.order))
+    nodes = tuple(_node(row, tensors[row.order]) for row in found)
+    return Slice(indexed.listing, nodes, indexed.order_origin or "recorded", indexed.problems)
+
+
+def load_bare_nodes(session: Session, slice_id: int) -> tuple[Node, ...]:
+    """Restore the nodes of a slice in the order of execution, without their tensors."""
+    columns = NodeEntry.__table__.c
+    found = session.execute(select(*columns).where(columns.slice_id == slice_id).order_by(columns.order))
+    return tuple(_node(row, ()) for row in found)
+
+
+def load_node(session: Session, slice_id: int, name: str) -> Node:
+    """Look up a node of an indexed slice by its name, with its tensors.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    columns = NodeEntry.__table__.c
+    found = session.execute(
+        select(*columns).where(columns.slice_id == slice_id, columns.name == name)
+    ).one_or_none()
+    if found is None:
+        raise NotInCatalogueError(f"there is no node {name}")
+    return _node(found, _tensors(session, slice_id, found.order)[found.order])
+
+
+def tensor_record(row: Any) -> TensorRecord:  # noqa: ANN401 (an entry, or its columns)
+    """Restore a tensor's record from its columns."""
+    statistics = Statistics(row.maximum, row.minimum, row.mean, row.norm) if row.has_statistics else None
+    location = None if row.file is None else DataLocation(Path(row.file), row.container, row.entry)
+    return TensorRecord(
+        role=row.role,
+        key=row.key,
+        dtype=row.dtype,
+        shape=row.shape,
+        statistics=statistics,
+        digest=row.digest,
+        location=location,
+        scalar=row.scalar,
+        requires_grad=row.requires_grad,
+        problem=row.problem,
+    )
+
+
+def _files_below(path: Path) -> Iterator[str]:
+    """Give a line for each file and link of a dump.
+
+    What a link to a folder leads to has lines of its own if readers follow the link: it lies in the dump.
+    """
+    if path.is_file():
+        yield _file_line(str(path))
+    waiting = [str(path)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
+        except OSError:  # a file; a folder that may not be listed, or is gone since it was
+            continue
+        for entry in entries:
+            if entry.is_symlink():
+                yield f"{entry.path}\0→{_goal(entry.path)}\0{_file_line(entry.path)}"
+            elif entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            else:
+                yield _file_line(entry.path)
+
+
+def _goal(link: str) -> str:
+    try:
+        return os.readlink(link)  # noqa: PTH115 (a string is as good)
+    except OSError:
+        return "gone"
+
+
+def _file_line(file: str) -> str:
+    try:
+        status = os.stat(file)  # noqa: PTH116
+    except OSError:  # gone since it was listed, or a link to nowhere
+        return f"{file}\0gone\n"
+    return f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n"
+
+
+def _dumps() -> Select[*tuple[Any, ...]]:
+    lie_there = (SliceEntry.dump_id == DumpEntry.id, SliceEntry.merged.is_(None))
+    slices = select(func.count()).where(*lie_there).scalar_subquery()
+    return select(DumpEntry, slices)
+
+
+def _dump(found: Row[*tuple[Any, ...]]) -> IndexedDump:
+    entry, slices = found
+    return IndexedDump(
+        id=entry.id,
+        path=Path(entry.path),
+        format=entry.format,
+        evidence=entry.evidence,
+        attributes=entry.attributes,
+        problems=entry.problems,
+        fingerprint=entry.fingerprint,
+        indexed_at=entry.indexed_at,
+        slices=slices,
+    )
+
+
+def _slice(entry: SliceEntry) -> IndexedSlice:
+    return IndexedSlice(
+        id=entry.id,
+        dump_id=entry.dump_id,
+        position=entry.position,
+        coordinates=entry.merged.coordinates
+        if entry.merged is not None
+        else Coordinates(entry.step, entry.rank, entry.token, entry.micro_step),
+        directory=Path(entry.directory),
+        order_origin=entry.order_origin,
+        problems=entry.problems,
+        nodes=entry.nodes,
+        tensors=entry.tensors,
+        merged=entry.merged,
+    )
+
+
+def _node_columns(nodes: Sequence[Node]) -> dict[str, list[Any]]:
+    names = ("order", "name", "path", "kind", "type_name", "direction", "call", "parent", "micro_step")
+    return {name: [getattr(node, name) for node in nodes] for name in names}
+
+
+def _tensor_columns(nodes: Sequence[Node]) -> dict[str, list[Any]]:
+    placed = [
+        (node.order, position, record) for node in nodes for position, record in enumerate(node.tensors)
+    ]
+    records = [record for _, _, record in placed]
+    statistics = [record.statistics for record in records]
+    locations = [record.location for record in records]
+    plain = ("role", "key", "dtype", "shape", "digest", "scalar", "requires_grad", "problem")
+    return {
+        "node": [order for order, _, _ in placed],
+        "position": [position for _, position, _ in placed],
+        **{name: [getattr(record, name) for record in records] for name in plain},
+        "has_statistics": [known is not None for known in statistics],
+        **{name: [known and getattr(known, name) for known in statistics] for name in _STATISTICS},
+        "file": [location and str(location.file) for location in locations],
+        "container": [location and location.container for location in locations],
+        "entry": [location and location.entry for location in locations],
+    }
+
+
+_STATISTICS = ("maximum", "minimum", "mean", "norm")
+
+
+def _node(row: Row[*tuple[Any, ...]], tensors: Sequence[TensorRecord]) -> Node:
+    return Node(
+        name=row.name,
+        path=row.path,
+        kind=row.kind,
+        type_name=row.type_name,
+        direction=row.direction,
+        call=row.call,
+        order=row.order,
+        parent=row.parent,
+        tensors=tuple(tensors),
+        micro_step=row.micro_step,
+    )
+
+
+def _tensors(session: Session, slice_id: int, node: int | None = None) -> dict[int, list[TensorRecord]]:
+    columns = TensorEntry.__table__.c
+    which = [columns.slice_id == slice_id] + ([] if node is None else [columns.node == node])
+    tensors = defaultdict(list)
+    for row in session.execute(select(*columns).where(*which).order_by(columns.node, columns.position)):
+        tensors[row.node].append(tensor_record(row))
+    return tensors

@@ -1,0 +1,1 @@
+"""Match sets in the catalogue."""

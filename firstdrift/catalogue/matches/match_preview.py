@@ -1,0 +1,386 @@
+"""Try edits on a comparison without writing anything: checks, previews, suggestions, plans.
+
+bench = load_bench(session, pair, options)      two slices, matched by all rules but the edits
+effect(session, state, edits, benches.get)      what the edits would change, in counts and findings
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.baselines import load_noise, noise_places
+from firstdrift.catalogue.comparisons.records import Comparison, SlicePair, get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.results import SlicePlace, load_measurements, pair_keys, without_details
+from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
+from firstdrift.catalogue.dumps.records import get_slice, load_slice, slices_of_dump
+from firstdrift.catalogue.matches.match_sets import MatchSet, laid_over
+from firstdrift.catalogue.tables import JobState, Names, NodeEntry
+from firstdrift.comparison.compare import measure_pairs
+from firstdrift.comparison.levels import at_level
+from firstdrift.comparison.rematch import Effect, count_new, difference, refusals, require_applied
+from firstdrift.comparison.report import Options
+from firstdrift.comparison.volume import data_bytes
+from firstdrift.errors import LimitError, SettingsError
+from firstdrift.matching.manual.edits import Edit
+from firstdrift.matching.match import find_matches, lay_edits_on, lay_edits_over
+from firstdrift.matching.pairing import Pairing
+from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
+from firstdrift.matching.structure.suggestions import Suggestion, suggest
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.model.slice import Slice, SliceListing
+from firstdrift.parallel.merge_ranks import merge_ranks
+from firstdrift.verdict.findings import conclude, judge_after
+from firstdrift.verdict.judgement import Counts, SliceJudgement
+from firstdrift.verdict.series import settle
+from firstdrift.verdict.tree import build_rows
+
+PREVIEW_SECONDS: Final = 1.0
+"""After so long a preview looks at no further slice."""
+
+PREVIEW_BYTES: Final = 32 * 2**20
+"""More data than this is not read for a preview."""
+
+_NOT_READ: Final = "not measured for a preview: there is too much data"
+
+
+class Bench(Struct, frozen=True, eq=False):
+    """Two indexed slices, matched by all rules but the edits.
+
+    Attributes:
+        slice_ids: ids of the golden and the target slice.
+        options: what the comparison was asked for; its edits are laid over by `plan`.
+    """
+
+    slice_ids: tuple[int, int]
+    golden: Slice
+    target: Slice
+    options: Options
+    work: Pairing
+    notes: tuple[str, ...]
+
+    def plan(self, edits: Iterable[Edit]) -> SlicePlan:
+        """Return the plan with edits laid over."""
+        plan = lay_edits_over(self.golden, self.target, self.work.copy(), self.notes, edits)
+        return at_level(plan, self.target, self.options.level)
+
+    def matched(self, edits: Sequence[Edit]) -> Pairing:
+        """Return what is matched with edits laid over; it is not to be changed."""
+        if not edits:
+            return self.work
+        work = self.work.copy()
+        lay_edits_on(work, edits)
+        return work
+
+
+Benches = Callable[[SlicePair], Bench]
+"""Gives the bench of a pair of slices, made or remembered."""
+
+
+Measure = Callable[[SlicePlan, int, int], list[Measurement]]
+"""Measures pairs of a plan, as `measure_pairs` does."""
+
+Merge = Callable[[SliceListing, Sequence[Slice]], Slice]
+"""Merges the slices of ranks, as `merge_ranks` does: it looks at some of their values."""
+
+
+def load_bench(session: Session, pair: SlicePair, options: Options, merge: Merge = merge_ranks) -> Bench:
+    """Load two indexed slices and match them by all rules but the edits."""
+    golden, target = (_load(session, one, merge) for one in (pair.golden_slice_id, pair.target_slice_id))
+    work, notes = find_matches(golden, target, options.matching)
+    return Bench((pair.golden_slice_id, pair.target_slice_id), golden, target, options, work, notes)
+
+
+def _load(session: Session, slice_id: int, merge: Merge) -> Slice:
+    """Restore a slice; one that was merged from ranks is merged again, for its parts say where data lie."""
+    known = get_slice(session, slice_id)
+    if known.merged is None:
+        return load_slice(session, slice_id)
+    ids = {one.listing: one.id for one in slices_of_dump(session, known.dump_id)}
+    return merge(known.merged, [load_slice(session, ids[part]) for part in known.merged.parts])
+
+
+class State(Struct, frozen=True):
+    """A match set as it is to be changed.
+
+    Attributes:
+        base: the comparison it is laid over.
+        edits: in force.
+        pairs: slice pairs of the comparison that the set is laid over.
+        judged: what was said of each slice pair with the edits in force, by position; empty while the
+            results of that version are being made.
+    """
+
+    base: Comparison
+    edits: tuple[Edit, ...]
+    pairs: tuple[SlicePair, ...]
+    judged: Mapping[int, SliceJudgement]
+
+
+def state_of(session: Session, known: MatchSet) -> State:
+    """Look up what a match set is laid over, and what was said of it.
+
+    Raises:
+        NotInCatalogueError: the comparison is gone.
+        SettingsError: nothing has been compared yet.
+    """
+    base = get_comparison(session, known.comparison_id)
+    pairs = slice_pairs_of(session, base.id)
+    if not pairs:
+        raise SettingsError("nothing has been compared yet", hint="Wait until the comparison is finished")
+    results = known.results()
+    judged: dict[int, SliceJudgement] = {}
+    if results is not None and get_comparison(session, results).state is JobState.DONE:
+        found = pairs if results == base.id else slice_pairs_of(session, results)
+        judged = {pair.position: pair.judgement for pair in found}
+    return State(base, base.options.matching.edits + known.edits(), pairs, judged)
+
+
+def check_edits(session: Session, state: State, edits: Sequence[Edit], bench_of: Benches) -> None:
+    """Make sure that each edit can be applied to a slice, on top of those in force.
+
+    Raises:
+        SettingsError: one cannot, and why.
+    """
+    waiting = list(edits)
+    notes = []
+    for pair in state.pairs:
+        if not touches(session, waiting, pair.golden_slice_id, pair.target_slice_id):
+            notes.append(tuple(edit.refused("no slice has nodes of that name") for edit in waiting))
+            continue
+        notes.append(bench_of(pair).plan((*state.edits, *edits)).notes)
+        waiting = [edit for edit in waiting if any(note.startswith(edit.refused("")) for note in notes[-1])]
+        if not waiting:
+            return
+    # What a slice says of the nodes it has tells more than that others lack them.
+    notes.sort(key=lambda of_slice: any("no slice has" in note for note in of_slice))
+    require_applied(waiting, notes)
+
+
+def touches(session: Session, edits: Iterable[Edit], golden: int, target: int) -> bool:
+    """Tell whether edits name any node of a pair of indexed slices."""
+    edits = tuple(edits)
+    names = [name for edit in edits for name in edit.golden], [name for edit in edits for name in edit.target]
+    return _has_any(session, golden, names[0]) or _has_any(session, target, names[1])
+
+
+def unchanged_slice(session: Session, place: SlicePlace, options: Options) -> tuple[int, Names] | None:
+    """Find a slice pair that a match set changes nothing of, in the comparison that the set is laid over.
+
+    Return its id, and the remarks on edits whose nodes it lacks; None if there is none, or it has some of
+    these nodes.
+    """
+    known = laid_over(session, place.comparison_id)
+    if known is None:
+        return None
+    comparison = get_comparison(session, known.comparison_id)
+    base = comparison.options
+    edits = options.matching.edits[len(base.matching.edits) :]
+    if replace(options, matching=replace(options.matching, edits=base.matching.edits)) != base:
+        return None
+    if touches(session, edits, place.golden, place.target):
+        return None
+    here = (place.golden, place.target)
+    for pair in slice_pairs_of(session, known.comparison_id):
+        if (pair.golden_slice_id, pair.target_slice_id) == here and pair.revision == comparison.revision:
+            return pair.id, refusals(edits, (), ())
+    return None
+
+
+def suggest_for(bench: Bench, state: State, asked: Mapping[str, str | None]) -> tuple[Suggestion, ...]:
+    """Rank the partners that a node may have, with the edits in force.
+
+    Args:
+        bench: the slices.
+        state: the match set.
+        asked: the name of a `golden` or of a `target` node.
+
+    Raises:
+        SettingsError: not exactly one node is named, or there is no such node.
+    """
+    work = bench.matched(state.edits)
+    return suggest(work, golden=asked.get("golden"), target=asked.get("target"))
+
+
+def effect(
+    session: Session,
+    state: State,
+    edits: Sequence[Edit],
+    bench_of: Benches,
+    *,
+    first: int = 0,
+    seconds: float = PREVIEW_SECONDS,
+    measure: Measure = measure_pairs,
+) -> Effect:
+    """Say what edits would change, without writing anything.
+
+    Slices are looked at until the time is over, the one at position `first` whatever it takes.
+
+    Raises:
+        SettingsError: an edit can be applied to no slice.
+    """
+    check_edits(session, state, edits, bench_of)
+    until = time.monotonic() + seconds
+    trial = _Trial(session, state, tuple(edits), bench_of, measure)
+    for pair in sorted(state.pairs, key=lambda pair: pair.position != first):
+        if trial.looked_at and time.monotonic() > until:
+            break
+        trial.look_at(pair)
+    return trial.effect()
+
+
+class _Trial:
+    """Edits tried on one slice after the other."""
+
+    def __init__(
+        self, session: Session, state: State, edits: tuple[Edit, ...], bench_of: Benches, measure: Measure
+    ) -> None:
+        self.session, self.state, self.edits, self.bench_of = session, state, edits, bench_of
+        self.measure = measure
+        self.places = noise_places(session, state.base.options.baseline)
+        self.looked_at = 0
+        self.new_pairs = self.unmeasured = 0
+        self.bytes_left = PREVIEW_BYTES
+        self.before: dict[int, SliceJudgement] = {}
+        self.after: dict[int, SliceJudgement] = {}
+        self.added: dict[NodeMatch, None] = {}
+        self.removed: dict[NodeMatch, None] = {}
+        self.notes: dict[str, None] = {}
+
+    def look_at(self, pair: SlicePair) -> None:
+        """Judge a slice without and with the edits."""
+        self.looked_at += 1
+        known = self.state.judged.get(pair.position)
+        is_touched = touches(self.session, self.edits, pair.golden_slice_id, pair.target_slice_id)
+        if not is_touched and known is not None:
+            self.before[pair.position] = self.after[pair.position] = known
+            return
+        bench = self.bench_of(pair)
+        old, new = bench.plan(self.state.edits), bench.plan((*self.state.edits, *self.edits))
+        measured = load_measurements(self.session, *bench.slice_ids)
+        self.before[pair.position] = known or self._judge(
+            bench, old, measured, self._earlier(self.before, pair)
+        )
+        unmeasured = self.unmeasured
+        self.after[pair.position] = self._judge(bench, new, measured, self._earlier(self.after, pair))
+        if known is None:
+            self.unmeasured -= unmeasured
+        added, removed = difference(old, new)
+        self.added |= dict.fromkeys(added)
+        self.removed |= dict.fromkeys(removed)
+        self.notes |= dict.fromkeys(note for note in new.notes if note not in old.notes)
+        self.new_pairs += count_new(old, new)
+
+    def _earlier(self, judged: Mapping[int, SliceJudgement], pair: SlicePair) -> list[SliceJudgement]:
+        known = dict(self.state.judged) | dict(judged)
+        return [one for position, one in known.items() if position < pair.position]
+
+    def _judge(
+        self,
+        bench: Bench,
+        plan: SlicePlan,
+        known: Mapping[bytes, Measurement],
+        earlier: Sequence[SliceJudgement],
+    ) -> SliceJudgement:
+        keys = pair_keys(plan.pairs)
+        new = {key: pair for key, pair in zip(keys, plan.pairs, strict=True) if key not in known}
+        made = dict(zip(new, self._measure(plan, tuple(new.values())), strict=True))
+        measurements = [made[key] if key in made else known[key] for key in keys]
+        rows = build_rows(bench.golden, bench.target, plan)
+        options = self.state.base.options
+        noise = load_noise(self.session, self.places, bench.golden.listing.coordinates)
+        return without_details(
+            judge_after(
+                earlier, plan, rows, measurements, options.rules, limits=options.thresholds, noise=noise
+            )
+        )
+
+    def _measure(self, plan: SlicePlan, pairs: Sequence[TensorPair]) -> list[Measurement]:
+        """Measure pairs as long as few bytes are read; of the others, say that they were not."""
+        small = [pair for pair in pairs if self._may_read(data_bytes(pair))]
+        new = SlicePlan(plan.golden, plan.target, (), tuple(small), (), ())
+        try:
+            measured = self.measure(new, 0, len(small)) if small else []
+        except LimitError as error:
+            measured = [Measurement(MeasurementKind.INCOMPARABLE, error.reason) for _ in small]
+        known = dict(zip(map(id, small), measured, strict=True))
+        unread = Measurement(MeasurementKind.INCOMPARABLE, _NOT_READ)
+        self.unmeasured += len(pairs) - len(small)
+        return [known.get(id(pair), unread) for pair in pairs]
+
+    def _may_read(self, size: int) -> bool:
+        if size > self.bytes_left:
+            return False
+        self.bytes_left -= size
+        return True
+
+    def effect(self) -> Effect:
+        """Sum up."""
+        before, after = (settled(dict(self.state.judged) | side) for side in (self.before, self.after))
+        return Effect(
+            before=sum((before[position].counts for position in self.before), Counts()),
+            after=sum((after[position].counts for position in self.after), Counts()),
+            findings_before=conclude(list(before.values())),
+            findings_after=conclude(list(after.values())),
+            added=tuple(self.added),
+            removed=tuple(self.removed),
+            new_pairs=self.new_pairs,
+            unmeasured=self.unmeasured,
+            notes=tuple(self.notes),
+            slices=self.looked_at,
+            of_slices=len(self.state.pairs),
+        )
+
+
+def settled(judged: Mapping[int, SliceJudgement]) -> dict[int, SliceJudgement]:
+    """Let what is said of each slice, by position, agree with what all of them show."""
+    return dict(zip(judged, settle(list(judged.values())), strict=True))
+
+
+def load_plan(session: Session, pair: SlicePair) -> SlicePlan:
+    """Restore the plan of a slice pair, to export what was matched."""
+    rows = list(all_rows(session, pair.id))
+    matched = [row for row in rows if row.match is not None and row.tree.match is not None]
+    matched.sort(key=lambda row: row.tree.match or 0)
+    free = [row.tree for row in rows if row.match is None]
+    nowhere = SliceListing(pair.golden, _NOWHERE), SliceListing(pair.target, _NOWHERE)
+    return SlicePlan(
+        golden=nowhere[0],
+        target=nowhere[1],
+        matches=tuple(row.match for row in matched if row.match is not None),
+        pairs=tuple(found.plan for found in all_pairs(session, pair.id)),
+        unmatched_golden=tuple(name for tree in free for name in tree.golden),
+        unmatched_target=tuple(name for tree in free for name in tree.target),
+        unmatched_golden_tensors=pair.unmatched_golden,
+        unmatched_target_tensors=pair.unmatched_target,
+        notes=pair.notes,
+    )
+
+
+def plans_of(session: Session, comparison_id: int) -> tuple[SlicePlan, ...]:
+    """Restore the plans of all slice pairs of a comparison.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison.
+        SettingsError: it is not finished.
+    """
+    if get_comparison(session, comparison_id).state is not JobState.DONE:
+        raise SettingsError("the results are not finished", hint="Try again when they are")
+    return tuple(load_plan(session, pair) for pair in slice_pairs_of(session, comparison_id))
+
+
+_MOST_NAMES: Final = 500
+_NOWHERE: Final = Path()
+
+
+def _has_any(session: Session, slice_id: int, names: Sequence[str]) -> bool:
+    for start in range(0, len(names), _MOST_NAMES):
+        here = (NodeEntry.slice_id == slice_id, NodeEntry.name.in_(names[start : start + _MOST_NAMES]))
+        if session.scalar(select(NodeEntry.order).where(*here).limit(1)) is not None:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Links to comparisons, and notes on them."""

@@ -1,0 +1,141 @@
+"""What people write about nodes.
+
+A note belongs to a node of a slice, not to a row of a tree: it stays where it is when a comparison is judged
+again, and shows on the results of every match set.
+"""
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.comparisons.records import SliceLabel
+from firstdrift.catalogue.sharing.links import shared_comparison
+from firstdrift.catalogue.tables import NodeNoteEntry
+from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.tree import TreeRow
+
+LONGEST_TEXT = 4000
+LONGEST_NAME = 80
+MOST_NOTES = 2000
+"""So many notes one comparison can have; those that were deleted do not count."""
+
+UNDO = timedelta(minutes=30)
+"""So long a deleted note is offered back."""
+
+
+class NodeNote(Struct, frozen=True):
+    """A note; fields as those of `firstdrift.catalogue.tables.NodeNoteEntry`."""
+
+    id: int
+    comparison_id: int
+    coordinates: Coordinates
+    side: str
+    node: str
+    author: str
+    text: str
+    link_id: int | None
+    written_at: datetime
+    deleted_at: datetime | None
+
+    def is_about(self, pair: SliceLabel, row: TreeRow) -> bool:
+        """Tell whether it is about the node of a row of a slice."""
+        return self.coordinates == pair.target and self.node in getattr(row, self.side)
+
+
+def add_note(
+    session: Session, pair: SliceLabel, row: TreeRow, author: str, text: str, *, link: int | None = None
+) -> int:
+    """Write a note about the node of a row; return its id.
+
+    Args:
+        session: a writing session.
+        pair: the slice that the row is in.
+        row: of its tree.
+        author: as they call themselves.
+        text: what they say.
+        link: through which link they came; None for somebody with the token.
+
+    Raises:
+        SettingsError: name or text is empty or too long, or there are too many notes.
+    """
+    author, text = author.strip(), text.replace("\r\n", "\n").strip()
+    for what, said, longest in (("the name", author, LONGEST_NAME), ("the note", text, LONGEST_TEXT)):
+        if not said:
+            raise SettingsError(f"{what} is empty", hint="Give a name and write something")
+        if len(said) > longest:
+            raise SettingsError(f"{what} is longer than {longest} characters")
+    comparison = shared_comparison(session, pair.comparison_id)
+    _require_room(session, comparison)
+    side = "target" if row.target else "golden"
+    entry = NodeNoteEntry(
+        comparison_id=comparison,
+        coordinates=pair.target,
+        side=side,
+        node=getattr(row, side)[0],
+        author=author,
+        text=text,
+        link_id=link,
+    )
+    session.add(entry)
+    session.flush()
+    return entry.id
+
+
+def notes_of(session: Session, comparison_id: int) -> tuple[NodeNote, ...]:
+    """List the notes on nodes of a comparison, the oldest first; those just deleted are among them.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison.
+    """
+    shown = shared_comparison(session, comparison_id)
+    recent = NodeNoteEntry.deleted_at.is_(None) | (NodeNoteEntry.deleted_at > Now(-UNDO.total_seconds()))
+    here = (NodeNoteEntry.comparison_id == shown, recent)
+    found = session.scalars(select(NodeNoteEntry).where(*here).order_by(NodeNoteEntry.id))
+    return tuple(map(_note, found))
+
+
+def get_note(session: Session, comparison_id: int, note_id: int) -> NodeNote:
+    """Look up a note, also a deleted one.
+
+    Raises:
+        NotInCatalogueError: the comparison has no such note.
+    """
+    shown = shared_comparison(session, comparison_id)
+    here = (NodeNoteEntry.id == note_id, NodeNoteEntry.comparison_id == shown)
+    entry = session.scalar(select(NodeNoteEntry).where(*here))
+    if entry is None:
+        raise NotInCatalogueError(f"comparison {comparison_id} has no note {note_id}")
+    return _note(entry)
+
+
+def delete_note(session: Session, note_id: int) -> None:
+    """Delete a note; `restore_note` takes it back."""
+    here = (NodeNoteEntry.id == note_id, NodeNoteEntry.deleted_at.is_(None))
+    session.execute(update(NodeNoteEntry).where(*here).values(deleted_at=Now()))
+
+
+def restore_note(session: Session, note_id: int) -> None:
+    """Take a deleted note back.
+
+    Raises:
+        SettingsError: there are too many notes by now.
+    """
+    here = (NodeNoteEntry.id == note_id, NodeNoteEntry.deleted_at.is_not(None))
+    comparison = session.scalar(select(NodeNoteEntry.comparison_id).where(*here))
+    if comparison is not None:
+        _require_room(session, comparison)
+        session.execute(update(NodeNoteEntry).where(*here).values(deleted_at=None))
+
+
+def _require_room(session: Session, comparison: int) -> None:
+    here = (NodeNoteEntry.comparison_id == comparison, NodeNoteEntry.deleted_at.is_(None))
+    if (session.scalar(select(func.count()).where(*here)) or 0) >= MOST_NOTES:
+        raise SettingsError(f"there are {MOST_NOTES} notes on this comparison", hint="Delete some of them")
+
+
+def _note(entry: NodeNoteEntry) -> NodeNote:
+    return NodeNote(**{name: getattr(entry, name) for name in NodeNote.__struct_fields__})

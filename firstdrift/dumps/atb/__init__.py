@@ -1,0 +1,1 @@
+"""ATB dumps, of msit and of msprobe."""

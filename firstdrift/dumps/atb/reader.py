@@ -1,0 +1,264 @@
+"""Read ATB dumps, whichever tool laid them out: one slice for each token of each process.
+
+    tensors/0_4242/3/20_Decoder_layer/after/outtensor0.bin   →   output.0 of Decoder_layer.2, token 3
+
+Which operations there are is taken from the topology beside the tensors, from the folders, and from the
+table of statistics; which token a folder is, from the numbers of the operations in it (`atb_tokens`).
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.dumps.atb.layout import (
+    STATISTICS_FILE,
+    AtbLayout,
+    AtbProcess,
+    find_processes,
+    operation_folders,
+    process_at,
+)
+from firstdrift.dumps.atb.nodes import make_nodes
+from firstdrift.dumps.atb.run import RunFolder, scan_run
+from firstdrift.dumps.atb.statistics import RunStatistics, read_statistics
+from firstdrift.dumps.atb.tensors import RunTensors
+from firstdrift.dumps.atb.tokens import Phase, Run, TokenTable, assign_tokens
+from firstdrift.dumps.atb.topology import Operation, Topology, read_topology
+from firstdrift.dumps.storage.folders import files_ending, folder_entries, printable
+from firstdrift.dumps.storage.listed_files import not_part_of_a_dump
+from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+
+_NAMES_SHOWN = 5
+
+
+class _Facts(Struct, frozen=True):
+    """What is known of a process as a whole."""
+
+    topology: Topology
+    decode_start: int | None
+    tokens: TokenTable
+
+
+class AtbReader:
+    """The reader of ATB dumps of one layout (a `DumpReader`)."""
+
+    format: str
+    layout: AtbLayout
+
+    def recognise(self, path: Path) -> tuple[str, ...]:
+        """Return the evidence that a path is, holds or lies in one ATB dump of this layout."""
+        processes = find_processes(path, self.layout)
+        if not processes:
+            return ()
+        folders = sum(len(process.runs) for process in processes)
+        topologies = sum(len(files_ending(process.models, ".json")) for process in processes)
+        return (
+            f"folders of ATB operations in {_names(processes)}",
+            f"{folders} numbered folders, one for each run of the model",
+            f"topologies of models: {topologies or 'none'}",
+        )
+
+    def open_dump(self, path: Path) -> Dump:
+        """List the tokens of each process.
+
+        Raises:
+            DumpNotRecognisedError: there is no such dump, or more than one.
+        """
+        processes = find_processes(path, self.layout)
+        if not processes:
+            raise DumpNotRecognisedError("this is not an ATB dump", path=path)
+        facts = {process.folder.name: _facts_of(process, self.layout) for process in processes}
+        real = Path(os.path.realpath(path))
+        named = real if real in processes[0].runs else None
+        listings = [
+            SliceListing(Coordinates(rank=process.rank, token=run.token), folder)
+            for process in processes
+            for run, folder in _runs(process, facts[process.folder.name].tokens)
+            if (folder == named if named else not run.is_warm_up)
+        ]
+        models = {name: ", ".join(known.topology.models) or "unknown" for name, known in facts.items()}
+        tokens = {name: known.tokens.reason for name, known in facts.items()}
+        return Dump(
+            path=path,
+            format=self.format,
+            evidence=self.recognise(path),
+            slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
+            problems=tuple(
+                problem
+                for process in processes
+                for problem in _problems_of(process, facts[process.folder.name])
+            ),
+            attributes={
+                "framework": "atb",
+                "devices": _names(processes),
+                "models": _said(models),
+                "tokens": _said(tokens),
+            },
+        )
+
+    def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:  # noqa: ARG002 (the readers' common form)
+        """Read the nodes and tensors of a token.
+
+        Raises:
+            DumpUnreadableError: the folder of the token is gone or cannot be read.
+        """
+        process = process_at(listing.directory.parent, self.layout)
+        facts = _facts_of(process, self.layout)
+        mine = [
+            run
+            for run, folder in _runs(process, facts.tokens)
+            if folder == listing.directory and run.token == listing.coordinates.token
+        ]
+        if not mine:
+            raise DumpUnreadableError("the operations of this token are gone", path=listing.directory)
+        return _read_run(listing, mine[0], facts, process)
+
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+        """Return nothing: ATB records no call stacks."""
+        return {}
+
+
+def _names(processes: Sequence[AtbProcess]) -> str:
+    return ", ".join(process.folder.name for process in processes)
+
+
+def _said(by_process: Mapping[str, str]) -> str:
+    """Say once what holds for all processes."""
+    if len(set(by_process.values())) == 1:
+        return next(iter(by_process.values()))
+    return "; ".join(f"{name}: {said}" for name, said in by_process.items())
+
+
+def _runs(process: AtbProcess, tokens: TokenTable) -> list[tuple[Run, Path]]:
+    folders = {int(folder.name): folder for folder in process.runs}
+    return [(run, folders[run.folder]) for run in tokens.runs]
+
+
+def _problems_of(process: AtbProcess, facts: _Facts) -> Iterator[Problem]:
+    where = process.folder.name
+    yield from facts.topology.problems
+    if facts.tokens.problem:
+        yield Problem(where, facts.tokens.problem)
+    known = {run.folder for run in facts.tokens.runs}
+    if empty := [folder.name for folder in process.runs if int(folder.name) not in known]:
+        yield Problem(where, f"folders without an operation: {_first_few(empty)}")
+    unknown = [entry.name for entry, _ in folder_entries(process.folder) if entry not in process.runs]
+    if unknown:
+        yield Problem(where, not_part_of_a_dump(unknown))
+
+
+def _first_few(names: Sequence[str]) -> str:
+    return ", ".join(map(printable, names[:_NAMES_SHOWN])) + (", …" if len(names) > _NAMES_SHOWN else "")
+
+
+def _facts_of(process: AtbProcess, layout: AtbLayout) -> _Facts:
+    """Return what is known of a process, read anew if its files changed."""
+    topologies = files_ending(process.models, ".json")
+    watched = (process.folder, process.models, process.layers, *topologies, *process.runs)
+    return _facts(process.folder, layout, tuple(map(_stamp, watched)))
+
+
+def _stamp(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=8)
+def _facts(folder: Path, layout: AtbLayout, _stamps: tuple[int, ...]) -> _Facts:
+    process = process_at(folder, layout)
+    topology = read_topology(process)
+    orders = {int(run.name): _orders(run) for run in process.runs}
+    decode_start, problem = _decode_start(topology, orders)
+    tokens = assign_tokens(orders, decode_start)
+    return _Facts(topology, decode_start, replace(tokens, problem=tokens.problem or problem))
+
+
+def _orders(run: Path) -> frozenset[int]:
+    """Return the running numbers of the operations at the top level of a run."""
+    table = run / STATISTICS_FILE
+    found = {int(folder.name.partition("_")[0]) for folder in operation_folders(run)}
+    if not found and table.is_file() and not table.is_symlink():
+        found = {key.orders[0] for key in read_statistics(table).rows}
+    return frozenset(found)
+
+
+def _decode_start(topology: Topology, orders: Mapping[int, Collection[int]]) -> tuple[int | None, str]:
+    """Return the first running number of the model that decodes, and what is doubtful about it."""
+    starts = topology.starts
+    every = {order for found in orders.values() for order in found}
+    if len(starts) == 2:  # noqa: PLR2004 (prefill and decode)
+        return starts[1], ""
+    if len(starts) > 2:  # noqa: PLR2004
+        return None, f"{len(starts)} models ran, not two: the number of a folder is taken for its token"
+    if len(starts) == 1 and every <= {operation.orders[0] for operation in topology.operations.values()}:
+        return None, ""
+    last = next((orders[folder] for folder in sorted(orders, reverse=True) if orders[folder]), every)
+    if last and min(last) > min(every):
+        doubt = f"the topology does not say which operations decode; taken to be those from {min(last)} on"
+        return min(last), doubt
+    return None, "nothing tells prefill from decode: the number of a folder is taken for its token"
+
+
+def _read_run(listing: SliceListing, run: Run, facts: _Facts, process: AtbProcess) -> Slice:
+    contents = scan_run(listing.directory, process.bounds)
+    statistics = read_statistics(contents.statistics) if contents.statistics else RunStatistics({}, {})
+    where = f"{process.folder.name}/{listing.directory.name}"
+    operations, unexpected = _operations(run, facts, contents, statistics)
+    tensors = RunTensors(contents, statistics)
+    nodes = make_nodes(
+        operations, {name: tensors.describe(operation) for name, operation in operations.items()}
+    )
+    problems = [Problem(f"{where}/{file}", note) for file, note in tensors.notes]
+    problems += [Problem(f"{where}/{STATISTICS_FILE}", note) for note in statistics.notes]
+    if unexpected:
+        reason = f"{len(unexpected)} operations are not in the topology: {_first_few(unexpected)}"
+        problems.append(Problem(where, reason))
+    if contents.unknown:
+        problems.append(Problem(where, not_part_of_a_dump(contents.unknown)))
+    return Slice(listing, nodes, problems=tuple(problems))
+
+
+def _operations(
+    run: Run, facts: _Facts, contents: RunFolder, statistics: RunStatistics
+) -> tuple[dict[str, Operation], list[str]]:
+    """Return the operations of a run by name, and the names of those that the topology lacks."""
+    folders = {name: folder.operation for name, folder in contents.folders.items()}
+    dumped = {**statistics.operations, **folders}
+    models = {_model_of(operation, facts) for operation in dumped.values()}
+    operations = {
+        name: operation
+        for name, operation in facts.topology.operations.items()
+        if _is_of(operation, run, facts) and _model_of(operation, facts) in models
+    }
+    unexpected = [
+        name for name, operation in dumped.items() if _is_of(operation, run, facts) and name not in operations
+    ]
+    has_topology = bool(operations)
+    for name in unexpected:
+        operations[name] = replace(dumped[name], is_graph=_is_graph(dumped[name], contents))
+    return operations, unexpected if has_topology else []
+
+
+def _model_of(operation: Operation, facts: _Facts) -> int:
+    return bisect_right(facts.topology.starts, operation.orders[0])
+
+
+def _is_of(operation: Operation, run: Run, facts: _Facts) -> bool:
+    if run.phase is Phase.ALL or facts.decode_start is None:
+        return True
+    return (operation.orders[0] < facts.decode_start) is (run.phase is Phase.PREFILL)
+
+
+def _is_graph(operation: Operation, contents: RunFolder) -> bool:
+    """Tell whether an operation that no topology describes consists of others, dumped or not."""
+    folder = contents.folders.get(operation.name)
+    has_parameters = folder is not None and folder.parameters is not None
+    return operation.is_graph or not (operation.type_name.endswith("Operation") or has_parameters)

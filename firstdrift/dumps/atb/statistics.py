@@ -1,0 +1,141 @@
+"""Read the `statistic.csv` that msprobe writes into each run of an ATB dump.
+
+    …,Op Name,Op Type,Op Id,Input/Output,Index,Dtype,Format,Shape,Max,Min,Mean,Norm,Tensor Path
+    …,WordEmbedding/GatherOperation,GatherOperation,0_0,output,0,bf16,nd,6x32,0.5,-0.5,0.03,2.78,
+
+`Op Name` and `Op Id` together are the path of the operation's folder: `0_WordEmbedding/0_GatherOperation`.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from firstdrift.dumps.atb.layout import OPERATION_NAME
+from firstdrift.dumps.atb.topology import Operation
+from firstdrift.dumps.containers.contents import shape_of
+from firstdrift.files import open_regular
+from firstdrift.model.tensor import Role, Statistics
+from firstdrift.plurals import counted, plural
+
+_ROLES = {"input": Role.INPUT, "output": Role.OUTPUT}
+_DTYPES = {"float": "float32", "double": "float64", "bf16": "bfloat16"}
+_LARGEST = 256 * 1024 * 1024
+"""Size in bytes up to which a table is read."""
+
+_MOST_ROWS = 1_000_000
+"""Rows that are read, of a hundred bytes and more: a run of the largest models has a tenth of them."""
+
+_INDEX = re.compile(r"[0-9]{1,9}", re.ASCII)
+_SHAPE = re.compile(r"[0-9]{1,18}(?:x[0-9]{1,18})*", re.ASCII)
+
+
+class TensorKey(NamedTuple):
+    """Which tensor of a run: running numbers of its operation, role and number."""
+
+    orders: tuple[int, ...]
+    role: Role
+    number: int
+
+
+class StatisticsRow(Struct, frozen=True):
+    """What is known of a tensor; statistics are None where the tool wrote N/A."""
+
+    dtype: str
+    shape: tuple[int, ...] | None
+    statistics: Statistics | None
+
+
+class RunStatistics(Struct, frozen=True):
+    """What a table says.
+
+    Attributes:
+        rows: by tensor; of a tensor that has several rows the last.
+        operations: the operations that it names and those around them, by name.
+        notes: what in it cannot be used.
+    """
+
+    rows: Mapping[TensorKey, StatisticsRow]
+    operations: Mapping[str, Operation]
+    notes: tuple[str, ...] = ()
+
+
+def read_statistics(file: Path) -> RunStatistics:
+    """Read a table, as far as it can be read."""
+    rows: dict[TensorKey, StatisticsRow] = {}
+    operations: dict[str, Operation] = {}
+    bad = repeated = count = 0
+    notes = []
+    try:
+        for count, fields in enumerate(islice(_read_table(file), _MOST_ROWS), 1):  # noqa: B007 (used behind the loop)
+            try:
+                line, key, row = _operations(fields), _key(fields), _row(fields)
+            except (KeyError, ValueError, TypeError, AttributeError):
+                bad += 1
+                continue
+            repeated += key in rows
+            rows[key] = row
+            for operation in line:
+                operations.setdefault(operation.name, operation)
+    except OSError as exc:
+        return RunStatistics({}, {}, (f"it cannot be read ({exc.strerror})",))
+    except csv.Error:
+        return RunStatistics({}, {}, ("it is no table",))
+    if count == _MOST_ROWS:
+        notes.append(f"what follows its first {_MOST_ROWS} rows is not read")
+    if bad:
+        of_all = counted(count, "row")
+        notes.append(f"{bad} of its {of_all} {plural(bad, 'is', 'are')} cut short or damaged")
+    if repeated:
+        notes.append(
+            f"{repeated} of its rows {plural(repeated, 'is', 'are')} about a tensor that has a later row; "
+            "the last one counts"
+        )
+    return RunStatistics(rows, operations, tuple(notes))
+
+
+def _read_table(file: Path) -> Iterator[dict[str, str]]:
+    with open_regular(file, most=_LARGEST) as opened:
+        lines = io.TextIOWrapper(opened, encoding="utf-8", errors="backslashreplace", newline="")
+        yield from csv.DictReader(lines)
+
+
+def _operations(fields: Mapping[str, str]) -> list[Operation]:
+    """Return the operations on the way down to that of a row."""
+    orders, types = fields["Op Id"].split("_"), fields["Op Name"].split("/")
+    if len(orders) != len(types):
+        raise ValueError
+    labels = [f"{order}_{type_name}" for order, type_name in zip(orders, types, strict=True)]
+    if not all(map(OPERATION_NAME.fullmatch, labels)):
+        raise ValueError
+    numbers = tuple(map(int, orders))
+    return [
+        Operation("/".join(labels[:depth]), numbers[:depth], types[depth - 1], is_graph=depth < len(labels))
+        for depth in range(1, len(labels) + 1)
+    ]
+
+
+def _key(fields: Mapping[str, str]) -> TensorKey:
+    if not _INDEX.fullmatch(fields["Index"]):
+        raise ValueError
+    orders = tuple(map(int, fields["Op Id"].split("_")))
+    return TensorKey(orders, _ROLES[fields["Input/Output"]], int(fields["Index"]))
+
+
+def _row(fields: Mapping[str, str]) -> StatisticsRow:
+    values = [_number(fields[name]) for name in ("Max", "Min", "Mean", "Norm")]
+    shape = [int(size) for size in fields["Shape"].split("x")] if _SHAPE.fullmatch(fields["Shape"]) else None
+    return StatisticsRow(
+        dtype=_DTYPES.get(fields["Dtype"], fields["Dtype"]),
+        shape=None if shape is None else shape_of(shape),
+        statistics=None if values == [None] * 4 else Statistics(*values),
+    )
+
+
+def _number(text: str) -> float | None:
+    return None if text in {"", "N/A", "None"} else float(text)

@@ -1,0 +1,163 @@
+"""Describe the tensors of a run of an ATB dump: from their files, and from the table of statistics.
+
+A file without values may name another of the same run that holds them (`data=10_0_1_outtensor0.bin`:
+output 0 of the operation with the running numbers 10, 0, 1).
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from msgspec.structs import replace
+
+from firstdrift.dumps.atb.run import PARAMETERS_FILE, OperationFolder, RunFolder, TensorFile
+from firstdrift.dumps.atb.statistics import RunStatistics, StatisticsRow
+from firstdrift.dumps.atb.topology import Operation
+from firstdrift.dumps.containers.atb_bin import Description, describe
+from firstdrift.dumps.containers.contents import DamagedError, file_contents
+from firstdrift.dumps.storage.folders import printable
+from firstdrift.dumps.storage.json_file import read_json
+from firstdrift.errors import DumpUnreadableError
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+
+_ALIAS = re.compile(
+    r"(?P<orders>[0-9]{1,9}(?:_[0-9]{1,9}){0,63})_(?P<role>in|out)tensor(?P<index>[0-9]{1,9})(?:_.*)?\.bin",
+    re.ASCII,
+)
+_ROLES = {"in": Role.INPUT, "out": Role.OUTPUT}
+_LONGEST_CHAIN = 8
+_MOST_ARGUMENTS = 256
+
+
+class RunTensors:
+    """Describes the tensors of a run, one operation at a time.
+
+    Attributes:
+        notes: files of which something is odd or damaged, and what.
+    """
+
+    def __init__(self, run: RunFolder, statistics: RunStatistics) -> None:
+        """Take what was found in the folder of the run and in its table."""
+        self.notes: list[tuple[str, str]] = []
+        self._folders = run.folders
+        self._by_orders = {folder.operation.orders: folder for folder in run.folders.values()}
+        self._rows: dict[tuple[int, ...], dict[tuple[Role, int], StatisticsRow]] = defaultdict(dict)
+        for key, row in statistics.rows.items():
+            self._rows[key.orders][key.role, key.number] = row
+
+    def describe(self, operation: Operation) -> tuple[TensorRecord, ...]:
+        """Return the inputs, arguments and outputs of an operation."""
+        rows = dict(self._rows.get(operation.orders, {}))
+        folder = self._folders.get(operation.name)
+        records: list[TensorRecord] = []
+        seen: Counter[tuple[Role, str]] = Counter()
+        for file in folder.files if folder else ():
+            row = rows.pop((file.role, file.index), None) if file.is_in_place else None
+            record = self._record(operation, file, row)
+            count = seen[file.role, file.key]
+            seen[file.role, file.key] += 1
+            if count:
+                self.notes.append((_shown(operation, file), "another file has the same number"))
+                record = replace(record, key=f"{file.key}#{count}")
+            records.append(record)
+        records += [_record_of_row(role, index, row) for (role, index), row in sorted(rows.items())]
+        arguments = self._arguments(operation, folder) if folder else []
+        return (
+            *(record for record in records if record.role is Role.INPUT),
+            *arguments,
+            *(record for record in records if record.role is Role.OUTPUT),
+        )
+
+    def _record(self, operation: Operation, file: TensorFile, row: StatisticsRow | None) -> TensorRecord:
+        name = printable(file.path.name)
+        record = TensorRecord(file.role, file.key, "", None, location=DataLocation(file.path, "bin"))
+        if file.refused:
+            return replace(record, location=None, problem=f"{name}: {file.refused}")
+        try:
+            said = describe(file_contents(file.path))
+        except DamagedError as exc:
+            return replace(record, problem=f"{name}: {exc}")
+        if said.note:
+            self.notes.append((_shown(operation, file), said.note))
+        statistics = said.statistics or (row.statistics if row else None)
+        holder = file if said.has_values else self._holder(said)
+        if holder is None and statistics is not None:
+            location, problem = None, ""
+        else:
+            location = DataLocation((holder or file).path, "bin")
+            problem = said.blocks if holder and said.alias else said.unreadable or said.blocks
+            if said.alias and not holder:
+                problem += ", which this run does not hold"
+        return replace(
+            record,
+            dtype=said.dtype,
+            shape=said.shape,
+            statistics=statistics,
+            location=location,
+            problem=f"{name}: {problem}" if problem else None,
+        )
+
+    def _holder(self, alias: Description) -> TensorFile | None:
+        """Return the file of this run that holds the values of an alias, if there is one."""
+        said = alias
+        for _ in range(_LONGEST_CHAIN):
+            file = self._named(said.alias)
+            if file is None or file.refused:
+                return None
+            try:
+                said = describe(file_contents(file.path))
+            except DamagedError:
+                return None
+            if said.begin is not None:
+                return file if (said.dtype, said.shape) == (alias.dtype, alias.shape) else None
+        return None
+
+    def _named(self, alias: str) -> TensorFile | None:
+        match = _ALIAS.fullmatch(alias)
+        if match is None:
+            return None
+        folder = self._by_orders.get(tuple(map(int, match["orders"].split("_"))))
+        wanted = _ROLES[match["role"]], int(match["index"])
+        files = folder.files if folder else ()
+        return next((file for file in files if (file.role, file.index) == wanted and file.is_in_place), None)
+
+    def _arguments(self, operation: Operation, folder: OperationFolder) -> list[TensorRecord]:
+        """Return what an operation was told: what lies beside its tensors, else what the topology says."""
+        told: Any = operation.parameters
+        where = f"{operation.name}/{PARAMETERS_FILE}"
+        if folder.parameters is not None:
+            try:
+                told = read_json(folder.parameters).value
+            except DumpUnreadableError as exc:
+                self.notes.append((where, exc.reason))
+        arguments = list(islice(_flattened(told), _MOST_ARGUMENTS + 1))
+        if len(arguments) > _MOST_ARGUMENTS:
+            self.notes.append((where, f"it holds more than {_MOST_ARGUMENTS} values; the rest is left out"))
+        return [
+            TensorRecord(Role.INPUT, key, type(value).__name__, (), scalar=str(value))
+            for key, value in arguments[:_MOST_ARGUMENTS]
+        ]
+
+
+def _shown(operation: Operation, file: TensorFile) -> str:
+    return f"{operation.name}/{file.place}/{printable(file.path.name)}"
+
+
+def _record_of_row(role: Role, index: int, row: StatisticsRow) -> TensorRecord:
+    """Describe a tensor of which there is no file."""
+    problem = None if row.statistics else "neither its values nor its statistics were dumped"
+    return TensorRecord(role, str(index), row.dtype, row.shape, row.statistics, problem=problem)
+
+
+def _flattened(told: object) -> Iterator[tuple[str, object]]:
+    """Yield the values in nested objects and lists by their dotted keys: "normParam.epsilon"."""
+    waiting = [("", told)]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, dict | list):
+            inner = value.items() if isinstance(value, dict) else enumerate(value)
+            waiting += reversed([(f"{key}.{name}" if key else str(name), child) for name, child in inner])
+        elif key and value is not None:
+            yield key, value

@@ -1,0 +1,179 @@
+"""Which operations the models of an ATB process consist of, from the JSON files beside the tensors.
+
+    {"modelName": "DecoderModel_Decoder", "nodes": [
+       {"opName": "WordEmbedding_16", "opType": "WordEmbedding", "param": "", "nodes": […]}, …]}
+
+The number at the end of the first name (16) is where the running numbers of the model begin.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+
+from firstdrift.dumps.atb.layout import OPERATION_NAME, AtbProcess
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import folder_entries, printable
+from firstdrift.dumps.storage.json_file import read_json
+from firstdrift.errors import DumpUnreadableError
+from firstdrift.model.slice import Problem
+
+_TRANSDATA_FILE = "TransdataOperation_0.json"
+_LONGEST_LABEL = 255
+_DEEPEST = 64
+_NUMBER_AT_END = re.compile(r"_(0|[1-9][0-9]{0,8})$", re.ASCII)
+
+
+class Operation(Struct, frozen=True):
+    """An operation of a model.
+
+    Attributes:
+        name: path of its folder in a run: "20_Decoder_layer/0_Attention".
+        orders: its running number and those of the operations around it, outermost first: (20, 0).
+        type_name: "Attention".
+        is_graph: whether it consists of operations.
+        parameters: as given to the operation; {} where unknown.
+    """
+
+    name: str
+    orders: tuple[int, ...]
+    type_name: str
+    is_graph: bool
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parent(self) -> str | None:
+        """Name of the operation around it."""
+        return self.name.rpartition("/")[0] or None
+
+
+class Topology(Struct, frozen=True):
+    """What the topology files of a process say.
+
+    Attributes:
+        operations: of all models, by name.
+        starts: running number of the first operation of each model, ascending; empty if unknown.
+        models: names of the models, in that order.
+        problems: files that could not be used.
+    """
+
+    operations: Mapping[str, Operation]
+    starts: tuple[int, ...] = ()
+    models: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def read_topology(process: AtbProcess) -> Topology:
+    """Read the topology of a process; what cannot be used is a problem."""
+    shift = 1 if (process.layers / _TRANSDATA_FILE).is_file() else 0
+    problems: list[Problem] = []
+    models: list[_Model] = []
+    for value, file in _read_files(process.models, process.bounds, problems):
+        try:
+            models.append(_model(value, shift))
+        except _NoTopologyError:
+            problems.append(Problem(_shown(file), "it is no topology of a model"))
+    models.sort(key=lambda model: model.start)
+    starts = tuple(model.start for model in models)
+    names = tuple(model.name for model in models)
+    if len(set(starts)) < len(starts):
+        reason = f"the operations of {', '.join(names)} have the same numbers: the tree is taken from folders"
+        return Topology({}, problems=(*problems, Problem(_shown(process.models), reason)))
+    if models:
+        operations = {operation.name: operation for model in models for operation in model.operations}
+        return Topology(operations, starts, names, tuple(problems))
+    return _topology_of_layers(process, shift, problems)
+
+
+class _NoTopologyError(ValueError):
+    """A JSON file holds something else."""
+
+
+class _Model(NamedTuple):
+    name: str
+    start: int
+    operations: list[Operation]
+
+
+def _topology_of_layers(process: AtbProcess, shift: int, problems: list[Problem]) -> Topology:
+    """Put the topologies of single operations together where there are none of models."""
+    operations: dict[str, Operation] = {}
+    for value, file in _read_files(process.layers, process.bounds, problems):
+        try:
+            found = _operations([(_number(value) + shift, value)])
+        except _NoTopologyError:
+            problems.append(Problem(_shown(file), "it is no topology of an operation"))
+            continue
+        operations |= {operation.name: operation for operation in found}
+    reason = "there is no topology of a model: the tree is taken from "
+    reason += "those of single operations and from folders" if operations else "folders"
+    return Topology(operations, problems=(*problems, Problem(_shown(process.models), reason)))
+
+
+def _read_files(folder: Path, bounds: Bounds, problems: list[Problem]) -> Iterator[tuple[Any, Path]]:
+    """Yield what the JSON files of a folder hold; those that cannot be read are problems."""
+    for file, _ in folder_entries(folder):
+        if file.suffix != ".json" or file.name == _TRANSDATA_FILE or not file.is_file():
+            continue
+        try:
+            yield read_json(bounds.require(file)).value, file
+        except DumpUnreadableError as exc:
+            problems.append(Problem(_shown(file), exc.reason))
+
+
+def _model(value: Any, shift: int) -> _Model:  # noqa: ANN401 (whatever the JSON file holds)
+    try:
+        name, nodes = value["modelName"], value["nodes"]
+        start = _number(nodes[0]) + shift
+    except (KeyError, TypeError, IndexError) as exc:
+        raise _NoTopologyError from exc
+    if not isinstance(name, str) or not isinstance(nodes, list):
+        raise _NoTopologyError
+    return _Model(name, start, _operations(list(enumerate(nodes, start))))
+
+
+def _number(node: Any) -> int:  # noqa: ANN401
+    """Return the running number at the end of an operation's name, 0 if there is none."""
+    name = node.get("opName") if isinstance(node, dict) else None
+    if not isinstance(name, str):
+        raise _NoTopologyError
+    number = _NUMBER_AT_END.search(name)
+    return int(number[1]) if number else 0
+
+
+def _operations(nodes: list[tuple[int, Any]]) -> list[Operation]:
+    """List operations and those they consist of, given by running number."""
+    found: list[Operation] = []
+    waiting: list[tuple[Operation | None, int, Any]] = [(None, order, node) for order, node in nodes]
+    while waiting:
+        parent, order, node = waiting.pop()
+        operation, inner = _operation(parent, order, node)
+        found.append(operation)
+        waiting += [(operation, at, child) for at, child in enumerate(inner)]
+    return found
+
+
+def _operation(parent: Operation | None, order: int, node: Any) -> tuple[Operation, list[Any]]:  # noqa: ANN401
+    type_name = node.get("opType") if isinstance(node, dict) else None
+    inner = node.get("nodes") or [] if isinstance(node, dict) else None
+    if not isinstance(type_name, str) or not isinstance(inner, list):
+        raise _NoTopologyError
+    label = f"{order}_{type_name}"
+    orders = (*parent.orders, order) if parent else (order,)
+    if len(label) > _LONGEST_LABEL or len(orders) > _DEEPEST or not OPERATION_NAME.fullmatch(label):
+        raise _NoTopologyError
+    parameters = node.get("param")
+    return Operation(
+        name=f"{parent.name}/{label}" if parent else label,
+        orders=orders,
+        type_name=type_name,
+        is_graph=bool(inner),
+        parameters=parameters if isinstance(parameters, dict) else {},
+    ), inner
+
+
+def _shown(path: Path) -> str:
+    """Return the part of a path that tells a process's files apart: model/4242/Model.json."""
+    return printable("/".join(path.parts[-3:] if path.suffix else path.parts[-2:]))

@@ -1,0 +1,1 @@
+"""Torch dumps of msit."""

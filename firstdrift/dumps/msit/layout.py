@@ -1,0 +1,116 @@
+"""Find the folders of a msit torch dump, whichever of them was named.
+
+runs/llama/                          a folder with exactly one dump in or below it
+└── msit_dump_20261120_155326/
+    └── torch_tensors/
+        └── cuda0_14498/             one device and process: a rank
+            ├── model_tree.json
+            ├── weights/root.model.norm.weight.pth
+            └── 3/                   a token
+                └── root.model.layers.0/output.pth
+"""
+
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import MOST_ENTRIES, is_file, search_folders, sub_folders
+
+TREE_FILE = "model_tree.json"
+WEIGHTS_FOLDER = "weights"
+_TENSORS_FOLDER = "torch_tensors"
+_TOKEN_NAME = re.compile(r"0|[1-9][0-9]{0,17}")
+_DEVICE_NAME = re.compile(r"[a-z]+(?P<index>[0-9]*)_[0-9]+")
+_DEEPEST_SEARCH = 3
+
+
+class Device(Struct, frozen=True):
+    """What one process wrote.
+
+    Attributes:
+        folder: holds its tokens.
+        rank: its rank among others; None if it is alone.
+        tokens: their folders in ascending order.
+        bounds: what no link in its folder may lead out of.
+    """
+
+    folder: Path
+    rank: int | None
+    tokens: tuple[Path, ...]
+    bounds: Bounds
+
+
+def find_devices(path: Path) -> tuple[Device, ...]:
+    """Return the devices of the one dump at, above or below a path; none if there is no such dump."""
+    bounds = bounds_of(path)
+    if is_token(path):
+        return (Device(path.parent, None, (path,), bounds),)
+    folders = _device_folders(path, bounds)
+    ranks = _ranks([folder.name for folder in folders])
+    return tuple(
+        Device(folder, rank, token_folders(folder, bounds), bounds)
+        for folder, rank in zip(folders, ranks, strict=True)
+    )
+
+
+def bounds_of(path: Path) -> Bounds:
+    """Return what no link may lead out of: the path, but for a token what its process wrote."""
+    bounds = Bounds.around(path)
+    return Bounds(bounds.root.parent) if is_token(path) else bounds
+
+
+def token_folders(device: Path, bounds: Bounds) -> tuple[Path, ...]:
+    """Return the folders of a device's tokens in ascending order."""
+    tokens = [folder for folder in sub_folders(device, bounds=bounds) if _is_token_name(folder.name)]
+    return tuple(sorted(tokens, key=lambda folder: int(folder.name)))
+
+
+def is_token(path: Path) -> bool:
+    """Tell whether a path is the folder of one token: numbered, with module folders in it."""
+    return _is_token_name(path.name) and any(
+        is_module_name(folder.name) for folder in sub_folders(path, MOST_ENTRIES)
+    )
+
+
+def _is_token_name(name: str) -> bool:
+    return _TOKEN_NAME.fullmatch(name) is not None
+
+
+def is_module_name(name: str) -> bool:
+    """Tell whether a folder is named like a module."""
+    return name == "root" or name.startswith("root.")
+
+
+def _is_device(path: Path, bounds: Bounds) -> bool:
+    if is_file(path / TREE_FILE):
+        return True
+    return _DEVICE_NAME.fullmatch(path.name) is not None and any(
+        map(is_token, sub_folders(path, MOST_ENTRIES, bounds=bounds))
+    )
+
+
+def _device_folders(path: Path, bounds: Bounds) -> list[Path]:
+    if _is_device(path, bounds):
+        return [path]
+
+    def holds_devices(folder: Path) -> bool:
+        return folder.name == _TENSORS_FOLDER and any(
+            _is_device(entry, bounds) for entry in sub_folders(folder, MOST_ENTRIES, bounds=bounds)
+        )
+
+    search = search_folders(path, holds_devices, deepest=_DEEPEST_SEARCH, most=2)
+    is_only_one = search.is_complete and len(search.folders) == 1
+    entries = sub_folders(search.folders[0], bounds=bounds) if is_only_one else []
+    return [entry for entry in entries if _is_device(entry, bounds)]
+
+
+def _ranks(names: list[str]) -> list[int | None]:
+    if len(names) == 1:
+        return [None]
+    matches = [_DEVICE_NAME.fullmatch(name) for name in names]
+    indices = [int(match["index"]) for match in matches if match and match["index"]]
+    if len(set(indices)) == len(names):
+        return list(indices)
+    return list(range(len(names)))

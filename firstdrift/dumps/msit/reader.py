@@ -1,0 +1,281 @@
+"""Read the torch dumps of msit: one folder per token, one folder in it per module.
+
+    torch_tensors/cpu_14498/0/root.model.layers.0.mlp/output.pth   →   output.0 of model.layers.0.mlp
+
+The dump does not say in which order modules ran; that is derived, once for all tokens of a process, from
+the token with most folders (`execution_order`).
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from firstdrift.dumps.execution_order import OPERATOR, finish_order, value_flows
+from firstdrift.dumps.msit.layout import (
+    TREE_FILE,
+    WEIGHTS_FOLDER,
+    Device,
+    bounds_of,
+    find_devices,
+    is_module_name,
+    token_folders,
+)
+from firstdrift.dumps.msit.module_folder import ModuleFolder, read_module_folder, read_tensor_file
+from firstdrift.dumps.msit.tree import Outline, TreeEntry, is_cut_short, outline_nodes, read_tree
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import (
+    files_ending,
+    folder_entries,
+    is_file,
+    printable,
+    refused_links,
+    sub_folders,
+)
+from firstdrift.dumps.storage.listed_files import not_part_of_a_dump
+from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.files import scan_folder
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.plurals import counted
+
+
+class _Skeleton(Struct, frozen=True):
+    """The nodes of a process in the order in which they finish."""
+
+    outlines: tuple[Outline, ...]
+    order_origin: str
+    problems: tuple[Problem, ...]
+
+
+class MsitTorchReader:
+    """The reader of msit torch dumps (a `DumpReader`)."""
+
+    format = "msit-torch"
+
+    def recognise(self, path: Path) -> tuple[str, ...]:
+        """Return the evidence that a path is, holds or lies in one msit torch dump."""
+        devices = find_devices(path)
+        if not devices:
+            return ()
+        folders = _names(devices)
+        has_tree = any(is_file(device.folder / TREE_FILE) for device in devices)
+        tokens = sum(len(device.tokens) for device in devices)
+        evidence = (f"{TREE_FILE} in {folders}",) if has_tree else (f"folders of modules in {folders}",)
+        return (*evidence, f"{tokens} token folders")
+
+    def open_dump(self, path: Path) -> Dump:
+        """List the tokens of each process.
+
+        Raises:
+            DumpNotRecognisedError: there is no such dump, or more than one.
+        """
+        devices = find_devices(path)
+        if not devices:
+            raise DumpNotRecognisedError("this is not a msit torch dump", path=path)
+        listings = [
+            SliceListing(Coordinates(rank=device.rank, token=int(token.name)), token)
+            for device in devices
+            for token in device.tokens
+        ]
+        return Dump(
+            path=path,
+            format=self.format,
+            evidence=self.recognise(path),
+            slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
+            problems=tuple(_problems_of(path, devices)),
+            attributes={"framework": "pytorch", "devices": _names(devices)},
+        )
+
+    def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
+        """Read the nodes and tensors of a token.
+
+        Raises:
+            DumpUnreadableError: the folder of the token cannot be read.
+        """
+        token = listing.directory
+        device = token.parent
+        bounds = bounds_of(dump.path)
+        skeleton = _skeleton(device, bounds, _stamp(device, bounds))
+        folders, problems = _read_token(token, bounds)
+        parameters = _read_parameters(device, bounds)
+        present = [o for o in skeleton.outlines if o.is_certain or o.name in folders]
+        nodes = tuple(
+            _node(outline, order, folders.get(outline.name), parameters.get(outline.name, ()))
+            for order, outline in enumerate(present)
+        )
+        return Slice(listing, nodes, skeleton.order_origin, (*skeleton.problems, *problems))
+
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+        """Return nothing: msit records no call stacks."""
+        return {}
+
+
+def _names(devices: Iterable[Device]) -> str:
+    return ", ".join(printable(device.folder.name) for device in devices)
+
+
+def _problems_of(path: Path, devices: Sequence[Device]) -> Iterator[Problem]:
+    around = devices[0].folder.parent
+    if path not in (devices[0].folder, *devices[0].tokens):
+        for name, reason in refused_links(around, devices[0].bounds):
+            yield Problem(printable(name), reason)
+    for device in devices:
+        where = printable(device.folder.name)
+        if not device.tokens:
+            yield Problem(where, "it holds no folder of a token")
+        refused = dict(refused_links(device.folder, device.bounds))
+        for name, reason in refused.items():
+            yield Problem(f"{where}/{printable(name)}", reason)
+        if unknown := _unknown_entries(device, refused):
+            yield Problem(where, not_part_of_a_dump(unknown))
+
+
+def _node(
+    outline: Outline, order: int, folder: ModuleFolder | None, parameters: Iterable[TensorRecord]
+) -> Node:
+    tensors = folder.tensors if folder else ()
+    return Node(
+        name=outline.name,
+        path=outline.path,
+        kind=outline.kind,
+        type_name=outline.type_name,
+        direction=Direction.FORWARD,
+        call=0,
+        order=order,
+        parent=outline.parent,
+        tensors=(
+            *(tensor for tensor in tensors if tensor.role is Role.INPUT),
+            *parameters,
+            *(tensor for tensor in tensors if tensor.role is Role.OUTPUT),
+        ),
+    )
+
+
+def _stamp(device: Path, bounds: Bounds) -> tuple[int, ...]:
+    """Return what changes when files are added to a process's folder."""
+    stamps = []
+    for path in (device, device / TREE_FILE, *token_folders(device, bounds)):
+        try:
+            stamps.append(path.stat().st_mtime_ns)
+        except OSError:
+            stamps.append(0)
+    return tuple(stamps)
+
+
+@lru_cache(maxsize=8)
+def _skeleton(device: Path, bounds: Bounds, _stamp: tuple[int, ...]) -> _Skeleton:
+    tree, problems = _tree_or_problem(device / TREE_FILE, bounds)
+    names_by_token = {
+        token: [printable(folder.name) for folder in sub_folders(token)]
+        for token in token_folders(device, bounds)
+    }
+    fullest = max(names_by_token, key=lambda token: len(names_by_token[token]), default=None)
+    folders = _read_token(fullest, bounds)[0] if fullest else {}
+    names = {name for names in names_by_token.values() for name in names if is_module_name(name)}
+    if tree and is_cut_short(tree, names):
+        problems = (*problems, Problem(_shown(device / TREE_FILE), "it lacks modules that have folders"))
+    types = {name: folder.type_name for name, folder in folders.items()}
+    outlines = outline_nodes(tree, names, [file.owner for file in _parameter_files(device, bounds)], types)
+    children: dict[str | None, list[str]] = defaultdict(list)
+    for outline in outlines.values():
+        children[outline.parent].append(outline.name)
+    labels = {o.name: OPERATOR if o.kind is NodeKind.API else o.label for o in outlines.values()}
+    flows = value_flows(
+        {name: folder.tensors for name, folder in folders.items()},
+        {outline.name: outline.parent for outline in outlines.values()},
+    )
+    order, count = finish_order(children, labels, flows)
+    listed = "the order of definition" if tree else "the order of folder names"
+    orderings = counted(count, "ordering")
+    origin = f"derived: {orderings} from equal values, the rest from module names and {listed}"
+    return _Skeleton(tuple(outlines[name] for name in order), origin, problems)
+
+
+def _tree_or_problem(file: Path, bounds: Bounds) -> tuple[tuple[TreeEntry, ...], tuple[Problem, ...]]:
+    try:
+        return read_tree(bounds.require(file)), ()
+    except DumpUnreadableError as exc:
+        return (), (Problem(_shown(file), f"{exc.reason}; the tree is taken from the names of folders"),)
+
+
+def _read_token(token: Path, bounds: Bounds) -> tuple[dict[str, ModuleFolder], list[Problem]]:
+    """Read all module folders of a token; what cannot be read or is not known is a problem."""
+    folders: dict[str, ModuleFolder] = {}
+    problems: list[Problem] = []
+    unknown: list[str] = []
+    try:
+        with scan_folder(token) as entries:
+            refusals = dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
+    except OSError as exc:
+        raise DumpUnreadableError(f"the folder cannot be read ({exc.strerror})", path=token) from exc
+    for name, refusal in refusals.items():
+        if not is_module_name(name):
+            unknown.append(printable(name))
+            continue
+        if refusal:
+            problems.append(Problem(_shown(token / name), refusal))
+            continue
+        try:
+            folder = read_module_folder(token / name, bounds)
+        except OSError as exc:
+            problems.append(Problem(_shown(token / name), f"the folder cannot be read ({exc.strerror})"))
+            continue
+        folders[printable(name)] = folder
+        problems += [Problem(_shown(token / name / file), note) for file, note in folder.notes]
+        unknown += [f"{printable(name)}/{file}" for file in folder.unknown]
+    if unknown:
+        problems.append(Problem(_shown(token), not_part_of_a_dump(unknown)))
+    return folders, problems
+
+
+class _ParameterFile(NamedTuple):
+    """A saved weight: ("root.lm_head", "weight", ….weight.pth), and why it must not be read, if so."""
+
+    owner: str
+    key: str
+    file: Path
+    refusal: str
+
+
+def _parameter_files(device: Path, bounds: Bounds) -> list[_ParameterFile]:
+    folder = device / WEIGHTS_FOLDER
+    if bounds.refusal(folder):
+        return []
+    found = []
+    for file in files_ending(folder, ".pth"):
+        name = printable(file.stem)
+        owner, _, key = name.rpartition(".")
+        found.append(_ParameterFile(owner or name, key, file, bounds.refusal(file)))
+    return found
+
+
+def _read_parameters(device: Path, bounds: Bounds) -> dict[str, list[TensorRecord]]:
+    parameters: dict[str, list[TensorRecord]] = defaultdict(list)
+    for owner, key, file, refusal in _parameter_files(device, bounds):
+        parameters[owner] += read_tensor_file(file, Role.PARAMETER, key, refusal)
+    return parameters
+
+
+def _unknown_entries(device: Device, refused: Collection[str]) -> list[str]:
+    """Name what lies in the folder of a process and is neither tree nor weight nor token."""
+    known = {
+        TREE_FILE,
+        WEIGHTS_FOLDER,
+        *refused,
+        *(token.name for token in token_folders(device.folder, device.bounds)),
+    }
+    weights = [] if WEIGHTS_FOLDER in refused else folder_entries(device.folder / WEIGHTS_FOLDER)
+    unknown = [entry for entry, _ in folder_entries(device.folder) if entry.name not in known]
+    unknown += [entry for entry, _ in weights if entry.suffix != ".pth"]
+    return [printable(str(entry.relative_to(device.folder))) for entry in unknown]
+
+
+def _shown(path: Path) -> str:
+    """Return the part of a path that tells a process's files apart: cpu_14498/0/root.model/output.pth."""
+    device = next((at for at, part in enumerate(path.parts) if part == "torch_tensors"), len(path.parts) - 4)
+    return printable("/".join(path.parts[device + 1 :]))

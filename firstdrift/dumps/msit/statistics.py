@@ -1,0 +1,137 @@
+"""Read the `statistics.csv` of a msit module folder and say which row belongs to which tensor.
+
+    NodeName,NodeType,InputOutput,Index,DataType,Shape,Max,Min,Mean,L2Norm
+    root.lm_head,Linear,Output,0,torch.float32,"(1, 6, 256)",7.9,-5.2,0.05,38.6
+
+Rows stand in the order of writing: per call the inputs, then the outputs. Two things make them
+ambiguous: `Index` is only the last number of a file's name, so `output_0` and `output_1_0` are
+both Output 0; and a module that runs twice overwrites its files but appends its rows.
+"""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from firstdrift.dumps.containers.contents import shape_of
+from firstdrift.files import open_regular
+from firstdrift.model.tensor import Role, Statistics
+from firstdrift.plurals import counted, plural
+
+_ROLES = {"Input": Role.INPUT, "Output": Role.OUTPUT}
+_LARGEST = 64 * 1024 * 1024
+"""Size in bytes up to which the table of one module is read: a hundred bytes are a row."""
+
+_MOST_ROWS = 200_000
+"""Rows of such a table: a module has a dozen tensors, and appends them with each call."""
+
+_NUMBER = re.compile(r"[0-9]+")
+
+
+class StatisticsRow(Struct, frozen=True):
+    """One row: which kind of tensor, the last number of its name, and what is known of it."""
+
+    role: Role
+    index: str
+    type_name: str
+    dtype: str
+    shape: tuple[int, ...]
+    statistics: Statistics
+
+    def fits(self, key: str, shape: tuple[int, ...] | None) -> bool:
+        """Tell whether the row can be about a tensor: same last number, same shape if that is known."""
+        return self.index == key.partition("#")[0].rpartition(".")[2] and shape in (None, self.shape)
+
+
+def read_rows(file: Path) -> tuple[list[StatisticsRow], str]:
+    """Read the rows of a table, and say what in it cannot be read (else "")."""
+    rows: list[StatisticsRow] = []
+    count = 0
+    try:
+        with open_regular(file, most=_LARGEST) as opened:
+            lines = io.TextIOWrapper(opened, encoding="utf-8", errors="backslashreplace", newline="")
+            for count, fields in enumerate(csv.DictReader(lines), 1):
+                if count > _MOST_ROWS:
+                    return [], f"it has more than {_MOST_ROWS} rows, which no module writes"
+                if row := _row(fields):
+                    rows.append(row)
+    except OSError as exc:
+        return [], f"it cannot be read ({exc.strerror})"
+    except csv.Error:
+        return [], "it is no table"
+    bad = count - len(rows)
+    damage = f"{bad} of its {counted(count, 'row')} {plural(bad, 'is', 'are')} cut short or damaged"
+    return rows, damage if bad else ""
+
+
+def rows_of_files(
+    rows: Sequence[StatisticsRow], tensors: Sequence[tuple[str, tuple[int, ...] | None]]
+) -> list[StatisticsRow] | None:
+    """Return the row of each tensor of one role, given as key and shape in the order of writing.
+
+    None where rows and tensors do not fit together beyond doubt.
+    """
+    if not rows or not tensors or len(rows) % len(tensors):
+        return None
+    last_call = rows[-len(tensors) :]
+    fit = all(row.fits(key, shape) for row, (key, shape) in zip(last_call, tensors, strict=True))
+    return list(last_call) if fit else None
+
+
+def rows_of_last_call(rows: Sequence[StatisticsRow]) -> tuple[list[StatisticsRow], str]:
+    """Return the rows of the last call, and a note where that is a guess (else "")."""
+    starts = [
+        at
+        for at, row in enumerate(rows)
+        if at and row.role is Role.INPUT and rows[at - 1].role is Role.OUTPUT
+    ]
+    last_call = list(rows[starts[-1] if starts else 0 :])
+    if len({row.role for row in last_call}) == 1 and (period := _period(last_call)) < len(last_call):
+        repeats = len(last_call) // period
+        return last_call[-period:], f"its rows repeat {repeats} times and are taken to be {repeats} calls"
+    return last_call, ""
+
+
+def keys_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[str], str]:
+    """Name the tensors of rows without files: their index, "0#1" for the next of the same index."""
+    seen: Counter[tuple[Role, str]] = Counter()
+    keys = []
+    for row in rows:
+        count = seen[row.role, row.index]
+        keys.append(f"{row.index}#{count}" if count else row.index)
+        seen[row.role, row.index] += 1
+    is_ambiguous = any(count > 1 for count in seen.values())
+    note = "several of its rows have the same index; they are told apart by their order"
+    return keys, note if is_ambiguous else ""
+
+
+def _period(rows: Sequence[StatisticsRow]) -> int:
+    """Return the length of the block without repeated indices that the rows consist of."""
+    signatures = [(row.index, row.dtype, row.shape) for row in rows]
+    length = next((at for at in range(1, len(rows)) if rows[at].index == rows[0].index), len(rows))
+    has_period = len(rows) % length == 0 and all(
+        signature == signatures[at % length] for at, signature in enumerate(signatures)
+    )
+    return length if has_period else len(rows)
+
+
+def _row(fields: dict[str, str]) -> StatisticsRow | None:
+    try:
+        return StatisticsRow(
+            role=_ROLES[fields["InputOutput"]],
+            index=fields["Index"],
+            type_name=fields["NodeType"],
+            dtype=fields["DataType"].removeprefix("torch."),
+            shape=shape_of([*map(int, _NUMBER.findall(fields["Shape"]))]),
+            statistics=Statistics(*(_number(fields[name]) for name in ("Max", "Min", "Mean", "L2Norm"))),
+        )
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _number(text: str) -> float | None:
+    return None if text in {"None", "N/A"} else float(text)

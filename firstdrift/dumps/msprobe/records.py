@@ -1,0 +1,233 @@
+"""The records of msprobe's dump.json as `TensorRecord`s.
+
+    {"input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", ...}, [{"type": "int", "value": 3}]],
+     "input_kwargs": {"mask": null}, "output": [...]}                →   input.0, input.1.0, output.0
+
+`null` and `{}` stand for "no value" and give no record.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from math import prod
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from firstdrift.dumps.containers.contents import LARGEST_NUMBER
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.unique_labels import with_distinct_keys
+from firstdrift.files import scan_folder
+from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
+
+DATA_FOLDER: Final = "dump_tensor_data"
+
+_ROLES: Final = {
+    "input_args": Role.INPUT,
+    "input_kwargs": Role.INPUT,
+    "input": Role.INPUT,
+    "output": Role.OUTPUT,
+    "parameters": Role.PARAMETER,
+}
+_NOTES: Final = frozenset({"is_nan", "parallel_merge_info"})
+"""Keys of a record that describe it and hold no values."""
+
+_CONTAINERS: Final = {".pt": "pt", ".npy": "npy"}
+_TENSOR_TYPES: Final = frozenset({"torch.Tensor", "mindspore.Tensor"})
+_DTYPE_MODULES: Final = frozenset({"torch", "mindspore", "mstype"})
+_BESIDE_A_SCALAR: Final = frozenset({"type", "Max", "Min", "Mean", "Norm"})
+"""Where ranks were merged, a value that is no tensor has statistics too, which say no more than it does."""
+
+_MERGED_TRUTH: Final[dict[object, float]] = {"True": 1.0, "False": 0.0}
+"""Statistics of booleans as they are written where ranks were merged."""
+
+_OTHER_DTYPE_NAMES: Final = {
+    "bool_": "bool",
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e5m2": "float8_e5m2",
+}
+
+
+class RecordReader(Struct):
+    """Turns the records of one dump.json into `TensorRecord`s.
+
+    Attributes:
+        folder: where the values of its tensors lie.
+        bounds: what no link among them may lead out of.
+    """
+
+    folder: Path
+    bounds: Bounds
+    _folder_refusal: str = ""
+    _dtypes: dict[str, str] = field(default_factory=dict)
+    _files: dict[str, str] | None = None
+    """Names of the files there, and why one must not be read ("": it may be)."""
+
+    def tensors_of(self, record: object, problems: list[str]) -> tuple[TensorRecord, ...]:
+        """Return inputs, outputs and parameters of a module or an operator call; say what is malformed."""
+        found: list[TensorRecord] = []
+        for section, values in _parts(record, problems):
+            role = _ROLES.get(section)
+            if role is not None and isinstance(values, list | dict):
+                for key, value in enumerate(values) if isinstance(values, list) else values.items():
+                    self._collect(role, str(key), value, found)
+            elif role is not None and values is not None:
+                problems.append(f"its {section} is {_describe(values)}, neither list nor object")
+            elif role is None and section not in _NOTES:
+                problems.append(f"its part {section!r} is not known")
+        return with_distinct_keys(found)
+
+    def gradients_of(self, record: object, problems: list[str]) -> tuple[TensorRecord, ...]:
+        """Return the gradients of a `parameters_grad` record: each lies in a list of its own."""
+        found: list[TensorRecord] = []
+        for name, values in _parts(record, problems):
+            if name in _NOTES:
+                continue
+            only = values[0] if isinstance(values, list) and len(values) == 1 else values
+            self._collect(Role.GRADIENT, name, only, found)
+        return with_distinct_keys(found)
+
+    def _collect(self, role: Role, key: str, value: object, found: list[TensorRecord]) -> None:
+        if isinstance(value, dict):
+            type_name = value.get("type")
+            if type(type_name) is not str:
+                for name, inner in value.items():
+                    self._collect(role, f"{key}.{name}", inner, found)
+            elif type_name in _TENSOR_TYPES or "shape" in value or "dtype" in value:
+                found.append(self._tensor(role, key, value))
+            else:
+                found.append(_scalar(role, key, type_name, value))
+        elif isinstance(value, list):
+            for index, inner in enumerate(value):
+                self._collect(role, f"{key}.{index}", inner, found)
+        elif value is not None:
+            found.append(TensorRecord(role, key, type(value).__name__, (), scalar=str(value)))
+
+    def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
+        problems: list[str] = []
+        shape = _shape(leaf.get("shape"), problems)
+        digest = leaf.get("md5")
+        requires_grad = leaf.get("requires_grad")
+        data_name = leaf.get("data_name")
+        return TensorRecord(
+            role=role,
+            key=key,
+            dtype=self._dtype(leaf.get("dtype"), problems),
+            shape=shape,
+            statistics=_statistics(leaf, problems),
+            digest=None if digest is None else str(digest),
+            location=None if data_name is None else self._location(data_name, problems),
+            requires_grad=requires_grad if isinstance(requires_grad, bool) else None,
+            problem="; ".join(problems) or None,
+        )
+
+    def _dtype(self, recorded: object, problems: list[str]) -> str:
+        if not isinstance(recorded, str):
+            problems.append(f"the recorded dtype is {_describe(recorded)}")
+            return ""
+        known = self._dtypes.get(recorded)
+        if known is None:
+            known = self._dtypes[recorded] = canonical_dtype(recorded)
+        return known
+
+    def _location(self, data_name: object, problems: list[str]) -> DataLocation | None:
+        if not isinstance(data_name, str) or not _is_file_name(data_name):
+            problems.append(f"data_name {data_name!r} is not the name of a file in {DATA_FOLDER}")
+            return None
+        container = _CONTAINERS.get(PurePath(data_name).suffix)
+        if container is None:
+            problems.append(f"{data_name} is neither a .pt nor a .npy file")
+            return None
+        refusal = self._data_files().get(data_name)
+        if self._folder_refusal or refusal:
+            where = DATA_FOLDER if self._folder_refusal else f"{DATA_FOLDER}/{data_name}"
+            problems.append(f"{where}: {self._folder_refusal or refusal}")
+            return None
+        if refusal is None:
+            problems.append(f"the file {DATA_FOLDER}/{data_name} is missing")
+        return DataLocation(self.folder / data_name, container)
+
+    def _data_files(self) -> dict[str, str]:
+        if self._files is None:
+            self._files = {}
+            self._folder_refusal = self.bounds.refusal(self.folder)
+            if not self._folder_refusal:
+                with suppress(OSError), scan_folder(self.folder) as entries:
+                    self._files = {entry.name: self.bounds.refusal(entry) for entry in entries}
+        return self._files
+
+
+def _parts(record: object, problems: list[str]) -> Iterable[tuple[str, object]]:
+    if isinstance(record, dict):
+        return record.items()
+    problems.append(f"it is {_describe(record)}, not an object")
+    return ()
+
+
+def canonical_dtype(recorded: str) -> str:
+    """Return numpy's or ml_dtypes' name: "torch.bfloat16" and "BFloat16" (MindSpore) are "bfloat16"."""
+    module, _, name = recorded.rpartition(".")
+    if module not in _DTYPE_MODULES:
+        name = recorded
+    if name[:1].isalpha():
+        name = name.lower()
+    return _OTHER_DTYPE_NAMES.get(name, name)
+
+
+def _scalar(role: Role, key: str, type_name: str, leaf: Mapping[str, Any]) -> TensorRecord:
+    rest = {name: value for name, value in leaf.items() if name not in _BESIDE_A_SCALAR}
+    value = next(iter(rest.values())) if len(rest) == 1 else rest
+    return TensorRecord(role, key, type_name, (), scalar=str(value))
+
+
+def _shape(recorded: object, problems: list[str]) -> tuple[int, ...] | None:
+    if isinstance(recorded, list):
+        for size in recorded:
+            if type(size) is not int or not 0 <= size <= LARGEST_NUMBER:
+                break
+        else:
+            if prod(recorded) <= LARGEST_NUMBER:
+                return tuple(recorded)
+    problems.append(f"the recorded shape is {_describe(recorded)}")
+    return None
+
+
+def _statistics(leaf: Mapping[str, Any], problems: list[str]) -> Statistics | None:
+    recorded = maximum, minimum, mean, norm = (
+        leaf.get("Max"),
+        leaf.get("Min"),
+        leaf.get("Mean"),
+        leaf.get("Norm"),
+    )
+    if type(maximum) is type(minimum) is type(mean) is type(norm) is float:
+        return Statistics(maximum, minimum, mean, norm)
+    if recorded == (None, None, None, None):
+        return None
+    try:
+        return Statistics(*map(_number, recorded))
+    except (TypeError, OverflowError):
+        problems.append(f"the recorded statistics are not numbers: {_describe(list(recorded))}")
+        return None
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, float | int):
+        return float(value)
+    if value in _MERGED_TRUTH:
+        return _MERGED_TRUTH[value]
+    raise TypeError
+
+
+def _is_file_name(name: str) -> bool:
+    return name not in {"", ".", ".."} and not any(mark in name for mark in ("/", "\\", "\0"))
+
+
+def _describe(value: object) -> str:
+    text = repr(value)
+    longest = 60
+    return text if len(text) <= longest else f"{text[:longest]}..."

@@ -1,0 +1,286 @@
+"""The module tree of an msprobe slice: construct.json, repaired, and the order in which its nodes finished.
+
+    construct.json   {"Functional.linear.0.forward": "Module.lm_head.Linear.forward.0", ...}
+
+What is wrong or missing in it, and what is done about it:
+
+| construct.json says                                       | the parent taken                            |
+| --------------------------------------------------------- | ------------------------------------------- |
+| `[parent, micro step]` (Megatron)                         | the parent                                  |
+| of a backward node: another one than its forward node has | the backward of the forward node's parent   |
+| of a module run again by activation checkpointing: null   | the backward of the parent of its first run |
+| nothing of a module (there may be no construct.json)      | the nearest module by path, same pass       |
+| nothing of anything, and the model is called `__root__`   | failing that, the model                     |
+| nothing of the gradients of a module (it never does)      | the backward of the module                  |
+| nothing of an operator (cut short by checkpointing)       | the module that finished next, same pass    |
+| a circle                                                  | the circle is cut                           |
+
+Backward nodes are misplaced where a hook fires too early (a module whose inputs need no gradient) or never
+(a module that works in place): what runs later then lies at the top, or in the wrong module.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import Final
+
+from msgspec import Struct, field
+
+from firstdrift.model.names import NameParts, enclosing_paths, with_direction
+
+Stacks = Mapping[str, tuple[str, ...]]
+
+WHOLE_MODEL: Final = "__root__"
+"""What the model itself is called where an ACL graph was dumped; all else ran in it."""
+
+_MICRO_STEP_COUNT: Final = "megatron_micro_step_number"
+_MEGATRON_ENTRY: Final = ("parent", "micro step")
+_LAST_MICRO_STEP: Final = 2**31 - 1
+
+
+class Construct(Struct, frozen=True):
+    """What construct.json says.
+
+    Attributes:
+        parents: parent of each node, in the order in which the nodes began; None at the top.
+        micro_steps: micro step of each node, where Megatron recorded it.
+        problems: entries that make no sense, one clause each.
+    """
+
+    parents: dict[str, str | None] = field(default_factory=dict)
+    micro_steps: dict[str, int] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def parse_construct(recorded: object) -> Construct:
+    """Take the contents of construct.json apart."""
+    if not isinstance(recorded, dict):
+        return Construct(problems=("it does not hold an object",))
+    construct, problems = Construct(), []
+    for name, value in recorded.items():
+        if name == _MICRO_STEP_COUNT:
+            continue
+        parent = value
+        if isinstance(value, list) and len(value) == len(_MEGATRON_ENTRY):
+            parent, micro_step = value
+            if type(micro_step) is int and 0 <= micro_step <= _LAST_MICRO_STEP:
+                construct.micro_steps[name] = micro_step
+        if parent is None or isinstance(parent, str):
+            construct.parents[name] = parent or None
+        else:
+            construct.parents[name] = None
+            problems.append(f"the parent of {name} is neither a name nor null")
+    return Construct(construct.parents, construct.micro_steps, tuple(problems))
+
+
+def repair_parents(
+    names: Mapping[str, NameParts],
+    construct: Construct,
+    recorded: Iterable[str],
+    read_stacks: Callable[[], Stacks],
+) -> tuple[dict[str, str | None], tuple[str, ...]]:
+    """Give every node a parent that is a node of the slice, or None at the top; never a circle.
+
+    Args:
+        names: all nodes, taken apart.
+        construct: what construct.json says.
+        recorded: the nodes of dump.json, in its order.
+        read_stacks: reads the call stacks; called only where a module may have been run again.
+
+    Returns:
+        The parents, and the circles that were cut, one clause each.
+    """
+    parents = dict(construct.parents)
+    _place_recomputed(parents, names, read_stacks)
+    _mirror_forward(parents, names)
+    if parents:
+        _place_cut_short(parents, names, recorded)
+    _place_unrecorded(parents, names)
+    return parents, _cut_circles(parents)
+
+
+def _place_recomputed(
+    parents: dict[str, str | None], names: Mapping[str, NameParts], read_stacks: Callable[[], Stacks]
+) -> None:
+    first_runs: dict[str, list[str]] = defaultdict(list)
+    at_top: dict[str, list[str]] = defaultdict(list)
+    for name, parent in parents.items():
+        parts = names[name]
+        if parts.kind == "module" and parts.direction == "forward":
+            if parent is None:
+                at_top[parts.path].append(name)
+            elif names[parent].direction == "forward":
+                first_runs[parts.path].append(name)
+    suspects = {path: runs for path, runs in at_top.items() if path in first_runs}
+    stacks = read_stacks() if suspects else {}
+    for path, runs in suspects.items():
+        recomputed = (name for name in runs if _runs_inside_backward(stacks.get(name, ())))
+        for name, first_run in zip(recomputed, first_runs[path], strict=False):
+            parent = with_direction(parents[first_run] or "", "backward")
+            parents[name] = parent if parent in names else None
+
+
+def _runs_inside_backward(stack: tuple[str, ...]) -> bool:
+    """Tell whether a call stack passes through activation checkpointing."""
+    for frame, caller in zip(stack, (*stack[1:], ""), strict=False):
+        if "torch/utils/checkpoint.py" in frame and "in recompute_fn," in frame:
+            return True
+        if "in backward," in frame and "torch/autograd/function.py" in caller:
+            return True
+    return False
+
+
+def _mirror_forward(parents: dict[str, str | None], names: Mapping[str, NameParts]) -> None:
+    backwards = [name for name in parents if names[name].direction == "backward"]
+    for name in backwards:
+        forward = with_direction(name, "forward")
+        if forward not in parents:
+            continue
+        around = parents[forward]
+        mirrored = None if around is None else with_direction(around, "backward")
+        if mirrored is None or mirrored in names:
+            parents[name] = mirrored
+
+
+def _place_cut_short(
+    parents: dict[str, str | None], names: Mapping[str, NameParts], recorded: Iterable[str]
+) -> None:
+    for name, following in pairwise(recorded):
+        if name not in parents and names[name].kind == "api":
+            after = names[following]
+            if after.kind == "module" and after.direction == names[name].direction:
+                parents[name] = following
+
+
+def _place_unrecorded(parents: dict[str, str | None], names: Mapping[str, NameParts]) -> None:
+    calls: dict[tuple[str, str], list[str]] = defaultdict(list)
+    gradients: Counter[str] = Counter()
+    for name, parts in names.items():
+        if parts.holds_gradients:
+            gradients[parts.path] += 1
+        elif parts.kind == "module":
+            calls[parts.path, parts.direction].append(name)
+    for name, parts in names.items():
+        if name in parents:
+            continue
+        backwards = calls.get((parts.path, "backward"))
+        if parts.holds_gradients and backwards:
+            each_has_its_own = len(backwards) == gradients[parts.path]
+            parents[name] = backwards[min(parts.call, len(backwards) - 1) if each_has_its_own else -1]
+        else:
+            parents[name] = _module_around(parts, calls)
+
+
+def _module_around(parts: NameParts, calls: Mapping[tuple[str, str], list[str]]) -> str | None:
+    if parts.kind == "module" and parts.direction != "none":
+        for path in enclosing_paths(parts.path):
+            around = calls.get((path, parts.direction))
+            if around:
+                return around[min(parts.call, len(around) - 1)]
+    whole = calls.get((WHOLE_MODEL, parts.direction), ())
+    # Operators are counted over all calls of the model: which call one belongs to is known of a single one.
+    return whole[0] if len(whole) == 1 and parts.path != WHOLE_MODEL else None
+
+
+def _cut_circles(parents: dict[str, str | None]) -> tuple[str, ...]:
+    cut: list[str] = []
+    sound: set[str] = set()
+    for name in parents:
+        walked: dict[str, None] = {}
+        at: str | None = name
+        while at is not None and at not in sound:
+            walked[at] = None
+            around = parents[at]
+            if around in walked:
+                parents[at] = around = None
+                cut.append(f"{at} lies inside itself; it is placed at the top")
+            at = around
+        sound.update(walked)
+    return tuple(cut)
+
+
+def last_positions(parents: Mapping[str, str | None], positions: dict[str, int]) -> dict[str, int]:
+    """Return when each node finished: the last position in `dump.json` of the node and all that it contains.
+
+    Nodes of which nothing was recorded, neither themselves nor what they contain, are left out.
+    """
+    last: dict[str, int] = {}
+    for name, position in reversed(positions.items()):
+        at: str | None = name
+        while at is not None and at not in last:
+            last[at] = position
+            at = parents[at]
+    return last
+
+
+def finish_order(parents: Mapping[str, str | None], last: Mapping[str, int]) -> list[str]:
+    """Order nodes by when they finished: what a module contains directly before it.
+
+    Args:
+        parents: parent of each node; nodes under one parent in the order in which they began.
+        last: when each node finished, as far as that is recorded; a node without a record follows
+            the node that began before it.
+    """
+    children: dict[str | None, list[str]] = defaultdict(list)
+    for name, parent in parents.items():
+        children[parent].append(name)
+    backwards: list[str] = []
+    waiting = _by_finish(children[None], last)
+    while waiting:
+        name = waiting.pop()
+        backwards.append(name)
+        if name in children:
+            waiting.extend(_by_finish(children[name], last))
+    return backwards[::-1]
+
+
+def _by_finish(siblings: list[str], last: Mapping[str, int]) -> list[str]:
+    followers: dict[str | None, list[str]] = defaultdict(list)
+    recorded: list[str] = []
+    for name in siblings:
+        if name in last:
+            recorded.append(name)
+        else:
+            followers[recorded[-1] if recorded else None].append(name)
+    recorded.sort(key=last.__getitem__)
+    if not followers:
+        return recorded
+    return [*followers[None], *(n for name in recorded for n in (name, *followers.get(name, ())))]
+
+
+def micro_steps(
+    order: Iterable[str],
+    parents: Mapping[str, str | None],
+    names: Mapping[str, NameParts],
+    recorded: Mapping[str, int],
+) -> Mapping[str, int]:
+    """Return the micro step of each node; {} where there is only one.
+
+    Where the dump does not tell, a new one begins at a top-level forward module after a backward module.
+    """
+    ordered = list(order)
+    at_top = recorded or _count_at_top(ordered, parents, names)
+    if len(set(at_top.values())) <= 1:
+        return {}
+    found: dict[str, int] = {}
+    for name in reversed(ordered):
+        parent = parents[name]
+        inherited = 0 if parent is None else found[parent]
+        found[name] = at_top.get(name, inherited)
+    return found
+
+
+def _count_at_top(
+    order: Iterable[str], parents: Mapping[str, str | None], names: Mapping[str, NameParts]
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    micro_step, before = 0, "none"
+    for name in order:
+        if parents[name] is not None:
+            continue
+        parts = names[name]
+        if parts.kind == "module" and parts.direction != "none":
+            micro_step += (before, parts.direction) == ("backward", "forward")
+            before = parts.direction
+        found[name] = micro_step
+    return found

@@ -1,0 +1,1 @@
+"""Files, folders and the values of tensors, whichever tool wrote them."""

@@ -1,0 +1,105 @@
+"""Look through folders without ever looking at more than a bounded number of entries."""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.files import Entry, scan_folder
+
+MOST_ENTRIES = 1000
+
+
+class Found(NamedTuple):
+    """The folders that a search found, and whether it looked everywhere it was to look."""
+
+    folders: list[Path]
+    is_complete: bool
+
+
+def printable(name: str) -> str:
+    """Return the name of a file as text that can be stored: bytes that are no UTF-8 are written out."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def sub_folders(path: Path, most_entries: int | None = None, *, bounds: Bounds | None = None) -> list[Path]:
+    """Return the folders in a folder by name; an unreadable folder has none."""
+    return [entry for entry, is_folder in folder_entries(path, most_entries, bounds=bounds) if is_folder]
+
+
+def folder_entries(
+    path: Path, most_entries: int | None = None, *, bounds: Bounds | None = None
+) -> list[tuple[Path, bool]]:
+    """Return what is in a folder by name, and whether it is a folder; an unreadable one has nothing.
+
+    With `bounds`, links that lead out of them are left out.
+    """
+    try:
+        with scan_folder(path) as entries:
+            return sorted(
+                (Path(entry.path), is_folder(entry))
+                for entry in islice(entries, most_entries)
+                if not (bounds and bounds.refusal(entry))
+            )
+    except OSError:
+        return []
+
+
+def files_ending(folder: Path, suffix: str) -> list[Path]:
+    """Return what in a folder has a name that ends so, by name; an unreadable folder has nothing."""
+    try:
+        with scan_folder(folder) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.name.endswith(suffix))
+    except OSError:
+        return []
+
+
+def is_folder(entry: Entry) -> bool:
+    """Tell whether an entry is a folder or a link to one; a link that leads nowhere is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Tell whether there is a file at a path; where nobody may look there is none."""
+    return os.path.isfile(path)  # noqa: PTH113 (never raises)
+
+
+def refused_links(path: Path, bounds: Bounds) -> list[tuple[str, str]]:
+    """Return the names of links in a folder that must not be followed, and why; [] if it is unreadable."""
+    try:
+        with scan_folder(path) as entries:
+            return sorted((entry.name, reason) for entry in entries if (reason := bounds.refusal(entry)))
+    except OSError:
+        return []
+
+
+def search_folders(path: Path, is_wanted: Callable[[Path], bool], *, deepest: int, most: int) -> Found:
+    """Find the wanted folders at or below a path, nearest first.
+
+    Nothing is looked for inside those, nor in hidden folders, nor where a link leads out of the path.
+    """
+    bounds = Bounds.around(path)
+    found: list[Path] = []
+    waiting = deque([(path, 0)])
+    left = MOST_ENTRIES
+    while waiting and left > 0:
+        folder, depth = waiting.popleft()
+        if is_wanted(folder):
+            found.append(folder)
+            if len(found) == most:
+                return Found(found, is_complete=False)
+        elif depth < deepest:
+            entries = folder_entries(folder, left, bounds=bounds)
+            left -= len(entries)
+            waiting.extend(
+                (entry, depth + 1)
+                for entry, is_folder in entries
+                if is_folder and not entry.name.startswith(".")
+            )
+    return Found(found, is_complete=not waiting)

@@ -1,0 +1,133 @@
+"""Headers and values of single tensors, whatever file they lie in.
+
+read_headers(file, "pt")    what is there: names, dtypes, shapes, checksums
+load_tensor(location)       the values, mapped from the file and read-only
+"""
+
+import struct
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from firstdrift.dumps.containers.contents import Contents, TensorHeader, file_contents
+from firstdrift.errors import TensorUnreadableError
+from firstdrift.files import open_regular
+from firstdrift.model.tensor import DataLocation
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+CONTAINER_BY_SUFFIX = {
+    ".pt": "pt",
+    ".pth": "pt",
+    ".bin": "pt",
+    ".npy": "npy",
+    ".npz": "npz",
+    ".safetensors": "safetensors",
+}
+"""How files that stand for themselves are laid out; a `.bin` may also be one of ATB (`container_of`)."""
+
+
+class _Container(Protocol):
+    def headers(self, file: Path, contents: Contents, /) -> list[TensorHeader]: ...
+
+    def load(self, file: Path, contents: Contents, entry: str, /) -> "npt.NDArray[Any]": ...
+
+
+_CONTAINERS = {
+    "pt": "pt",
+    "npy": "npy",
+    "npz": "npz",
+    "quantised": "quantised",
+    "safetensors": "safetensors_file",
+    "bin": "atb_bin",
+    "ge": "ge_dump",
+}
+"""The module that reads each; imported with the first such file, for it imports numpy."""
+
+_BEGINNINGS = {
+    "pt": (b"PK\x03\x04", b"\x80"),
+    "npy": (b"\x93NUMPY",),
+    "npz": (b"PK\x03\x04",),
+    "bin": (b"$Version=",),
+}
+
+
+def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
+    """Load the values of a tensor: read-only, of a numpy or ml_dtypes dtype, any strides.
+
+    Files of 128 KB and more are mapped, and stay so while the array lives.
+
+    Raises:
+        TensorUnreadableError: the file is missing, cut short, damaged, holds no such tensor, or
+            one of a dtype that cannot be represented.
+    """
+    if location.left or location.right:
+        from firstdrift.dumps.storage.matrix_products import load_product
+
+        return load_product(location, load_tensor)
+    if location.shards:
+        return _load_shards(location)
+    container = _container(location.file, location.container)
+    try:
+        return container.load(location.file, file_contents(location.file), location.entry)
+    except (ValueError, OverflowError, MemoryError, struct.error) as exc:
+        raise TensorUnreadableError(str(exc) or "the file is damaged", path=location.file) from exc
+
+
+def _load_shards(location: DataLocation) -> "npt.NDArray[Any]":
+    """Lay the shards of a tensor side by side, or add them up."""
+    import numpy as np
+
+    arrays = [load_tensor(shard) for shard in location.shards]
+    try:
+        if location.axis is None:
+            total: npt.NDArray[Any] = np.sum([_wide(array) for array in arrays], axis=0)
+            return total
+        same = len({array.dtype for array in arrays}) == 1
+        return np.concatenate(arrays if same else [_wide(array) for array in arrays], axis=location.axis)
+    except (ValueError, MemoryError) as exc:
+        shapes = " and ".join(str(list(array.shape)) for array in arrays)
+        reason = f"shards of shapes {shapes} do not make up one tensor"
+        raise TensorUnreadableError(reason, path=location.file) from exc
+
+
+def _wide(array: "npt.NDArray[Any]") -> "npt.NDArray[Any]":
+    return array.astype("complex128" if array.dtype.kind == "c" else "float64")
+
+
+def read_headers(file: Path, container: str) -> list[TensorHeader]:
+    """List the tensors of a file without reading their values.
+
+    Raises:
+        TensorUnreadableError: the file is missing, cut short or damaged as a whole.
+    """
+    layout = _container(file, container)
+    try:
+        return layout.headers(file, file_contents(file))
+    except (ValueError, OverflowError, MemoryError, struct.error) as exc:
+        raise TensorUnreadableError(str(exc) or "the file is damaged", path=file) from exc
+
+
+def container_of(file: Path) -> str:
+    """Return how a file that stands for itself is laid out: by its suffix, a `.bin` by its beginning."""
+    is_atb = file.suffix == ".bin" and looks_like(file, "bin")
+    return "bin" if is_atb else CONTAINER_BY_SUFFIX[file.suffix]
+
+
+def looks_like(file: Path, container: str) -> bool:
+    """Tell whether a file begins like those of a container."""
+    try:
+        with open_regular(file) as opened:
+            begin = opened.read(9)
+    except OSError:
+        return False
+    if container == "safetensors":
+        return begin[8:] == b"{"
+    return begin.startswith(_BEGINNINGS[container])
+
+
+def _container(file: Path, name: str) -> _Container:
+    if name not in _CONTAINERS:
+        raise TensorUnreadableError(f"files of the layout {name!r} cannot be read", path=file)
+    return cast("_Container", import_module(f"firstdrift.dumps.containers.{_CONTAINERS[name]}"))

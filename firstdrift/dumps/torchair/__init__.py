@@ -1,0 +1,1 @@
+"""TorchAir dumps."""

@@ -1,0 +1,326 @@
+"""Read the text of a graph that TorchAir hands to the graph engine: which operators it has, and whence.
+
+    op { name: "Add_1" type: "Add" input: "MatMul:0" input: "arg2_1:0"
+         output_desc { attr { key: "_fx_tensor_name" value { s: "add-aten.add.Tensor.OUTPUT.0" } } } }
+
+An output may bear the name of the tensor of the FX graph that it is. The engine fuses operators and names
+the result by all of them ("Add_1Sigmoid_1Mul_1"): the text is what takes such a name apart.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from firstdrift.dumps.containers.contents import DamagedError
+from firstdrift.model.node import Source
+
+_TOKEN = re.compile(
+    r"""(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(?P<mark>[{}<>:])|(?P<word>[^\s{}<>:,;"'\[\]#]+)"""
+    r"""|\#[^\n]*|(?P<odd>["'])"""
+)
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_FX_NAME = re.compile(r"(?P<node>.+)\.OUTPUT\.(?P<index>[0-9]{1,9})", re.DOTALL | re.ASCII)
+_INPUT = re.compile(r"(?P<name>.+):(?P<index>[0-9]{1,9})", re.DOTALL | re.ASCII)
+_BEGINS, _ENDS = ("{", "<"), ("}", ">")
+_FX_ATTRIBUTE = "_fx_tensor_name"
+_DEEPEST = 100
+_LONGEST_NAME = 2048
+_LONGEST_PART = 512
+"""Lengths of names that are taken apart, and of the names that they may be made of."""
+_PASSING_ON = frozenset(
+    {
+        *("Cast", "Identity", "TensorMove", "TransData", "BroadcastTo", "Expand"),
+        *("Reshape", "Squeeze", "Unsqueeze", "ExpandDims", "Flatten", "FlattenV2"),
+    }
+)
+"""Types of operators that give the values that they take, in another dtype, shape or layout."""
+
+_FX_PASSING_ON = re.compile(
+    r"-aten\.(?:alias|clone|contiguous|detach|dropout|expand|lift_fresh(?:_copy)?|reshape|squeeze|to|_to_copy"
+    r"|unsqueeze|view|_unsafe_view)(?:\.|$)"
+)
+"""Operators of an FX graph for which the compiled graph needs none: they give what they take."""
+
+_TRANSPOSING = "Transpose"
+_GIVEN = frozenset({"Data", "RefData", "Const", "Constant", "ConstPlaceHolder", "Variable", "Placeholder"})
+"""Types of what stands for an input or a constant of the graph."""
+
+Output: TypeAlias = tuple[str, int]
+"""An operator by name, and which of its outputs; likewise for nodes of the FX graph."""
+
+Input: TypeAlias = tuple[str, int]
+"""An operator by name, and which of its inputs."""
+
+
+class GraphOperator(Struct, frozen=True):
+    """An operator of the graph.
+
+    Attributes:
+        name: unique in the graph.
+        type_name: "MatMul".
+        inputs: which outputs of other operators it takes; control inputs are left out.
+        fx_outputs: for an output that bears its name, the output of a node of the FX graph that it is.
+    """
+
+    name: str
+    type_name: str
+    inputs: tuple[Output, ...]
+    fx_outputs: Mapping[int, Output]
+
+
+class Graph(Struct, frozen=True):
+    """A graph.
+
+    Attributes:
+        operators: by name.
+        takers: for each operator, which others take which of its outputs.
+        lengths: of the names that others may be made of, longest first.
+        problem: what is wrong with its text; empty if nothing is.
+    """
+
+    operators: Mapping[str, GraphOperator]
+    takers: Mapping[str, Mapping[int, frozenset[str]]]
+    lengths: tuple[int, ...]
+    problem: str
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """Return the operators that an operator of this name consists of; () if that is not known.
+
+        The name of what was fused is the names of its parts, one after the other; longer names are tried
+        first.
+        """
+        if name in self.operators:
+            return (name,)
+        return _split(name, self.operators, self.lengths) if len(name) <= _LONGEST_NAME else ()
+
+    def sources(
+        self, parts: tuple[str, ...], inputs: int, outputs: int, dumped: Container[str]
+    ) -> tuple[Source, ...]:
+        """Return what a dumped operator was made from: nodes of the FX graph, and the parts it was fused of.
+
+        Args:
+            parts: the operators that it consists of, in order.
+            inputs: how many inputs of it were dumped.
+            outputs: how many outputs were.
+            dumped: the operators that ran, by name; others were folded into these.
+        """
+        operators = [self.operators[part] for part in parts]
+        taken, given = self._taken(operators, inputs), self._given(operators, outputs)
+        made: dict[str, dict[str, str]] = {
+            node: {} for operator in operators for node, _ in operator.fx_outputs.values()
+        }
+        if len(parts) > 1:
+            made |= {part: {} for part in parts}
+        for at, (name, place) in enumerate(taken):
+            if name in made:
+                made[name][f"input.{at}"] = f"input.{place}"
+            if (node := self._fx_taker(self.operators[name], place, dumped)) is not None:
+                made[node][f"input.{at}"] = f"input.{place}"
+        for at, (name, place) in enumerate(given):
+            if name in made:
+                made[name][f"output.{at}"] = f"output.{place}"
+            if (known := self.operators[name].fx_outputs.get(place)) is not None:
+                made[known[0]][f"output.{at}"] = f"output.{known[1]}"
+        return tuple(Source(node, tuple(labels.items())) for node, labels in made.items())
+
+    def _taken(self, operators: list[GraphOperator], dumped: int) -> list[Input]:
+        """Say of each dumped input which operator takes it, and as which input."""
+        inside = {operator.name for operator in operators}
+        outer = [
+            ((operator.name, place), tensor)
+            for operator in operators
+            for place, tensor in enumerate(operator.inputs)
+            if tensor[0] not in inside
+        ]
+        once: dict[Output, Input] = {}
+        for taker, tensor in outer:
+            once.setdefault(tensor, taker)
+        if len(operators) == 1 or len(outer) == dumped:
+            return [taker for taker, _ in outer[:dumped]]
+        if len(once) == dumped:  # what two of the parts take is one input of the whole
+            return list(once.values())
+        return [taker for taker, _ in outer if taker[0] == operators[0].name][:dumped]
+
+    def _given(self, operators: list[GraphOperator], dumped: int) -> list[Output]:
+        """Say of each dumped output which operator gives it, and as which output."""
+        inside = {operator.name for operator in operators}
+        outer: list[Output] = []
+        for operator in operators:
+            takers = self.takers.get(operator.name, {})
+            places = sorted({0, *operator.fx_outputs, *takers})
+            outer += [
+                (operator.name, at) for at in places if not takers.get(at, frozenset()) or takers[at] - inside
+            ]
+        if len(operators) > 1 and len(outer) == dumped:
+            return outer
+        return [(operators[-1].name, at) for at in range(dumped)]
+
+    def _fx_taker(self, operator: GraphOperator, place: int, dumped: Container[str]) -> str | None:
+        """Return the node of the FX graph that has an input of an operator as its own; None if none has.
+
+        A node that became several operators hands values from one to the next that it never took. One that
+        became none, because it only hands its value on, has given its name to the operator before it. And
+        an operator that a transposition was folded into takes what was to be transposed.
+        """
+        nodes = {node for node, _ in operator.fx_outputs.values()}
+        if len(nodes) != 1:
+            return None
+        (node,) = nodes
+        if operator.type_name not in _PASSING_ON and _FX_PASSING_ON.search(node):
+            return None
+        tensor = operator.inputs[place]
+        for _ in range(_DEEPEST):
+            giver = self.operators.get(tensor[0])
+            if giver is None or giver.type_name in _GIVEN:
+                return node
+            if _TRANSPOSING in giver.type_name and giver.name not in dumped:
+                return None
+            if giver.fx_outputs:
+                return None if any(name == node for name, _ in giver.fx_outputs.values()) else node
+            if giver.type_name not in _PASSING_ON or not giver.inputs:
+                return None
+            tensor = giver.inputs[0]
+        return None
+
+
+def parse_graph(text: str) -> Graph:
+    """Read the text of a graph; of a damaged one, what comes before the damage."""
+    operators: dict[str, GraphOperator] = {}
+    problem = ""
+    try:
+        for block in _blocks(text, "op"):
+            operator = _operator(block)
+            if operator.name:
+                operators.setdefault(operator.name, operator)
+    except DamagedError as exc:
+        problem = str(exc)
+    takers: defaultdict[str, defaultdict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for operator in operators.values():
+        for name, index in operator.inputs:
+            takers[name][index].add(operator.name)
+    return Graph(
+        operators,
+        {name: {at: frozenset(by) for at, by in outputs.items()} for name, outputs in takers.items()},
+        tuple(sorted({len(name) for name in operators if len(name) <= _LONGEST_PART}, reverse=True)),
+        problem or ("" if operators else "it describes no operator"),
+    )
+
+
+_Block: TypeAlias = list[tuple[str, Any]]
+"""The fields of a block in their order: a text, or the fields of a block inside it."""
+
+
+def _blocks(text: str, wanted: str) -> Iterator[_Block]:
+    """Yield the outermost blocks of a name, wherever they lie; what lies around them is passed over."""
+    read = _Reading(wanted)
+    for token in _TOKEN.finditer(text):
+        if token["odd"]:
+            raise DamagedError("it is cut short, or damaged: a quoted text in it does not end")
+        mark, value = token["mark"], token["word"]
+        if mark in _BEGINS:
+            read.begin()
+        elif mark in _ENDS:
+            yield from read.end()
+        elif token["text"] is not None:
+            read.take(_unquoted(token["text"]))
+        elif value is not None and read.has_colon:
+            read.take(value)
+        elif value is not None:
+            read.key = value
+        read.has_colon = mark == ":"
+    if read.depth:
+        raise DamagedError("it is cut short: its last block does not end")
+
+
+class _Reading(Struct):
+    """Where in a text its reader is, and the blocks of the wanted name that are open there."""
+
+    wanted: str
+    key: str = ""
+    has_colon: bool = False
+    depth: int = 0
+    inside: list[_Block] = []
+
+    def begin(self) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise DamagedError("it is nested too deeply")
+        if self.inside or self.key == self.wanted:
+            block: _Block = []
+            if self.inside:
+                self.inside[-1].append((self.key, block))
+            self.inside.append(block)
+
+    def end(self) -> Iterator[_Block]:
+        self.depth -= 1
+        if self.depth < 0:
+            raise DamagedError("a block in it ends that did not begin")
+        if self.inside:
+            block = self.inside.pop()
+            if not self.inside:
+                yield block
+
+    def take(self, value: str) -> None:
+        if self.inside and self.has_colon:
+            self.inside[-1].append((self.key, value))
+
+
+def _unquoted(text: str) -> str:
+    inner = text[1:-1]
+    return _ESCAPE.sub(_unescaped, inner) if "\\" in inner else inner
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    octal, hexadecimal, letter = match.groups()
+    if octal or hexadecimal:
+        return chr(int(octal, 8) & 0xFF if octal else int(hexadecimal, 16))
+    return _ESCAPED.get(letter, letter)
+
+
+def _operator(block: _Block) -> GraphOperator:
+    inputs = [_INPUT.fullmatch(value) for value in _all(block, "input") if isinstance(value, str)]
+    fx_outputs: dict[int, Output] = {}
+    for at, description in enumerate(_all(block, "output_desc")):
+        for attribute in _all(description, "attr"):
+            if _text(attribute, "key") != _FX_ATTRIBUTE:
+                continue
+            said = next((_FX_NAME.fullmatch(_text(value, "s")) for value in _all(attribute, "value")), None)
+            if said is not None:
+                fx_outputs[at] = said["node"], int(said["index"])
+    return GraphOperator(
+        name=_text(block, "name"),
+        type_name=_text(block, "type"),
+        inputs=tuple((tensor["name"], int(tensor["index"])) for tensor in inputs if tensor),
+        fx_outputs=fx_outputs,
+    )
+
+
+def _all(block: object, key: str) -> list[Any]:
+    return [value for name, value in block if name == key] if isinstance(block, list) else []
+
+
+def _text(block: object, key: str) -> str:
+    return next((value for value in _all(block, key) if isinstance(value, str)), "")
+
+
+def _split(name: str, known: Mapping[str, GraphOperator], lengths: tuple[int, ...]) -> tuple[str, ...]:
+    """Take a name apart into known names, of these lengths; () if that cannot be done."""
+    parts: list[str] = []
+    at = 0
+    # What was tried at each place so far: lengths are tried from the longest on, dead ends only once.
+    tried: dict[int, Iterator[int]] = {}
+    while at < len(name):
+        lengths_left = tried.setdefault(at, iter(lengths))
+        length = next((one for one in lengths_left if name[at : at + one] in known), 0)
+        if length:
+            parts.append(name[at : at + length])
+            at += length
+        elif parts:
+            at -= len(parts.pop())
+        else:
+            return ()
+    return tuple(parts)

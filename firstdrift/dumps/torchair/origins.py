@@ -1,0 +1,133 @@
+"""Say of the operators of a compiled graph from what they were made, by the text of the graph around them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.dumps.containers.contents import DamagedError, file_contents
+from firstdrift.dumps.execution_order import OPERATOR, finish_order
+from firstdrift.dumps.storage.folders import printable
+from firstdrift.dumps.torchair.graph import Graph, parse_graph
+from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, graph_texts
+from firstdrift.dumps.torchair.operator import Operator
+from firstdrift.model.node import Source
+
+_LARGEST_TEXT = 256 * 1024 * 1024
+_FUSED = "FusionOp"
+
+Notes = list[tuple[str, str]]
+"""Files of which something is odd or damaged, and what; "" for the folder itself."""
+
+
+class Compiled(Struct, frozen=True):
+    """The operators of one execution of a compiled graph, and what its text says of them.
+
+    Attributes:
+        operators: in the order of their times; the type of what was fused names those of its parts.
+        order: their names, none before what it takes.
+        sources: what each was made from, by name.
+        notes: what is wrong with the text.
+    """
+
+    operators: Sequence[Operator]
+    order: Sequence[str]
+    sources: Mapping[str, tuple[Source, ...]]
+    notes: Notes
+
+
+def with_origins(run: Run, operators: Sequence[Operator]) -> Compiled:
+    """Find the text that describes a run, and what it says of its operators.
+
+    Of an operator that was dumped twice the larger file counts.
+    """
+    notes: Notes = []
+    graph = _graph_of(run, operators, notes)
+    if graph is None:
+        return Compiled(operators, [operator.name for operator in operators], {}, notes)
+    parts = {operator.name: graph.parts(operator.name) for operator in operators if operator.is_whole}
+    notes += [
+        (operator.name, "the text of the graph does not say of what it was fused")
+        for operator in operators
+        if _FUSED in operator.type_name and operator.is_whole and not parts[operator.name]
+    ]
+    dumped = {part for some in parts.values() for part in some}
+    sources = {
+        operator.name: graph.sources(found, *_counts(operator), dumped)
+        for operator in operators
+        if (found := parts.get(operator.name))
+    }
+    typed = [_typed(operator, parts.get(operator.name, ()), graph) for operator in operators]
+    return Compiled(typed, _in_order(operators, parts, graph), sources, notes)
+
+
+def _counts(operator: Operator) -> tuple[int, int]:
+    """Count inputs and outputs."""
+    roles = Counter(record.role.value for record in operator.tensors)
+    return roles["input"], roles["output"]
+
+
+def _typed(operator: Operator, parts: Sequence[str], graph: Graph) -> Operator:
+    """Name the type of what was fused by those of its parts: "Add+Sigmoid+Mul"."""
+    if len(parts) < 2:  # noqa: PLR2004 (what was fused has at least two)
+        return operator
+    return replace(operator, type_name="+".join(graph.operators[part].type_name for part in parts))
+
+
+def _in_order(operators: Sequence[Operator], parts: Mapping[str, Sequence[str]], graph: Graph) -> list[str]:
+    """Order operators by the times in their names, none before what it takes."""
+    names = [operator.name for operator in operators]
+    giver = {part: name for name, found in parts.items() for part in found}
+    flows = {
+        (giver[taken], name)
+        for name, found in parts.items()
+        for part in found
+        for taken, _ in graph.operators[part].inputs
+        if taken in giver and giver[taken] != name
+    }
+    return finish_order({None: names}, dict.fromkeys(names, OPERATOR), sorted(flows))[0]
+
+
+def _graph_of(run: Run, operators: Sequence[Operator], notes: Notes) -> Graph | None:
+    """Choose the text that describes a run: of its rank and number; of several, the one that knows most."""
+    texts = [(text, said) for text in graph_texts(run) if (said := GRAPH_TEXT.fullmatch(text.name))]
+    own_rank = [
+        (text, f"graph_{int(said['number'])}" == run.graph)
+        for text, said in texts
+        if not said["rank"] or run.rank is None or int(said["rank"]) == run.rank
+    ]
+    names = {operator.name for operator in operators}
+    best: tuple[int, str, Graph] | None = None
+    for is_same in (True, False):
+        for text, same in own_rank:
+            if same is is_same and (graph := _readable(text, notes)) is not None:
+                known = (sum(name in graph.operators for name in names), text.name, graph)
+                best = known if best is None else max(best, known, key=lambda one: one[:2])
+        if best is not None and best[0]:
+            break
+    if best is None:
+        return None
+    if best[2].problem:
+        notes.append((f"../{printable(best[1])}", f"the text of the graph: {best[2].problem}"))
+    return best[2]
+
+
+def _readable(text: Path, notes: Notes) -> Graph | None:
+    try:
+        status = text.stat()
+        return _read_graph(text, status.st_mtime_ns, status.st_size)
+    except (DamagedError, OSError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else exc
+        notes.append((f"../{printable(text.name)}", f"the text of the graph cannot be used: {reason}"))
+        return None
+
+
+@lru_cache(maxsize=8)
+def _read_graph(file: Path, _time: int, _size: int) -> Graph:
+    contents = file_contents(file)
+    if len(contents) > _LARGEST_TEXT:
+        raise DamagedError(f"it is larger than {_LARGEST_TEXT >> 20} MiB")
+    return parse_graph(contents[:].decode("utf-8", "replace"))

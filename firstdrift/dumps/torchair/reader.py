@@ -1,0 +1,251 @@
+"""Read TorchAir dumps: of the FX graph that torch runs, and of the graph that was compiled from it (GE).
+
+    FX   mm-aten.mm.default.OUTPUT.0.….npy          →   output.0 of mm-aten.mm.default, an aten.mm
+    GE   MatMulV2.MatMul.2.7.1734070081497001       →   all tensors of MatMul, a MatMulV2
+
+A slice is one execution: a rank and a token. Where several graphs ran, each is a module of its slice. The
+text of a graph says from which FX nodes a compiled operator was made: they are its `sources`.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import folder_entries, printable, refused_links
+from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, Side, find_runs, find_side, graph_texts
+from firstdrift.dumps.torchair.operator import Operator
+from firstdrift.dumps.torchair.origins import with_origins
+from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.model.node import Direction, Node, NodeKind, Source
+from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
+from firstdrift.plurals import counted
+
+_CALLED = {Side.FX: "the FX graph, as torch ran it", Side.GE: "the compiled graph (GE)"}
+_NO_TEXT = "no dynamo_original_graph_*.txt: from which FX nodes the operators were made is not known"
+_MANY_GRAPHS = 2
+
+
+class TorchairReader:
+    """The reader of one form of TorchAir dumps (a `DumpReader`)."""
+
+    format: str
+    side: Side
+
+    def recognise(self, path: Path) -> tuple[str, ...]:
+        """Return the evidence that a path is, holds or lies in one TorchAir dump of this form."""
+        found = find_side(path)
+        if found is None or found[0] is not self.side:
+            return ()
+        where = printable(Path(os.path.realpath(found[1])).name)
+        texts = [entry.name for entry, _ in folder_entries(found[1]) if GRAPH_TEXT.fullmatch(entry.name)]
+        return (
+            f"files of operators of {_CALLED[self.side]} in {where}",
+            *(f"{printable(text)}, the text of a graph" for text in texts[:1]),
+        )
+
+    def open_dump(self, path: Path) -> Dump:
+        """List the tokens of each rank.
+
+        Raises:
+            DumpNotRecognisedError: there is no such dump, or more than one.
+        """
+        found = find_side(path)
+        if found is None or found[0] is not self.side:
+            raise DumpNotRecognisedError("this is not a TorchAir dump", path=path)
+        runs = find_runs(path, self.side)
+        slices = _by_slice(runs)
+        texts = sorted({text for run in runs for text in graph_texts(run)}) if self.side is Side.GE else []
+        problems = [*_doubles(runs, path), *_links(path, runs), *_of_the_other_side(path, self.side)]
+        if self.side is Side.GE and not texts:
+            problems.append(Problem(printable(found[1].name), _NO_TEXT))
+        attributes = {
+            "framework": "torchair",
+            "side": _CALLED[self.side],
+            "graphs": ", ".join(printable(name) for name in dict.fromkeys(run.graph for run in runs)),
+        }
+        if texts:
+            attributes["graph texts"] = ", ".join(printable(text.name) for text in texts)
+        return Dump(
+            path=path,
+            format=self.format,
+            evidence=self.recognise(path),
+            slices=tuple(SliceListing(group[0].coordinates, _common(group)) for group in slices),
+            problems=tuple(problems),
+            attributes=attributes,
+        )
+
+    def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
+        """Read the operators of a token.
+
+        Raises:
+            DumpUnreadableError: the folders of the token are gone.
+        """
+        runs = _known_runs(dump, self.side)
+        mine = [group for group in _by_slice(runs) if group[0].coordinates == listing.coordinates]
+        if not mine:
+            raise DumpUnreadableError("the operators of this token are gone", path=listing.directory)
+        is_nested = len({run.graph for run in runs}) >= _MANY_GRAPHS
+        bounds = Bounds.around(dump.path)
+        read = [self._read_run(run, bounds, dump.path) for run in mine[0]]
+        nodes: list[Node] = []
+        for graph in sorted(read, key=_began):
+            nodes += graph.nodes(len(nodes), is_nested=is_nested)
+        problems = tuple(problem for graph in read for problem in graph.problems)
+        origins = dict.fromkeys(graph.order_origin for graph in read)
+        return Slice(listing, tuple(nodes), "; ".join(origins), problems=problems)
+
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+        """Return nothing: TorchAir records no call stacks."""
+        return {}
+
+    def _read_run(self, run: Run, bounds: Bounds, path: Path) -> "_GraphRun":
+        where = _shown(run.folder, path)
+        if self.side is Side.FX:
+            from firstdrift.dumps.torchair.fx import read_fx
+
+            read = read_fx(run.folder, bounds)
+            order = [operator.name for operator in read.operators]
+            return _GraphRun(run, read.operators, order, "recorded", _placed(read.notes, where), {})
+        from firstdrift.dumps.torchair.ge import read_ge
+
+        read = read_ge(run.folder, bounds)
+        made = with_origins(run, read.operators)
+        times = [operator.name for operator in read.operators]
+        moved = sum(one != other for one, other in zip(times, made.order, strict=True))
+        origin = (
+            f"recorded, but {counted(moved, 'operator')} moved behind what they take" if moved else "recorded"
+        )
+        problems = _placed([*read.notes, *made.notes], where)
+        return _GraphRun(run, made.operators, made.order, origin, problems, made.sources)
+
+
+class TorchairFxReader(TorchairReader):
+    """The reader of dumps of FX graphs."""
+
+    format = "torchair-fx"
+    side = Side.FX
+
+
+class TorchairGeReader(TorchairReader):
+    """The reader of dumps of compiled graphs."""
+
+    format = "torchair-ge"
+    side = Side.GE
+
+
+class _GraphRun(Struct, frozen=True):
+    """One execution of one graph, read."""
+
+    run: Run
+    operators: Sequence[Operator]
+    order: Sequence[str]
+    order_origin: str
+    problems: Sequence[Problem]
+    sources: Mapping[str, tuple[Source, ...]]
+
+    def nodes(self, first: int, *, is_nested: bool) -> Iterator[Node]:
+        """Make a node of each operator, and of the graph around them if it is one of several."""
+        by_name = {operator.name: operator for operator in self.operators}
+        around = printable(self.run.graph) if is_nested else None
+        for at, name in enumerate(self.order, start=first):
+            operator = by_name[name]
+            yield Node(
+                name=f"{around}.{name}" if around else name,
+                path=operator.path,
+                kind=NodeKind.API,
+                type_name=operator.type_name,
+                direction=Direction.FORWARD,
+                call=operator.call,
+                order=at,
+                parent=around,
+                tensors=operator.tensors,
+                sources=self.sources.get(name, ()),
+            )
+        if around:
+            yield Node(
+                name=around,
+                path=around,
+                kind=NodeKind.MODULE,
+                type_name="Graph",
+                direction=Direction.FORWARD,
+                call=0,
+                order=first + len(self.order),
+                parent=None,
+                tensors=(),
+            )
+
+
+def _known_runs(dump: Dump, side: Side) -> tuple[Run, ...]:
+    """Return the runs of a dump, found anew if folders came or went."""
+    around = sorted({dump.path, *(listing.directory.parent for listing in dump.slices)})
+    return _runs(dump.path, side, tuple(_stamp(folder) for folder in around))
+
+
+@lru_cache(maxsize=4)
+def _runs(path: Path, side: Side, _stamps: tuple[int, ...]) -> tuple[Run, ...]:
+    return find_runs(path, side)
+
+
+def _began(graph: _GraphRun) -> tuple[int, str]:
+    return min((operator.time for operator in graph.operators), default=0), graph.run.graph
+
+
+def _by_slice(runs: Iterable[Run]) -> list[list[Run]]:
+    """Group the graphs of each token; of two executions of one graph in it, the first counts."""
+    groups: defaultdict[object, dict[str, Run]] = defaultdict(dict)
+    for run in runs:
+        groups[run.coordinates].setdefault(run.graph, run)
+    return [list(group.values()) for group in groups.values()]
+
+
+def _doubles(runs: Iterable[Run], path: Path) -> Iterator[Problem]:
+    seen: dict[object, Run] = {}
+    for run in runs:
+        first = seen.setdefault((run.coordinates, run.graph), run)
+        if first is not run:
+            said = f"{run.coordinates.describe()} of {printable(run.graph)}"
+            reason = f"left out: it is {said}, like {_shown(first.folder, path)}; open it on its own"
+            yield Problem(_shown(run.folder, path), reason)
+
+
+def _of_the_other_side(path: Path, side: Side) -> Iterator[Problem]:
+    other = Side.GE if side is Side.FX else Side.FX
+    for run in find_runs(path, other)[:1]:
+        reason = f"operators of {_CALLED[other]} are left out: name a folder that holds no others"
+        yield Problem(_shown(run.folder, path), reason)
+
+
+def _links(path: Path, runs: Iterable[Run]) -> Iterator[Problem]:
+    bounds = Bounds.around(path)
+    around = {folder for run in runs for folder in run.folder.parents if folder.is_relative_to(path)}
+    for folder in sorted(around):
+        for name, reason in refused_links(folder, bounds):
+            yield Problem(_shown(folder / name, path), reason)
+
+
+def _common(runs: Sequence[Run]) -> Path:
+    folders = [run.folder for run in runs]
+    if len(folders) == 1:
+        return folders[0]
+    return next(folder for folder in folders[0].parents if all(one.is_relative_to(folder) for one in folders))
+
+
+def _shown(path: Path, top: Path) -> str:
+    shown = path.relative_to(top) if path.is_relative_to(top) and path != top else Path(path.name)
+    return printable(str(shown))
+
+
+def _placed(notes: Iterable[tuple[str, str]], where: str) -> list[Problem]:
+    return [Problem(f"{where}/{file}" if file else where, note) for file, note in notes]
+
+
+def _stamp(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,1 @@
+"""Matching two frameworks that name nothing alike."""

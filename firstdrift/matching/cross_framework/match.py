@@ -1,0 +1,358 @@
+"""Match the nodes of two dumps whose frameworks call nothing alike: a torch module tree and an ATB topology.
+
+What the two do is aligned step by step (`across`); modules follow from the steps that they hold.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from firstdrift.matching.cross_framework.align import Aligned, align_lines, align_steps
+from firstdrift.matching.cross_framework.inferred_values import Lent, fit, lend_values, reshape
+from firstdrift.matching.cross_framework.layer_ops import (
+    Layer,
+    Line,
+    Step,
+    block_of,
+    first_output,
+    is_step,
+    lay_out,
+)
+from firstdrift.matching.fused.joined_tensors import concatenated, join_records, whole_axes
+from firstdrift.matching.pairing import Found, Join, Pairing
+from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
+from firstdrift.matching.ranks.partial_dump import spread_of_lines
+from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tree import SliceTree, is_operator
+from firstdrift.model.tensor import TensorRecord
+from firstdrift.operators.kinds import CHARACTERISTIC
+from firstdrift.plurals import counted
+
+_SHARED_TYPES: Final = 0.2
+"""Dumps of one framework share a larger part of their types."""
+
+_SHARED_NODES: Final = 0.1
+"""... or a larger part of their nodes was found by name."""
+
+_SAME_WIDTH: Final = 0.9
+_NO_WIDTH: Final = 0.7
+_SAME_CONTENTS: Final = 0.8
+_LEAST_SHARED: Final = 0.5
+"""Part of their steps that modules have in common."""
+
+_LENT: Final = 0.8
+"""Score of values that are known from neighbours."""
+
+_LEAST_STEPS: Final = 4
+"""Characteristic steps that two dumps must have in common to be held to be of one model."""
+
+_DOUBTFUL: Final = 0.5
+
+
+def match_foreign(work: Pairing, *, late: bool) -> bool:
+    """Match what is not matched yet, if the dumps are of different frameworks; tell whether they are.
+
+    Args:
+        work: what is matched; `work.foreign` is set.
+        late: whether the other rules have had their turn, and what they found counts.
+    """
+    if not work.rules.structure:
+        return False
+    is_sure = work.foreign is not None or (
+        not late and _is_topology(work.golden) is not _is_topology(work.target)
+    )
+    if not is_sure and not (_were_hardly_found(work) if late else _call_nothing_alike(work)):
+        return False
+    trees = work.golden, work.target
+    lines = lay_out(trees[0]), lay_out(trees[1])
+    aligned = align_lines(trees, *lines)
+    layers_found = ((one.golden, one.target) for one in aligned)
+    work.spread = spread_of_lines(lines, layers_found, partial(align_steps, trees))
+    if work.spread is not None:
+        trees = work.widen()
+        lines = lay_out(trees[0]), lay_out(trees[1])
+        aligned = align_lines(trees, *lines)
+    if not is_sure and not _is_convincing(lines, aligned):
+        return False
+    work.foreign = lines
+    layers = [pair for pair in aligned if isinstance(pair.golden, Layer)]
+    for place, pair in enumerate(layers):
+        _add(work, (pair.golden.node, pair.target.node), pair, f"layer {place + 1} of {len(layers)}")
+    for pair in aligned:
+        if isinstance(pair.golden, Step) and isinstance(pair.target, Step):
+            _add_steps(work, pair, pair.golden, pair.target)
+    for pair in layers:
+        _match_modules(work, pair)
+    work.fresh.clear()
+    work.joins_entered = len(work.joins)
+    return True
+
+
+def lend_all(
+    work: Pairing, matches: list[NodeMatch], tensors: TensorPairing
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Add to a plan the nodes without partner whose values are known from other nodes; return which they are.
+
+    Nothing is added if the two dumps are of one framework.
+    """
+    if work.foreign is None:
+        return frozenset(), frozenset()
+    known = [pair for pair in tensors.pairs if pair.incomparable is None]
+    golden = lend_values(work, work.foreign, known, to_target=False)
+    target = lend_values(work, work.foreign, known, to_target=True)
+    for lent in golden:
+        _lend(lent, (work.golden, work.target), matches, tensors, to_target=False)
+    for lent in target:
+        _lend(lent, (work.target, work.golden), matches, tensors, to_target=True)
+    return frozenset(one.node for one in golden), frozenset(one.node for one in target)
+
+
+def _lend(
+    lent: Lent,
+    trees: tuple[SliceTree, SliceTree],
+    matches: list[NodeMatch],
+    tensors: TensorPairing,
+    *,
+    to_target: bool,
+) -> None:
+    node = trees[0].nodes[lent.node]
+    taken = {record.label for records, _ in lent.values for record in records}
+    left = tensors.unmatched_target if to_target else tensors.unmatched_golden
+    left += [
+        UnmatchedTensor(len(matches), node.name, record)
+        for record in node.tensors
+        if record.label not in taken
+    ]
+    for records, known in lent.values:
+        one = _whole(records[0], known.record) if known.joining is not None else records[0]
+        joined = join_records(records, -1) if len(records) > 1 else one
+        own_parts = records if len(records) > 1 else ()
+        sides = [
+            (node.name, joined, own_parts),
+            (trees[1].nodes[known.nodes[0]].name, known.record, known.parts),
+        ]
+        golden, target = sides[::-1] if to_target else sides
+        said = known.transform or ("parts joined, arranged as the values tell" if own_parts else "")
+        said = said or reshape(golden[1], target[1])
+        how = Joining.CONCATENATED if own_parts else known.joining
+        tensors.pairs.append(
+            TensorPair(
+                match=len(matches),
+                golden_node=golden[0],
+                target_node=target[0],
+                golden=golden[1],
+                target=target[1],
+                transform=said,
+                golden_parts=golden[2],
+                target_parts=target[2],
+                joining=how,
+                part_nodes=tuple(trees[1].nodes[one].name for one in known.nodes)
+                if how is Joining.OF_EXPERTS
+                else (),
+            )
+        )
+    own = (node.name,)
+    matches.append(
+        NodeMatch(
+            golden=() if to_target else own,
+            target=own if to_target else (),
+            origin=Origin.STRUCTURE,
+            score=_LENT,
+            reasons=tuple(dict.fromkeys(known.why for _, known in lent.values)),
+        )
+    )
+
+
+def _whole(record: TensorRecord, other: TensorRecord) -> TensorRecord:
+    """Return a tensor as a whole, if ranks have shards of it and the other tensor is as large as these."""
+    if record.shards is None or other.shards is not None:
+        return record
+    wholes = (concatenated(record, axis) for axis in whole_axes(record))
+    return next((whole for whole in wholes if fit(whole, other)), record)
+
+
+def _is_topology(tree: SliceTree) -> bool:
+    """Tell a topology of operations, as ATB calls its operators, from a tree of modules."""
+    operators = [node for node in tree.nodes if is_operator(node)]
+    named = sum(node.type_name.endswith("Operation") for node in operators)
+    return 2 * named > len(operators)
+
+
+def _call_nothing_alike(work: Pairing) -> bool:
+    """Tell whether two dumps of forward passes have nothing that they call alike: no class, nor any module.
+
+    What modules are called counts where a dump does not tell the class of all of them.
+    """
+    trees = work.golden, work.target
+    if any((*trees[0].backward, *trees[1].backward)):
+        return False
+    types = [_types(tree) for tree in trees]
+    if not types[0].isdisjoint(types[1]):
+        return False
+    if all(node.type_name for tree in trees for node in tree.nodes):
+        return True
+    labels = [
+        {node.path.rpartition(".")[2] for node in tree.nodes if not is_operator(node)} for tree in trees
+    ]
+    return not any(label and not label.isdigit() for label in labels[0] & labels[1])
+
+
+def _were_hardly_found(work: Pairing) -> bool:
+    """Tell whether two dumps call hardly anything alike, and hardly anything was found by name."""
+    types = [_types(tree) for tree in (work.golden, work.target)]
+    if not all(tree.nodes for tree in (work.golden, work.target)):
+        return False
+    if len(types[0] & types[1]) > _SHARED_TYPES * len(types[0] | types[1]):
+        return False
+    by_rule = sum(found.origin not in (Origin.MAPPING, Origin.MANUAL) for found in work.found.values())
+    return by_rule <= _SHARED_NODES * min(len(work.golden.nodes), len(work.target.nodes))
+
+
+def _types(tree: SliceTree) -> set[str]:
+    """Return the classes and operators of a dump, as far as it tells them."""
+    return {node.type_name for node in tree.nodes if node.type_name}
+
+
+def _add(
+    work: Pairing, nodes: tuple[int, int], pair: Aligned, *reasons: str, score: float = _SAME_WIDTH
+) -> None:
+    if nodes[0] not in work.partners and nodes[1] not in work.found:
+        score = _DOUBTFUL if pair.doubtful else score
+        work.add(nodes, Found(nodes[0], Origin.STRUCTURE, score, doubtful=pair.doubtful, reasons=reasons))
+
+
+def _add_steps(work: Pairing, pair: Aligned, golden: Step, target: Step) -> None:
+    known = golden.width is not None and target.width is not None
+    score = _SAME_WIDTH if known else _NO_WIDTH
+    reasons = [f"same work: {golden.work}"]
+    if golden.block and golden.block == target.block:
+        reasons.append(f"both in the {golden.block}")
+    if known:
+        reasons.append("same output width")
+    reasons += _told_by_names(work, golden, target)
+    first, second = _recorded(work.golden, golden), _recorded(work.target, target)
+    if not golden.parts and not target.parts:
+        _add(work, (first[0], second[0]), pair, *reasons, score=score)
+    elif not pair.doubtful:
+        reasons.insert(0, _fused(work, golden, target))
+        experts = golden.experts or target.experts
+        work.add_join(Join(first, second, Origin.STRUCTURE, score, tuple(reasons), experts=experts))
+
+
+def _told_by_names(work: Pairing, *steps: Step) -> Iterator[str]:
+    """Say of which steps only name and weight tell what they do."""
+    for tree, step in zip((work.golden, work.target), steps, strict=True):
+        if not tree.nodes[step.node].type_name:
+            name = tree.relative_name(step.node)
+            yield f"no class is recorded of {name}: name and shapes tell what it does"
+
+
+def _fused(work: Pairing, golden: Step, target: Step) -> str:
+    trees = (work.golden, work.target) if golden.parts else (work.target, work.golden)
+    parts, whole = (golden, target) if golden.parts else (target, golden)
+    # Of experts, each column is named by the first of them: there may be hundreds.
+    names = " + ".join(trees[0].relative_name(node) for node in parts.nodes[:: len(parts.experts) or 1])
+    if parts.experts:
+        return f"{trees[1].relative_name(whole.node)} is {names} of {counted(len(parts.experts), 'expert')}"
+    return f"{trees[1].relative_name(whole.node)} is {names} fused"
+
+
+def _recorded(tree: SliceTree, step: Step) -> tuple[int, ...]:
+    """Return the nodes of a step; instead of one without outputs, the module around it that it ends."""
+    if step.parts:
+        return step.parts
+    node = step.node
+    while first_output(tree, node) is None:
+        parent = tree.parents[node]
+        if parent == tree.root or tree.forward[parent][-1] != node:
+            return (step.node,)
+        node = parent
+    return (node,)
+
+
+def _is_convincing(lines: tuple[Line, Line], aligned: list[Aligned]) -> bool:
+    """Tell whether most of what is characteristic of one of two runs was found in the other."""
+    there = [sum(step.work in CHARACTERISTIC for step in line.steps) for line in lines]
+    steps = [pair for pair in aligned if isinstance(pair.golden, Step) and isinstance(pair.target, Step)]
+    found = [
+        sum(len(step.nodes) for step in side if isinstance(step, Step) and step.work in CHARACTERISTIC)
+        for side in zip(*((pair.golden, pair.target) for pair in steps), strict=True)
+    ]
+    return (
+        bool(found)
+        and all(number >= _LEAST_STEPS for number in found)
+        and any(number >= _LEAST_SHARED * all_there for number, all_there in zip(found, there, strict=True))
+    )
+
+
+def _match_modules(work: Pairing, layers: Aligned) -> None:
+    """Match the modules of two layers that have most of their matched steps in common."""
+    golden = _modules(work.golden, layers.golden.node)
+    target = _modules(work.target, layers.target.node)
+    inside = _below(work.golden, layers.golden.node)
+    joins = [join for join in work.joins if join.golden[0] in inside]
+    first = {node: _matched_below(work, node, joins, of_golden=True) for node in golden}
+    second = {node: _matched_below(work, node, joins, of_golden=False) for node in target}
+    scores = [
+        (len(first[one] & second[other]) / len(first[one] | second[other]), one, other)
+        for one in golden
+        for other in target
+        if first[one] & second[other]
+    ]
+    scores = [score for score in scores if score[0] >= _LEAST_SHARED]
+    for _, one, other in sorted(scores + _only_ones(work, golden, target), key=lambda score: -score[0]):
+        _add(work, (one, other), layers, "they hold the same steps", score=_SAME_CONTENTS)
+
+
+def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_golden: bool) -> set[int]:
+    """Return the target nodes of the matches below a module of either side; of a fused one the first.
+
+    Who holds a part of what was fused does not hold it.
+    """
+    below = _below(work.golden if of_golden else work.target, module)
+    if of_golden:
+        found = {work.partners[node] for node in below if node in work.partners}
+    else:
+        found = {node for node in below if node in work.found}
+    for join in joins:
+        found.difference_update(join.target)
+        if below.issuperset(join.golden if of_golden else join.target):
+            found.add(join.target[0])
+    return found
+
+
+def _below(tree: SliceTree, module: int) -> set[int]:
+    below: set[int] = set()
+    waiting = list(tree.forward[module])
+    while waiting:
+        node = waiting.pop()
+        waiting += tree.forward[node]
+        below.add(node)
+    return below
+
+
+def _only_ones(work: Pairing, golden: Sequence[int], target: Sequence[int]) -> list[tuple[float, int, int]]:
+    """Return the modules that are the only one of their part of a layer on either side."""
+    found: list[tuple[float, int, int]] = []
+    for block in ("attention", "cross attention", "mlp"):
+        first = _outermost(work.golden, [node for node in golden if block_of(work.golden, node) == block])
+        second = _outermost(work.target, [node for node in target if block_of(work.target, node) == block])
+        if len(first) == len(second) == 1:
+            found.append((0.0, first[0], second[0]))
+    return found
+
+
+def _outermost(tree: SliceTree, nodes: list[int]) -> list[int]:
+    return [node for node in nodes if tree.parents[node] not in nodes]
+
+
+def _modules(tree: SliceTree, layer: int) -> list[int]:
+    """Return the modules in a layer that are no steps, the outermost first."""
+    found: list[int] = []
+    waiting = list(tree.forward[layer])
+    while waiting:
+        node = waiting.pop(0)
+        if not is_step(tree, node):
+            found.append(node)
+            waiting += tree.forward[node]
+    return found

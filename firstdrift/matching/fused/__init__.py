@@ -1,0 +1,1 @@
+"""Matching several nodes with the one they were fused into."""

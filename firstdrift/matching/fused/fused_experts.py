@@ -1,0 +1,260 @@
+"""Experts that ran one by one on one side, and together on the other.
+
+    torch   experts.0.gate_proj [3, 64]   experts.0.up_proj [3, 64]   experts.2.gate_proj [5, 64]   ...
+    ATB     GroupedMatmulOperation [8, 128]
+
+The rows of all experts that were given some lie one after another, in the order of their numbers; what an
+expert computes of one input may lie side by side. That they are the same has to follow from the shapes: the
+rows add up to those of the whole, and so do the columns.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from itertools import pairwise
+from math import prod
+from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.matching.cross_framework.layer_ops import Layer, Step, first_output
+from firstdrift.matching.fused.find_fused import parts_of_one
+from firstdrift.matching.tree import SliceTree, is_operator
+from firstdrift.operators.kinds import Work
+
+Ways: TypeAlias = list[list[Step]]
+"""Ways to see some steps: each by itself, or several as one."""
+
+_MOST_DIGITS: Final = 9
+_SHARED: Final = re.compile(r"shared_?(?:expert|mlp)s?(?:\.|$)", re.IGNORECASE)
+"""What the path of a module is like that each token goes through, whatever it chose."""
+
+_GATHERED: Final = {
+    Work.LINEAR: Work.GROUPED,
+    Work.ACTIVATE: Work.ACTIVATE,
+    Work.GATE: Work.GATE,
+    Work.MULTIPLY: Work.MULTIPLY,
+}
+"""What a step of an expert does, and what that of all experts is."""
+
+_OF_EXPERTS: Final = re.compile(r"expert|moe", re.IGNORECASE)
+"""What is in the name of modules that hold experts."""
+
+_GATE_UP_DOWN: Final = 3
+"""Linear steps of an expert that has a gate."""
+
+
+class _Place(NamedTuple):
+    """Where a step lies that is one of an expert's: of which list, of which expert, and what it is in it."""
+
+    experts: str
+    number: int
+    name: Hashable
+
+
+class _Column(NamedTuple):
+    """The same step of all experts that ran, by their numbers."""
+
+    steps: Mapping[int, Step]
+    rows: tuple[int, ...]
+    width: int
+
+
+def has_experts(tree: SliceTree, layer: Layer) -> bool:
+    """Tell whether a layer has experts, by what its steps do and where in it they lie."""
+    before = len(tree.nodes[layer.node].path)
+    return any(
+        step.work is Work.GROUPED or _OF_EXPERTS.search(tree.nodes[step.node].path, before)
+        for step in layer.steps
+    )
+
+
+class Apart(Struct, frozen=True):
+    """Steps of experts that are aligned by themselves.
+
+    Attributes:
+        golden: the ways to see the golden ones: where experts are listed, each step of all of them as one,
+            the first two linear ones apart or as one; else what lies between the first and the last grouped
+            step. Likewise target.
+        lists: of each list of experts, the nodes of their steps, each with the number of its expert.
+        together: the nodes between the first and the last grouped step, of the other side.
+        golden_is_listed: which side lists them.
+    """
+
+    golden: Ways
+    target: Ways
+    lists: tuple[dict[int, int], ...]
+    together: frozenset[int]
+    golden_is_listed: bool
+
+    def rest(self, steps: Sequence[Step], found: Collection[int], *, golden: bool) -> list[Step]:
+        """Return what a layer holds besides: a list of one expert is none if nothing of it was found.
+
+        Args:
+            steps: those of the layer.
+            found: the nodes of that side that were aligned.
+            golden: which side it is.
+        """
+        if golden is not self.golden_is_listed:
+            return [step for step in steps if step.node not in self.together]
+        gone: set[int] = set()
+        for numbers in self.lists:
+            if len(set(numbers.values())) > 1 or not numbers.keys().isdisjoint(found):
+                gone.update(numbers)
+        return [step for step in steps if step.node not in gone]
+
+
+def set_experts_apart(
+    trees: tuple[SliceTree, SliceTree], golden: Sequence[Step], target: Sequence[Step]
+) -> Apart | None:
+    """Take the steps of experts out of two layers; None unless one lists them and the other groups them."""
+    sides = golden, target
+    places = _places(trees[0], golden), _places(trees[1], target)
+    if bool(places[0]) is bool(places[1]):
+        return None
+    listed = 0 if places[0] else 1
+    together = _grouped_part(sides[1 - listed])
+    if not together:
+        return None
+    ways = _ways(trees[listed], sides[listed], places[listed])
+    lists: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for node, place in places[listed].items():
+        lists[place.experts][node] = place.number
+    nodes = frozenset(step.node for step in together)
+    golden_ways, target_ways = ([together], ways) if listed else (ways, [together])
+    return Apart(golden_ways, target_ways, tuple(lists.values()), nodes, golden_is_listed=not listed)
+
+
+def steps_of_shared(tree: SliceTree, steps: Sequence[Step]) -> list[Step]:
+    """Return the steps of a shared expert, as its module is called."""
+    return [step for step in steps if _SHARED.search(tree.nodes[step.node].path)]
+
+
+def with_experts(tree: SliceTree, steps: Sequence[Step]) -> list[Step]:
+    """Return steps, those of one expert marked as such; without those of experts that did not run."""
+    places = _places(tree, steps)
+    ran = {
+        (places[step.node].experts, places[step.node].number)
+        for step in steps
+        if step.node in places and step.shape is not None
+    }
+    marked: list[Step] = []
+    for step in steps:
+        place = places.get(step.node)
+        if place is None:
+            marked.append(step)
+        elif not ran or (place.experts, place.number) in ran:
+            marked.append(replace(step, of_expert=True))
+    return marked
+
+
+def _grouped_part(steps: Sequence[Step]) -> list[Step]:
+    grouped = [at for at, step in enumerate(steps) if step.work is Work.GROUPED]
+    return list(steps[grouped[0] : grouped[-1] + 1]) if grouped else []
+
+
+def _places(tree: SliceTree, steps: Sequence[Step]) -> dict[int, _Place]:
+    """Return where those steps lie that are in an expert, by node."""
+    found: dict[int, _Place] = {}
+    seen: defaultdict[_Place, int] = defaultdict(int)
+    for step in steps:
+        module = step.node
+        while module != tree.root and is_operator(tree.nodes[module]):
+            module = tree.parents[module]
+        place = _place(tree.nodes[module].path) if module != tree.root else None
+        if place is None:
+            continue
+        if module != step.node:
+            # An operator has no name of its own: it is the first of its type in its module, or the second.
+            place = place._replace(name=(place.name, tree.nodes[step.node].type_name))
+            seen[place] += 1
+            place = place._replace(name=(place.name, seen[place]))
+        found[step.node] = place
+    return found
+
+
+def _place(path: str) -> _Place | None:
+    """Return where a module lies that is in an expert, by its path; a shared one is none of a list."""
+    names = path.split(".")
+    for at, (name, number) in enumerate(pairwise(names)):
+        if "expert" not in name.lower() or not number.isascii() or not number.isdigit():
+            continue
+        if len(number) > _MOST_DIGITS or "shared" in name.lower():
+            return None
+        return _Place(".".join(names[: at + 1]), int(number), ".".join(names[at + 2 :]))
+    return None
+
+
+def _ways(tree: SliceTree, steps: Sequence[Step], places: Mapping[int, _Place]) -> Ways:
+    columns = _columns(tree, steps, places)
+    pair = _side_by_side(tree, columns)
+    if pair is None:
+        return [[_whole([column]) for column in columns]]
+    # What may lie side by side does not depend on one another: it stands together, whatever ran between.
+    both = [columns[at] for at in pair]
+    before = [_whole([column]) for column in columns[: min(pair)]]
+    after = [_whole([column]) for at, column in enumerate(columns) if at > min(pair) and at not in pair]
+    return [[*before, *map(_whole, ([one] for one in both)), *after], [*before, _whole(both), *after]]
+
+
+def _columns(tree: SliceTree, steps: Sequence[Step], places: Mapping[int, _Place]) -> list[_Column]:
+    """Gather each step of the experts; one that is not known of all that ran is left out."""
+    by_name: defaultdict[Hashable, dict[int, Step]] = defaultdict(dict)
+    ran: defaultdict[str, set[int]] = defaultdict(set)
+    sizes = {step.node: _rows_and_width(tree, step.node) for step in steps if step.node in places}
+    for step in steps:
+        place = places.get(step.node)
+        if place is None or sizes[step.node] == (0, 0) or step.work not in _GATHERED:
+            continue
+        by_name[place.experts, place.name][place.number] = step
+        if step.work is Work.LINEAR:
+            ran[place.experts].add(place.number)
+    columns: list[_Column] = []
+    for members in by_name.values():
+        ordered = dict(sorted(members.items()))
+        experts = places[next(iter(ordered.values())).node].experts
+        rows, widths = zip(*(sizes[step.node] for step in ordered.values()), strict=True)
+        alike = len({step.work for step in ordered.values()}) == len(set(widths)) == 1
+        if alike and set(ordered) == ran[experts]:
+            columns.append(_Column(ordered, rows, widths[0]))
+    return columns
+
+
+def _rows_and_width(tree: SliceTree, node: int) -> tuple[int, int]:
+    """Return the size of what a node gives as rows; 0 and 0 if it gives none."""
+    record = first_output(tree, node)
+    if record is None or not record.shape or 0 in record.shape:
+        return 0, 0
+    return prod(record.shape[:-1]), record.shape[-1]
+
+
+def _side_by_side(tree: SliceTree, columns: Sequence[_Column]) -> tuple[int, int] | None:
+    """Return which two columns may lie side by side, in that order: by name, or as the first of three."""
+    firsts = {
+        next(iter(column.steps.values())).node: at
+        for at, column in enumerate(columns)
+        if next(iter(column.steps.values())).work is Work.LINEAR
+    }
+    named = [nodes for nodes in parts_of_one(tree, firsts) if len(nodes) == 2]  # noqa: PLR2004
+    linear = list(firsts.values())
+    if named:
+        first, second = (firsts[node] for node in named[0])
+    elif len(linear) == _GATE_UP_DOWN:
+        first, second = linear[:2]
+    else:
+        return None
+    one, other = columns[first], columns[second]
+    return (first, second) if (one.rows, one.width) == (other.rows, other.width) else None
+
+
+def _whole(columns: Sequence[_Column]) -> Step:
+    """Return the same steps of all experts as one, those of several columns side by side."""
+    first = next(iter(columns[0].steps.values()))
+    return replace(
+        first,
+        work=_GATHERED[first.work],
+        shape=(sum(columns[0].rows), sum(column.width for column in columns)),
+        parts=tuple(step.node for column in columns for step in column.steps.values()),
+        experts=tuple(columns[0].steps),
+    )

@@ -1,0 +1,1 @@
+"""Matching by what people said: edits, mapping files, match sets."""

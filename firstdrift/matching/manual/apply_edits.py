@@ -1,0 +1,248 @@
+"""Lay the decisions of people over the matches that were found.
+
+    found              match a = y          left
+    a ═ x              a ═ y                x
+    └ a1 ═ x1          └ a1 ═ y1            └ x1        what is inside, and the backward pass, follow
+
+An edit touches the nodes it names, what follows from them (backward pass, gradients) and, if it says so, what
+is inside; everything else stays as it was. What one edit says of a node is not undone by what another merely
+implies.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from firstdrift.matching.manual.edits import Edit, EditKind
+from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
+from firstdrift.matching.plan import Origin
+from firstdrift.matching.tree import SliceTree, call_key, holds_gradients
+from firstdrift.model.node import Direction
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+
+BY_HAND: Final = ("matched by hand",)
+
+MatchTrees = Callable[[Pairing], None]
+"""The automatic rules: matches what is not matched yet of two trees."""
+
+
+def apply_edits(work: Pairing, edits: Iterable[Edit], match_trees: MatchTrees) -> tuple[str, ...]:
+    """Change what is matched as people said; return a note on each edit that could not be applied."""
+    overlay = _Overlay(work, match_trees)
+    refused = ((edit, overlay.apply(edit)) for edit in edits)
+    return tuple(edit.refused(why) for edit, why in refused if why is not None)
+
+
+class _Side(Struct):
+    """One of the two trees.
+
+    Attributes:
+        numbers: index of each node by its name.
+        gradients: nodes that hold the gradients of a module, by its path.
+        said: nodes whose match was said by hand, or follows from one that was.
+        apart: nodes whose matches were taken apart, by the edit that did.
+    """
+
+    tree: SliceTree
+    numbers: dict[str, int]
+    gradients: dict[str, list[int]]
+    said: set[int] = field(default_factory=set)
+    apart: list[set[int]] = field(default_factory=list)
+
+    def follow(self, index: int) -> set[int]:
+        """Return a node with those that follow from it: backward pass and gradients."""
+        node = self.tree.nodes[index]
+        found = {index}
+        if node.direction is Direction.FORWARD:
+            backward = self.tree.backward_calls.get(call_key(node))
+            found |= {backward} if backward is not None else set()
+        if node.direction is not Direction.BACKWARD and not holds_gradients(node):
+            found.update(self.gradients.get(node.path, ()))
+        return found
+
+    def below(self, index: int) -> set[int]:
+        """Return a node, all that is inside of it, and what follows from these."""
+        found: set[int] = set()
+        waiting = [index]
+        while waiting:
+            for node in self.follow(waiting.pop()) - found:
+                found.add(node)
+                waiting += self.tree.forward[node] + self.tree.backward[node]
+        return found
+
+    def reach(self, indexes: Iterable[int], *, descendants: bool) -> set[int]:
+        """Return all nodes that an edit on some is about."""
+        return set().union(*((self.below if descendants else self.follow)(index) for index in indexes))
+
+    def is_inside(self, inner: int, outer: int) -> bool:
+        while inner != self.tree.root:
+            inner = self.tree.parents[inner]
+            if inner == outer:
+                return True
+        return False
+
+    def free_by_hand(self, named: set[int]) -> None:
+        """Forget what earlier edits said of nodes that are named again."""
+        for index in named:
+            self.said -= self.follow(index)
+        self.apart = [nodes for nodes in self.apart if not nodes & named]
+
+
+class _Overlay:
+    """Applies edits to what is matched."""
+
+    def __init__(self, work: Pairing, match_trees: MatchTrees) -> None:
+        self.work = work
+        self.match_trees = match_trees
+        self.golden, self.target = _side(work.golden), _side(work.target)
+
+    def apply(self, edit: Edit) -> str | None:
+        """Apply an edit; return why not if it cannot be."""
+        why = edit.why_absent(self.golden.numbers, self.target.numbers)
+        if why is not None:
+            return why
+        golden = [self.golden.numbers[name] for name in edit.golden]
+        target = [self.target.numbers[name] for name in edit.target]
+        if edit.kind is EditKind.UNMATCH:
+            return self._take_apart(golden, target, descendants=edit.descendants)
+        why = self._why_not(golden, target)
+        if why is None:
+            self._match(golden, target, descendants=edit.descendants)
+        return why
+
+    def _why_not(self, golden: list[int], target: list[int]) -> str | None:
+        """Say why nodes cannot be the same."""
+        first = self.work.golden.nodes[golden[0]]
+        nodes = [self.work.golden.nodes[index] for index in golden]
+        for node in (*nodes, *(self.work.target.nodes[index] for index in target)):
+            if (node.direction is Direction.BACKWARD) is not (first.direction is Direction.BACKWARD):
+                return f"{first.name} and {node.name} are not of the same pass"
+            if holds_gradients(node) is not holds_gradients(first):
+                return f"only one of {first.name} and {node.name} stands for the gradients of parameters"
+        for side, indexes in ((self.golden, golden), (self.target, target)):
+            for inner in indexes:
+                for outer in indexes:
+                    if inner != outer and side.is_inside(inner, outer):
+                        return f"{side.tree.nodes[inner].name} is inside {side.tree.nodes[outer].name}"
+        return self._why_in_itself(target) if len(target) > 1 else None
+
+    def _why_in_itself(self, target: list[int]) -> str | None:
+        """Say why nodes cannot become one row of the tree: it would hang below itself, by way of others."""
+        firsts = {index: join.target[0] for join in self.work.joins for index in join.target}
+        tree = self.work.target
+        above = tree.parents[target[0]]
+        while above != tree.root:
+            if above in target:
+                return f"{tree.nodes[target[0]].name} is inside {tree.nodes[above].name}"
+            above = tree.parents[firsts.get(above, above)]
+        return None
+
+    def _match(self, golden: list[int], target: list[int], *, descendants: bool) -> None:
+        work, sides = self.work, (self.golden, self.target)
+        pairs = work.pairs_of(golden, target)
+        self.golden.free_by_hand({*golden, *(pair[0] for pair in pairs)})
+        self.target.free_by_hand({*target, *(pair[1] for pair in pairs)})
+        reach = [
+            side.reach(indexes, descendants=descendants) - side.said.union(*side.apart)
+            for side, indexes in zip(sides, (golden, target), strict=True)
+        ]
+        for pair in pairs:
+            work.release(pair[1])
+        for pair in work.pairs_of(*reach):
+            if (pair[0] in reach[0]) is not (pair[1] in reach[1]):
+                work.release(pair[1])
+        _match_part(work, reach[0], reach[1], (golden, target), self.match_trees)
+        for side, indexes in zip(sides, (golden, target), strict=True):
+            side.said |= side.reach(indexes, descendants=False)
+
+    def _take_apart(self, golden: list[int], target: list[int], *, descendants: bool) -> str | None:
+        work = self.work
+        pairs = [
+            pair
+            for pair in work.pairs_of(golden, target)
+            if (not golden or pair[0] in golden) and (not target or pair[1] in target)
+        ]
+        if not pairs:
+            return "they are not matched" if golden and target else "it is not matched"
+        self.golden.free_by_hand({pair[0] for pair in pairs})
+        self.target.free_by_hand({pair[1] for pair in pairs})
+        reach = (
+            self.golden.reach({pair[0] for pair in pairs}, descendants=descendants) - self.golden.said,
+            self.target.reach({pair[1] for pair in pairs}, descendants=descendants) - self.target.said,
+        )
+        pairs = work.pairs_of(*reach)
+        apart = [pair for pair in pairs if pair[0] in reach[0] and pair[1] in reach[1]]
+        for pair in apart:
+            work.release(pair[1])
+        self.golden.apart.append({pair[0] for pair in apart})
+        self.target.apart.append({pair[1] for pair in apart})
+        return None
+
+
+def _side(tree: SliceTree) -> _Side:
+    gradients: dict[str, list[int]] = {}
+    for index in tree.gradients:
+        gradients.setdefault(tree.nodes[index].path, []).append(index)
+    return _Side(tree, {node.name: index for index, node in enumerate(tree.nodes)}, gradients)
+
+
+def _match_part(
+    work: Pairing,
+    golden: set[int],
+    target: set[int],
+    same: tuple[Sequence[int], Sequence[int]],
+    match_trees: MatchTrees,
+) -> None:
+    """Match parts of two trees by themselves, given that some of their nodes are the same by hand.
+
+    What is matched already within the parts stays. Inside of what a person matched, alignment is used even
+    where the rules leave it out: that is what the person asked for.
+    """
+    numbers = sorted(golden), sorted(target)
+    here = [{index: at for at, index in enumerate(side)} for side in numbers]
+    slices = [
+        Slice(_PART, tuple(tree.nodes[index] for index in side))
+        for tree, side in zip((work.golden, work.target), numbers, strict=True)
+    ]
+    part = start_pairing(slices[0], slices[1], replace(work.rules, structure=True, mappings=(), edits=()))
+    join = Join(tuple(here[0][at] for at in same[0]), tuple(here[1][at] for at in same[1]), *_SAID)
+    if len(join.golden) == len(join.target) == 1:
+        pair = join.golden[0], join.target[0]
+        part.add(pair, Found(pair[0], Origin.MANUAL, 1.0, doubtful=False, reasons=BY_HAND))
+    else:
+        part.add_join(join)
+    for known in sorted(target & work.found.keys()):
+        found = work.found[known]
+        if not found.joined:
+            part.found[here[1][known]] = replace(found, golden=here[0][found.golden])
+            part.partners[here[0][found.golden]] = here[1][known]
+    for known_join in work.joins:
+        if target.issuperset(known_join.target):
+            part.add_join(_numbered(known_join, here[0], here[1]))
+    kept = set(part.found)
+    kept.discard(join.target[0])
+    match_trees(part)
+    for at, found in part.found.items():
+        if at not in kept and not found.joined:
+            golden_index, target_index = numbers[0][found.golden], numbers[1][at]
+            work.found[target_index] = replace(found, golden=golden_index)
+            work.partners[golden_index] = target_index
+    back = [dict(enumerate(side)) for side in numbers]
+    for found_join in part.joins:
+        work.add_join(_numbered(found_join, back[0], back[1]))
+
+
+_PART: Final = SliceListing(Coordinates(), Path())
+_SAID: Final = (Origin.MANUAL, 1.0, BY_HAND)
+
+
+def _numbered(join: Join, golden: dict[int, int], target: dict[int, int]) -> Join:
+    """Give the nodes of a join other numbers."""
+    return replace(
+        join,
+        golden=tuple(golden[index] for index in join.golden),
+        target=tuple(target[index] for index in join.target),
+    )

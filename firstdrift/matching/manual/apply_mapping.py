@@ -1,0 +1,285 @@
+"""Match what mapping files say.
+
+0.module.module.decoder.layers.3.mlp.linear_fc2        target path
+└ Float16Module  └ GPTModel    └ TransformerLayer      classes of the modules along it: each says
+module  .model  .layers.3.mlp.down_proj                what the next part is called in the golden dump
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct, field
+
+from firstdrift.matching.fused.find_fused import complete_join, join_operators
+from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
+from firstdrift.matching.pairing import Found, Pairing
+from firstdrift.matching.plan import Origin
+from firstdrift.matching.structure.sequence_alignment import Pair
+from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
+from firstdrift.model.node import Direction, Node
+
+_OUTPUT: Final = re.compile(r"(?P<type>.+?)_(?:outtensor|output_?)(?P<number>[0-9]{1,9})")
+"""msit's way to name one output of a type: "RmsNormOperation_outtensor0", "Linear_output_0"."""
+
+_NUMBER: Final = re.compile(r"(?:^|[._])([0-9]{1,18})(?=[._]|$)")
+
+
+def apply_mappings(work: Pairing) -> tuple[str, ...]:
+    """Match what the mapping files of the rules say; return a note on each entry that matched nothing.
+
+    The first file that says something of a node decides; backward nodes follow their forward nodes.
+    """
+    return tuple(chain.from_iterable(_APPLY[mapping.kind](work, mapping) for mapping in work.rules.mappings))
+
+
+class _Applied(Struct):
+    """Matches what a file says, and keeps what became of each entry."""
+
+    work: Pairing
+    mapping: MappingFile
+    used: set[MappingEntry] = field(default_factory=set)
+    failures: dict[MappingEntry, str] = field(default_factory=dict)
+
+    def match(self, pair: Pair, entries: Iterable[MappingEntry]) -> None:
+        """Record that two nodes are the same, unless another rule of the files said otherwise of one."""
+        entries = tuple(entries)
+        work = self.work
+        if work.found.get(pair[1]) is None and pair[0] not in work.partners:
+            reason = self.mapping.describe(entries[-1])
+            join = complete_join(work, self._modules_of(pair), Origin.MAPPING, reason)
+            if join is not None:
+                work.add_join(join)
+                join_operators(work, join)
+            if pair[1] not in work.found:
+                work.add(pair, Found(pair[0], Origin.MAPPING, 1.0, doubtful=False, reasons=(reason,)))
+        if work.found.get(pair[1]) is not None and work.partners.get(pair[0]) is not None:
+            self.used.update(entries)
+        else:
+            self.fail(entries[-1], "one of the two already has another partner")
+
+    def _modules_of(self, pair: Pair) -> Pair:
+        """Return the modules that run two operators, which may have been fused; modules stay as they are."""
+        work = self.work
+        around = work.golden.parents[pair[0]], work.target.parents[pair[1]]
+        have_modules = around[0] != work.golden.root and around[1] != work.target.root
+        return around if have_modules and is_operator(work.target.nodes[pair[1]]) else pair
+
+    def fail(self, entry: MappingEntry, why: str) -> None:
+        """Remember why an entry did not match a node."""
+        self.failures.setdefault(entry, why)
+
+    def notes(self, why_never: Callable[[MappingEntry], str]) -> Iterator[str]:
+        """Say of each entry that matched nothing why not."""
+        for entry in self.mapping.entries:
+            if entry in self.used:
+                continue
+            if not self.mapping.may_quote:
+                yield f"{self.mapping.name} line {entry.line}: matched nothing"
+            else:
+                why = self.failures.get(entry) or why_never(entry)
+                yield f"{self.mapping.describe(entry)}: matched nothing, {why}"
+
+
+def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[str]:
+    applied = _Applied(work, mapping)
+    walker = _Walker(mapping, work.target)
+    golden = {call_key(node): index for index, node in _modules(work.golden)}
+    # From the outside in, so that a note names the outermost module that is missing.
+    for index, node in sorted(_modules(work.target), key=lambda module: module[1].path.count(".")):
+        path, entries = walker.translate(node.path)
+        if not entries:
+            continue
+        partner = golden.get((node.kind, path, node.call))
+        if partner is None:
+            applied.fail(entries[-1], f"the golden dump has no module {path}")
+        else:
+            applied.match((partner, index), entries)
+
+    def why_never(entry: MappingEntry) -> str:
+        if entry.scope != TOP_LAYER and entry.scope not in walker.class_of.values():
+            return f"the target dump has no module of class {entry.scope}"
+        return f"no module of the target dump has that path inside {entry.scope}"
+
+    return applied.notes(why_never)
+
+
+class _Walker:
+    """Translates target paths into golden ones, level by level, by what is said of the class reached."""
+
+    def __init__(self, mapping: MappingFile, target: SliceTree) -> None:
+        self.class_of = {node.path: node.type_name for _, node in _modules(target)}
+        self._sections: defaultdict[str, dict[tuple[str, ...], MappingEntry]] = defaultdict(dict)
+        for entry in mapping.entries:
+            self._sections[entry.scope][tuple(entry.target.split("."))] = entry
+
+    def translate(self, path: str) -> tuple[str, list[MappingEntry]]:
+        """Return the golden path, and the entries that were used, outermost first."""
+        parts = tuple(path.split("."))
+        golden: list[str] = []
+        used: list[MappingEntry] = []
+        scope, at = TOP_LAYER, 0
+        while at < len(parts):
+            entry = self._longest(scope, parts[at:])
+            if entry is None:
+                golden.append(parts[at])
+                at += 1
+            else:
+                golden += entry.golden
+                used.append(entry)
+                at += entry.target.count(".") + 1
+            scope = self.class_of.get(".".join(parts[:at]), "")
+        return ".".join(golden), used
+
+    def _longest(self, scope: str, parts: tuple[str, ...]) -> MappingEntry | None:
+        section = self._sections.get(scope)
+        if not section:
+            return None
+        found = (section.get(parts[:length]) for length in range(len(parts), 0, -1))
+        return next((entry for entry in found if entry is not None), None)
+
+
+def _apply_cells(work: Pairing, mapping: MappingFile) -> Iterable[str]:
+    applied = _Applied(work, mapping)
+    golden = {(_cell(node), node.direction, node.call): index for index, node in _forward(work.golden)}
+    whole = {entry.target: entry for entry in mapping.entries}
+    for index, node in _forward(work.target):
+        name = _cell(node)
+        if name in whole:
+            entries, said = [whole[name]], whole[name].golden[0]
+        else:
+            entries, said = [], name
+            for entry in mapping.entries:
+                if entry.target in said:
+                    entries.append(entry)
+                    said = said.replace(entry.target, entry.golden[0], 1)
+        if not entries:
+            continue
+        partner = golden.get((said, node.direction, node.call))
+        if partner is None:
+            for entry in entries:
+                applied.fail(entry, f"the golden dump has no {said}")
+        else:
+            applied.match((partner, index), entries)
+    return applied.notes(lambda entry: f"no name in the target dump holds {entry.target}")
+
+
+def _cell(node: Node) -> str:
+    """Return how a cell mapping calls a node: a module by path and class, an operator without its library."""
+    if is_operator(node):
+        return f"{node.path.partition('.')[2]}.{node.call}"
+    return f"{node.path}.{node.type_name}"
+
+
+def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[str]:
+    applied = _Applied(work, mapping)
+    golden = {node.name: index for index, node in enumerate(work.golden.nodes)}
+    target = {node.name: index for index, node in enumerate(work.target.nodes)}
+    for entry in mapping.entries:
+        (target_node, target_label), (golden_node, golden_label) = (
+            split_item(entry.target),
+            split_item(entry.golden[0]),
+        )
+        sides = (("target", target, target_node, work.target), ("golden", golden, golden_node, work.golden))
+        missing = [f"the {side} dump has no {name}" for side, known, name, _ in sides if name not in known]
+        labels = {"target": target_label, "golden": golden_label}
+        missing += [
+            f"{name} has no {labels[side]}"
+            for side, known, name, tree in sides
+            if name in known and not _has(tree.nodes[known[name]], labels[side])
+        ]
+        if missing:
+            applied.fail(entry, missing[0])
+            continue
+        pair = golden[golden_node], target[target_node]
+        if pair[1] not in work.found and pair[0] not in work.partners:
+            applied.match(pair, (entry,))
+        found = work.found.get(pair[1])
+        if found is None or found.golden != pair[0]:
+            applied.fail(entry, "another entry says that one of the two nodes has another partner")
+            continue
+        applied.used.add(entry)
+        if target_label is not None and golden_label is not None and target_label != golden_label:
+            work.said_tensors.setdefault(pair, {})[target_label] = golden_label
+    return applied.notes(lambda _: "it was not reached")
+
+
+def _has(node: Node, label: str | None) -> bool:
+    return label is None or any(record.label == label for record in node.tensors)
+
+
+def _apply_types(work: Pairing, mapping: MappingFile) -> Iterable[str]:
+    applied = _Applied(work, mapping)
+    golden, target = _by_type(work.golden), _by_type(work.target)
+    for entry in mapping.entries:
+        target_type, target_output = _split_type(entry.target)
+        for said in entry.golden:
+            golden_type, golden_output = _split_type(said)
+            layers = target.get(target_type, {})
+            for layer, nodes in layers.items():
+                others = golden.get(golden_type, {}).get(layer, [])
+                if len(nodes) != len(others):
+                    where = f"layer {layer}" if layer is not None else "outside all layers"
+                    applied.fail(
+                        entry,
+                        f"{where} has {len(nodes)} of {target_type} and {len(others)} of {golden_type}",
+                    )
+                    continue
+                for pair in zip(others, nodes, strict=True):
+                    applied.match(pair, (entry,))
+                    if (
+                        target_output is not None
+                        and golden_output is not None
+                        and target_output != golden_output
+                    ):
+                        work.said_tensors.setdefault(pair, {})[target_output] = golden_output
+
+    return applied.notes(lambda entry: f"the target dump has no {_split_type(entry.target)[0]}")
+
+
+def _split_type(said: str) -> tuple[str, str | None]:
+    found = _OUTPUT.fullmatch(said)
+    return (found["type"], f"output.{int(found['number'])}") if found else (said, None)
+
+
+def _by_type(tree: SliceTree) -> dict[str, dict[int | None, list[int]]]:
+    """Return the forward nodes of each type, by the number of the layer they are in."""
+    found: defaultdict[str, defaultdict[int | None, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for index, node in _forward(tree):
+        found[node.type_name.rpartition(".")[2]][_layer(tree, index)].append(index)
+    return {name: dict(layers) for name, layers in found.items()}
+
+
+def _layer(tree: SliceTree, index: int) -> int | None:
+    """Return the first number in the path of a node or of the innermost module around it."""
+    while index != tree.root:
+        if not is_operator(tree.nodes[index]):
+            number = _NUMBER.search(tree.nodes[index].path)
+            return int(number[1]) if number else None
+        index = tree.parents[index]
+    return None
+
+
+def _modules(tree: SliceTree) -> Iterator[tuple[int, Node]]:
+    """Yield the modules whose forward pass was recorded, and the others by what was."""
+    for index, node in enumerate(tree.nodes):
+        if is_operator(node) or holds_gradients(node):
+            continue
+        if node.direction is not Direction.BACKWARD or call_key(node) not in tree.forward_calls:
+            yield index, node
+
+
+def _forward(tree: SliceTree) -> Iterator[tuple[int, Node]]:
+    for index, node in enumerate(tree.nodes):
+        if node.direction is not Direction.BACKWARD and not holds_gradients(node):
+            yield index, node
+
+
+_APPLY: Final[dict[MappingKind, Callable[[Pairing, MappingFile], Iterable[str]]]] = {
+    MappingKind.LAYER: _apply_layers,
+    MappingKind.DATA: _apply_items,
+    MappingKind.CELL: _apply_cells,
+    MappingKind.OPERATOR: _apply_types,
+}

@@ -1,0 +1,128 @@
+"""What people said corresponds to what, node by node: edits laid over the matches that were found.
+
+    match    mlp.forward.0          = feed_forward.forward.0      and what is inside
+    match    q_proj, k_proj, v_proj = linear_qkv                  fused
+    unmatch  norm.forward.0         = norm_2.forward.0
+
+Edits are applied in order, each to what the ones before it left. Nodes go by their names, so that an edit
+holds for every slice that has them.
+"""
+
+from collections.abc import Container, Iterable
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from firstdrift.errors import SettingsError
+from firstdrift.matching.manual.mapping import MappingFile
+
+_MOST_SHOWN: Final = 3
+
+
+class EditKind(StrEnum):
+    """What an edit does."""
+
+    MATCH = "match"
+    UNMATCH = "unmatch"
+
+
+class Edit(Struct, frozen=True):
+    """One decision of a person.
+
+    Attributes:
+        kind: whether nodes are matched or their matches taken apart.
+        golden: names of golden nodes; several where they were fused, in the order in which they are joined.
+        target: names of target nodes; one of the two sides of a match has one node. To take a match apart,
+            some of its nodes on either side are enough.
+        descendants: whether what is inside the nodes is matched, or taken apart, as well.
+    """
+
+    kind: EditKind
+    golden: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    descendants: bool = True
+
+    def describe(self) -> str:
+        """Say what was decided: "match golden a, b with target c, and what is inside"."""
+        sides = (("golden", self.golden), ("target", self.target))
+        link = " with " if self.kind is EditKind.MATCH else " and "
+        said = link.join(f"{side} {_listed(names)}" for side, names in sides if names)
+        return f"{self.kind} {said}" + (", and what is inside" if self.descendants else "")
+
+    def refused(self, why: str) -> str:
+        """Write the remark that it could not be applied to a pair of slices."""
+        return f"{self.describe()}: not applied, {why}"
+
+    def why_absent(self, golden: Container[str], target: Container[str]) -> str | None:
+        """Say which of its nodes a pair of slices lacks, given the names it has; None if it has all."""
+        for side, names, known in (("golden", self.golden, golden), ("target", self.target, target)):
+            for name in names:
+                if name not in known:
+                    return f"there is no {side} node {name}"
+        return None
+
+
+class MatchSetFile(Struct, frozen=True):
+    """What a person decided, as it is written to a file and read back.
+
+    Attributes:
+        name: of the match set.
+        edits: in the order in which they are applied.
+        mappings: mapping files that hold for the comparison as well.
+    """
+
+    name: str
+    edits: tuple[Edit, ...] = ()
+    mappings: tuple[MappingFile, ...] = ()
+
+
+def match(golden: str | Iterable[str], target: str | Iterable[str], *, descendants: bool = True) -> Edit:
+    """Say that nodes are the same; several on one side were fused into the one on the other.
+
+    Raises:
+        SettingsError: both sides, or neither, have one node; or a node is named twice.
+    """
+    return checked(Edit(EditKind.MATCH, _names(golden), _names(target), descendants))
+
+
+def unmatch(
+    golden: str | Iterable[str] = (), target: str | Iterable[str] = (), *, descendants: bool = True
+) -> Edit:
+    """Say that nodes do not correspond to what they are matched with.
+
+    Raises:
+        SettingsError: no node is named, or one is named twice.
+    """
+    return checked(Edit(EditKind.UNMATCH, _names(golden), _names(target), descendants))
+
+
+def checked(edit: Edit) -> Edit:
+    """Return an edit that makes sense by itself.
+
+    Raises:
+        SettingsError: it does not, and why.
+    """
+    for side, names in (("golden", edit.golden), ("target", edit.target)):
+        if len(set(names)) < len(names):
+            raise SettingsError(f"a {side} node is named twice: {edit.describe()}")
+    if edit.kind is EditKind.UNMATCH and not (edit.golden or edit.target):
+        raise SettingsError("no node is named", hint="Name the nodes whose match is to be taken apart")
+    if edit.kind is EditKind.MATCH:
+        if not (edit.golden and edit.target):
+            raise SettingsError("a match needs a node on either side", hint="Name golden and target nodes")
+        if len(edit.golden) > 1 and len(edit.target) > 1:
+            raise SettingsError(
+                f"{len(edit.golden)} golden nodes are matched with {len(edit.target)} target nodes",
+                hint="Several nodes may be matched with one, not with several",
+            )
+    return edit
+
+
+def _names(said: str | Iterable[str]) -> tuple[str, ...]:
+    return (said,) if isinstance(said, str) else tuple(said)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:_MOST_SHOWN])
+    return f"{shown} and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else shown

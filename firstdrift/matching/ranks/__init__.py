@@ -1,0 +1,1 @@
+"""Matching dumps of models that are spread over ranks."""

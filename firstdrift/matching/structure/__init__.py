@@ -1,0 +1,1 @@
+"""Matching by what lies where in the tree."""

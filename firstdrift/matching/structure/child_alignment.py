@@ -1,0 +1,423 @@
+"""Pair the children of two matched nodes.
+
+    golden   q_proj  mul.5  matmul  softmax  matmul  o_proj
+               ║       ║                       ~       ║
+    target   q_proj  mul.4            scaled_dot     o_proj
+
+First what has the same name, then operators whose outputs agree and agree with nothing else; what is
+left between two such pairs is aligned. What corresponds to nothing stays unmatched.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from itertools import groupby
+from typing import Final, TypeAlias
+
+from firstdrift.matching.fused.find_fused import join_siblings
+from firstdrift.matching.pairing import Found, Pairing
+from firstdrift.matching.plan import Origin
+from firstdrift.matching.structure.sequence_alignment import (
+    Pair,
+    best_alignment,
+    common_subsequence,
+    gaps_between,
+    longest_chain,
+    unique_pairs,
+)
+from firstdrift.matching.structure.similarity import CONFIDENT, DOUBTFUL, shape_key
+from firstdrift.matching.structure.statistics_similarity import fingerprint, have_equal_outputs
+from firstdrift.matching.tree import (
+    SliceTree,
+    are_of_one_family,
+    is_operator,
+    operator_family,
+    wrapped_modules,
+)
+from firstdrift.model.node import Direction, Node
+from firstdrift.model.tensor import Role
+
+Words: TypeAlias = tuple[str, ...]
+"""The strings that a call was given."""
+
+_SAME_NAME: Final = 0.95
+"""Score of a module of the same name inside a renamed module."""
+
+_TWINS: Final = 0.8
+"""Score of operators of different names whose outputs agree, and agree with nothing else."""
+
+_FUZZY: Final = 0.9
+"""Score of a match by path alone."""
+
+_LARGEST_TABLE: Final = 40_000
+"""Pairs of nodes up to which a gap is weighed pair by pair."""
+
+_UNSURE: Final = 6
+"""Operators on either side of an insertion that are weighed again."""
+
+_CONTIGUOUS: Final = 1e-3
+"""What it is worth that two pairs follow each other."""
+
+_SAME_CALL: Final = 1e-6
+"""What an equal call number is worth."""
+
+_MOST_RIVALS: Final = 20
+"""Rivals that are looked at on either side."""
+
+_TIE: Final = 0.02
+"""Scores closer than this do not tell two candidates apart."""
+
+
+def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> None:
+    """Pair two lists of siblings.
+
+    Args:
+        work: what is matched so far; new matches are added to it.
+        golden: golden siblings in execution order; those already matched serve as anchors.
+        target: target siblings.
+        exact: whether the nodes around them have the same path.
+    """
+    if not work.free_golden(golden) or not work.free_target(target):
+        return
+    if work.rules.exact and _pair_in_place(work, golden, target, exact=exact):
+        return
+    by_name = exact and work.rules.exact
+    if by_name:
+        _pair_by_name(work, golden, target, exact=True)
+    if work.rules.fuzzy:
+        for left, right in _gaps(work, golden, target):
+            _pair_by_path(work, left, right)
+    if not by_name and work.rules.structure:
+        _pair_by_name(work, golden, target, exact=False)
+    if work.rules.structure:
+        for left, right in _gaps(work, golden, target):
+            join_siblings(work, left, right)
+    siblings = _Siblings(work, golden, target, exact=exact)
+    for left, right in _gaps(work, golden, target):
+        siblings.pair_gap(left, right)
+    if work.rules.structure:
+        for left, right in _gaps(work, golden, target):
+            _look_inside(work, left, right)
+
+
+def _gaps(work: Pairing, golden: list[int], target: list[int]) -> list[tuple[list[int], list[int]]]:
+    """Return the runs of siblings between those already matched, where both sides have some left.
+
+    Of what was fused, the first part marks the place: what a part alone is needed for may come before the
+    other parts, and always comes after the whole (`gate_proj act up_proj`, `gate_up_proj act`).
+    """
+    positions = {index: position for position, index in enumerate(target)}
+    first: dict[int, int] = {}
+    for position, index in enumerate(golden):
+        partner = work.partners.get(index)
+        if partner in positions:
+            first.setdefault(positions[partner], position)
+    chain = longest_chain((left, right) for right, left in first.items())
+    gaps = [
+        (work.free_golden(golden[left.start : left.stop]), work.free_target(target[right.start : right.stop]))
+        for left, right in gaps_between(chain, len(golden), len(target))
+    ]
+    return [(left, right) for left, right in gaps if left and right]
+
+
+def _pair_in_place(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> bool:
+    """Pair calls that changed places, and lists that are equal; tell whether nothing is left to be paired."""
+    if exact:
+        _pair_by_words(work, golden, target)
+    return _pair_equal_lists(work, golden, target, exact=exact)
+
+
+def _pair_equal_lists(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> bool:
+    """Pair two lists of the same names, node by node; this is the path that equal trees take."""
+    names = _names(work.golden, golden, exact=exact)
+    if len(golden) != len(target) or names != _names(work.target, target, exact=exact):
+        return False
+    if any(index in work.partners for index in golden) or any(index in work.found for index in target):
+        return False
+    for pair in zip(golden, target, strict=True):
+        if exact or is_operator(work.golden.nodes[pair[0]]):
+            work.add_same_place(pair)
+        elif work.rules.structure:
+            work.add_weighed(pair, _SAME_NAME)
+    return True
+
+
+def _names(tree: SliceTree, siblings: list[int], *, exact: bool) -> list[Hashable]:
+    """Name siblings: operators by their operator, modules by path and call.
+
+    Where the nodes around them are not the same by name, calls are counted anew.
+    """
+    names: list[Hashable] = []
+    seen: Counter[str] = Counter()
+    for index in siblings:
+        node = tree.nodes[index]
+        if is_operator(node):
+            names.append(node.type_name)
+        elif exact:
+            names.append((node.path, node.call, node.direction))
+        else:
+            name = tree.relative_name(index)
+            names.append((name, seen[name], node.direction))
+            seen[name] += 1
+    return names
+
+
+def _pair_by_words(work: Pairing, golden: list[int], target: list[int]) -> None:
+    """Pair calls of one module that ran in another order, where the words they were given tell them apart.
+
+    A rotary embedding is called once for "full_attention" and once for "sliding_attention", in the order of a
+    Python set, which is another one in each process.
+    """
+    calls = _calls_by_words(work.golden, golden), _calls_by_words(work.target, target)
+    for path, others in calls[1].items():
+        known = calls[0].get(path, {})
+        if known.keys() == others.keys() and list(known) != list(others):
+            for words, index in others.items():
+                pair = known[words], index
+                if pair[0] not in work.partners and index not in work.found:
+                    reasons = ("same name", f"called with {', '.join(words)}")
+                    work.add(pair, Found(pair[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
+
+
+def _calls_by_words(tree: SliceTree, siblings: list[int]) -> dict[str, dict[Words, int]]:
+    """Return the forward calls of each module that was called several times, each time with other words."""
+    modules = [
+        index
+        for index in siblings
+        if not is_operator(tree.nodes[index]) and tree.nodes[index].direction is Direction.FORWARD
+    ]
+    times = Counter(tree.nodes[index].path for index in modules)
+    calls: dict[str, dict[Words, int]] = {path: {} for path, count in times.items() if count > 1}
+    for index in modules:
+        if tree.nodes[index].path in calls:
+            calls[tree.nodes[index].path][_words(tree.nodes[index])] = index
+    return {path: known for path, known in calls.items() if len(known) == times[path]}
+
+
+def _words(node: Node) -> Words:
+    """Return the strings that a call was given, in order."""
+    inputs = (record for record in node.tensors if record.role is Role.INPUT and record.dtype == "str")
+    return tuple(record.scalar or "" for record in inputs)
+
+
+def _pair_by_name(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> None:
+    """Pair modules of the same path and call; if not `exact`, those of the same name that fit."""
+    modules = (
+        [index for index in work.free_golden(golden) if not is_operator(work.golden.nodes[index])],
+        [index for index in work.free_target(target) if not is_operator(work.target.nodes[index])],
+    )
+    names = _names(work.golden, modules[0], exact=exact), _names(work.target, modules[1], exact=exact)
+    for left, right in unique_pairs(*names):
+        pair = modules[0][left], modules[1][right]
+        if exact:
+            work.add_same_place(pair)
+        elif work.evidence.score(*pair, neighbours=1) >= CONFIDENT:
+            work.add_weighed(pair, _SAME_NAME)
+
+
+class _Siblings:
+    """Two lists of siblings whose gaps are to be paired."""
+
+    def __init__(self, work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> None:
+        self._work = work
+        self._exact = exact
+        self._beside = _beside(work.golden, golden), _beside(work.target, target)
+        self._anchors = dict(self._agreeing_pairs(golden, target)) if work.rules.structure else {}
+
+    def pair_gap(self, golden: list[int], target: list[int]) -> None:
+        """Pair what truly corresponds of two runs of siblings that are not matched yet."""
+        self._settle(golden, target, self._align(golden, target))
+
+    def _agreeing_pairs(self, golden: list[int], target: list[int]) -> Iterator[Pair]:
+        """Yield the siblings whose outputs agree, and agree with those of no other sibling."""
+        nodes = self._work.golden.nodes, self._work.target.nodes
+        keys = (
+            [fingerprint(nodes[0][index]) for index in golden],
+            [fingerprint(nodes[1][index]) for index in target],
+        )
+        for left, right in unique_pairs(*keys):
+            pair = golden[left], target[right]
+            if self._score(pair) >= CONFIDENT or _are_twins(nodes[0][pair[0]], nodes[1][pair[1]]):
+                yield pair
+
+    def _align(self, golden: list[int], target: list[int]) -> list[Pair]:
+        positions = {index: position for position, index in enumerate(target)}
+        anchors = longest_chain(
+            (position, positions[self._anchors[index]])
+            for position, index in enumerate(golden)
+            if self._anchors.get(index) in positions
+        )
+        return _fill(anchors, golden, target, self._align_between)
+
+    def _align_between(self, golden: list[int], target: list[int]) -> list[Pair]:
+        trees = self._work.golden, self._work.target
+        operators = _operators(trees[0], golden), _operators(trees[1], target)
+        if operators[0] == operators[1] or not self._work.rules.structure:
+            return common_subsequence(*operators)
+        if len(golden) * len(target) <= _LARGEST_TABLE:
+            return self._weigh(golden, target)
+        common = common_subsequence(_shapes(trees[0], golden), _shapes(trees[1], target))
+        sure = _undisturbed(common, len(golden), len(target))
+        return _fill(sure, golden, target, self._weigh)
+
+    def _weigh(self, golden: list[int], target: list[int]) -> list[Pair]:
+        """Align two runs by all that speaks for each pair; equal call numbers only break ties."""
+        if len(golden) * len(target) > _LARGEST_TABLE:
+            trees = self._work.golden, self._work.target
+            return common_subsequence(_shapes(trees[0], golden), _shapes(trees[1], target))
+        nodes = self._work.golden.nodes, self._work.target.nodes
+
+        def gain(left: int, right: int) -> float:
+            pair = golden[left], target[right]
+            same_call = nodes[0][pair[0]].call == nodes[1][pair[1]].call
+            return self._score(pair) - DOUBTFUL + _SAME_CALL * same_call
+
+        return best_alignment(len(golden), len(target), gain, _CONTIGUOUS)
+
+    def _score(self, pair: Pair, *, contested: bool = True) -> float:
+        beside = self._beside[0][pair[0]], self._beside[1][pair[1]]
+        neighbours = (beside[0][0] == beside[1][0]) + (beside[0][1] == beside[1][1])
+        return self._work.evidence.score(*pair, neighbours, contested=contested)
+
+    def _settle(self, golden: list[int], target: list[int], pairs: list[Pair]) -> None:
+        """Record aligned pairs, each with how sure it is.
+
+        Rivals of a pair are siblings that were left over and could have stood in its place: those of the
+        same operator between the pairs of other operators before and after it.
+        """
+        kinds = _kinds(self._work.golden, golden), _kinds(self._work.target, target)
+        taken = {left for left, _ in pairs}, {right for _, right in pairs}
+        bounds = [(-1, -1), *pairs, (len(golden), len(target))]
+        done = 0
+        for kind, group in groupby(pairs, key=lambda pair: kinds[0][pair[0]]):
+            run = list(group)
+            before, after = bounds[done], bounds[done + len(run) + 1]
+            done += len(run)
+            rivals = [
+                [
+                    at
+                    for at in range(before[side] + 1, after[side])
+                    if at not in taken[side] and names[at] == kind
+                ]
+                for side, names in enumerate(kinds)
+            ]
+            golden_rivals = [golden[at] for at in rivals[0][:_MOST_RIVALS]]
+            target_rivals = [target[at] for at in rivals[1][:_MOST_RIVALS]]
+            for left, right in run:
+                self._settle_pair((golden[left], target[right]), golden_rivals, target_rivals)
+
+    def _settle_pair(self, pair: Pair, golden_rivals: list[int], target_rivals: list[int]) -> None:
+        work = self._work
+        golden, target = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
+        contested = bool(golden_rivals or target_rivals)
+        score = self._score(pair, contested=contested)
+        unlike = not self._exact and work.evidence.is_contradicted(*pair)
+        if is_operator(golden) and not are_of_one_family(golden, target):
+            work.add_weighed(pair, _TWINS, "no other outputs agree with them")
+        elif score < DOUBTFUL:
+            return
+        elif (
+            not contested
+            and is_operator(golden)
+            and golden.type_name == target.type_name
+            and work.rules.exact
+            and not unlike
+        ):
+            work.add_same_place(pair)
+        elif work.rules.structure:
+            rivals = [(rival, pair[1]) for rival in golden_rivals] + [
+                (pair[0], rival) for rival in target_rivals
+            ]
+            ties = [rival for rival in rivals if self._score(rival) > score - _TIE]
+            said = [f"{self._other(tie, pair)} fits as well" for tie in ties[:1]]
+            by_name_alone = contested and not (golden.tensors and target.tensors)
+            said += ["their arguments or results are unlike"] * unlike
+            work.add_weighed(pair, score, *said, doubtful=by_name_alone or unlike or bool(ties))
+
+    def _other(self, pair: Pair, known: Pair) -> str:
+        """Name the node in which a pair differs from a known one."""
+        if pair[0] != known[0]:
+            return self._work.golden.nodes[pair[0]].name
+        return self._work.target.nodes[pair[1]].name
+
+
+def _look_inside(work: Pairing, golden: list[int], target: list[int]) -> None:
+    """Pair siblings that are left over with the children of another that wraps their partners."""
+    for wrapper in target:
+        inside = list(wrapped_modules(work.target, wrapper))
+        free = work.free_golden(golden) if inside else []
+        if any(work.evidence.score(index, inner, 1) >= CONFIDENT for index in free for inner in inside):
+            pair_siblings(work, free, work.target.forward[wrapper], exact=False)
+    for wrapper in work.free_golden(golden):
+        inside = list(wrapped_modules(work.golden, wrapper))
+        free = work.free_target(target) if inside else []
+        if any(work.evidence.score(inner, index, 1) >= CONFIDENT for index in free for inner in inside):
+            pair_siblings(work, work.golden.forward[wrapper], free, exact=False)
+
+
+def _are_twins(golden: Node, target: Node) -> bool:
+    """Tell whether two forward operators, whatever their names, give equal outputs."""
+    forward = golden.direction is target.direction is Direction.FORWARD
+    return forward and is_operator(golden) and is_operator(target) and have_equal_outputs(golden, target)
+
+
+def _pair_by_path(work: Pairing, golden: list[int], target: list[int]) -> None:
+    paths = [(work.golden.nodes[index].kind, work.golden.nodes[index].path) for index in golden]
+    others = [(work.target.nodes[index].kind, work.target.nodes[index].path) for index in target]
+    for left, right in common_subsequence(paths, others):
+        reasons = ("same path, call number ignored",)
+        found = Found(golden[left], Origin.FUZZY, _FUZZY, doubtful=False, reasons=reasons)
+        work.add((golden[left], target[right]), found)
+
+
+def _fill(
+    chain: list[Pair],
+    golden: list[int],
+    target: list[int],
+    align: Callable[[list[int], list[int]], list[Pair]],
+) -> list[Pair]:
+    """Align what lies between the pairs of a chain; return both, in order."""
+    pairs = list(chain)
+    for left, right in gaps_between(chain, len(golden), len(target)):
+        between = align(golden[left.start : left.stop], target[right.start : right.stop])
+        pairs += [(left.start + one, right.start + other) for one, other in between]
+    return sorted(pairs)
+
+
+def _undisturbed(pairs: list[Pair], golden: int, target: int) -> list[Pair]:
+    """Return the pairs that lie in the middle of an unbroken run, `_UNSURE` pairs from its ends or more.
+
+    The ends of the sequences do not count as ends of a run.
+    """
+    before = [(at, at) for at in range(-_UNSURE, 0)]
+    after = [(golden + at, target + at) for at in range(_UNSURE)]
+    padded = [*before, *pairs, *after]
+    width = 2 * _UNSURE
+    return [
+        pair
+        for pair, first, last in zip(pairs, padded, padded[width:], strict=False)
+        if last[0] - first[0] == width == last[1] - first[1]
+    ]
+
+
+def _beside(tree: SliceTree, siblings: list[int]) -> dict[int, tuple[str, str]]:
+    """Return what stands before and after each sibling: an operator, a module, or nothing."""
+    kinds = ["start"]
+    for index in siblings:
+        node = tree.nodes[index]
+        kinds.append(operator_family(node.type_name) if is_operator(node) else "module")
+    kinds.append("end")
+    return {index: (kinds[at], kinds[at + 2]) for at, index in enumerate(siblings)}
+
+
+def _kinds(tree: SliceTree, siblings: list[int]) -> list[str]:
+    """Name siblings by operator; all modules are of one kind."""
+    return [tree.nodes[index].type_name if is_operator(tree.nodes[index]) else "" for index in siblings]
+
+
+def _operators(tree: SliceTree, siblings: list[int]) -> list[Hashable]:
+    """Name siblings by operator; a module is like nothing else."""
+    return [kind or (id(tree), index) for kind, index in zip(_kinds(tree, siblings), siblings, strict=True)]
+
+
+def _shapes(tree: SliceTree, siblings: list[int]) -> list[Hashable]:
+    return [shape_key(tree.nodes[index]) for index in siblings]

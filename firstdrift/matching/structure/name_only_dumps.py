@@ -1,0 +1,346 @@
+"""Match what a dump knows by name alone with a dump that recorded modules and their calls.
+
+    plain   layers.0.mlp.down_proj.npy       tree   Module.model.layers.0.mlp.down_proj.Linear.forward.0
+            layers_0_mlp_out_1.pt                   Module.model.layers.0.mlp.LlamaMLP.forward.1
+
+A value that bears a module's name is what the module gave; of several calls the first, unless the name ends
+in the number of another. All names of a dump may lack, or have, the same words at their beginning. Then the
+nodes take pass, class and place from their namesakes, so that what was fused is found beside them; whatever
+else has no namesake is left over: without class or inputs, likeness would be a guess.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import takewhile
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.matching.pairing import SAME_PLACE, Found, Pairing
+from firstdrift.matching.plan import Origin
+from firstdrift.matching.structure.sequence_alignment import Pair
+from firstdrift.matching.tensors import relate_shapes
+from firstdrift.matching.tree import is_operator
+from firstdrift.model.node import Direction, Node
+from firstdrift.model.slice import Slice
+from firstdrift.operators.fused import FUSED_NAMES
+
+_SEPARATORS: Final = re.compile(r"[./_\-]+")
+_CALL: Final = re.compile(r"(?P<base>.+?)[._](?:(?:call|forward|fwd)[._]?)?(?P<call>[0-9]{1,9})", re.ASCII)
+_MARKED: Final = re.compile(r"(?P<base>.+)[._](?:out|act|activations?|hook|forward|fwd)", re.ASCII)
+"""Ways to say that a value is what a module gave, besides "output", which its reader knows."""
+
+_LOOKED_AT: Final = 16
+"""Names that tell which words the names of a dump lack."""
+
+Shift = tuple[tuple[str, ...], tuple[str, ...]]
+"""Words that names of one dump begin with, and those of the other in their place; one of them is empty."""
+
+
+class Namesakes(Struct, frozen=True):
+    """Two slices as they are to be matched, and what is matched by name already.
+
+    Attributes:
+        golden: the golden slice; nodes known by name alone have taken what their namesakes tell.
+        target: likewise.
+        pairs: indices of the nodes of the same name, with what spoke for each.
+        notes: what was assumed, one clause each.
+    """
+
+    golden: Slice
+    target: Slice
+    pairs: tuple[tuple[Pair, tuple[str, ...]], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def match(self, work: Pairing) -> None:
+        """Record the pairs of which neither node is matched yet."""
+        for pair, reasons in self.pairs if work.rules.exact else ():
+            if pair[0] not in work.partners and pair[1] not in work.found:
+                work.add(pair, Found(pair[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
+
+
+def find_namesakes(golden: Slice, target: Slice) -> Namesakes:
+    """Find the nodes of two slices that bear one name, where one of the slices knows little but names.
+
+    Where no value has a namesake the slices stay as they are.
+    """
+    known = Namesakes(golden, target)
+    if found := _resolve(golden, target, "golden"):
+        pairs = tuple(((at, other), reasons) for at, other, reasons in found.pairs)
+        known = replace(known, golden=found.adopted, pairs=pairs, notes=found.notes)
+    if found := _resolve(target, golden, "target"):
+        pairs = tuple(((other, at), reasons) for at, other, reasons in found.pairs)
+        known = replace(
+            known, target=found.adopted, pairs=known.pairs + pairs, notes=known.notes + found.notes
+        )
+    operators = tuple((pair, SAME_PLACE) for pair in _same_operators(golden, target))
+    return replace(known, pairs=known.pairs + operators)
+
+
+class _Resolved(Struct, frozen=True):
+    """What was found of the nodes of one slice: index here, index there, what spoke for it."""
+
+    adopted: Slice
+    pairs: tuple[tuple[int, int, tuple[str, ...]], ...]
+    notes: tuple[str, ...]
+
+
+def _is_nameonly(node: Node) -> bool:
+    """Tell whether nothing but its name is known of a node: no pass, no class."""
+    return not is_operator(node) and node.direction is Direction.NONE and not node.type_name
+
+
+def _resolve(own: Slice, other: Slice, side: str) -> _Resolved | None:
+    """Find the namesakes of the nodes of a slice; None if no value has any."""
+    nameonly = [at for at, node in enumerate(own.nodes) if _is_nameonly(node)]
+    modules = _Modules(other) if nameonly else None
+    if modules is not None and not modules.calls and _is_spelled_otherwise(own, other):
+        modules = _Modules(other, Direction.NONE)
+    if modules is None or not modules.calls:
+        return None
+    valued = [at for at in nameonly if own.nodes[at].tensors]
+    modules.shift = _common_shift([own.nodes[at].path for at in valued], modules)
+    found: dict[int, int] = {}
+    said: dict[int, tuple[str, ...]] = {}
+    taken: set[int] = set()
+    # Values first: a folder around them is no rival. A name as it is comes before one that had to be read.
+    for only_as_it_is, indices in ((True, valued), (False, valued), (True, nameonly)):
+        for at in indices:
+            node = own.nodes[at]
+            if at in found:
+                continue
+            partner, how = modules.find(node, only_as_it_is=only_as_it_is)
+            if partner is not None and partner not in taken:
+                found[at], said[at] = partner, how
+                taken.add(partner)
+    if not any(at in found for at in valued):
+        return None
+    return _Resolved(
+        adopted=replace(own, nodes=_adopt(own.nodes, other.nodes, found, set(valued))),
+        pairs=tuple((at, found[at], said[at]) for at in sorted(found)),
+        notes=tuple(_notes(own, modules, side, found)),
+    )
+
+
+def _is_spelled_otherwise(own: Slice, other: Slice) -> bool:
+    """Tell whether names that have no parts stand for those of another slice that knows names alone."""
+    names = [node.path for node in own.nodes if node.tensors]
+    others = {node.path for node in other.nodes}
+    return (
+        all(map(_is_nameonly, (*own.nodes, *other.nodes)))
+        and any("." in path for path in others)
+        and not any("." in name for name in names)
+        and 2 * sum(name in others for name in names) < len(names)
+    )
+
+
+class _Modules:
+    """The forward calls of the modules of a slice, by path; of one that tells no pass, all that it holds."""
+
+    def __init__(self, dumped: Slice, direction: Direction = Direction.FORWARD) -> None:
+        calls: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for at, node in enumerate(dumped.nodes):
+            if not is_operator(node) and node.direction is direction:
+                calls[node.path].setdefault(node.call, at)
+        self.calls = dict(calls)
+        self.shift: Shift = ((), ())
+        spelled: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+        for path in self.calls:
+            spelled[_words(path)].append(path)
+        self._paths = {words: paths[0] for words, paths in spelled.items() if len(paths) == 1}
+        self.words = tuple(spelled)
+
+    def find(self, node: Node, *, only_as_it_is: bool) -> tuple[int | None, tuple[str, ...]]:
+        """Return the call that a node is named after, and what spoke for it; None if there is none."""
+        path = self._path(node.path)
+        if path is not None:
+            calls = self.calls[path]
+            number = node.call or min(calls)
+            return calls.get(number), (self._reason(node.path, path), self._which(path, number))
+        if only_as_it_is:
+            return None, ()
+        for base, call in _readings(node):
+            path = self._path(base)
+            if path is not None:
+                number = min(self.calls[path]) if call is None else call
+                at = self.calls[path].get(number)
+                return at, (self._reason(node.path, path), self._which(path, number))
+        return None, ()
+
+    def _path(self, name: str) -> str | None:
+        """Return the path that a name is: as it stands, with other words in front, with other separators."""
+        if name in self.calls:
+            return name
+        words = _words(name)
+        here, there = self.shift
+        if words[: len(here)] == here and (here or there):
+            shifted = self._paths.get((*there, *words[len(here) :]))
+            if shifted is not None:
+                return shifted
+        return self._paths.get(words) if words else None
+
+    def _which(self, path: str, number: int) -> str:
+        return "its only call" if len(self.calls[path]) == 1 else f"call {number} of {len(self.calls[path])}"
+
+    def _reason(self, name: str, path: str) -> str:
+        return "same name" if name == path else f"{name} names {path}"
+
+
+def _readings(node: Node) -> Iterator[tuple[str, int | None]]:
+    """Yield what a name may be without the marks at its end: the name of a module, and the number of a call.
+
+    A number that is the place of a tensor in what was saved is no call: the first is what a module gave.
+    """
+    entries = [record.location.entry for record in node.tensors if record.location is not None]
+    is_place = any(entry and f".{node.path}".endswith(f".{entry}") for entry in entries)
+    numbered = _CALL.fullmatch(node.path)
+    marked = _MARKED.fullmatch(node.path)
+    if numbered and not (is_place and int(numbered["call"])):
+        call = None if is_place else int(numbered["call"])
+        yield numbered["base"], call
+        if inner := _MARKED.fullmatch(numbered["base"]):
+            yield inner["base"], call
+    if marked:
+        yield marked["base"], None
+        if inner := _CALL.fullmatch(marked["base"]):
+            yield inner["base"], int(inner["call"])
+
+
+@lru_cache(maxsize=1 << 16)  # each name is asked for several times
+def _words(path: str) -> tuple[str, ...]:
+    return tuple(filter(None, _SEPARATORS.split(path)))
+
+
+def _common_shift(paths: Sequence[str], modules: _Modules) -> Shift:
+    """Find the words that most names lack, or have in excess, in front; none if that is not clear."""
+    unknown = [words for path in paths if path not in modules.calls and (words := _words(path))]
+    step = max(1, len(unknown) // _LOOKED_AT)
+    looked_at = unknown[::step][:_LOOKED_AT]
+    if 2 * len(unknown) <= len(paths):
+        return (), ()
+    ends: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for words in modules.words:
+        if words:
+            ends[words[-1]].append(words)
+    votes: Counter[Shift] = Counter()
+    for words in looked_at:
+        shifts = {_shift(read, other) for read in _read_words(words) for other in ends.get(read[-1], ())}
+        votes.update(shift for shift in shifts if () in shift)
+    ranked = sorted(
+        ((count, -len(here) - len(there), (here, there)) for (here, there), count in votes.items())
+    )
+    if not ranked or 2 * ranked[-1][0] < len(looked_at):
+        return (), ()
+    is_tie = len(ranked) > 1 and ranked[-1][:2] == ranked[-2][:2]
+    return ((), ()) if is_tie else ranked[-1][2]
+
+
+def _read_words(words: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
+    """Return the words of a name, and those before a mark or a number at its end."""
+    return [words[:end] for end in range(len(words), max(0, len(words) - 3), -1)]
+
+
+def _shift(words: tuple[str, ...], other: tuple[str, ...]) -> Shift:
+    same = sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words[::-1], other[::-1], strict=False))
+    )
+    return words[: len(words) - same], other[: len(other) - same]
+
+
+def _adopt(
+    nodes: tuple[Node, ...], others: tuple[Node, ...], found: dict[int, int], valued: set[int]
+) -> tuple[Node, ...]:
+    """Give nodes pass, class and place of their namesakes; those without hang at the nearest that has one."""
+    numbers = {node.name: at for at, node in enumerate(nodes)}
+    by_name = {node.name: at for at, node in enumerate(others)}
+    here = {partner: nodes[at].name for at, partner in found.items()}
+
+    def place(at: int) -> str | None:
+        if at not in found:
+            around = _around(numbers, nodes, at)
+            return next((nodes[each].name for each in around if each in found), None)
+        around = _around(by_name, others, found[at])
+        return next((here[each] for each in around if each in here), None)
+
+    adopted: list[Node] = []
+    for at, node in enumerate(nodes):
+        if at in found:
+            partner = others[found[at]]
+            adopted.append(
+                replace(
+                    node,
+                    path=partner.path,
+                    kind=partner.kind,
+                    type_name=partner.type_name,
+                    direction=partner.direction,
+                    call=partner.call,
+                    parent=place(at),
+                )
+            )
+        elif at in valued and node.path.rpartition(".")[2].lower() in FUSED_NAMES:
+            adopted.append(replace(node, direction=Direction.FORWARD, parent=place(at)))
+        else:
+            adopted.append(node)
+    return tuple(adopted)
+
+
+def _around(numbers: dict[str, int], nodes: tuple[Node, ...], at: int) -> Iterator[int]:
+    """Yield the nodes around a node, innermost first."""
+    seen = {at}
+    while (parent := nodes[at].parent) is not None and (at := numbers.get(parent, at)) not in seen:
+        seen.add(at)
+        yield at
+
+
+def _notes(own: Slice, modules: _Modules, side: str, found: dict[int, int]) -> Iterator[str]:
+    here, there = modules.shift
+    if here or there:
+        said = f"lack {'.'.join(there)!r}" if there else f"have {'.'.join(here)!r} more"
+        yield f"the names of the {side} dump {said} at their beginning"
+    several = sum(
+        len(modules.calls[node.path]) > 1
+        for at, node in enumerate(own.nodes)
+        if at in found and node.tensors and node.path in modules.calls
+    )
+    if several:
+        yield (
+            f"the {side} dump says no call: what it holds of a module that was called more than once is "
+            f"compared with the first call ({several})"
+        )
+
+
+def _same_operators(golden: Slice, target: Slice) -> Iterator[Pair]:
+    """Yield the operator calls of one name, if a dump does not tell in which modules and when they ran.
+
+    Call numbers shift where an operator was inserted: they are trusted where both sides called an operator
+    equally often, each time with tensors of the same shapes.
+    """
+    if golden.tells_order and target.tells_order:
+        return
+    sides = _operators(golden), _operators(target)
+    for key, first in sides[0].items():
+        second = sides[1].get(key, {})
+        if first.keys() == second.keys() and all(
+            _have_same_shapes(golden.nodes[first[call]], target.nodes[second[call]]) for call in first
+        ):
+            yield from ((first[call], second[call]) for call in first)
+
+
+def _operators(dumped: Slice) -> dict[tuple[str, Direction], dict[int, int]]:
+    found: defaultdict[tuple[str, Direction], dict[int, int]] = defaultdict(dict)
+    for at, node in enumerate(dumped.nodes):
+        if is_operator(node) and any(record.is_tensor for record in node.tensors):
+            found[node.path, node.direction].setdefault(node.call, at)
+    return found
+
+
+def _have_same_shapes(golden: Node, target: Node) -> bool:
+    known = {record.label: record.shape for record in golden.tensors if record.is_tensor}
+    return all(
+        relate_shapes(known[record.label], record.shape)[1] is None
+        for record in target.tensors
+        if record.is_tensor and record.label in known
+    )

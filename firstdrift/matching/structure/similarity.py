@@ -1,0 +1,258 @@
+"""What speaks for two nodes being the same: names, shapes, contents, and values where statistics exist.
+
+Values that agree speak for a match; values that differ are no reason against one, since after a fault
+everything differs. The one exception: parameters are not computed, so if those of two modules of different
+names differ, another module may fit better.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+from msgspec import Struct
+
+from firstdrift.matching.structure.statistics_similarity import agreement, bare_shape, value_distance
+from firstdrift.matching.tree import (
+    SliceTree,
+    are_of_one_family,
+    is_operator,
+    operator_family,
+    wrapped_modules,
+)
+from firstdrift.model.node import Node
+from firstdrift.model.tensor import Role, TensorRecord
+
+CONFIDENT: Final = 0.6
+"""Score from which a match is compared."""
+
+DOUBTFUL: Final = 0.45
+"""Score from which a match is shown as doubtful; below it there is none."""
+
+# The numbers below were found on real dumps whose modules had been renamed, whose operators had been
+# inserted and deleted, and whose values had been changed, with and without statistics.
+
+_SAME_OPERATOR: Final = 0.6
+_SAME_FAMILY: Final = 0.55
+_SAME_SHAPE: Final = 0.15
+_OTHER_SHAPE: Final = -0.1
+_NO_SHAPES: Final = -0.1
+_NEIGHBOUR: Final = 0.1
+_OUTPUTS_AGREE: Final = 0.4
+_INPUTS_AGREE: Final = 0.2
+
+_WEIGHTS: Final = {
+    "name": 2.0,
+    "class": 2.0,
+    "output shapes": 3.0,
+    "input shapes": 1.0,
+    "parameter shapes": 2.0,
+    "contents": 3.0,
+    "neighbours": 1.0,
+}
+"""What each likeness of two modules counts for, where it is known."""
+
+_MODULE_OUTPUTS_AGREE: Final = 0.6
+_PARAMETERS_AGREE: Final = 0.8
+_PARAMETERS_DIFFER: Final = 0.6
+_FITS_INSIDE: Final = 0.2
+_OTHER_NUMBER: Final = 0.6
+_FIRST_SHAPE: Final = 0.7
+
+_SAME_PARAMETER: Final = 5e-3
+"""Relative difference up to which parameters are the same: rounding to bfloat16 changes as much."""
+
+
+class Evidence(Struct, frozen=True):
+    """Weighs what speaks for a golden and a target node being the same.
+
+    Attributes:
+        golden: tree of the golden slice.
+        target: tree of the target slice.
+    """
+
+    golden: SliceTree
+    target: SliceTree
+
+    def score(self, golden: int, target: int, neighbours: int, *, contested: bool = True) -> float:
+        """Return how much speaks for a match, 0 to 1.
+
+        Args:
+            golden: index of the golden node.
+            target: index of the target node.
+            neighbours: on how many sides (0 to 2) both have siblings of the same kind beside them.
+            contested: whether other nodes could be the partner of one of them.
+        """
+        first, second = self.golden.nodes[golden], self.target.nodes[target]
+        if first.direction is not second.direction or is_operator(first) is not is_operator(second):
+            return 0.0
+        if is_operator(first):
+            return _operator_score(first, second, neighbours)
+        score = self._module_score(golden, target, neighbours, contested=contested)
+        fits_inside = max(self._scores_inside(golden, target, neighbours), default=0.0)
+        return score if score >= fits_inside else _FITS_INSIDE * score
+
+    def reasons(self, golden: int, target: int) -> tuple[str, ...]:
+        """Say what spoke for a match, one clause each."""
+        first, second = self.golden.nodes[golden], self.target.nodes[target]
+        said: list[str] = []
+        if is_operator(first):
+            said.append(_compare("operator", first.type_name, second.type_name))
+        else:
+            names = self.golden.relative_name(golden), self.target.relative_name(target)
+            said.append(_compare("name", *names))
+            if first.type_name and second.type_name:
+                said.append(_compare("class", first.type_name, second.type_name))
+            if self.contents_similarity(golden, target) == 1.0:
+                said.append("same contents")
+            if self._parameter_agreement(golden, target) == 1.0:
+                said.append("parameters agree")
+        for role in (Role.INPUT, Role.OUTPUT):
+            if shape_similarity(first, second, role) == 1.0:
+                said.append(f"same {role} shapes")
+            if (agreement(first, second, role) or 0.0) >= CONFIDENT:
+                said.append(f"{role} values agree")
+        return tuple(said)
+
+    def is_contradicted(self, golden: int, target: int) -> bool:
+        """Tell whether arguments or results of two nodes are unlike, and no results speak against that.
+
+        Operators are unlike if a tensor of the same key has another shape, or is none, on the other side;
+        modules if the one takes tensors of other shapes than the other and what they give differs.
+        """
+        first, second = self.golden.nodes[golden], self.target.nodes[target]
+        agreed = agreement(first, second, Role.OUTPUT)
+        if not is_operator(first):
+            return agreed == 0.0 and shape_similarity(first, second, Role.INPUT) == 0.0
+        if (agreed or 0.0) >= CONFIDENT:
+            return False
+        known = {record.label: record for record in first.tensors}
+        pairs = [(known[record.label], record) for record in second.tensors if record.label in known]
+        return any(
+            one.is_tensor is not other.is_tensor or _bare_shape(one) != _bare_shape(other)
+            for one, other in pairs
+            if one.is_tensor or other.is_tensor
+        )
+
+    def _scores_inside(self, golden: int, target: int, neighbours: int) -> Iterator[float]:
+        """Score two modules of different names against what the other wraps, if its values agree as well."""
+        if self.golden.relative_name(golden) == self.target.relative_name(target):
+            return
+        agreed = self._value_agreement(golden, target)
+        equal = self.contents_similarity(golden, target) == 1.0
+        pairs = [(golden, child) for child in wrapped_modules(self.target, target, all_in_one=equal)]
+        pairs += [(child, target) for child in wrapped_modules(self.golden, golden, all_in_one=equal)]
+        for pair in pairs:
+            if self._value_agreement(*pair) >= agreed:
+                yield self._module_score(*pair, neighbours, contested=True)
+
+    def _module_score(self, golden: int, target: int, neighbours: int, *, contested: bool) -> float:
+        first, second = self.golden.nodes[golden], self.target.nodes[target]
+        names = self.golden.relative_name(golden), self.target.relative_name(target)
+        likeness = {
+            "name": name_similarity(*names),
+            "class": class_similarity(first, second),
+            "output shapes": shape_similarity(first, second, Role.OUTPUT),
+            "input shapes": shape_similarity(first, second, Role.INPUT),
+            "parameter shapes": shape_similarity(first, second, Role.PARAMETER),
+            "contents": self.contents_similarity(golden, target),
+            "neighbours": neighbours / 2,
+        }
+        known = {what: value for what, value in likeness.items() if value is not None}
+        score = sum(_WEIGHTS[what] * value for what, value in known.items())
+        score /= sum(_WEIGHTS[what] for what in known)
+        parameters = self._parameter_agreement(golden, target)
+        if parameters == 0.0 and contested and names[0] != names[1]:
+            return _PARAMETERS_DIFFER * score
+        score += (1 - score) * _MODULE_OUTPUTS_AGREE * (agreement(first, second, Role.OUTPUT) or 0.0)
+        return score + (1 - score) * _PARAMETERS_AGREE * (parameters or 0.0)
+
+    def _value_agreement(self, golden: int, target: int) -> float:
+        outputs = agreement(self.golden.nodes[golden], self.target.nodes[target], Role.OUTPUT) or 0.0
+        return max(outputs, self._parameter_agreement(golden, target) or 0.0)
+
+    def contents_similarity(self, golden: int, target: int) -> float | None:
+        """Return the share of operators and parameters that two modules have in common."""
+        first, second = self.golden.contents(golden).parts, self.target.contents(target).parts
+        either = (first | second).total()
+        return (first & second).total() / either if either else None
+
+    def _parameter_agreement(self, golden: int, target: int) -> float | None:
+        """Return the share of parameters that agree; None where there are none of equal shapes to compare."""
+        first, second = self.golden.contents(golden).parameters, self.target.contents(target).parameters
+        if [tensor.shape for tensor in first] != [tensor.shape for tensor in second]:
+            return None
+        distances = [value_distance(*pair) for pair in zip(first, second, strict=True)]
+        known = [distance for distance in distances if distance is not None]
+        return sum(distance <= _SAME_PARAMETER for distance in known) / len(known) if known else None
+
+
+def shape_key(node: Node) -> Hashable:
+    """Return operator and shapes of a node, for comparing many at once; of a module only the shapes."""
+    shapes = tuple((tensor.role, _bare_shape(tensor)) for tensor in node.tensors if tensor.is_tensor)
+    return operator_family(node.type_name) if is_operator(node) else None, node.direction, shapes
+
+
+def shape_similarity(golden: Node, target: Node, role: Role) -> float | None:
+    """Compare the shapes of the tensors of a role, 0 to 1; dimensions of size 1 do not count.
+
+    The first tensor weighs most. None where nothing is known: one node has no tensors at all, or neither
+    has any of that role.
+    """
+    if not golden.tensors or not target.tensors:
+        return None
+    first = [_bare_shape(tensor) for tensor in golden.tensors if tensor.role is role and tensor.is_tensor]
+    second = [_bare_shape(tensor) for tensor in target.tensors if tensor.role is role and tensor.is_tensor]
+    if not first and not second:
+        return None
+    if first == second:
+        return 1.0
+    if not first or not second:
+        return 0.0
+    counts = Counter(first), Counter(second)
+    shared = (counts[0] & counts[1]).total() / (counts[0] | counts[1]).total()
+    return _FIRST_SHAPE * (first[0] == second[0]) + (1 - _FIRST_SHAPE) * shared
+
+
+@lru_cache(maxsize=1 << 14)  # the names of layers come again and again
+def name_similarity(first: str, second: str) -> float:
+    """Compare names by the pairs of letters they share (Dice), 0 to 1; differing numbers count against."""
+    if first == second:
+        return 1.0
+    pairs = [Counter(pairwise(name.lower())) for name in (first, second)]
+    either = pairs[0].total() + pairs[1].total()
+    shared = 2 * (pairs[0] & pairs[1]).total() / either if either else 0.0
+    return shared if _numbers(first) == _numbers(second) else _OTHER_NUMBER * shared
+
+
+def class_similarity(golden: Node, target: Node) -> float | None:
+    """Compare the classes of two modules; None where a dump does not tell one of them."""
+    if not golden.type_name or not target.type_name:
+        return None
+    return name_similarity(golden.type_name, target.type_name)
+
+
+def _operator_score(golden: Node, target: Node, neighbours: int) -> float:
+    if not are_of_one_family(golden, target):
+        return 0.0
+    score = _SAME_OPERATOR if golden.type_name == target.type_name else _SAME_FAMILY
+    score += _NEIGHBOUR * (neighbours - 1)
+    shapes = [shape_similarity(golden, target, role) for role in (Role.INPUT, Role.OUTPUT)]
+    known = [shape for shape in shapes if shape is not None]
+    score += sum(shape * _SAME_SHAPE + (1 - shape) * _OTHER_SHAPE for shape in known) if known else _NO_SHAPES
+    outputs = agreement(golden, target, Role.OUTPUT) or 0.0
+    inputs = agreement(golden, target, Role.INPUT) or 0.0
+    return score + max(0.0, 1 - score) * (_OUTPUTS_AGREE * outputs + _INPUTS_AGREE * inputs)
+
+
+def _compare(what: str, golden: str, target: str) -> str:
+    return f"same {what}" if golden == target else f"{what} {golden} against {target}"
+
+
+def _numbers(name: str) -> list[str]:
+    return [part for part in name.split(".") if part.isdigit()]
+
+
+def _bare_shape(tensor: TensorRecord) -> tuple[int, ...] | None:
+    return None if tensor.shape is None else bare_shape(tensor.shape)

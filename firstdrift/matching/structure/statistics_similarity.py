@@ -1,0 +1,111 @@
+"""How far the recorded statistics of tensors agree.
+
+golden   norm 6.5789  max 0.8203        6.5790  0.8203    agree: the same thing, whatever it is called
+target   norm 6.5789  max 0.8203        9.1022  1.4411    differ: says nothing, a fault may lie before it
+"""
+
+from collections.abc import Hashable
+from functools import lru_cache
+from math import isfinite, isnan, log10, prod, sqrt
+from typing import Final
+
+from firstdrift.model.node import Node
+from firstdrift.model.tensor import Role, Statistics, TensorRecord, is_floating
+
+_EQUAL: Final = 1e-5
+_AGREES: Final = 1e-3
+_DIFFERS: Final = 1e-1
+
+
+@lru_cache(maxsize=4096)
+def bare_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Leave out the dimensions of size 1."""
+    return tuple(size for size in shape if size != 1)
+
+
+def agreement(golden: Node, target: Node, role: Role) -> float | None:
+    """Return how well the statistics of the tensors of a role agree, 0 to 1; None if nothing is known.
+
+    1 is agreement to a thousandth, 0 a difference of a tenth or more.
+    """
+    first = [tensor for tensor in golden.tensors if tensor.role is role]
+    second = [tensor for tensor in target.tensors if tensor.role is role]
+    distances = [value_distance(*pair) for pair in zip(first, second, strict=False)]
+    known = [_closeness(distance) for distance in distances if distance is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _closeness(distance: float) -> float:
+    if distance <= _AGREES:
+        return 1.0
+    return max(0.0, log10(_DIFFERS / distance) / log10(_DIFFERS / _AGREES))
+
+
+def value_distance(golden: TensorRecord, target: TensorRecord) -> float | None:
+    """Return the largest relative difference of the statistics of two tensors of floating dtype.
+
+    Maximum and minimum are measured by the largest absolute value, the mean by the root mean square. None
+    where that says nothing: other dtypes, other shapes, constants, or nothing recorded.
+    """
+    first, second = golden.statistics, target.statistics
+    if not _have_like_shapes(golden, target) or not is_floating(golden.dtype):
+        return None
+    if golden.digest is not None and golden.digest == target.digest:
+        return 0.0
+    if first is None or second is None or _is_constant(first) or _is_constant(second):
+        return None
+    largest = max(abs(value or 0.0) for side in (first, second) for value in (side.maximum, side.minimum))
+    norm = max(first.norm or 0.0, second.norm or 0.0)
+    root_mean_square = norm / sqrt(max(1, prod(golden.shape or ())))
+    differences = (
+        _difference(first.maximum, second.maximum, largest),
+        _difference(first.minimum, second.minimum, largest),
+        _difference(first.norm, second.norm, norm),
+        _difference(first.mean, second.mean, root_mean_square),
+    )
+    return max((difference for difference in differences if difference is not None), default=None)
+
+
+def _is_constant(statistics: Statistics) -> bool:
+    return statistics.maximum is None or statistics.maximum == statistics.minimum
+
+
+def _difference(golden: float | None, target: float | None, scale: float) -> float | None:
+    """Return |golden - target| / scale; 1 if only one is finite, None if that says nothing."""
+    if golden is None or target is None or scale == 0:
+        return None
+    if isfinite(golden) and isfinite(target):
+        return abs(golden - target) / scale if isfinite(scale) else None
+    return None if golden == target or (isnan(golden) and isnan(target)) else 1.0
+
+
+def have_equal_outputs(golden: Node, target: Node) -> bool:
+    """Tell whether the first outputs of two nodes have equal shapes and equal statistics."""
+    first, second = _primary_output(golden), _primary_output(target)
+    if first is None or second is None or first.shape != second.shape:
+        return False
+    distance = value_distance(first, second)
+    return distance is not None and distance <= _EQUAL
+
+
+def fingerprint(node: Node) -> Hashable | None:
+    """Return shape, norm and maximum of a node's first output, rounded; None if they say nothing."""
+    output = _primary_output(node)
+    if output is None or output.statistics is None or _is_constant(output.statistics):
+        return None
+    norm, maximum = output.statistics.norm, output.statistics.maximum
+    if norm is None or maximum is None or not isfinite(norm) or not isfinite(maximum):
+        return None
+    return output.shape and bare_shape(output.shape), f"{norm:.3e}", f"{maximum:.3e}"
+
+
+def _primary_output(node: Node) -> TensorRecord | None:
+    return next(
+        (tensor for tensor in node.tensors if tensor.role is Role.OUTPUT and is_floating(tensor.dtype)), None
+    )
+
+
+def _have_like_shapes(golden: TensorRecord, target: TensorRecord) -> bool:
+    if golden.shape is None or target.shape is None:
+        return golden.shape is target.shape
+    return bare_shape(golden.shape) == bare_shape(target.shape)

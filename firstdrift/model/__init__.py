@@ -1,0 +1,1 @@
+"""What everything speaks of: tensors, nodes, slices, messages."""

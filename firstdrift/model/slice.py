@@ -1,0 +1,132 @@
+"""A dump and its slices: one slice is one execution of the model.
+
+Dump ── SliceListing ──read_slice──▶ Slice ── Node ── TensorRecord
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from firstdrift.model.node import Node
+
+
+class Coordinates(Struct, frozen=True):
+    """Which execution of the model a slice is; a coordinate that a format lacks is None.
+
+    A slice that was merged from those of several ranks has `merged` ranks, and no `rank` of its own.
+    """
+
+    step: int | None = None
+    rank: int | None = None
+    token: int | None = None
+    micro_step: int | None = None
+    merged: tuple[int, ...] | None = None
+
+    def sort_key(self) -> tuple[int, ...]:
+        """Order slices as they ran: by step, token and micro step, then by rank; None first."""
+        rank = min(self.merged) if self.merged else self.rank
+        parts = (self.step, self.token, self.micro_step, rank)
+        return tuple(-1 if part is None else part for part in parts)
+
+    def describe(self) -> str:
+        """Say which slice this is: "step 0, rank 1, token 3"; "the only slice" if nothing is known."""
+        named = {
+            "step": self.step,
+            "rank": "+".join(map(str, self.merged)) if self.merged else self.rank,
+            "token": self.token,
+            "micro step": self.micro_step,
+        }
+        said = [f"{name} {value}" for name, value in named.items() if value is not None]
+        return ", ".join(said) or "the only slice"
+
+
+class Problem(Struct, frozen=True):
+    """Something in a dump that could not be used: which file, and why."""
+
+    file: str
+    reason: str
+
+
+class Layout(Struct, frozen=True):
+    """Over how many ranks a model was spread; tensor-parallel ranks are numbered first.
+
+    Attributes:
+        tensor: ranks that share each layer.
+        pipeline: stages that the layers are dealt out to.
+        virtual: chunks of layers that each stage has.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    virtual: int = 1
+
+
+class SliceListing(Struct, frozen=True):
+    """A slice that a dump is known to hold, before it is read.
+
+    Attributes:
+        coordinates: which slice.
+        directory: where it lies; of a merged slice, where that of its first rank lies.
+        parts: the slices of the ranks that it is merged from; empty if nothing is known but what one rank
+            has. If the coordinates name a rank all the same, only what that one has is compared: the others
+            tell whether it is a copy, a part or an addend of what the whole model has.
+        layout: how the model was spread over them, where that was said.
+    """
+
+    coordinates: Coordinates
+    directory: Path
+    parts: "tuple[SliceListing, ...]" = ()
+    layout: Layout | None = None
+
+
+class Dump(Struct, frozen=True):
+    """A directory that one run wrote.
+
+    Attributes:
+        path: as given.
+        format: "msprobe", "msprobe-debug", "msit-torch", "msit-atb", "msprobe-atb",
+            "msprobe-aclgraph", "torchair-fx", "torchair-ge", "hf-debug-tree", "sglang" or "plain".
+        evidence: why it is held to be of that format, one clause each.
+        slices: what it holds, in the order of execution.
+        problems: what could not be used.
+        attributes: what the dump says of itself: "task", "level", "framework", ...
+    """
+
+    path: Path
+    format: str
+    evidence: tuple[str, ...]
+    slices: tuple[SliceListing, ...]
+    problems: tuple[Problem, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+ORDER_FROM_NAMES: Final = "names, numbers in ascending order"
+"""How the origin of an execution order ends of which names alone tell."""
+
+
+class Slice(Struct, frozen=True):
+    """One execution of the model: its nodes in execution order.
+
+    Attributes:
+        listing: which slice.
+        nodes: in execution order (`Node.order` is the index).
+        order_origin: how the execution order is known: "recorded", or in words how it was derived.
+        problems: what could not be used.
+    """
+
+    listing: SliceListing
+    nodes: tuple[Node, ...]
+    order_origin: str = "recorded"
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Which execution of the model this is."""
+        return self.listing.coordinates
+
+    @property
+    def tells_order(self) -> bool:
+        """False if names alone say when its nodes ran."""
+        return not self.order_origin.endswith(ORDER_FROM_NAMES)

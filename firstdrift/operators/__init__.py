@@ -1,0 +1,1 @@
+"""What an operator is, whatever its framework calls it."""

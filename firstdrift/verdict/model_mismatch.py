@@ -1,0 +1,66 @@
+"""Two dumps that look like those of different models.
+
+A comparison of theirs says little: most tensors that stand for each other have other widths.
+"""
+
+import re
+from collections.abc import Sequence
+
+from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.model.node import Direction
+from firstdrift.model.tensor import Role, is_part_of_rank
+from firstdrift.verdict.tree import TreeRow, is_embedding
+
+_LEAST = 8
+"""Fewer tensors tell nothing."""
+
+_NUMBERED = re.compile(r"^(.*?(?:^|[._/])(?:layers?|blocks?|h))[._](\d+)(?=[._/]|$)")
+
+
+def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> str | None:
+    """Say what makes two slices look like those of different models; None if nothing does."""
+    tensors = [pair for pair in plan.pairs if pair.golden.is_tensor and pair.target.is_tensor]
+    others = [pair for pair in tensors if _has_other_width(pair)]
+    if len(tensors) < _LEAST or 2 * len(others) <= len(tensors):
+        return None
+    known = [f"{len(others)} of {len(tensors)} pairs of tensors have other shapes"]
+    widths = next((found for row in rows if (found := _hidden_size(plan, row)) is not None), None)
+    if widths is not None and widths[0] != widths[1]:
+        known.append(f"hidden size {widths[0]} against {widths[1]}")
+    layers = (
+        _layers([name for match in plan.matches for name in match.golden] + list(plan.unmatched_golden)),
+        _layers([name for match in plan.matches for name in match.target] + list(plan.unmatched_target)),
+    )
+    if all(layers) and layers[0] != layers[1]:
+        known.append(f"number of layers {layers[0]} against {layers[1]}")
+    return ", ".join(known)
+
+
+def _has_other_width(pair: TensorPair) -> bool:
+    """Tell whether two tensors differ in more than the number of tokens."""
+    golden, target = pair.golden.shape, pair.target.shape
+    is_part = is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
+    if pair.incomparable is None or not golden or not target or is_part:
+        return False
+    return golden[-1] != target[-1]
+
+
+def _hidden_size(plan: SlicePlan, row: TreeRow) -> tuple[int, int] | None:
+    """Return how wide the vectors of tokens are on both sides, if a row makes them."""
+    if not is_embedding(row) or row.direction is Direction.BACKWARD:
+        return None
+    for pair in plan.pairs:
+        if pair.match == row.match and pair.target.role is Role.OUTPUT:
+            golden, target = pair.golden.shape, pair.target.shape
+            if golden and target and len(golden) > 1:
+                return golden[-1], target[-1]
+    return None
+
+
+def _layers(names: list[str]) -> int:
+    """Count the numbered elements of the longest list of layers."""
+    numbers: dict[str, set[int]] = {}
+    for name in names:
+        if found := _NUMBERED.match(name):
+            numbers.setdefault(found[1], set()).add(int(found[2]))
+    return max(map(len, numbers.values()), default=0)

@@ -1,0 +1,131 @@
+"""Nodes of one dump with NaN or infinities, by msprobe's levels; no other run tells what is healthy.
+
+| inputs and parameters | outputs | level    |
+| --------------------- | ------- | -------- |
+| bad                   | good    | medium   |
+| bad                   | bad     | high     |
+| good                  | bad     | critical |
+| not recorded          | bad     | critical if nothing before it is bad, else high |
+| received from other ranks | bad | high     |
+
+Bad are NaN and infinities, but for what every healthy model has:
+
+* a mean or norm that overflowed, while maximum and minimum are finite;
+* a mask: -inf alone, where the tensor holds nothing above 0, where it came in with an input, or where the
+  operator writes such values on purpose (`masked_fill`, `where`);
+* what `empty` and the like return, and the buffers into which other ranks are to write: nobody wrote
+  them yet.
+
+msprobe also calls high what grows 100-fold in norm: healthy models have such nodes, so they are none here.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import Final
+
+from firstdrift.metrics.measurement import SideSummary
+from firstdrift.model.node import Node
+from firstdrift.model.slice import Coordinates
+from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.parallel.point_to_point import is_communication
+from firstdrift.verdict.judgement import Overflow
+
+LEVELS: Final = ("medium", "high", "critical")
+
+_UNWRITTEN: Final = ("empty", "new_empty")
+_FILLS: Final = frozenset({"masked_fill", "masked_fill_", "where", "full", "full_like", "new_full", "fill_"})
+_RECEIVED: Final = (
+    "recv",
+    "irecv",
+    "all_gather",
+    "_all_gather",
+    "reduce_scatter",
+    "_reduce_scatter",
+    "gather",
+)
+_ENTERING: Final = frozenset({Role.INPUT, Role.PARAMETER})
+
+Values = SideSummary | None
+"""Statistics of a tensor, NaN and infinities included; None if none are known."""
+
+
+class _State(IntEnum):
+    FINITE = 0
+    MASKED = 1
+    BAD = 2
+
+
+def find_overflow_alone(
+    nodes: Sequence[tuple[Node, Sequence[Values]]], coordinates: Coordinates
+) -> Iterator[Overflow]:
+    """Yield the nodes of a slice with non-finite values, in execution order.
+
+    Args:
+        nodes: in execution order, each with the statistics of its tensors.
+        coordinates: which slice.
+    """
+    seen = False
+    for node, values in nodes:
+        operator = node.type_name.rpartition(".")[2]
+        if operator.startswith(_UNWRITTEN):
+            continue
+        received = is_communication(node.type_name) and operator.startswith(_RECEIVED)
+        tensors = list(zip(node.tensors, values, strict=True))
+        entering = [] if received else [each for each in tensors if each[0].role in _ENTERING]
+        leaving = [each for each in tensors if each[0].role not in _ENTERING]
+        entered = _worst(entering)
+        masks = entered is _State.MASKED or operator in _FILLS
+        left = _worst(leaving, new_masks_are_bad=entered is not None and not masks)
+        bad_in, bad_out = entered is _State.BAD, left is _State.BAD
+        if bad_in or bad_out:
+            level = _level(bad_in=bad_in, bad_out=bad_out)
+            said = [record.label for record, each in tensors if _state(each) is _State.BAD]
+            reason = f"NaN or infinity in {', '.join(said)}" if said else "-infinity appears in its output"
+            if bad_out and received:
+                level, reason = "high", f"{reason}; it comes from other ranks"
+            elif bad_out and entered is None:
+                level = "high" if seen else "critical"
+                reason = f"{reason}; its inputs were not recorded"
+            yield Overflow(coordinates, node.name, level, reason)
+        seen = seen or bad_in or bad_out
+
+
+def has_nonfinite(values: Values) -> bool:
+    """Tell whether a tensor holds NaN or infinities, a mask's -inf included."""
+    return _state(values) not in (None, _State.FINITE)
+
+
+def _level(*, bad_in: bool, bad_out: bool) -> str:
+    if bad_in:
+        return "high" if bad_out else "medium"
+    return "critical"
+
+
+def _worst(
+    tensors: Iterable[tuple[TensorRecord, Values]], *, new_masks_are_bad: bool = False
+) -> _State | None:
+    """Return the worst state of some tensors; None if nothing is known of any."""
+    known = []
+    for record, values in tensors:
+        if not record.is_tensor or (state := _state(values)) is None:
+            continue
+        new = state is _State.MASKED and values is not None and (values.maximum or 0.0) > 0.0
+        known.append(_State.BAD if new and new_masks_are_bad else state)
+    return max(known, default=None)
+
+
+def _state(values: Values) -> _State | None:
+    if values is None:
+        return None
+    extrema = [each for each in (values.maximum, values.minimum) if each is not None]
+    if not extrema:
+        others = [each for each in (values.mean, values.norm) if each is not None]
+        finite = all(map(math.isfinite, others))
+        return None if not others else _State.FINITE if finite else _State.BAD
+    if all(map(math.isfinite, extrema)):
+        return _State.FINITE
+    is_mask = values.minimum == -math.inf and not any(
+        math.isnan(each) or each == math.inf for each in extrema
+    )
+    return _State.MASKED if is_mask else _State.BAD

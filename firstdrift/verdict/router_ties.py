@@ -1,0 +1,326 @@
+"""Where tokens went to other experts than on the golden side, by a tie of nearly equal scores.
+
+    scores               golden  0.301  0.300  0.12    target  0.299  0.302  0.12   another one is the largest
+    rows of experts.3    golden [17, 64]               target [16, 64]              another number of tokens
+
+That is no fault, and what the experts are then given is no error. Such a token is off from there on, and so
+are those that attend to it later; all others are as they were. So its row is left out of what is judged,
+where rows are known; where they are not, what the experts gave is explained, and goes on as an error that
+comes in.
+
+Evidence: scores of which other ones are the largest; whole numbers that tell who was chosen; experts that
+were given other numbers of rows, as many in all.
+"""
+
+import math
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.tensor import Role, is_floating
+from firstdrift.operators.kinds import Work
+from firstdrift.verdict.tree import TreeRow, last_name, work_of_row
+
+_ROUTER: Final = re.compile(
+    r"(^|[./_])(gate|wg|gating)($|[./])|router|moe/[^/]*linear|topk|gate\.(linear|matmul)", re.IGNORECASE
+)
+_EXPERTS: Final = re.compile(r"experts?(?![a-z])(?!_gate)|grouped|gmm|permute|routing", re.IGNORECASE)
+_SHARED: Final = re.compile(r"shared_?(expert|mlp)", re.IGNORECASE)
+_NUMBERED: Final = re.compile(r"experts?\.(?P<number>\d+)(?:\.|$)(?P<name>.*)", re.IGNORECASE)
+_BY_ROW: Final = frozenset(
+    {
+        Work.NORM,
+        Work.LINEAR,
+        Work.GROUPED,
+        Work.ACTIVATE,
+        Work.GATE,
+        Work.ADD,
+        Work.MULTIPLY,
+        Work.ROTATE,
+        Work.SPLIT,
+    }
+)
+"""What is done to each token by itself."""
+
+_BLOCK_BY_ROW: Final = re.compile(r"mlp|moe|expert|feed_?forward|ffn", re.IGNORECASE)
+_MOST_EXPERTS: Final = 1024
+_MOST_SWAPPED: Final = 0.5
+"""Share of the choices beyond which they are not called ties."""
+
+
+_Step: TypeAlias = tuple[int, str]
+"""A step that each expert of a block does: the row of the block, and what it is called in the expert."""
+
+
+class Choice(Struct, frozen=True):
+    """A place where other experts were chosen.
+
+    Attributes:
+        order: when, in the order of execution.
+        block: index of the row that holds the experts; what is in it after the choice depends on it.
+        last: index of the last row in it.
+        pair: the pair that shows it.
+        swapped: how many choices are others, over all tokens; None if that is not known.
+        tokens: number of tokens; 0 if not known.
+    """
+
+    order: int
+    block: int
+    last: int
+    pair: int
+    swapped: int | None = None
+    tokens: int = 0
+
+
+def may_be_scores(pair: TensorPair) -> bool:
+    """Tell whether experts may be chosen by a tensor: a floating output of what is named as a router."""
+    shape = pair.target.shape or ()
+    return (
+        pair.target.role is Role.OUTPUT
+        and len(shape) > 1
+        and 1 < shape[-1] <= _MOST_EXPERTS
+        and is_floating(pair.target.dtype)
+        and any(_ROUTER.search(name) is not None for name in (pair.golden_node, pair.target_node))
+        and ".backward" not in pair.target_node
+    )
+
+
+def is_done_by_row(row: TreeRow) -> bool:
+    """Tell whether a row treats each token by itself, so that one that is off spoils no other."""
+    return work_of_row(row) in _BY_ROW or (
+        row.kind is not NodeKind.API and _BLOCK_BY_ROW.search(row.type_name or last_name(row)) is not None
+    )
+
+
+def is_of_experts(row: TreeRow) -> bool:
+    """Tell whether a row is one of experts that are chosen, or sorts tokens by them."""
+    names = (*row.golden, *row.target)
+    return any(_EXPERTS.search(name) and not _SHARED.search(name) for name in names)
+
+
+def find_choices(
+    rows: Sequence[TreeRow], plan: SlicePlan, measurements: Sequence[Measurement]
+) -> tuple[Choice, ...]:
+    """Find where other experts were chosen in one pair of slices, in the order of execution."""
+    if not _may_have_experts(rows):
+        return ()
+    experts = [row.index for row in rows if row.direction is not Direction.BACKWARD and is_of_experts(row)]
+    if not experts:
+        return ()
+    search = _Search(rows, plan, measurements, experts)
+    found: dict[int, Choice] = {}
+    for choice in (*search.by_scores(), *search.by_numbers(), *search.by_rows()):
+        known = any(one.block <= choice.block <= one.last for one in found.values())
+        if not known:
+            found[choice.block] = choice
+    return tuple(sorted(found.values(), key=lambda choice: choice.order))
+
+
+def _may_have_experts(rows: Sequence[TreeRow]) -> bool:
+    """Look for experts in all names at once: most models have none, and many names."""
+    names = "\n".join(name for row in rows for name in (*row.golden, *row.target)).lower()
+    return any(part in names for part in ("expert", "grouped", "gmm", "permute", "routing"))
+
+
+class _Search:
+    """Looks for the places of one pair of slices where experts were chosen otherwise."""
+
+    def __init__(
+        self,
+        rows: Sequence[TreeRow],
+        plan: SlicePlan,
+        measurements: Sequence[Measurement],
+        experts: Sequence[int],
+    ) -> None:
+        self.rows, self.plan, self.measurements, self.experts = rows, plan, measurements, experts
+        self.of_experts = frozenset(experts)
+        self.row_of_match = {row.match: row for row in rows if row.match is not None}
+        self.pairs = [(index, pair, self.row_of_match[pair.match]) for index, pair in enumerate(plan.pairs)]
+        self.pairs = [one for one in self.pairs if one[2].direction is not Direction.BACKWARD]
+        self.of_row: Mapping[int, list[tuple[int, TensorPair]]] = defaultdict(list)
+        for index, pair, row in self.pairs:
+            self.of_row[row.index].append((index, pair))
+
+    def by_scores(self) -> Iterator[Choice]:
+        """Yield the choices that scores show: of each block the first that runs."""
+        seen: set[int] = set()
+        for index, pair, row in sorted(self.pairs, key=lambda one: one[2].order):
+            swapped = self.measurements[index].swapped
+            block = self._block(row) if swapped is not None else None
+            if swapped is None or block is None or block.index in seen or row.index in self.of_experts:
+                continue
+            seen.add(block.index)
+            tokens = math.prod((pair.target.shape or ())[:-1])
+            chosen = self._chosen(block, tokens, len(swapped) + 1)
+            count = swapped[chosen - 1] if chosen else max(swapped)
+            if 0 < count <= max(1, _MOST_SWAPPED * tokens * (chosen or 1)):
+                yield Choice(row.order, block.index, block.last, index, count, tokens)
+
+    def by_numbers(self) -> Iterator[Choice]:
+        """Yield the choices that whole numbers show: the chosen ones, or how many rows each was given."""
+        for index, pair, row in self.pairs:
+            if pair.target.role is not Role.OUTPUT or not pair.target.is_tensor or pair.incomparable:
+                continue
+            if is_floating(pair.target.dtype) or self.measurements[index].equal is not False:
+                continue
+            block = self._block(row)
+            if block is not None and (row.index in self.of_experts or work_of_row(row) is Work.ROUTE):
+                is_given = row.index in self.of_experts
+                yield Choice(row.order - is_given, block.index, block.last, index)
+
+    def by_rows(self) -> Iterator[Choice]:
+        """Yield the choices that show in how many rows experts were given, if they are as many in all."""
+        sizes: dict[tuple[_Step, str], list[tuple[int, int]]] = defaultdict(list)
+        shown: dict[_Step, tuple[int, int]] = {}
+        renumbered: set[_Step] = set()
+        # Ranks that have experts of their own may all number them from 0.
+        is_merged = any(side.coordinates.merged for side in (self.plan.golden, self.plan.target))
+        for index, pair, row in self.pairs:
+            golden, target = pair.golden.shape, pair.target.shape
+            step = self._step(row)
+            if step is not None and golden and target and golden[-1] == target[-1]:
+                renumbered |= {step} if not is_merged and _are_numbered_otherwise(row) else set()
+                sizes[step, pair.target.label].append((math.prod(golden[:-1]), math.prod(target[:-1])))
+                shown[step] = min(shown.get(step, (row.order, index)), (row.order, index))
+        for row, label, golden_rows, target_rows in self._given_on_one_side():
+            step = self._step(row)
+            if step is not None:
+                sizes[step, label].append((golden_rows, target_rows))
+        alone = {self._step(self.rows[index]) for index in self.experts if self.rows[index].match is None}
+        for (step, _), each in sizes.items():
+            totals = {sum(golden for golden, _ in each), sum(target for _, target in each)}
+            others = step in renumbered or any(golden != target for golden, target in each)
+            if step in shown and (step in alone or (others and len(totals) == 1)):
+                order, index = shown[step]
+                yield Choice(order - 1, step[0], self.rows[step[0]].last, index)
+
+    def _given_on_one_side(self) -> Iterator[tuple[TreeRow, str, int, int]]:
+        """Yield what experts have in one dump alone: label, and in how many rows it lies on either side."""
+        for at, left in enumerate((self.plan.unmatched_golden_tensors, self.plan.unmatched_target_tensors)):
+            for tensor in left:
+                row = self.row_of_match.get(tensor.match)
+                if row is not None and row.index in self.of_experts and tensor.record.shape:
+                    rows = math.prod(tensor.record.shape[:-1])
+                    yield row, tensor.record.label, *((0, rows) if at else (rows, 0))
+
+    def _step(self, row: TreeRow) -> _Step | None:
+        """Return which step of a numbered expert a row is, whichever expert it is; None if of none."""
+        place, block = _place(row), self._block(row)
+        if place is None or block is None or not _is_numbered_alike(row):
+            return None
+        return block.index, place["name"]
+
+    def _block(self, row: TreeRow) -> TreeRow | None:
+        """Return the innermost row around another that is no expert, and holds some."""
+        while row.parent is not None:
+            row = self.rows[row.parent]
+            behind = bisect_right(self.experts, row.index)
+            holds = behind < len(self.experts) and self.experts[behind] <= row.last
+            if holds and row.index not in self.of_experts:
+                return row
+        return None
+
+    def _chosen(self, block: TreeRow, tokens: int, experts: int) -> int | None:
+        """Return how many experts each token goes to; None if nothing tells."""
+        if not tokens:
+            return None
+        given: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        for row in self.rows[block.index : block.last + 1]:
+            for _, pair in self.of_row[row.index]:
+                shape = pair.golden.shape or pair.target.shape or ()
+                place = _place(row)
+                is_whole = not is_floating(pair.target.dtype) and pair.target.is_tensor
+                if pair.joining is Joining.OF_EXPERTS and shape:
+                    return _whole(math.prod(shape[:-1]), tokens, experts)
+                if is_whole and len(shape) > 1 and math.prod(shape[:-1]) == tokens and shape[-1] < experts:
+                    return shape[-1]
+                if place is not None and pair.golden.shape and pair.golden.is_tensor:
+                    given[place["name"], pair.golden.label][place["number"]] = math.prod(
+                        pair.golden.shape[:-1]
+                    )
+        for row, label, golden_rows, _ in self._given_on_one_side():
+            place = _place(row)
+            if place is not None and block.index < row.index <= block.last:
+                given[place["name"], label][place["number"]] = golden_rows
+        return _whole(max((sum(rows.values()) for rows in given.values()), default=0), tokens, experts)
+
+
+def _place(row: TreeRow) -> re.Match[str] | None:
+    found = (_NUMBERED.search(name) for name in (*row.golden, *row.target) if not _SHARED.search(name))
+    return next((match for match in found if match is not None), None)
+
+
+def _is_numbered_alike(row: TreeRow) -> bool:
+    """Tell whether both sides number their experts, as far as a row has both."""
+    return all(_NUMBERED.search(name) is not None for name in (*row.golden, *row.target))
+
+
+def _are_numbered_otherwise(row: TreeRow) -> bool:
+    """Tell whether an expert is held against one of another number in a list of the same name."""
+    if not (row.golden and row.target):
+        return False
+    sides = [_NUMBERED.search(side[0]) for side in (row.golden, row.target)]
+    known = [match for match in sides if match is not None]
+    before = {match.string[: match.start("number")] for match in known}
+    return len(known) == 2 and len(before) == 1 and known[0]["number"] != known[1]["number"]  # noqa: PLR2004
+
+
+def _whole(rows: int, tokens: int, experts: int) -> int | None:
+    chosen = -(-rows // tokens)
+    return chosen if 0 < chosen < experts else None
+
+
+class Excuse(Struct, frozen=True):
+    """What the choices of a slice excuse in one of its pairs.
+
+    Attributes:
+        left_out: worst rows that are those of tokens that went elsewhere.
+        is_within: it depends on the choice, and which of its rows are whose is not known.
+        is_set_aside: it is so, but where rows are known it is judged what it leads to: it explains nothing.
+        tells_little: which rows are off is not known, and statistics may hide that some are.
+    """
+
+    left_out: int = 0
+    is_within: bool = False
+    is_set_aside: bool = False
+    tells_little: bool = False
+
+
+def excuse(choices: Sequence[Choice], row: TreeRow, pair: TensorPair, measured: Measurement) -> Excuse:
+    """Say what choices that were made before a row excuse in one of its pairs."""
+    before = [choice for choice in choices if choice.order < row.order]
+    if not before or row.direction is Direction.BACKWARD or pair.target.role is Role.GRADIENT:
+        return Excuse()
+    around = [choice for choice in before if choice.block <= row.index <= choice.last]
+    own = around[-1] if around else None
+    rows = measured.by_row.rows if measured.by_row is not None else 0
+    left_out = 0
+    for choice in before:
+        if choice.swapped is None:
+            by_statistics = measured.kind is MeasurementKind.STATISTICS
+            return Excuse(is_within=own is not None, tells_little=by_statistics)
+        at_once = 1 if choice is own else max(1, -(-rows // choice.tokens) if choice.tokens else 1)
+        left_out += choice.swapped * at_once
+    if own is None:
+        return Excuse(left_out)
+    is_known = left_out < own.tokens
+    shape = pair.target.shape or ()
+    is_sorted = pair.joining is not Joining.OF_EXPERTS and (
+        is_of_experts(row) or math.prod(shape[:-1]) != own.tokens
+    )
+    return Excuse(left_out, not is_known or is_sorted, is_known and is_sorted)
+
+
+def hides(choices: Sequence[Choice], row: TreeRow, pair: TensorPair, measured: Measurement) -> bool:
+    """Tell whether all that is known of a pair may be off because other experts were chosen before."""
+    if not any(choice.order < row.order for choice in choices):
+        return False
+    left_out = excuse(choices, row, pair, measured).left_out
+    return not left_out or measured.by_row is None or measured.by_row.without(left_out) is None
