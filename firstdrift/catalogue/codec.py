@@ -19,9 +19,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from msgspec import NODEFAULT, DecodeError, Struct
+from msgspec import NODEFAULT, DecodeError, Struct, convert
 from msgspec.json import Decoder
 from msgspec.structs import fields
+
+from firstdrift.wording.message import Message, verbatim
 
 _strict = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
@@ -124,6 +126,8 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
         return lambda plain: {key: item(value) for key, value in plain.items()}
     if kind is float:
         return _float
+    if kind is Message:
+        return _message
     if isinstance(kind, type) and issubclass(kind, Struct):
         return _record_decoder(kind)
     if isinstance(kind, type) and issubclass(kind, (Enum, Path)):
@@ -146,6 +150,11 @@ def _record_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
     return lambda plain: kind(
         **{name: decoders()[name](value) for name, value in plain.items() if name in decoders()}
     )
+
+
+def _message(plain: Any) -> Message:  # noqa: ANN401
+    # Earlier versions kept finished texts.
+    return verbatim(plain) if isinstance(plain, str) else convert(plain, Message, strict=False)
 
 
 def _float(plain: Any) -> Any:  # noqa: ANN401

@@ -18,6 +18,8 @@ from firstdrift.exports.strict_json import to_json
 from firstdrift.exports.text import printable
 from firstdrift.paths import encodable, spelt
 from firstdrift.plurals import plural
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS
@@ -85,7 +87,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
     # What the extension adds to an environment is known at run time only.
     environment.install_gettext_translations(texts, newstyle=True)  # type: ignore[attr-defined]
     gettext = _quick_gettext(texts)
-    say = sayer(known.sentences)
+    say = _sayer_of_messages(language, sayer(known.sentences))
     environment.filters |= {
         "said": say,
         "pieces": partial(pieces, say),
@@ -117,6 +119,17 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "plotly": f"/static/{assets.plotly_build()}/plotly.min.js",
     }
     return environment
+
+
+def _sayer_of_messages(
+    language: str, say_sentence: Callable[[str | None], str]
+) -> Callable[[Message | str | None], str]:
+    """Return what puts messages, and sentences that are no messages yet, into the language of a page."""
+
+    def say(said: Message | str | None) -> str:
+        return text_of(said, language) if isinstance(said, Message) else say_sentence(said)
+
+    return say
 
 
 def _spelt(value: object) -> object:

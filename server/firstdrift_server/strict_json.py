@@ -12,9 +12,11 @@ from starlette.responses import Response
 
 from firstdrift.exports.strict_json import to_json
 from firstdrift.paths import spelt
+from firstdrift.wording.message import Message
+from firstdrift.wording.plain import message_object
 
 
-def plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has
+def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - whatever JSON has
     """Take a view apart into dicts, lists, strings and numbers."""
     match value:
         case Mapping():
@@ -27,6 +29,8 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has
             return value.isoformat()
         case str() | PurePath():
             return spelt(value)
+    if isinstance(value, Message):
+        return plain(message_object(value))
     if isinstance(value, Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value):

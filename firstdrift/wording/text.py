@@ -1,0 +1,101 @@
+"""The text of a message in a language.
+
+The catalogue has a text with gaps for each message, as `str.format` has them, and three kinds more:
+
+    {name}                a name or a message as it is; a number with three digits; a list with commas
+    {clauses:; }          a list with another joint
+    {error:.1%}           any format of `str.format` for numbers
+    {count:node|nodes}    a count with its noun, in the number that it asks for: "1 node", "1,234 nodes"
+    {count:~is|are}       the word alone
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from string import Formatter
+from typing import Any, Final
+
+from firstdrift.wording.message import VERBATIM, Argument, Message
+
+SOURCE: Final = "en"
+LANGUAGES: Final = ("en", "zh")
+_NOTHING: Final = "-"
+_LIST_COMMA: Final = {"en": ", ", "zh": "、"}
+
+
+def text_of(message: Message, language: str = SOURCE) -> str:
+    """Put a message into words.
+
+    A message that the catalogue does not know, as one of a later version, is shown by its id.
+    """
+    if message.id == VERBATIM:
+        return str(message.arguments["text"])
+    pattern = texts(language).get(message.id) or texts(SOURCE).get(message.id)
+    if pattern is None:
+        return " ".join([message.id, *(f"{name}={value}" for name, value in message.arguments.items())])
+    return _formatter(language).vformat(pattern, (), message.arguments)
+
+
+def texts_of(messages: Sequence[Message], language: str = SOURCE) -> list[str]:
+    """Put messages into words, one by one."""
+    return [text_of(message, language) for message in messages]
+
+
+def word(room: str, name: str, language: str = SOURCE) -> str:
+    """Name a value of an enumeration: "source" of the room "class"."""
+    return text_of(Message.of(f"{room}.{name.replace(' ', '_').replace('-', '_')}"), language)
+
+
+@cache
+def texts(language: str) -> Mapping[str, str]:
+    """Read the texts of a language by message id."""
+    found: dict[str, str] = {}
+    for file in sorted(files(__package__).joinpath(language).iterdir(), key=lambda one: one.name):
+        if file.name.endswith(".toml"):
+            found |= _flat(tomllib.loads(file.read_text("utf-8")))
+    return found
+
+
+def _flat(tables: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in tables.items():
+        found |= _flat(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
+    return found
+
+
+@cache
+def _formatter(language: str) -> Formatter:
+    return _Words(language)
+
+
+class _Words(Formatter):
+    """Fills the gaps of a text."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+
+    def format_field(self, value: Argument, format_spec: str) -> str:
+        match value:
+            case Message():
+                return text_of(value, self._language)
+            case tuple() | list():
+                joint = format_spec or _LIST_COMMA[self._language]
+                return joint.join(self.format_field(one, "") for one in value)
+            case str() if format_spec:
+                return format(float(value), format_spec)  # "NaN" and "Infinity" come so out of JSON
+            case None | str() | bool():
+                return _NOTHING if value is None else str(value)
+        return _number(value, format_spec)
+
+
+def _number(value: float, format_spec: str) -> str:
+    if "|" in format_spec:
+        return _counted(int(value), format_spec)
+    return format(value, format_spec or (".3g" if isinstance(value, float) else ""))
+
+
+def _counted(number: int, forms: str) -> str:
+    one, _, many = forms.removeprefix("~").partition("|")
+    noun = one if number == 1 else many
+    return noun if forms.startswith("~") else f"{number:,} {noun}".strip()
