@@ -1,6 +1,6 @@
 """A message: what is to be said, before anybody has put it into words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias, Union
 
 from msgspec import Struct, field
@@ -33,14 +33,6 @@ class Message(Struct, frozen=True):
     def __hash__(self) -> int:
         """Hash by value, as messages are compared."""
         return hash((self.id, frozenset(self.arguments.items())))
-
-    def walk(self) -> Iterator["Message"]:
-        """Yield the message and those that stand in its gaps, however deep."""
-        yield self
-        for argument in self.arguments.values():
-            for one in argument if isinstance(argument, tuple) else (argument,):
-                if isinstance(one, Message):
-                    yield from one.walk()
 
 
 def verbatim(text: str) -> Message:
