@@ -22,23 +22,31 @@ FirstdriftError                  its text is fit to show to a user
 from pathlib import Path
 from typing import Any
 
+from firstdrift.wording.message import Message, verbatim
+from firstdrift.wording.text import text_of
+
 
 class FirstdriftError(Exception):
     """Base of all of them: says what, which file, why, and what to try.
 
     Attributes:
-        reason: why, as a clause without a full stop.
+        message: why, as a clause without a full stop.
+        advice: what to try, as a clause without a full stop; None if there is nothing.
         path: the file or directory it is about, if there is one.
-        hint: what to try, as a clause without a full stop; may be empty.
+        reason: the English text of `message`; likewise hint, of `advice`.
     """
 
-    def __init__(self, reason: str, *, path: Path | str | None = None, hint: str = "") -> None:
+    def __init__(
+        self, reason: Message | str, *, path: Path | str | None = None, hint: Message | str = ""
+    ) -> None:
         """Keep the parts apart: the terminal, the page and JSON each lay them out their own way."""
-        self.reason = reason
+        self.message = verbatim(reason) if isinstance(reason, str) else reason
+        self.advice = (verbatim(hint) if hint else None) if isinstance(hint, str) else hint
+        self.reason = text_of(self.message)
+        self.hint = text_of(self.advice) if self.advice is not None else ""
         self.path = Path(path) if path is not None else None
-        self.hint = hint
         where = f"{self.path}: " if self.path is not None else ""
-        super().__init__(f"{where}{reason}." + (f" {hint}." if hint else ""))
+        super().__init__(f"{where}{self.reason}." + (f" {self.hint}." if self.hint else ""))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let it be sent to another process."""
