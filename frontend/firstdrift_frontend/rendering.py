@@ -18,7 +18,7 @@ from firstdrift.exports.strict_json import to_json
 from firstdrift.exports.text import printable
 from firstdrift.paths import encodable, spelt
 from firstdrift.plurals import plural
-from firstdrift.wording.message import Message
+from firstdrift.wording.message import VERBATIM, Message
 from firstdrift.wording.text import text_of
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
@@ -127,7 +127,9 @@ def _sayer_of_messages(
     """Return what puts messages, and sentences that are no messages yet, into the language of a page."""
 
     def say(said: Message | str | None) -> str:
-        return text_of(said, language) if isinstance(said, Message) else say_sentence(said)
+        if isinstance(said, Message):
+            return say_sentence(text_of(said)) if said.id == VERBATIM else text_of(said, language)
+        return say_sentence(said)
 
     return say
 
