@@ -23,7 +23,8 @@ from types import FrameType
 from typing import Final
 from urllib.parse import urlsplit
 
-from firstdrift.processes.apart import CRASHED, end_with_parent, status_of
+from firstdrift.exits import CRASHED
+from firstdrift.processes.apart import end_with_parent, status_of
 from firstdrift.processes.endings import why_it_ended
 from firstdrift_server import listen
 from firstdrift_server.settings import Settings

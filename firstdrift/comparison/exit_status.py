@@ -3,12 +3,8 @@
 models differ, files unreadable, or nothing compared or judged  ─▶ 2      a fault that was found goes first
 """
 
-from typing import Final
-
 from firstdrift.comparison.report import Report
-from firstdrift.processes.apart import UNUSABLE
-
-FOUND: Final = 1
+from firstdrift.exits import FOUND, UNUSABLE
 
 
 def exit_status(report: Report, fail_on: str = "error") -> int:

@@ -16,15 +16,10 @@ from types import FrameType
 from typing import Final
 
 from firstdrift.errors import FirstdriftError
+from firstdrift.exits import CRASHED, UNUSABLE
 from firstdrift.files import allow_mapping
 from firstdrift.processes.endings import why_it_ended
 from firstdrift.processes.limits import limit_memory, memory_of_machine
-
-UNUSABLE: Final = 2
-"""Exit status where an input could not be read, or the call was wrong."""
-
-CRASHED: Final = 70
-"""Exit status where firstdrift itself failed (EX_SOFTWARE of sysexits.h)."""
 
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHARE_OF_MEMORY: Final = 0.9

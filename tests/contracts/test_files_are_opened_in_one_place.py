@@ -16,7 +16,7 @@ READS_BY_ITSELF = {
     "firstdrift/catalogue/sizes.py": "adds up sizes and dates of files, and opens none",
     "firstdrift/catalogue/backup.py": "copies the database, and reads the backup that the operator names",
     "firstdrift/catalogue/integrity.py": "looks at the first bytes of our own database",
-    "firstdrift/cli.py": "gives what a closed pipe still gets to nobody",
+    "firstdrift/cli/group.py": "gives what a closed pipe still gets to nobody",
     "firstdrift/catalogue/private.py": "sees to the modes of our own files",
     "firstdrift/processes/limits.py": "reads how much memory there is from /proc and /sys",
     "server/firstdrift_server/ended.py": "keeps our own list of ended sessions",

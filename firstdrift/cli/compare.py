@@ -1,0 +1,198 @@
+"""`firstdrift compare`: two dumps in, an answer and an exit status out."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from firstdrift.cli.progress import progress_bar
+from firstdrift.cli.reports import require_writable, write_files
+
+if TYPE_CHECKING:
+    from firstdrift.comparison.report import Options, Report
+    from firstdrift.matching.manual.edits import MatchSetFile
+
+
+@click.command()
+@click.argument("golden", type=click.Path(path_type=Path))
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@click.option(
+    "--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all pairs here."
+)
+@click.option(
+    "--xlsx", "xlsx_file", type=click.Path(path_type=Path, dir_okay=False), help="The same as XLSX."
+)
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a report of one file, for people: it opens without a server.",
+)
+@click.option(
+    "--rules", default="firstdrift", show_default=True, metavar="NAME", help="firstdrift, msprobe or msit."
+)
+@click.option(
+    "--threshold",
+    "thresholds",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Move a threshold of the rule set, such as factor=4 (docs/verdict.md lists them). Repeatable.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="DUMP",
+    help="A healthy run: what it is off by from GOLDEN is no fault of TARGET.",
+)
+@click.option("--level", type=click.Choice(["layer", "module", "api", "logits"]), help="Compare only these.")
+@click.option(
+    "--fuzzy", is_flag=True, help="Match the same path inside a matched module whatever the call number."
+)
+@click.option(
+    "--mapping",
+    "mapping_files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Match as this file says: a mapping of msprobe (layer, data, cell) or msit (op), or a match set"
+    " of firstdrift. Repeatable.",
+)
+@click.option(
+    "--export-data-mapping",
+    "data_mapping_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write which tensors were compared as a data mapping of msprobe.",
+)
+@click.option(
+    "--export-layer-mapping",
+    "layer_mapping_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write which modules were matched as a layer mapping of msprobe.",
+)
+@click.option(
+    "--algorithm",
+    "algorithms",
+    multiple=True,
+    metavar="FILE.py:FUNCTION",
+    help="Run this function on each pair of arrays; what it returns is a further column. Repeatable.",
+)
+@click.option(
+    "--postprocess",
+    "postprocess_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Multiply tensors by matrices before, as this tensor postprocess file of msprobe says.",
+)
+@click.option("--no-structure", is_flag=True, help="Match by name alone, never by alignment.")
+@click.option("--step", type=int, help="Compare only this step.")
+@click.option("--rank", type=int, help="Compare only this rank.")
+@click.option("--token", type=int, help="Compare only this token.")
+@click.option("--tp", metavar="N[:N]", help="Tensor-parallel ranks of a model, golden:target if they differ.")
+@click.option("--pp", metavar="N[:N]", help="Pipeline stages of a model, likewise.")
+@click.option("--vpp", metavar="N[:N]", help="Chunks of layers of a stage (virtual pipeline), likewise.")
+@click.option(
+    "--token-offset", type=int, default=0, help="Compare golden token n with target token n + this."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["warning", "error"]),
+    default="error",
+    show_default=True,
+    help="Exit with 1 if there is a pair of this verdict or worse.",
+)
+@click.pass_context
+def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) -> None:  # noqa: ANN401
+    """Compare two dumps and say where they part ways.
+
+    GOLDEN is the dump that is trusted, TARGET the one under suspicion.
+
+    Exit status: 0 nothing at or above --fail-on, 1 something is, 2 the input, or a part of it, could not
+    be read, or nothing could be judged: no values were compared, the runs were given different inputs, or
+    the dumps are those of different models.
+    """
+    import gc
+
+    # Millions of small records and no cycles among them: looking for some takes a fifth of the time.
+    gc.disable()
+    from firstdrift.comparison.compare import compare as run
+    from firstdrift.comparison.exit_status import exit_status
+
+    require_writable(chosen)
+    options = _options(chosen)
+    additions = _additions(chosen["algorithms"], chosen["postprocess_file"])
+    with progress_bar() as progress:
+        report = run(golden, target, options, progress, baseline=chosen["baseline"], **additions)
+    _print(report, as_json=chosen["as_json"])
+    write_files(report, chosen)
+    ctx.exit(exit_status(report, chosen["fail_on"]))
+
+
+def _options(chosen: dict[str, Any]) -> "Options":
+    from firstdrift.comparison.report import Options
+    from firstdrift.matching.plan import MatchingRules
+    from firstdrift.matching.ranks.parallel_sizes import read_layouts
+    from firstdrift.verdict.thresholds import thresholds_of_words
+
+    said = _said(chosen["mapping_files"])
+    golden_layout, target_layout = read_layouts(chosen["tp"], chosen["pp"], chosen["vpp"])
+    matching = MatchingRules(
+        fuzzy=chosen["fuzzy"],
+        structure=not chosen["no_structure"],
+        step=chosen["step"],
+        rank=chosen["rank"],
+        token=chosen["token"],
+        token_offset=chosen["token_offset"],
+        mappings=said.mappings,
+        edits=said.edits,
+        golden_layout=golden_layout,
+        target_layout=target_layout,
+    )
+    return Options(
+        matching=matching,
+        rules=chosen["rules"],
+        level=chosen["level"],
+        thresholds=thresholds_of_words(chosen["thresholds"]),
+    )
+
+
+def _print(report: "Report", *, as_json: bool) -> None:
+    if as_json:
+        from firstdrift.exports.report_json import report_object
+        from firstdrift.exports.strict_json import to_json
+
+        click.echo(to_json(report_object(report), indent=1))
+        return
+    from shutil import get_terminal_size
+
+    from firstdrift.exports.text import folded, report_text
+
+    text = report_text(report)
+    click.echo(folded(text, get_terminal_size().columns) if sys.stdout.isatty() else text)
+
+
+def _said(files: tuple[Path, ...]) -> "MatchSetFile":
+    from firstdrift.matching.manual.edits import MatchSetFile
+
+    if not files:
+        return MatchSetFile("")
+    from firstdrift.matching.manual.match_set_file import read_matches
+
+    return read_matches(files)
+
+
+def _additions(algorithms: tuple[str, ...], postprocess: Path | None) -> dict[str, Any]:
+    """Read what is done beside what the options say; nothing is imported for nothing."""
+    found: dict[str, Any] = {}
+    if algorithms:
+        from firstdrift.comparison.algorithms import load_algorithms
+
+        found["algorithms"] = load_algorithms(algorithms)
+    if postprocess is not None:
+        from firstdrift.comparison.postprocess import read_postprocess
+
+        found["postprocess"] = read_postprocess(postprocess)
+    return found

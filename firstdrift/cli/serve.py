@@ -1,0 +1,93 @@
+"""`firstdrift serve`, and its two parts apart: `firstdrift server` and `firstdrift worker`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from firstdrift.cli.settings import NO_SERVER, prepare_data_dir, server_options, server_settings
+
+_EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
+_WORKERS = click.option(
+    "--workers", type=click.IntRange(min=0), help="Processes that measure; 0: one per core."
+)
+
+
+@click.command()
+@click.argument("roots", nargs=-1, type=_EXISTING)
+@server_options
+@_WORKERS
+@click.option(
+    "--compare",
+    "wanted",
+    nargs=2,
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    metavar="GOLDEN TARGET",
+    help="Compare these two dumps at once, unless they already were; may be repeated.",
+)
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    /,
+    roots: tuple[Path, ...],
+    wanted: tuple[tuple[Path, Path], ...],
+    **chosen: Any,  # noqa: ANN401
+) -> None:
+    """Serve the pages, and compare in the background, on this machine.
+
+    ROOTS are the directories that may be browsed; the current one if none is given.
+    """
+    import gc
+
+    # What is imported stays, in this process and in the copy of it that becomes the web process.
+    gc.disable()
+    from firstdrift.serving import describe_address
+    from firstdrift.serving import serve as run
+
+    settings = server_settings(roots, chosen)
+    ctx.exit(run(settings, wanted, lambda url, made: click.echo(describe_address(url, settings, made))))
+
+
+@click.command()
+@click.argument("roots", nargs=-1, type=_EXISTING)
+@server_options
+def server(roots: tuple[Path, ...], **chosen: Any) -> None:  # noqa: ANN401
+    """Run the web process alone; a worker on the same database does the comparing."""
+    from firstdrift.serving import describe_address
+    from firstdrift_server import run
+
+    settings = server_settings(roots, chosen)
+    run(settings, lambda url: click.echo(describe_address(url, settings)))
+
+
+@click.command()
+@click.argument("roots", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies.")
+@click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir.")
+@_WORKERS
+@click.option(
+    "--end-with-parent",
+    type=int,
+    hidden=True,
+    help="Stop when the process that started this, so numbered, ends.",
+)
+def worker(roots: tuple[Path, ...], end_with_parent: int | None, **chosen: Any) -> None:  # noqa: ANN401
+    """Run the background process alone: take comparisons from the database and do them.
+
+    ROOTS are the directories outside of which it reads nothing, as the server was given them; without any,
+    it reads every dump that it is asked to.
+    """
+    from firstdrift.processes.limits import Limits
+    from firstdrift_server.settings import settings_from
+    from firstdrift_worker.main import work_until_signal
+
+    settings = settings_from(roots=roots or None, **chosen, **NO_SERVER)
+    prepare_data_dir(settings)
+    if end_with_parent is not None:
+        from firstdrift.serving import stop_without_parent
+
+        stop_without_parent(end_with_parent)
+    bounds = (*settings.roots, settings.uploads) if settings.roots else None
+    limits = Limits(settings.job_memory, settings.reading_seconds)
+    work_until_signal(settings.database, processes=settings.workers, roots=bounds, limits=limits)
