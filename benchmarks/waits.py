@@ -26,8 +26,8 @@ from firstdrift.catalogue.comparisons.records import (
     get_comparison,
     list_comparisons,
     set_note,
-    slice_pairs_of,
 )
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import Filter, Which
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade

@@ -123,7 +123,8 @@ def journal_mode(directory: Path, mounts: str) -> str:
     return "DELETE" if kind in NETWORK_FILE_SYSTEMS else "WAL"
 
 
-def _open_sqlite(address: URL, *, checkpoints: bool) -> Engine:
+def _made_file(address: URL) -> Path:
+    """Make the file of a SQLite database, for its owner alone, unless it is there."""
     if (address.database or ":").startswith((":", "file:")):
         raise CatalogueError("the database must be a file", hint="Use sqlite:///FILE")
     known = str(address.database)
@@ -137,6 +138,11 @@ def _open_sqlite(address: URL, *, checkpoints: bool) -> Engine:
             hint="Choose another with --data-dir",
         ) from error
     make_file(file)  # SQLite makes the files beside it with the same mode
+    return file
+
+
+def _open_sqlite(address: URL, *, checkpoints: bool) -> Engine:
+    file = _made_file(address)
     mounts = Path("/proc/mounts")
     mode = journal_mode(file.parent.resolve(), mounts.read_text() if mounts.exists() else "")
     if mode != "WAL":

@@ -3,7 +3,8 @@
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.charts import layer_errors
-from firstdrift.catalogue.comparisons.records import get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import bad_rows, count_bad_rows
 from firstdrift.catalogue.sharing.notes import notes_of
 from firstdrift.comparison.report import DumpSummary, all_notes

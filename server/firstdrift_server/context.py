@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import SliceLabel
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.comparison.report import Options
 from firstdrift.processes.children import Children

@@ -13,7 +13,8 @@ from dashboard import Dashboard
 from playwright.sync_api import Browser, FloatRect, Locator, Page, expect
 from working import wait_until, worker
 
-from firstdrift.catalogue.comparisons.records import get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.engine import open_engine, reading
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import Settings, settings_from

@@ -20,7 +20,8 @@ from working import ask_to_compare, wait_until
 
 from firstdrift.catalogue.comparisons.records import cancel_comparison, compare_again
 from firstdrift.catalogue.engine import writing
-from firstdrift.catalogue.jobs.queue import SLICE_STEPS, Claim, beat, claim_job, fail_job
+from firstdrift.catalogue.jobs.lease import beat
+from firstdrift.catalogue.jobs.queue import SLICE_STEPS, Claim, claim_job, fail_job
 from firstdrift.catalogue.tables import ComparisonEntry, SlicePairEntry, WorkerEntry
 from firstdrift.errors import DumpUnreadableError
 from firstdrift_frontend.languages import LANGUAGES, SOURCE

@@ -14,7 +14,7 @@ from databases import new_postgresql_database
 from working import compare_with_worker
 
 from firstdrift.catalogue.engine import database_url, open_engine
-from firstdrift.catalogue.jobs.queue import worker_seen
+from firstdrift.catalogue.jobs.lease import worker_seen
 from firstdrift.catalogue.migrate import HEAD, upgrade
 
 MIDDLE = 64 * 1024

@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import Connection, Engine, event, text
 from working import ask_to_compare, wait_for_comparison, wait_until, worker
 
-from firstdrift.catalogue.comparisons.records import get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState

@@ -17,7 +17,8 @@ from catalogue_reading import all_pairs, all_rows
 from sqlalchemy import Engine, text
 from working import ask_to_compare, wait_for_comparison, wait_until
 
-from firstdrift.catalogue.comparisons.records import get_comparison, list_comparisons, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import get_comparison, list_comparisons
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.jobs.queue import list_jobs
 from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set

@@ -18,8 +18,8 @@ from firstdrift.catalogue.comparisons.records import (
     list_comparisons,
     restore_comparison,
     set_note,
-    slice_pairs_of,
 )
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState

@@ -25,8 +25,8 @@ from firstdrift.catalogue.comparisons.records import (
     compare_again,
     delete_comparison,
     get_comparison,
-    slice_pairs_of,
 )
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.jobs.queue import list_workers
 from firstdrift.catalogue.migrate import upgrade

@@ -10,7 +10,8 @@ from sqlalchemy import Engine, delete
 from working import ask_to_compare, wait_for_comparison, worker
 
 from firstdrift.catalogue.comparisons import tree
-from firstdrift.catalogue.comparisons.records import Comparison, get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.matches import match_preview as editing
 from firstdrift.catalogue.matches.match_sets import (

@@ -7,7 +7,8 @@ from pathlib import Path
 from working import compare_with_worker, wait_for_comparison, worker
 
 from firstdrift.catalogue.comparisons import tree
-from firstdrift.catalogue.comparisons.records import compare_again, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import compare_again
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.dumps.records import get_dump, load_dump, load_slice, slices_of_dump
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.tables import JobState

@@ -15,16 +15,10 @@ from working import compare_with_worker
 from firstdrift.catalogue.comparisons import tree
 from firstdrift.catalogue.comparisons.charts import layer_errors
 from firstdrift.catalogue.comparisons.outline import load_outline, rows_containing
-from firstdrift.catalogue.comparisons.records import (
-    SlicePair,
-    create_comparison,
-    delete_comparison,
-    get_slice_pair,
-    purge_deleted,
-    slice_pairs_of,
-)
+from firstdrift.catalogue.comparisons.records import create_comparison, delete_comparison, purge_deleted
 from firstdrift.catalogue.comparisons.results import without_details
 from firstdrift.catalogue.comparisons.sides import called, load_sides, rows_named
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, get_slice_pair, slice_pairs_of
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.tables import RowEntry
 from firstdrift.comparison.compare import compare

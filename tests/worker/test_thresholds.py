@@ -15,14 +15,13 @@ from firstdrift.catalogue.comparisons.plans import Planned, pack
 from firstdrift.catalogue.comparisons.records import (
     Comparison,
     Judging,
-    SlicePair,
     compare_again,
     get_comparison,
     judging_of,
-    slice_pairs_of,
 )
 from firstdrift.catalogue.comparisons.results import load_planned
 from firstdrift.catalogue.comparisons.rule_preview import Trial, as_it_is, load_measured, rule_of, try_rules
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.matches import match_preview as editing
 from firstdrift.catalogue.matches.match_preview import Bench

@@ -23,7 +23,8 @@ from firstdrift.catalogue.comparisons.results import Answer, SavedSlice, SlicePl
 from firstdrift.catalogue.dumps import records as dumps
 from firstdrift.catalogue.dumps.records import IndexedSlice
 from firstdrift.catalogue.engine import reading, writing
-from firstdrift.catalogue.jobs.queue import SLICE_STEPS, Lease, confirm, finish_job
+from firstdrift.catalogue.jobs.lease import Lease
+from firstdrift.catalogue.jobs.queue import SLICE_STEPS, confirm, finish_job
 from firstdrift.catalogue.matches.match_preview import unchanged_slice
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.compare import count_unreadable, left_over, plan_slice, plan_slices

@@ -10,7 +10,8 @@ from sqlalchemy import Engine
 
 from firstdrift.catalogue.engine import writing
 from firstdrift.catalogue.jobs import queue as jobs
-from firstdrift.catalogue.jobs.queue import Claim, Lease
+from firstdrift.catalogue.jobs.lease import Lease
+from firstdrift.catalogue.jobs.queue import Claim
 from firstdrift.errors import CatalogueError, FirstdriftError, JobCancelledError, JobLostError
 from firstdrift.processes.limits import Limits
 from firstdrift_worker.comparing import Work, WorkerStoppedError, compare_dumps

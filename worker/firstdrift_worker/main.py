@@ -23,6 +23,7 @@ from sqlalchemy import Engine
 from firstdrift.catalogue.comparisons.records import purge_deleted
 from firstdrift.catalogue.engine import open_engine, sqlite_warning, writing
 from firstdrift.catalogue.jobs import queue as jobs
+from firstdrift.catalogue.jobs.lease import worker_gone, worker_seen
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.errors import CatalogueError
 from firstdrift.processes.limits import Limits
@@ -131,7 +132,7 @@ def _announced(engine: Engine, name: str) -> Iterator[None]:
     def announce() -> None:
         while True:
             with _tolerated():
-                jobs.worker_seen(engine, name)
+                worker_seen(engine, name)
             if left.wait(SEEN_SECONDS):
                 return
 
@@ -143,7 +144,7 @@ def _announced(engine: Engine, name: str) -> Iterator[None]:
         left.set()
         thread.join()
         with _tolerated():
-            jobs.worker_gone(engine, name)
+            worker_gone(engine, name)
 
 
 @contextmanager

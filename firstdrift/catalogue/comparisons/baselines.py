@@ -6,7 +6,8 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import Comparison, get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.tables import JobState, RowEntry
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.model.slice import Coordinates

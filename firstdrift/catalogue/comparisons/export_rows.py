@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from sqlalchemy import Text, select, type_coerce
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import SlicePair, get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import all_pairs
 from firstdrift.catalogue.tables import MeasurementEntry, NodeEntry, PairEntry, RowEntry, SlicePairEntry
 from firstdrift.comparison.table import Line, PairLine, UnmatchedLine, unmatched_tensors

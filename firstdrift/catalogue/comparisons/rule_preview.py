@@ -18,13 +18,14 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.baselines import load_noise, noise_places
-from firstdrift.catalogue.comparisons.records import Comparison, Judging, SlicePair
+from firstdrift.catalogue.comparisons.records import Comparison, Judging
 from firstdrift.catalogue.comparisons.results import (
     load_measurements,
     load_planned,
     pair_keys,
     without_details,
 )
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.catalogue.matches.match_preview import load_bench
 from firstdrift.catalogue.tables import PairEntry, RowEntry, TensorEntry
 from firstdrift.comparison.report import Options

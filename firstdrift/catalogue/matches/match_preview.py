@@ -15,12 +15,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.baselines import load_noise, noise_places
-from firstdrift.catalogue.comparisons.records import Comparison, SlicePair, get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.results import SlicePlace, load_measurements, pair_keys, without_details
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
 from firstdrift.catalogue.dumps.records import get_slice, load_slice, slices_of_dump
 from firstdrift.catalogue.matches.match_sets import MatchSet, laid_over
-from firstdrift.catalogue.tables import JobState, Names, NodeEntry
+from firstdrift.catalogue.tables import JobState, NodeEntry
 from firstdrift.comparison.compare import measure_pairs
 from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.rematch import Effect, count_new, difference, refusals, require_applied
@@ -169,7 +170,7 @@ def touches(session: Session, edits: Iterable[Edit], golden: int, target: int) -
     return _has_any(session, golden, names[0]) or _has_any(session, target, names[1])
 
 
-def unchanged_slice(session: Session, place: SlicePlace, options: Options) -> tuple[int, Names] | None:
+def unchanged_slice(session: Session, place: SlicePlace, options: Options) -> tuple[int, tuple[str, ...]] | None:
     """Find a slice pair that a match set changes nothing of, in the comparison that the set is laid over.
 
     Return its id, and the remarks on edits whose nodes it lacks; None if there is none, or it has some of

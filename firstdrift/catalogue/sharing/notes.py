@@ -11,7 +11,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
-from firstdrift.catalogue.comparisons.records import SliceLabel
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
 from firstdrift.catalogue.sharing.links import shared_comparison
 from firstdrift.catalogue.tables import NodeNoteEntry
 from firstdrift.errors import NotInCatalogueError, SettingsError

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 
-from firstdrift.catalogue.comparisons.records import get_comparison, get_slice_pair, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair, slice_pairs_of
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import ManyNumbersResponse, StrictJSONResponse

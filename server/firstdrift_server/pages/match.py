@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
 
-from firstdrift.catalogue.comparisons.records import get_slice_label
+from firstdrift.catalogue.comparisons.slice_pairs import get_slice_label
 from firstdrift.catalogue.matches.match_sets import (
     MatchSet,
     add_edits,

@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import get_comparison, get_slice_pair
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair
 from firstdrift.catalogue.comparisons.tree import Pair, get_row, pairs_of_row
 from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
 from firstdrift_server.context import Context

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.charts import has_points, most_amplified
-from firstdrift.catalogue.comparisons.records import Comparison, SlicePair, get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import incomparable_pairs
 from firstdrift.catalogue.dumps.records import changed_since_indexed, get_dump
 from firstdrift.catalogue.matches.match_sets import laid_over

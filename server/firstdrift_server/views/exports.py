@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from firstdrift.catalogue.comparisons.records import get_comparison, slice_pairs_of
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.errors import SettingsError
 from firstdrift.paths import encodable
 from firstdrift_server.answers import language_of

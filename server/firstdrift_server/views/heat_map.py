@@ -12,7 +12,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.charts import LayerErrors, layer_errors
-from firstdrift.catalogue.comparisons.records import Comparison, SlicePair
+from firstdrift.catalogue.comparisons.records import Comparison
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.exports.layer_columns import LayerColumns, layer_columns, moment_of
 from firstdrift.exports.report_json import coordinates_object
 from firstdrift.exports.strict_json import spelled_out

@@ -12,13 +12,9 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import Flags, Integers, Outline, rows_containing
-from firstdrift.catalogue.comparisons.records import (
-    SliceLabel,
-    get_comparison,
-    get_slice_label,
-    slice_labels_of,
-)
+from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.sides import Sides, called, load_sides, rows_named
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, slice_labels_of
 from firstdrift.catalogue.comparisons.tree import Row, rows_at
 from firstdrift.catalogue.matches.match_sets import MatchSet, list_match_sets
 from firstdrift.catalogue.tables import JobState

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import SlicePair, get_comparison
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.catalogue.matches.match_sets import MatchSet, Version, get_match_set, no_match_set, options_of
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import SliceLabel, get_slice_label, left_over_of
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, left_over_of
 from firstdrift.catalogue.comparisons.tree import Pair, Row, get_row, pairs_of_row, path_to_row
 from firstdrift.catalogue.dumps.records import get_slice, load_dump, load_node
 from firstdrift.errors import FirstdriftError

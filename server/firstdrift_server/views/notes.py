@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import SliceLabel, get_slice_label, slice_labels_of
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, slice_labels_of
 from firstdrift.catalogue.comparisons.tree import get_row, rows_of_nodes
 from firstdrift.catalogue.sharing.notes import NodeNote, add_note, notes_of
 from firstdrift.exports.report_json import coordinates_object

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from firstdrift.catalogue.comparisons.records import Comparison, SlicePair
+from firstdrift.catalogue.comparisons.records import Comparison
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.catalogue.jobs.queue import SLICE_STEPS
 from firstdrift.verdict.judgement import Findings
 

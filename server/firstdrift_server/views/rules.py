@@ -10,14 +10,8 @@ from urllib.parse import urlencode
 from sqlalchemy.orm import Session
 from starlette.datastructures import QueryParams
 
-from firstdrift.catalogue.comparisons.records import (
-    Comparison,
-    Judging,
-    SlicePair,
-    get_comparison,
-    judging_of,
-    slice_pairs_of,
-)
+from firstdrift.catalogue.comparisons.records import Comparison, Judging, get_comparison, judging_of
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.exports.report_json import counts_object, finding_object
 from firstdrift.verdict.judge import RULES

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.charts import NodeErrors, names_of_rows, node_errors
-from firstdrift.catalogue.comparisons.records import SlicePair
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.exports.strict_json import spelled_out
 from firstdrift.paths import encodable
 

@@ -7,7 +7,7 @@ The sentence is said in the language of the page, so what is a link in it is lef
 
 from collections.abc import Sequence
 
-from firstdrift.catalogue.comparisons.records import SlicePair
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Finding, Findings
 from firstdrift_frontend.sentences import Gap, Linked, with_gaps

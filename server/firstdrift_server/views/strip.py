@@ -6,7 +6,7 @@ step 0 · rank 0    [0 pass] [1 pass] [2 error] [3 input differs]
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from firstdrift.catalogue.comparisons.records import SlicePair
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Findings
 from firstdrift_frontend.metric_names import CHARTED, Threshold, threshold

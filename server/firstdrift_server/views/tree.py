@@ -6,12 +6,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import Outline, rows_containing, rows_matching
-from firstdrift.catalogue.comparisons.records import (
-    SliceLabel,
-    get_comparison,
-    get_slice_label,
-    slice_labels_of,
-)
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, slice_labels_of
 from firstdrift.errors import SettingsError
 from firstdrift_server.context import Context
 from firstdrift_server.tree.rows import window

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import SlicePair, get_comparison, get_slice_pair
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, get_slice_pair
 from firstdrift.catalogue.comparisons.tree import rows_at
 from firstdrift.matching.plan import UnmatchedTensor
 from firstdrift_server.context import Context

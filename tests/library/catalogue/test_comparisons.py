@@ -13,13 +13,12 @@ from firstdrift.catalogue.comparisons.records import (
     delete_comparison,
     find_comparison,
     get_comparison,
-    get_slice_pair,
     list_comparisons,
     purge_deleted,
     restore_comparison,
     set_note,
-    slice_pairs_of,
 )
+from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair, slice_pairs_of
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set
 from firstdrift.catalogue.tables import JobState

@@ -9,13 +9,12 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.records import create_comparison
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.jobs import queue as jobs
+from firstdrift.catalogue.jobs.lease import Lease, beat, worker_gone, worker_seen
 from firstdrift.catalogue.jobs.queue import (
     COMPARE,
     LEASE_SECONDS,
     Claim,
     Job,
-    Lease,
-    beat,
     cancel_job,
     claim_job,
     confirm,
@@ -28,8 +27,6 @@ from firstdrift.catalogue.jobs.queue import (
     list_workers,
     release_job,
     request_cancel,
-    worker_gone,
-    worker_seen,
 )
 from firstdrift.catalogue.tables import ComparisonEntry, JobState
 from firstdrift.comparison.report import Options

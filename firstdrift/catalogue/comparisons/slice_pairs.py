@@ -1,0 +1,177 @@
+"""The pairs of slices of a comparison: what is said of each, and where it stands."""
+
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    select,
+)
+from sqlalchemy.orm import Session, aliased, load_only
+
+from firstdrift.catalogue.tables import SliceEntry, SlicePairEntry
+from firstdrift.errors import NotInCatalogueError
+from firstdrift.matching.plan import UnmatchedTensor
+from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.judgement import SliceJudgement, Verdict
+
+
+class SliceLabel(Struct, frozen=True):
+    """What tells a pair of slices from others, and how it fared: quickly read, however much is said of it.
+
+    Attributes:
+        id: by which its rows and pairs are found.
+        position: place in the order of execution, from 0.
+        revision: counts up whenever its rows and pairs were made again.
+        golden: coordinates of the golden slice; likewise target.
+        golden_slice_id: the indexed golden slice; likewise target_slice_id.
+        verdict: the worst of its matched rows; incomparable if no tensors of it could be compared.
+    """
+
+    id: int
+    comparison_id: int
+    position: int
+    revision: int
+    golden: Coordinates
+    target: Coordinates
+    golden_slice_id: int
+    target_slice_id: int
+    verdict: Verdict
+
+
+class SlicePair(SliceLabel, frozen=True):
+    """A golden and a target slice that were compared; those of a running comparison appear one by one.
+
+    Attributes:
+        judgement: what is said of it (logits, worst, origins, counts, ...); `rows` and `pairs` are empty.
+        unmatched_golden: tensors of matched nodes left over; likewise unmatched_target.
+        notes: remarks on its match plan, such as which entries of a mapping file matched nothing.
+        unreadable: how many pairs could not be compared because a file is damaged or missing.
+        rows: number of rows of its tree.
+        pairs: number of pairs of tensors.
+    """
+
+    judgement: SliceJudgement
+    unmatched_golden: tuple[UnmatchedTensor, ...]
+    unmatched_target: tuple[UnmatchedTensor, ...]
+    notes: tuple[str, ...]
+    unreadable: int
+    rows: int
+    pairs: int
+    seconds: dict[str, float]
+
+
+def slice_pairs_of(session: Session, comparison_id: int) -> tuple[SlicePair, ...]:
+    """List the slice pairs of a comparison that are there so far, in the order of execution."""
+    found = session.execute(
+        _slice_pairs().where(SlicePairEntry.comparison_id == comparison_id).order_by(SlicePairEntry.position)
+    )
+    return tuple(map(_slice_pair, found))
+
+
+def get_slice_pair(session: Session, comparison_id: int, position: int) -> SlicePair:
+    """Look up the slice pair at a position of a comparison.
+
+    Raises:
+        NotInCatalogueError: there is none (yet).
+    """
+    found = session.execute(_slice_pairs().where(*_at(comparison_id, position))).one_or_none()
+    if found is None:
+        raise _no_slice(comparison_id, position)
+    return _slice_pair(found)
+
+
+def slice_labels_of(session: Session, comparison_id: int) -> tuple[SliceLabel, ...]:
+    """List the labels of the slice pairs of a comparison, in the order of execution."""
+    found = session.execute(
+        _slice_labels().where(SlicePairEntry.comparison_id == comparison_id).order_by(SlicePairEntry.position)
+    )
+    return tuple(map(_slice_label, found))
+
+
+def get_slice_label(session: Session, comparison_id: int, position: int) -> SliceLabel:
+    """Look up the label of the slice pair at a position of a comparison.
+
+    Raises:
+        NotInCatalogueError: there is none (yet).
+    """
+    found = session.execute(_slice_labels().where(*_at(comparison_id, position))).one_or_none()
+    if found is None:
+        raise _no_slice(comparison_id, position)
+    return _slice_label(found)
+
+
+def left_over_of(session: Session, slice_pair: int) -> dict[str, tuple[UnmatchedTensor, ...]]:
+    """List the tensors of matched nodes that were left over, by side ("golden", "target")."""
+    columns = SlicePairEntry.unmatched_golden, SlicePairEntry.unmatched_target
+    golden, target = session.execute(select(*columns).where(SlicePairEntry.id == slice_pair)).one()
+    return {"golden": golden, "target": target}
+
+
+def _at(comparison_id: int, position: int) -> tuple[ColumnElement[bool], ...]:
+    return SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position
+
+
+def _no_slice(comparison_id: int, position: int) -> NotInCatalogueError:
+    return NotInCatalogueError(f"comparison {comparison_id} has no slice {position}")
+
+
+@cache  # putting a statement together takes longer than running it
+def _slice_pairs() -> Select[*tuple[Any, ...]]:
+    golden, target = aliased(SliceEntry), aliased(SliceEntry)
+    return (
+        select(SlicePairEntry, golden, target)
+        .join(golden, golden.id == SlicePairEntry.golden_id)
+        .join(target, target.id == SlicePairEntry.target_id)
+        .where(SlicePairEntry.complete)
+    )
+
+
+@cache
+def _slice_labels() -> Select[*tuple[Any, ...]]:
+    pair = SlicePairEntry
+    columns = pair.id, pair.comparison_id, pair.position, pair.revision, pair.golden_id, pair.target_id
+    return _slice_pairs().options(load_only(*columns, pair.verdict, raiseload=True))
+
+
+def _slice_label(found: Row[*tuple[Any, ...]]) -> SliceLabel:
+    return SliceLabel(**_label(found))
+
+
+def _label(found: Row[*tuple[Any, ...]]) -> dict[str, Any]:
+    entry, golden, target = found
+    return {
+        "id": entry.id,
+        "comparison_id": entry.comparison_id,
+        "position": entry.position,
+        "revision": entry.revision,
+        "golden": _coordinates(golden),
+        "target": _coordinates(target),
+        "golden_slice_id": entry.golden_id,
+        "target_slice_id": entry.target_id,
+        "verdict": entry.verdict,
+    }
+
+
+def _slice_pair(found: Row[*tuple[Any, ...]]) -> SlicePair:
+    entry = found[0]
+    return SlicePair(
+        **_label(found),
+        judgement=entry.judgement,
+        unmatched_golden=entry.unmatched_golden,
+        unmatched_target=entry.unmatched_target,
+        notes=entry.notes,
+        unreadable=entry.unreadable,
+        rows=entry.rows,
+        pairs=entry.pairs,
+        seconds=entry.seconds,
+    )
+
+
+def _coordinates(entry: SliceEntry) -> Coordinates:
+    if entry.merged is not None:
+        return entry.merged.coordinates
+    return Coordinates(entry.step, entry.rank, entry.token, entry.micro_step)

@@ -1,0 +1,124 @@
+"""The tables of dumps: slices, nodes, tensors, and statistics that were computed."""
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from firstdrift.catalogue.columns import Listed, Now, Record
+from firstdrift.catalogue.tables.entry import Entry
+from firstdrift.metrics.measurement import SideSummary
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.slice import Problem, SliceListing
+from firstdrift.model.tensor import Role
+
+
+class DumpEntry(Entry):
+    """A dump as it was when it was indexed; if it changes on disk, it is indexed as another entry.
+
+    Attributes:
+        fingerprint: digest of the names, sizes and modification times of its files.
+    """
+
+    __tablename__ = "dumps"
+    __table_args__ = (UniqueConstraint("path", "fingerprint"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    path: Mapped[str]
+    format: Mapped[str]
+    fingerprint: Mapped[str]
+    evidence: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]))
+    attributes: Mapped[dict[str, str]] = mapped_column(Record(dict[str, str]))
+    problems: Mapped[tuple[Problem, ...]] = mapped_column(Record(tuple[Problem, ...]))
+    indexed_at: Mapped[datetime] = mapped_column(default=Now())
+
+
+class SliceEntry(Entry):
+    """A slice of a dump; its nodes are indexed when a comparison first needs them.
+
+    Attributes:
+        position: place in the order of execution; slices merged from ranks come after all others.
+        merged: of a slice that was merged from ranks, how; None for those that lie in the dump.
+        problems: what could not be used of it; with `nodes` None, why it could not be read at all.
+        nodes: number of nodes; None until they are indexed.
+        tensors: number of tensors, Python scalars not counted; None until they are indexed.
+    """
+
+    __tablename__ = "slices"
+    __table_args__ = (UniqueConstraint("dump_id", "position"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    dump_id: Mapped[int] = mapped_column(ForeignKey("dumps.id", ondelete="CASCADE"))
+    position: Mapped[int]
+    step: Mapped[int | None]
+    rank: Mapped[int | None]
+    token: Mapped[int | None]
+    micro_step: Mapped[int | None]
+    directory: Mapped[str]
+    merged: Mapped[SliceListing | None] = mapped_column(Record(SliceListing))
+    order_origin: Mapped[str | None]
+    problems: Mapped[tuple[Problem, ...]] = mapped_column(Record(tuple[Problem, ...]))
+    nodes: Mapped[int | None]
+    tensors: Mapped[int | None]
+
+
+class NodeEntry(Entry):
+    """A node of an indexed slice; `order` is its position in execution order."""
+
+    __tablename__ = "nodes"
+    __table_args__ = (Index(None, "slice_id", "name"), {"sqlite_with_rowid": False})
+
+    slice_id: Mapped[int] = mapped_column(ForeignKey("slices.id", ondelete="CASCADE"), primary_key=True)
+    order: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    name: Mapped[str]
+    path: Mapped[str]
+    kind: Mapped[NodeKind]
+    type_name: Mapped[str]
+    direction: Mapped[Direction]
+    call: Mapped[int]
+    parent: Mapped[str | None]
+    micro_step: Mapped[int | None]
+
+
+class TensorEntry(Entry):
+    """A tensor of an indexed node; `position` is its place among the tensors of the node."""
+
+    __tablename__ = "tensors"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    slice_id: Mapped[int] = mapped_column(ForeignKey("slices.id", ondelete="CASCADE"), primary_key=True)
+    node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    role: Mapped[Role]
+    key: Mapped[str]
+    dtype: Mapped[str]
+    shape: Mapped[tuple[int, ...] | None] = mapped_column(Listed(tuple[int, ...]))
+    has_statistics: Mapped[bool]
+    maximum: Mapped[float | None]
+    minimum: Mapped[float | None]
+    mean: Mapped[float | None]
+    norm: Mapped[float | None]
+    digest: Mapped[str | None]
+    file: Mapped[str | None]
+    container: Mapped[str | None]
+    entry: Mapped[str | None]
+    scalar: Mapped[str | None]
+    requires_grad: Mapped[bool | None]
+    problem: Mapped[str | None]
+
+
+class ComputedEntry(Entry):
+    """Statistics that were computed from the values of a tensor, because the dump has none of it.
+
+    Attributes:
+        summary: what was found; None if the values cannot be read, and `problem` says why.
+    """
+
+    __tablename__ = "computed"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    slice_id: Mapped[int] = mapped_column(ForeignKey("slices.id", ondelete="CASCADE"), primary_key=True)
+    node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    summary: Mapped[SideSummary | None] = mapped_column(Record(SideSummary))
+    problem: Mapped[str | None]
