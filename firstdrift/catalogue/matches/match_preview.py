@@ -170,7 +170,9 @@ def touches(session: Session, edits: Iterable[Edit], golden: int, target: int) -
     return _has_any(session, golden, names[0]) or _has_any(session, target, names[1])
 
 
-def unchanged_slice(session: Session, place: SlicePlace, options: Options) -> tuple[int, tuple[str, ...]] | None:
+def unchanged_slice(
+    session: Session, place: SlicePlace, options: Options
+) -> tuple[int, tuple[str, ...]] | None:
     """Find a slice pair that a match set changes nothing of, in the comparison that the set is laid over.
 
     Return its id, and the remarks on edits whose nodes it lacks; None if there is none, or it has some of
