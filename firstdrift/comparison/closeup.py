@@ -117,10 +117,9 @@ def why_not(pair: TensorPair, measured: Measurement) -> str | None:
 
 
 def _load_joined(pair: TensorPair) -> "tuple[Array, Array, str]":
-    from firstdrift.comparison.parts import parts_of
     from firstdrift.metrics.joined import load_joined
 
-    parts = parts_of(pair)
+    parts = pair.parts
     whole = _load(pair.target, "target") if parts.are_golden else _load(pair.golden, "golden")
     for part in (*parts.records, pair.golden, pair.target):
         _require_small(part)

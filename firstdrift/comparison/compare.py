@@ -18,7 +18,6 @@ from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.report import DumpSummary, Options, Report, SliceResult
 from firstdrift.comparison.user_hooks import Additions
-from firstdrift.comparison.volume import data_bytes
 from firstdrift.dumps.detect import open_dump
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpUnreadableError, SettingsError
@@ -245,7 +244,7 @@ def plan_slice(golden: Slice, target: Slice, options: Options) -> tuple[SlicePla
 
 def _prepare(plan: SlicePlan, slices_to_go: int) -> None:
     """Get ready to measure slices of the size of this one; where no values are read, nothing is imported."""
-    if volume := sum(map(data_bytes, plan.pairs)):
+    if volume := sum(pair.data_bytes for pair in plan.pairs):
         from firstdrift.metrics.elementwise.measure import prepare_engine
 
         prepare_engine(volume * slices_to_go)
@@ -263,10 +262,9 @@ def _measure(pair: TensorPair) -> Measurement:
     if pair.incomparable is not None:
         return Measurement(MeasurementKind.INCOMPARABLE, pair.incomparable)
     if pair.golden_parts or pair.target_parts:
-        from firstdrift.comparison.parts import parts_of
         from firstdrift.metrics.joined import measure_joined
 
-        return measure_joined(pair.golden, pair.target, parts_of(pair), load_tensor, pair.transform)
+        return measure_joined(pair.golden, pair.target, pair.parts, load_tensor, pair.transform)
     is_part = is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
     has_data = pair.golden.location is not None and not is_part
     measure = partial(

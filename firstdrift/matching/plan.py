@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.manual.mapping import MappingFile
+from firstdrift.model.parts import Parts
 from firstdrift.model.slice import Coordinates, Layout, SliceListing
 from firstdrift.model.tensor import TensorRecord
 
@@ -101,6 +102,27 @@ class TensorPair(Struct, frozen=True, gc=False):
             "target": self.target_parts or (self.target,),
         }
         return tuple(side for side, held in sides.items() if any(one.location is None for one in held))
+
+    @property
+    def parts(self) -> Parts:
+        """What its joined tensor is joined from, and how."""
+        return Parts(
+            self.golden_parts or self.target_parts,
+            are_golden=bool(self.golden_parts),
+            summed=self.joining is Joining.SUMMED,
+            rotated=self.joining is Joining.ROTATED,
+            of_experts=self.joining is Joining.OF_EXPERTS,
+            stacked=self.joining is Joining.STACKED,
+        )
+
+    @property
+    def data_bytes(self) -> int:
+        """An estimate, made from records alone, of how much data is read to measure the pair."""
+        if self.incomparable is not None:
+            return 0
+        sides = (self.golden_parts or (self.golden,), self.target_parts or (self.target,))
+        records = [record for side in sides for record in side]
+        return sum(record.data_bytes for record in records) if all(one.location for one in records) else 0
 
 
 class UnmatchedTensor(Struct, frozen=True, gc=False):

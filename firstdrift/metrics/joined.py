@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.errors import TensorUnreadableError
@@ -29,6 +28,7 @@ from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
 from firstdrift.metrics.ranks.shard_slice import cut, measure_cut, whole_of
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
+from firstdrift.model.parts import Parts
 from firstdrift.model.tensor import DataLocation, TensorRecord, is_part_of_rank
 
 _JOINED: Final = DataLocation(Path(), "joined")
@@ -37,26 +37,6 @@ _JOINED: Final = DataLocation(Path(), "joined")
 _ROWS_LOOKED_AT: Final = 64
 _CLEARLY_BETTER: Final = 0.5
 """Another arrangement is taken only if it halves the difference: rounding makes none look better."""
-
-
-class Parts(Struct, frozen=True):
-    """What a tensor is joined from.
-
-    Attributes:
-        records: the parts, in order.
-        are_golden: whether they are on the golden side.
-        summed: whether the tensor is their sum; if not, they are laid side by side.
-        rotated: whether the tensor is the first, rotated by the angles whose cosine and sine follow.
-        of_experts: whether they are rows of experts, which lie one after another.
-        stacked: whether they are weights of experts, which lie in a dimension of their own.
-    """
-
-    records: tuple[TensorRecord, ...]
-    are_golden: bool
-    summed: bool = False
-    rotated: bool = False
-    of_experts: bool = False
-    stacked: bool = False
 
 
 def measure_joined(

@@ -103,6 +103,18 @@ class TensorRecord(Struct, frozen=True, gc=False):
         """Role and key, as shown: "output.0"."""
         return f"{self.role}.{self.key}"
 
+    @property
+    def data_bytes(self) -> int:
+        """How much room its values take, as far as shape and dtype tell."""
+        import ml_dtypes  # noqa: F401 (tells numpy of bfloat16 and its like)
+        import numpy as np
+
+        try:
+            itemsize = np.dtype(self.dtype).itemsize
+        except (TypeError, ValueError, SyntaxError):  # a dtype that is no word of numpy's
+            itemsize = 1
+        return itemsize * prod(self.shape or ())
+
 
 class Shards(Struct, frozen=True, gc=False):
     """What the ranks of a merged slice hold of one tensor.

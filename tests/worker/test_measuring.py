@@ -7,7 +7,6 @@ import numpy as np
 import psutil
 import pytest
 
-from firstdrift.comparison.volume import data_bytes
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, SliceListing
@@ -123,7 +122,7 @@ def test_chunks_are_bounded_in_bytes_and_in_pairs(tmp_path: Path, monkeypatch: p
     values = np.zeros((100, 10), np.float32)
     record = saved(tmp_path / "a.npy", values)
     pair = TensorPair(0, "node", "node", record, record)
-    assert data_bytes(pair) == 2 * values.nbytes
+    assert pair.data_bytes == 2 * values.nbytes
     monkeypatch.setattr(measuring, "CHUNK_BYTES", 5 * 2 * values.nbytes)
     monkeypatch.setattr(measuring, "CHUNK_PAIRS", 8)
     chunks = list(split_into_chunks(plan_of([pair] * 12 + [scalars("1", "1")] * 10), range(22)))

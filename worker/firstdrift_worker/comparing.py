@@ -29,7 +29,6 @@ from firstdrift.catalogue.matches.match_preview import unchanged_slice
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.compare import count_unreadable, left_over, plan_slice, plan_slices
 from firstdrift.comparison.report import Options, SliceResult
-from firstdrift.comparison.volume import data_bytes
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, LimitError, SettingsError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
@@ -264,7 +263,7 @@ class _SliceWork:
             if key in known and _is_still_good(known[key], pair)
         }
         new = [index for index in range(len(plan.pairs)) if index not in measured]
-        bytes_here = sum(data_bytes(plan.pairs[index]) for index in new)
+        bytes_here = sum(plan.pairs[index].data_bytes for index in new)
         bytes_to_come = bytes_here * (self.slices - self.place.position)
         left = len(new)
         self._progress(0, "measuring")

@@ -23,7 +23,6 @@ from typing import Self
 from msgspec.structs import replace
 
 from firstdrift.comparison.compare import measure_pairs
-from firstdrift.comparison.volume import data_bytes
 from firstdrift.files import confine_process
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.elementwise.measure import prepare_engine
@@ -177,7 +176,7 @@ def split_into_chunks(plan: SlicePlan, indexes: Sequence[int]) -> Iterator[Chunk
     size = 0
     for index in indexes:
         chosen.append(index)
-        size += data_bytes(plan.pairs[index])
+        size += plan.pairs[index].data_bytes
         if size >= CHUNK_BYTES or len(chosen) >= CHUNK_PAIRS:
             yield _chunk(plan, chosen)
             chosen, size = [], 0
@@ -211,7 +210,7 @@ def _within_time(
     measure: Callable[[SlicePlan, int], list[Measurement]], plan: SlicePlan, bytes_to_come: int
 ) -> list[Measurement]:
     """Measure a chunk in a process of the pool, which is ended if that takes more than it ever should."""
-    size = sum(map(data_bytes, plan.pairs))
+    size = sum(pair.data_bytes for pair in plan.pairs)
     limit_processor_time(_CHUNK_SECONDS + size / _LEAST_BYTES_A_SECOND)
     return measure(plan, bytes_to_come)
 

@@ -26,7 +26,6 @@ from firstdrift.comparison.compare import measure_pairs
 from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.rematch import Effect, count_new, difference, refusals, require_applied
 from firstdrift.comparison.report import Options
-from firstdrift.comparison.volume import data_bytes
 from firstdrift.errors import LimitError, SettingsError
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.match import find_matches, lay_edits_on, lay_edits_over
@@ -305,7 +304,7 @@ class _Trial:
 
     def _measure(self, plan: SlicePlan, pairs: Sequence[TensorPair]) -> list[Measurement]:
         """Measure pairs as long as few bytes are read; of the others, say that they were not."""
-        small = [pair for pair in pairs if self._may_read(data_bytes(pair))]
+        small = [pair for pair in pairs if self._may_read(pair.data_bytes)]
         new = SlicePlan(plan.golden, plan.target, (), tuple(small), (), ())
         try:
             measured = self.measure(new, 0, len(small)) if small else []

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from firstdrift.comparison.volume import data_bytes
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.ranks.shards import settle_shards
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
@@ -239,6 +238,6 @@ def test_how_much_is_read_is_told_whatever_the_dtype_is_called() -> None:
     sizes = []
     for dtype in ("float32", "code 7", "(1,", "f4,)", ">,", ""):
         record = TensorRecord(Role.OUTPUT, "0", dtype, (2, 3), location=location)
-        sizes.append(data_bytes(TensorPair(0, "a", "a", record, record)))
+        sizes.append(TensorPair(0, "a", "a", record, record).data_bytes)
     assert sizes[0] == 48
     assert all(size > 0 for size in sizes)

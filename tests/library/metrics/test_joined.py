@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.metrics.joined import Parts, measure_joined
+from firstdrift.metrics.joined import measure_joined
 from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
+from firstdrift.model.parts import Parts
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 
 Array = NDArray[np.generic]
