@@ -44,7 +44,7 @@ import numpy as np
 
 from firstdrift.metrics.conversion import as_float64
 from firstdrift.metrics.dtypes import Array, NumberKind, number_kind
-from firstdrift.metrics.elementwise import numpy_pass as elementwise_numpy
+from firstdrift.metrics.elementwise import numpy_pass
 from firstdrift.metrics.elementwise.sums import DECADES, PairSums, SideSums, Sums
 from firstdrift.metrics.measurement import PairErrors, SideSummary
 
@@ -61,7 +61,7 @@ _SMALL, _LARGE = 2.0**-480, 2.0**480
 
 
 class _Engine(Protocol):
-    """What adds up: `elementwise_numpy`, or `elementwise_numba` once it is loaded."""
+    """What adds up: `numpy_pass`, or `numba_pass` once it is loaded."""
 
     def supports(self, array: Array, /) -> bool: ...
 
@@ -156,7 +156,7 @@ def _engine(name: Engine, *arrays: Array) -> _Engine:
         compiled = None
     if compiled is not None and all(map(compiled.supports, arrays)):
         return compiled
-    return elementwise_numpy
+    return numpy_pass
 
 
 def _sums(adding: _Engine, golden: Array, target: Array) -> Sums:
@@ -194,7 +194,7 @@ def _equal_sums(adding: _Engine, golden: Array) -> Sums:
         within_5e3=finite,
     )
     if finite:
-        at = elementwise_numpy.first_finite(golden) if side.nonfinite else 0
+        at = numpy_pass.first_finite(golden) if side.nonfinite else 0
         value = np.empty(1)
         as_float64(golden.reshape(-1)[at : at + 1], value)
         pair.largest, pair.largest_at = 0.0, at

@@ -11,17 +11,22 @@ sum of differences never becomes a difference of sums. No flag lets the compiler
 are taken of the integers that floats consist of, which order alike and are vectorised as they are.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
-from numba import njit
 
-from firstdrift.metrics.conversion import as_float64
 from firstdrift.metrics.dtypes import Array, Floats
+from firstdrift.metrics.elementwise.numba_decode import (
+    Encoded,
+    Integers,
+    Words,
+    decode,
+    encode,
+    exact,
+    reassociating,
+    supports,
+)
 from firstdrift.metrics.elementwise.sums import (
     DECADES,
     FIVE_THOUSANDTHS,
@@ -32,39 +37,12 @@ from firstdrift.metrics.elementwise.sums import (
     rows_and_columns,
 )
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-Halves: TypeAlias = npt.NDArray[np.uint16]
-Words: TypeAlias = npt.NDArray[np.uint32]
-Integers: TypeAlias = npt.NDArray[np.int64]
+__all__ = ["is_cached", "load", "measure", "summarise", "supports"]
 
 BLOCK = 2048
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
-_FLOAT16_EXPONENT = np.uint16(0x7C00)
 _INFINITY = np.int64(0x7FF0_0000_0000_0000)
-
-_TABLE, _FLOAT64, _FLOAT32, _FLOAT16, _BFLOAT16, _INT16, _UINT16, _INT32, _UINT32 = range(9)
-_CODES: dict[np.dtype[Any], int] = {
-    np.dtype(np.float64): _FLOAT64,
-    np.dtype(np.float32): _FLOAT32,
-    np.dtype(np.float16): _FLOAT16,
-    np.dtype(ml_dtypes.bfloat16): _BFLOAT16,
-    np.dtype(np.int16): _INT16,
-    np.dtype(np.uint16): _UINT16,
-    np.dtype(np.int32): _INT32,
-    np.dtype(np.uint32): _UINT32,
-}
-"""Dtypes that are decoded by arithmetic; those of one byte are looked up in a table."""
-
-
-class _Encoded(NamedTuple):
-    """A tensor as the kernel reads it; `table` holds the values of all 256 bytes for a byte dtype."""
-
-    raw: Bytes
-    code: int
-    itemsize: int
-    table: Floats
 
 
 class _Block(NamedTuple):
@@ -104,18 +82,13 @@ _EQUAL, _EQUAL_NONFINITE, _MISMATCHED, _LARGEST_AT, _RELATIVE_COUNT, _WITHIN_1E3
 def is_cached() -> bool:
     """Tell whether an earlier process has left the compiled kernel on disk."""
     folder = _measure.stats.cache_path  # type: ignore[attr-defined]
-    return folder is not None and any(Path(folder).glob("elementwise_numba._measure-*.nbi"))
+    return folder is not None and any(Path(folder).glob(f"{Path(__file__).stem}._measure-*.nbi"))
 
 
 def load() -> None:
     """Compile the kernel (about 7 s), or load it from the cache on disk (about 0.2 s)."""
     measure(np.zeros(1), np.ones(1))
     summarise(np.zeros(1))
-
-
-def supports(array: Array) -> bool:
-    """Tell whether the kernel decodes the dtype of an array."""
-    return array.itemsize == 1 or array.dtype in _CODES
 
 
 def measure(golden: Array, target: Array) -> Sums:
@@ -130,7 +103,7 @@ def measure(golden: Array, target: Array) -> Sums:
         rows=np.zeros((2, rows)),
     )
     totals.sums[_LARGEST] = -1.0
-    _measure(_encode(golden), _encode(target), columns, DECADES, totals)
+    _measure(encode(golden), encode(target), columns, DECADES, totals)
     return Sums(
         SideSums(*totals.golden.sums.tolist(), *totals.golden.counts.tolist()),
         SideSums(*totals.target.sums.tolist(), *totals.target.counts.tolist()),
@@ -142,32 +115,12 @@ def measure(golden: Array, target: Array) -> Sums:
 def summarise(array: Array) -> SideSums:
     """Add up everything about one non-empty tensor whose dtype is supported."""
     side = _new_side()
-    _summarise(_encode(array), side)
+    _summarise(encode(array), side)
     return SideSums(*side.sums.tolist(), *side.counts.tolist())
 
 
 def _new_side() -> _Side:
     return _Side(np.array((-np.inf, np.inf, 0.0, 0.0)), np.zeros(4, np.int64))
-
-
-def _encode(array: Array) -> _Encoded:
-    raw = np.require(array, requirements=("C", "A")).reshape(-1).view(np.uint8)
-    raw.flags.writeable = False  # on this view only; all arguments are of one type, so one kernel will do
-    code = _CODES.get(array.dtype, _TABLE)
-    return _Encoded(raw, code, array.itemsize, _NO_TABLE if code else _table(array.dtype))
-
-
-_NO_TABLE = np.zeros(1)
-_tables: dict[np.dtype[Any], Floats] = {}
-
-
-def _table(dtype: np.dtype[Any]) -> Floats:
-    if dtype not in _tables:
-        table = np.empty(256)
-        with np.errstate(invalid="ignore"):
-            as_float64(np.arange(256, dtype=np.uint8).view(dtype), table)
-        _tables[dtype] = table
-    return _tables[dtype]
 
 
 def _pair_sums(totals: _Totals) -> PairSums:
@@ -195,101 +148,10 @@ def _pair_sums(totals: _Totals) -> PairSums:
     )
 
 
-def _cache_is_writable() -> bool:
-    try:
-        njit(cache=True)(_new_side)
-    except RuntimeError:
-        return False
-    return True
-
-
-_CACHE = _cache_is_writable()
-
-
-def _exact(function: Function) -> Function:
-    """Compile with every operation as written."""
-    compiled: Function = njit(function, nogil=True, cache=_CACHE, error_model="numpy")
-    return compiled
-
-
-def _sum(function: Function) -> Function:
-    """Compile with leave to reorder and fuse additions."""
-    compiled: Function = njit(
-        function, nogil=True, cache=_CACHE, error_model="numpy", fastmath={"reassoc", "contract"}
-    )
-    return compiled
-
-
-# Decoding to float64
-
-
-@_exact
-def _widen(values: Array, out: Floats) -> None:
-    for i in range(len(out)):
-        out[i] = values[i]
-
-
-@_exact
-def _look_up(values: Bytes, table: Floats, out: Floats) -> None:
-    for i in range(len(out)):
-        out[i] = table[values[i]]
-
-
-@_exact
-def _widen_bfloat16(halves: Halves, words: Words, out: Floats) -> None:
-    for i in range(len(out)):
-        words[i] = np.uint32(halves[i]) << np.uint32(16)
-    _widen(words[: len(out)].view(np.float32), out)
-
-
-@_exact
-def _widen_float16(halves: Halves, words: Words, out: Floats) -> None:
-    # Shifted to where float32 has its fields, the number is too small by the difference of the
-    # exponent biases, subnormals included; an exponent of all ones is put right afterwards.
-    special = 0
-    for i in range(len(out)):
-        half = np.uint32(halves[i])
-        words[i] = ((half & np.uint32(0x8000)) << np.uint32(16)) | (
-            (half & np.uint32(0x7FFF)) << np.uint32(13)
-        )
-        special += (halves[i] & _FLOAT16_EXPONENT) == _FLOAT16_EXPONENT
-    floats = words.view(np.float32)
-    for i in range(len(out)):
-        out[i] = np.float64(floats[i]) * 2.0**112
-    if special:
-        for i in range(len(out)):
-            if halves[i] & _FLOAT16_EXPONENT == _FLOAT16_EXPONENT:
-                out[i] = np.nan if halves[i] & 0x03FF else (-np.inf if halves[i] & 0x8000 else np.inf)
-
-
-@_exact
-def _decode(tensor: _Encoded, start: int, words: Words, out: Floats) -> None:
-    """Write the elements from `start` on to `out`, as many as it holds."""
-    raw = tensor.raw[start * tensor.itemsize : (start + len(out)) * tensor.itemsize]
-    if tensor.code == _FLOAT32:
-        _widen(raw.view(np.float32), out)
-    elif tensor.code == _BFLOAT16:
-        _widen_bfloat16(raw.view(np.uint16), words, out)
-    elif tensor.code == _FLOAT16:
-        _widen_float16(raw.view(np.uint16), words, out)
-    elif tensor.code == _FLOAT64:
-        _widen(raw.view(np.float64), out)
-    elif tensor.code == _INT16:
-        _widen(raw.view(np.int16), out)
-    elif tensor.code == _UINT16:
-        _widen(raw.view(np.uint16), out)
-    elif tensor.code == _INT32:
-        _widen(raw.view(np.int32), out)
-    elif tensor.code == _UINT32:
-        _widen(raw.view(np.uint32), out)
-    else:
-        _look_up(raw, tensor.table, out)
-
-
 # Loops over one block: x golden, y target, d = y - x, a = |d|, r = a / |x|
 
 
-@_exact
+@exact
 def _subtract(x: Floats, y: Floats, d: Floats, a: Floats) -> None:
     for i in range(len(x)):
         difference = y[i] - x[i]
@@ -297,7 +159,7 @@ def _subtract(x: Floats, y: Floats, d: Floats, a: Floats) -> None:
         a[i] = abs(difference)
 
 
-@_sum
+@reassociating
 def _total_differences(d: Floats, a: Floats) -> tuple[float, float, float]:
     """Return the sums of d, of |d| and of d squared."""
     signed, absolute, squared = 0.0, 0.0, 0.0
@@ -308,7 +170,7 @@ def _total_differences(d: Floats, a: Floats) -> tuple[float, float, float]:
     return signed, absolute, squared
 
 
-@_sum
+@reassociating
 def _total_products(left: Floats, right: Floats) -> float:
     total = 0.0
     for i in range(len(left)):
@@ -316,12 +178,12 @@ def _total_products(left: Floats, right: Floats) -> float:
     return total
 
 
-@_exact
+@exact
 def _as_float(bits: np.int64) -> float:
     return np.int64(bits).view(np.float64)
 
 
-@_exact
+@exact
 def _largest_magnitude(values: Floats) -> np.int64:
     """Return the bits of the largest absolute value; NaN is larger than infinity."""
     bits = values.view(np.int64)
@@ -331,7 +193,7 @@ def _largest_magnitude(values: Floats) -> np.int64:
     return largest
 
 
-@_sum
+@reassociating
 def _add_side(x: Floats, side: _Side) -> float:
     """Add up a block without NaN and infinities; return the sum of its squares."""
     bits = x.view(np.int64)
@@ -352,7 +214,7 @@ def _add_side(x: Floats, side: _Side) -> float:
     return squares
 
 
-@_exact
+@exact
 def _add_element(value: float, side: _Side) -> None:
     if np.isnan(value):
         side.counts[_NAN] += 1
@@ -366,7 +228,7 @@ def _add_element(value: float, side: _Side) -> None:
         side.counts[_ZEROS] += value == 0.0
 
 
-@_exact
+@exact
 def _exclude_nonfinite(x: Floats, y: Floats, totals: _Totals) -> tuple[int, int]:
     """Add up both sides, set pairs that are not finite to zero, return their number and the first other."""
     excluded, first = 0, -1
@@ -383,7 +245,7 @@ def _exclude_nonfinite(x: Floats, y: Floats, totals: _Totals) -> tuple[int, int]
     return excluded, first
 
 
-@_exact
+@exact
 def _add_largest(x: Floats, y: Floats, a: Floats, start: int, first: int, totals: _Totals) -> float:
     """Return the largest |d| of the block; note its first place if none before was as large."""
     largest = _as_float(_largest_magnitude(a))
@@ -398,7 +260,7 @@ def _add_largest(x: Floats, y: Floats, a: Floats, start: int, first: int, totals
     return largest
 
 
-@_exact
+@exact
 def _count_zeros(a: Floats) -> tuple[int, float]:
     """Return the number of zeros, and the smallest of the other values (NaN if there is none)."""
     bits = a.view(np.int64)
@@ -410,7 +272,7 @@ def _count_zeros(a: Floats) -> tuple[int, float]:
     return zeros, _as_float(np.int64(smallest_less_one) + 1)
 
 
-@_exact
+@exact
 def _count_at_least(a: Floats, bound: float) -> int:
     count = 0
     for i in range(len(a)):
@@ -418,7 +280,7 @@ def _count_at_least(a: Floats, bound: float) -> int:
     return count
 
 
-@_exact
+@exact
 def _add_histogram(a: Floats, largest: float, bounds: Floats, excluded: int, totals: _Totals) -> None:
     zeros, smallest = _count_zeros(a)
     totals.counts[_EQUAL] += zeros - excluded
@@ -434,7 +296,7 @@ def _add_histogram(a: Floats, largest: float, bounds: Floats, excluded: int, tot
     totals.histogram[len(bounds) + 1] += above
 
 
-@_sum
+@reassociating
 def _add_relative(x: Floats, a: Floats, r: Floats, excluded: int, totals: _Totals) -> None:
     total, zeros, within_1e3, within_5e3 = 0.0, 0, 0, 0
     for i in range(len(x)):
@@ -456,7 +318,7 @@ def _add_relative(x: Floats, a: Floats, r: Floats, excluded: int, totals: _Total
     totals.counts[_WITHIN_5E3] += within_5e3 - not_within
 
 
-@_exact
+@exact
 def _add_whole_rows(x: Floats, a: Floats, row: int, columns: int, rows: Floats) -> None:
     for begin in range(0, len(x), columns):
         x_row, a_row = x[begin : begin + columns], a[begin : begin + columns]
@@ -468,13 +330,13 @@ def _add_whole_rows(x: Floats, a: Floats, row: int, columns: int, rows: Floats) 
 # The tensor
 
 
-@_exact
-def _find_magnitude(tensor: _Encoded, size: int, words: Words, x: Floats) -> float:
+@exact
+def _find_magnitude(tensor: Encoded, size: int, words: Words, x: Floats) -> float:
     """Return the largest finite absolute value."""
     largest = np.int64(0)
     for start in range(0, size, BLOCK):
         values = x[: min(BLOCK, size - start)]
-        _decode(tensor, start, words, values)
+        decode(tensor, start, words, values)
         if _largest_magnitude(values) >= _INFINITY:
             for i in range(len(values)):
                 values[i] = values[i] if np.isfinite(values[i]) else 0.0
@@ -482,7 +344,7 @@ def _find_magnitude(tensor: _Encoded, size: int, words: Words, x: Floats) -> flo
     return _as_float(largest)
 
 
-@_exact
+@exact
 def _block_end(start: int, columns: int, size: int) -> int:
     """Return where the block ends that begins at `start`: it holds whole rows, or a part of one."""
     if columns <= BLOCK:
@@ -490,7 +352,7 @@ def _block_end(start: int, columns: int, size: int) -> int:
     return min(start + BLOCK, (start // columns + 1) * columns)
 
 
-@_exact
+@exact
 def _measure_block(block: _Block, start: int, columns: int, bounds: Floats, totals: _Totals) -> None:
     x, y, d, a = block
     _subtract(x, y, d, a)
@@ -521,8 +383,8 @@ def _measure_block(block: _Block, start: int, columns: int, bounds: Floats, tota
     _add_relative(x, a, d, excluded, totals)
 
 
-@_exact
-def _measure(golden: _Encoded, target: _Encoded, columns: int, decades: Floats, totals: _Totals) -> None:
+@exact
+def _measure(golden: Encoded, target: Encoded, columns: int, decades: Floats, totals: _Totals) -> None:
     buffers = np.empty((4, BLOCK))
     words = np.empty(BLOCK, np.uint32)
     size = len(golden.raw) // golden.itemsize
@@ -532,20 +394,20 @@ def _measure(golden: _Encoded, target: _Encoded, columns: int, decades: Floats, 
         stop = _block_end(start, columns, size)
         length = stop - start
         block = _Block(buffers[0, :length], buffers[1, :length], buffers[2, :length], buffers[3, :length])
-        _decode(golden, start, words, block.x)
-        _decode(target, start, words, block.y)
+        decode(golden, start, words, block.x)
+        decode(target, start, words, block.y)
         _measure_block(block, start, columns, bounds, totals)
         start = stop
 
 
-@_exact
-def _summarise(tensor: _Encoded, side: _Side) -> None:
+@exact
+def _summarise(tensor: Encoded, side: _Side) -> None:
     buffer = np.empty(BLOCK)
     words = np.empty(BLOCK, np.uint32)
     size = len(tensor.raw) // tensor.itemsize
     for start in range(0, size, BLOCK):
         values = buffer[: min(BLOCK, size - start)]
-        _decode(tensor, start, words, values)
+        decode(tensor, start, words, values)
         if _largest_magnitude(values) < _INFINITY:
             _add_side(values, side)
         else:

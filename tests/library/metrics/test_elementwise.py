@@ -323,8 +323,8 @@ def test_numba_is_loaded_for_much_data() -> None:
 
 def test_the_kernel_is_compiled_for_very_much_data_only() -> None:
     run(
-        "from firstdrift.metrics import elementwise_numba\n"
-        "elementwise_numba.is_cached = lambda: False\n"
+        "from firstdrift.metrics.elementwise import numba_pass\n"
+        "numba_pass.is_cached = lambda: False\n"
         "elementwise.prepare_engine(1 << 30)\n"
         "assert 'numba' not in elementwise._loaded"
     )
