@@ -71,7 +71,7 @@ def _prepare() -> None:
     from firstdrift_frontend import assets, rendering
 
     rendering.prepare()
-    import firstdrift_server.views.tree  # noqa: F401 - brings NumPy
+    import firstdrift_server.tree.view  # noqa: F401 - brings NumPy
 
     assets.asset(assets.plotly_build(), "plotly.min.js")
     from firstdrift_server.context import prepare_children

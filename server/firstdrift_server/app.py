@@ -7,10 +7,10 @@ from fastapi import FastAPI
 
 from firstdrift.catalogue.engine import open_engine
 from firstdrift.catalogue.migrate import upgrade
-from firstdrift_server import api, pages
 from firstdrift_server.answers import explain_errors
 from firstdrift_server.context import Context
 from firstdrift_server.guards import guard
+from firstdrift_server.routes import API, PAGES
 from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
 from firstdrift_server.uploads.store import Uploads
@@ -32,7 +32,7 @@ def create_app(settings: Settings) -> FastAPI:
     # Whoever left an upload alone may never come back to begin another.
     Thread(target=uploads.clean, name="clean uploads", daemon=True).start()
     explain_errors(app)
-    for router in (*api.ROUTERS, *pages.ROUTERS):
+    for router in (*API, *PAGES):
         app.include_router(router)
     guard(app, settings, sessions)
     return app

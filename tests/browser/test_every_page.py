@@ -26,7 +26,7 @@ from firstdrift.catalogue.tables import ComparisonEntry, SlicePairEntry, WorkerE
 from firstdrift.errors import DumpUnreadableError
 from firstdrift_frontend.languages import LANGUAGES, SOURCE
 from firstdrift_server.app import create_app
-from firstdrift_server.pages import ROUTERS
+from firstdrift_server.routes import PAGES as ROUTERS
 from firstdrift_server.settings import settings_from
 
 LONG = 3600.0

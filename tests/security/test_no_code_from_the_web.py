@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from firstdrift.comparison.report import Options
 from firstdrift.comparison.user_hooks import Additions
 from firstdrift_server.app import create_app
-from firstdrift_server.choices import Choice
+from firstdrift_server.comparison_request import ComparisonRequest
 from firstdrift_server.settings import settings_from
 
 
@@ -29,4 +29,4 @@ def test_the_api_refuses_a_comparison_with_either(
 def test_what_is_stored_of_a_comparison_has_no_room_for_either() -> None:
     own = set(Additions.__struct_fields__)
     assert own == {"algorithms", "postprocess"}
-    assert not own & (set(Options.__struct_fields__) | set(Choice.model_fields))
+    assert not own & (set(Options.__struct_fields__) | set(ComparisonRequest.model_fields))

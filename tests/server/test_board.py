@@ -12,8 +12,8 @@ from firstdrift.catalogue.comparisons.board import Outcome
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Verdict
 from firstdrift_server.app import create_app
+from firstdrift_server.board import view as board
 from firstdrift_server.settings import settings_from
-from firstdrift_server.views import board
 
 
 @pytest.fixture(scope="module")

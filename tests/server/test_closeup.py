@@ -16,9 +16,9 @@ from working import wait_until, worker
 
 from firstdrift.processes import children
 from firstdrift_server.app import create_app
+from firstdrift_server.node import closeup as closeup_views
 from firstdrift_server.questions import closeup as closeups
 from firstdrift_server.settings import settings_from
-from firstdrift_server.views import closeup as closeup_views
 
 HTML = {"accept": "text/html"}
 SLICE = "/api/v1/comparisons/1/slices/0"

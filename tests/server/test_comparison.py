@@ -15,8 +15,8 @@ from working import wait_until, worker
 
 from firstdrift.catalogue.comparisons.charts import NodeErrors
 from firstdrift_server.app import create_app
+from firstdrift_server.comparison.scatter import RANDOM, WORST, choose
 from firstdrift_server.settings import settings_from
-from firstdrift_server.views.scatter import RANDOM, WORST, choose
 from firstdrift_worker.main import run
 
 HTML = {"accept": "text/html"}

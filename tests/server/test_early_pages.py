@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
-from firstdrift_server.views import tree
+from firstdrift_server.tree import view as tree
 
 PAGE = "/c/2/s/0/tree?row=3"
 TRY = "Try again; on the server, firstdrift check says what is wrong"

@@ -23,7 +23,7 @@ from firstdrift.exports import workbook
 from firstdrift.exports.spreadsheets import write_csv
 from firstdrift.exports.tool_tables import MSIT_COLUMNS, MSPROBE_COLUMNS
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift_server.views import exports
+from firstdrift_server.export import view as exports
 
 PERTURBED, RENAMED, TOKENS, DAMAGED = 1, 2, 3, 4
 

@@ -12,10 +12,10 @@ from working import wait_until
 
 from firstdrift.catalogue.engine import database_url as embedded_database
 from firstdrift_server.app import create_app
+from firstdrift_server.home import view as home
+from firstdrift_server.home.view import address_after
 from firstdrift_server.settings import settings_from
 from firstdrift_server.sizes import Sizes
-from firstdrift_server.views import home
-from firstdrift_server.views.home import address_after
 
 HTML = {"accept": "text/html"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}

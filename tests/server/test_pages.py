@@ -17,7 +17,7 @@ from working import wait_until
 from firstdrift import compare
 from firstdrift.errors import CatalogueError
 from firstdrift.exports.report_json import report_object
-from firstdrift_server.views import tree
+from firstdrift_server.tree import view as tree
 
 HTML = {"accept": "text/html"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}

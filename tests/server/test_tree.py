@@ -11,7 +11,8 @@ from starlette.datastructures import QueryParams
 from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Outline
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift_server.tree.state import TreeState, read_rows, write_rows
-from firstdrift_server.tree.view import (
+from firstdrift_server.tree.view import CHUNK, CHUNKS, MOST_ROWS, pieces_asked_for
+from firstdrift_server.tree.visible import (
     ROWS_OF_A_SCREEN,
     Stop,
     TreeView,
@@ -23,7 +24,6 @@ from firstdrift_server.tree.view import (
     toggle,
     view_tree,
 )
-from firstdrift_server.views.tree import CHUNK, CHUNKS, MOST_ROWS, pieces_asked_for
 
 STEPS: dict[str, Callable[[TreeView, int], TreeState]] = {
     "toggle": toggle,

@@ -1,1 +1,1 @@
-"""The tree of a slice pair: which rows are seen, and how that is written into an address."""
+"""/c/{id}/s/{slice}/tree: the tree of a slice pair: its rows, and which of them are seen."""

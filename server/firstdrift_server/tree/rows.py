@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.outline import LEVELS, Floats
 from firstdrift.catalogue.comparisons.tree import Row, kinds_of_rows, rows_at
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift_server.tree.row import row_object
-from firstdrift_server.tree.view import TreeView
+from firstdrift_server.parts.tree_row import row_object
+from firstdrift_server.tree.visible import TreeView
 
 
 def window(session: Session, slice_pair: int, view: TreeView, start: int, count: int) -> list[dict[str, Any]]:

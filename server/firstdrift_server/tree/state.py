@@ -22,7 +22,7 @@ from firstdrift.catalogue.comparisons.outline import (
     Outline,
 )
 from firstdrift.errors import SettingsError
-from firstdrift_server.tree.row import UNMATCHED
+from firstdrift_server.parts.tree_row import UNMATCHED
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "verdict": (*(str(verdict) for verdict in reversed(VERDICTS)), UNMATCHED),

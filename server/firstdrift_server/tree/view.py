@@ -1,299 +1,279 @@
-"""Which rows of a tree are seen: those that the filters let through, with what they lie in, unless closed.
+"""The tree of a slice as its page shows it: filters, rows, and what surrounds them."""
 
-        filters          what contains them     closed rows
-rows ─▶ matching rows ─▶ kept rows ───────────▶ visible rows ─▶ the window on the screen
+from dataclasses import dataclass
+from typing import Any
 
-As a list, the visible rows are the matching ones of which something can be said, the worst first or in the
-order of execution.
-"""
+from sqlalchemy.orm import Session
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-
-import numpy as np
-
-from firstdrift.catalogue.comparisons.outline import (
-    CLASSES,
-    DIRECTIONS,
-    KINDS,
-    LEVELS,
-    VERDICTS,
-    Flags,
-    Floats,
-    Integers,
-    Outline,
+from firstdrift.catalogue.comparisons.outline import Outline, rows_containing, rows_matching
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, slice_labels_of
+from firstdrift.errors import SettingsError
+from firstdrift_server.context import Context
+from firstdrift_server.node.view import node_of
+from firstdrift_server.parts.addresses import comparison_address, tree_address, unmatched_address
+from firstdrift_server.parts.summary import comparison_summary
+from firstdrift_server.tree.rows import window
+from firstdrift_server.tree.state import COLUMNS, SORTS, Parameters, TreeState, read_number
+from firstdrift_server.tree.visible import (
+    Stop,
+    TreeView,
+    close_all,
+    facets,
+    next_stop,
+    open_below,
+    places_below,
+    select,
+    step_to,
+    toggle,
+    view_tree,
 )
-from firstdrift.errors import NotInCatalogueError
-from firstdrift_server.tree.row import UNMATCHED
-from firstdrift_server.tree.state import TreeState, codes_of, read_rows, write_rows
 
-ROWS_OF_A_SCREEN = 40
+CHUNK = 8
+"""Rows are sent in pieces of this size, about a quarter of a screen."""
+
+BEFORE, AFTER = 4, 2
+"""A page begins with the piece of the selected row and so many beside it: it is seen at two thirds of the
+screen."""
+
+CHUNKS = BEFORE + 1 + AFTER
+
+MOST_ROWS = 256
+"""So many rows can be asked for at a time."""
 
 
-class Stop(StrEnum):
-    """What one can jump to."""
+def view_from(session: Session, context: Context, pair: SliceLabel, parameters: Parameters) -> TreeView:
+    """Work out what an address shows, after the step that it asks for.
 
-    BAD = "bad"
-    ORIGIN = "origin"
-    UNMATCHED = "unmatched"
+    | parameter        | step                                                                   |
+    | ---------------- | ---------------------------------------------------------------------- |
+    | toggle=12        | open or close a row                                                    |
+    | unfold=12        | open a row and all below it; unfold=all for the whole tree             |
+    | fold=all         | close all rows                                                         |
+    | go=12            | select a row and open what it lies in                                  |
+    | next=bad         | go to the next bad row; also origin, unmatched; previous=... backwards |
+
+    Raises:
+        NotInCatalogueError: there is no such row.
+        SettingsError: a parameter makes no sense.
+    """
+    outline = context.outline(session, pair)
+    state = TreeState.read(parameters)
+    search = rows_matching if state.is_regex else rows_containing
+    containing = search(session, pair.id, state.text) if state.text else None
+    view = view_tree(outline, state, containing)
+    after = after_step(view, parameters)
+    return view if after is None else step_to(view, after, containing)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TreeView:
-    """A tree as one visitor sees it.
+@dataclass(frozen=True, slots=True)
+class TreePage:
+    """What the address of a tree asks for, which there is.
 
     Attributes:
-        state: what the visitor chose, written in the one way that stands for it.
-        selected: the selected row; None in an empty tree.
-        matching: rows that the filters let through.
-        opened: rows whose children are shown.
-        visible: indexes of the rows that are seen, in the order in which they are.
-        same_rows: true after a step that left them, and which of them are open, as they were.
+        pair: the slice pair.
+        view: which rows are seen.
+        start: place of the first row of the page among them.
     """
 
-    outline: Outline
-    state: TreeState
-    selected: int | None
-    matching: Flags
-    opened: Flags
-    visible: Integers
-    same_rows: bool = False
-
-    @property
-    def position(self) -> int:
-        """Where among the visible rows the selected one is; 0 if it is not among them."""
-        here = np.flatnonzero(self.visible == self.selected)
-        return int(here[0]) if len(here) else 0
+    pair: SliceLabel
+    view: TreeView
+    start: int
 
 
-def view_tree(outline: Outline, state: TreeState, containing: Integers | None = None) -> TreeView:
-    """Work out what is seen; `containing` are the rows with the text that is searched for, if any is.
+def find_tree_page(
+    session: Session, context: Context, comparison: int, position: int, parameters: Parameters
+) -> TreePage:
+    """Find what an address asks for: all that can be wrong with it comes out here.
 
     Raises:
-        NotInCatalogueError: the selected row is not in the tree.
-        SettingsError: the open or closed rows are not written as such.
+        NotInCatalogueError: there is no such comparison, slice or row.
+        SettingsError: a parameter makes no sense.
     """
-    if state.row is not None and state.row >= len(outline):
-        raise NotInCatalogueError(f"there is no row {state.row}")
-    matching = match_filters(outline, state, containing)
-    selected = state.row if state.row is not None else first_of_interest(outline, matching)
-    opened = _opened(outline, state, selected)
-    if state.is_list:
-        visible = _listed(outline, state.sort, matching & (outline.own | outline.unmatched))
-    else:
-        visible = np.flatnonzero(_kept(outline, matching) & ~_hidden(outline, opened)).astype(np.int32)
-    return TreeView(outline, _written(outline, state, opened), selected, matching, opened, visible)
+    pair = get_slice_label(session, comparison, position)
+    view = view_from(session, context, pair, parameters)
+    return TreePage(pair, view, first_place(view, read_number(parameters.get("start"), "start")))
 
 
-def step_to(view: TreeView, state: TreeState, containing: Integers | None = None) -> TreeView:
-    """Work out what is seen after a step from another view of the same tree.
-
-    Raises:
-        NotInCatalogueError: the selected row is not in the tree.
-    """
-    after = view_tree(view.outline, state, containing)
-    same = np.array_equal(after.visible, view.visible) and np.array_equal(
-        after.opened[after.visible], view.opened[view.visible]
-    )
-    return replace(after, same_rows=same)
-
-
-def match_filters(outline: Outline, state: TreeState, containing: Integers | None) -> Flags:
-    """Tell which rows have everything that was chosen."""
-    matching = np.ones(len(outline), np.bool_)
-    for name, values in state.chosen:
-        matching &= _has_one_of(outline, name, values)
-    if containing is not None:
-        found = np.zeros(len(outline), np.bool_)
-        found[containing] = True
-        matching &= found
-    return matching
-
-
-def first_of_interest(outline: Outline, among: Flags) -> int | None:
-    """Return where an error begins first, in execution order; failing that, the first bad row, or the top."""
-    for flags in (outline.origin & among, outline.bad & among):
-        candidates = np.flatnonzero(flags)
-        if len(candidates):
-            return int(candidates[np.argmin(outline.order[candidates])])
-    rest = np.flatnonzero(among)
-    return int(rest[0]) if len(rest) else None
-
-
-def toggle(view: TreeView, row: int) -> TreeState:
-    """Open a closed row or close an open one; a selection that gets hidden moves to the closed row."""
-    opened = view.opened.copy()
-    opened[row] = not opened[row]
-    hides_selected = view.selected is not None and row < view.selected <= view.outline.last[row]
-    selected = row if hides_selected and not opened[row] else view.selected
-    return _with_opened(view, opened, selected)
-
-
-def places_below(view: TreeView, row: int) -> range:
-    """Say at which places the rows below a row are seen; none if it is closed.
-
-    Raises:
-        NotInCatalogueError: the row itself is not seen.
-    """
-    here = np.flatnonzero(view.visible == row)
-    if not len(here):
-        raise NotInCatalogueError(f"row {row} is not among those that are seen")
-    first = int(here[0]) + 1
-    return range(first, first + int(np.count_nonzero(view.visible[first:] <= view.outline.last[row])))
-
-
-def open_below(view: TreeView, row: int | None) -> TreeState:
-    """Open a row and everything in it; None for the whole tree."""
-    opened = view.opened.copy()
-    opened[slice(None) if row is None else slice(row, int(view.outline.last[row]) + 1)] = True
-    return _with_opened(view, opened, view.selected)
-
-
-def close_all(view: TreeView) -> TreeState:
-    """Close every row; the selection moves to the top row that contains it."""
-    selected = view.selected
-    while selected is not None and view.outline.parent[selected] >= 0:
-        selected = int(view.outline.parent[selected])
-    return _with_opened(view, np.zeros(len(view.outline), np.bool_), selected)
-
-
-def select(view: TreeView, row: int) -> TreeState:
-    """Select a row and open what it lies in."""
-    return _with_opened(view, view.opened | ancestors(view.outline, row), row)
-
-
-def next_stop(view: TreeView, stop: Stop, *, backwards: bool = False) -> int | None:
-    """Find the next row to stop at after the selected one, from the other end where there is none ahead.
-
-    In a tree, the next in execution order; in a list, the next in the list. None if there is none at all.
-    """
-    outline = view.outline
-    flags = {Stop.BAD: outline.bad, Stop.ORIGIN: outline.origin, Stop.UNMATCHED: outline.unmatched}[stop]
-    order = outline.order
-    if view.state.is_list:
-        order = np.full(len(outline), len(outline), np.int32)
-        order[view.visible] = np.arange(len(view.visible))
-    candidates = np.flatnonzero(flags & view.matching)
-    here = -1 if view.selected is None else order[view.selected]
-    ahead = candidates[order[candidates] < here if backwards else order[candidates] > here]
-    if not len(ahead):
-        ahead = candidates
-    if not len(ahead):
-        return None
-    best = np.argmax(order[ahead]) if backwards else np.argmin(order[ahead])
-    return int(ahead[best])
-
-
-def ancestors(outline: Outline, row: int) -> Flags:
-    """Mark the rows that contain a row."""
-    marked = np.zeros(len(outline), np.bool_)
-    above = int(outline.parent[row])
-    while above >= 0:
-        marked[above] = True
-        above = int(outline.parent[above])
-    return marked
-
-
-def facets(outline: Outline) -> dict[str, dict[str, int]]:
-    """Count the rows that each value of each filter would let through by itself."""
-    judged = outline.own & ~outline.unmatched
-    counts = {
-        "verdict": _count(outline.verdict[judged], VERDICTS) | {UNMATCHED: int(outline.unmatched.sum())},
-        "class": _count(outline.node_class[judged], CLASSES),
-        "kind": _count(outline.kind, KINDS),
-        "direction": _count(outline.direction, DIRECTIONS),
-        "overflow": _count(outline.overflow[outline.overflow >= 0], LEVELS),
+def tree_view(session: Session, context: Context, page: TreePage) -> dict[str, Any]:
+    """Lay a tree out for its page."""
+    pair, view, start = page.pair, page.view, page.start
+    comparison, position = pair.comparison_id, pair.position
+    rows = window(session, pair.id, view, start, CHUNKS * CHUNK)
+    return seen_of(view) | {
+        "comparison": comparison_summary(session, get_comparison(session, comparison)),
+        "comparison_address": comparison_address(comparison, slice=position),
+        "address": tree_address(comparison, position),
+        "unmatched": unmatched_address(comparison, position),
+        "slice": position,
+        "slice_name": pair.target.describe(),
+        "slices": _neighbours(session, comparison, position, view.state),
+        "state": view.state,
+        "filters": filters_of(view.outline, view.state),
+        "sorts": SORTS,
+        "columns": [(name, name in view.state.columns) for name in COLUMNS],
+        "rows_in_tree": len(view.outline),
+        "chunk": CHUNK,
+        "before": max(0, start - CHUNKS * CHUNK),
+        "after": start + CHUNKS * CHUNK,
+        "start": start,
+        "rows": rows,
+        "has_more": start + len(rows) < len(view.visible),
+        "node": None if view.selected is None else node_of(session, context, pair, view.selected),
     }
-    counts["class"].pop(UNMATCHED, None)
-    return counts
 
 
-def _count(codes: np.ndarray, known: Sequence[str]) -> dict[str, int]:
-    found = np.bincount(codes, minlength=len(known))
-    return {str(word): int(found[place]) for place, word in enumerate(known)}
+def chunks_of(
+    session: Session, context: Context, comparison: int, position: int, parameters: Parameters
+) -> dict[str, Any]:
+    """Give pieces of the visible rows: those asked for, or those around the selected row."""
+    pair = get_slice_label(session, comparison, position)
+    view = view_from(session, context, pair, parameters)
+    return seen_of(view) | {
+        "address": tree_address(comparison, position),
+        "pieces": [
+            window(session, pair.id, view, places.start, len(places))
+            for places in pieces_asked_for(view, parameters)
+        ],
+    }
 
 
-def _has_one_of(outline: Outline, name: str, values: frozenset[str]) -> Flags:
-    match name:
-        case "verdict":
-            listed = np.isin(outline.verdict, codes_of(VERDICTS, values)) & outline.own & ~outline.unmatched
-            return listed | (outline.unmatched if UNMATCHED in values else False)
-        case "class":
-            return np.isin(outline.node_class, codes_of(CLASSES, values)) & outline.own
-        case "kind":
-            return np.isin(outline.kind, codes_of(KINDS, values))
-        case "overflow":
-            return np.isin(outline.overflow, codes_of(LEVELS, values))
-        case _:
-            return np.isin(outline.direction, codes_of(DIRECTIONS, values))
+def seen_of(view: TreeView) -> dict[str, Any]:
+    """Say what of a tree is seen."""
+    return {
+        "query": view.state.query(),
+        "columns": view.state.columns,
+        "total": len(view.visible),
+        "matching": int(view.matching.sum()),
+        "has_bad": bool((view.outline.bad & view.matching).any()),
+        "selected": view.selected,
+        "place": view.position,
+        "same_rows": view.same_rows,
+    }
 
 
-def _listed(outline: Outline, sort: str, among: Flags) -> Integers:
-    """Order rows: the largest number first, and what has none last; equal ones as they were executed."""
-    keys: Floats | Integers
-    match sort:
-        case "error":
-            keys = _descending(outline.output_error, outline.bad)
-        case "amplification":
-            keys = _descending(outline.amplification)
-        case _:
-            keys = outline.order
-    rows = np.flatnonzero(among)
-    return rows[np.lexsort((outline.order[rows], keys[rows]))].astype(np.int32)
+def pieces_asked_for(view: TreeView, parameters: Parameters) -> list[range]:
+    """Say which places the pieces have that an address asks for.
+
+    | parameter         | pieces                                                                        |
+    | ----------------- | ----------------------------------------------------------------------------- |
+    | rows=32-47.60-63  | these places                                                                  |
+    | toggle=12&most=40 | the row that was opened or closed, with at most so many of those it opened    |
+    | neither           | those around the selected row; none after a step that left the rows as they were |
+
+    Raises:
+        SettingsError: they are no numbers.
+    """
+    toggled = read_number(parameters.get("toggle"), "toggle")
+    most = read_number(parameters.get("most"), "most")
+    if toggled is not None and most is not None:
+        below = places_below(view, toggled)
+        return [range(below.start - 1, min(below.stop, below.start + most, below.start + MOST_ROWS))]
+    if asked := parameters.get("rows"):
+        return _read_places(asked)
+    return [] if view.same_rows else pieces_around(view)
 
 
-def _descending(numbers: Floats, worst: Flags | bool = False) -> Floats:
-    """Make keys that sort large numbers first; NaN is a missing number, but of the worst rows the largest."""
-    return -np.where(np.isnan(numbers), np.where(worst, np.inf, -np.inf), numbers)
+def _read_places(text: str) -> list[range]:
+    """Read "32-47.60-63", up to `MOST_ROWS`, and as many pieces."""
+    pieces, left = [], MOST_ROWS
+    for part in text.split(".")[:MOST_ROWS]:
+        first, _, last = part.partition("-")
+        start, end = read_number(first, "place"), read_number(last or first, "place")
+        if start is None or end is None:
+            raise SettingsError(f"this is no list of places: {part[:20]!r}")
+        pieces.append(range(start, min(end + 1, start + left)))
+        left -= len(pieces[-1])
+    return pieces
 
 
-def _kept(outline: Outline, matching: Flags) -> Flags:
-    """Add the rows that contain a matching one."""
-    matches_before = np.concatenate(([0], np.cumsum(matching)))
-    rows = np.arange(len(outline))
-    return matching | (matches_before[outline.last + 1] > matches_before[rows + 1])
+def after_step(view: TreeView, parameters: Parameters) -> TreeState | None:
+    """Give what is shown after the step that an address asks for; None if it asks for none.
+
+    Raises:
+        SettingsError: a parameter makes no sense.
+    """
+    last = len(view.outline) - 1
+    if (row := _row(parameters, "toggle", last)) is not None:
+        return toggle(view, row)
+    if (row := _row(parameters, "go", last)) is not None:
+        return select(view, row)
+    if (text := parameters.get("unfold")) is not None:
+        return open_below(view, None if text == "all" else _row(parameters, "unfold", last))
+    if parameters.get("fold") == "all":
+        return close_all(view)
+    for name in ("next", "previous"):
+        if (text := parameters.get(name)) is not None:
+            row = next_stop(view, _stop(text), backwards=name == "previous")
+            return None if row is None else select(view, row)
+    return None
 
 
-def _hidden(outline: Outline, opened: Flags) -> Flags:
-    """Mark the rows below a closed one."""
-    return _number_of_containers(outline, ~opened) > 0
+def _row(parameters: Parameters, name: str, last: int) -> int | None:
+    row = read_number(parameters.get(name), name)
+    if row is not None and row > last:
+        raise SettingsError(f"there is no row {row}")
+    return row
 
 
-def _number_of_containers(outline: Outline, among: Flags) -> Integers:
-    """Count for each row the rows among some that contain it."""
-    rows = np.arange(len(outline))
-    branches = rows[among & (outline.last > rows)]
-    steps = np.zeros(len(outline) + 1, np.int32)
-    np.add.at(steps, branches + 1, 1)
-    np.add.at(steps, outline.last[branches] + 1, -1)
-    return np.cumsum(steps[:-1], dtype=np.int32)
+def _stop(text: str) -> Stop:
+    try:
+        return Stop(text)
+    except ValueError as error:
+        raise SettingsError(
+            f"there is nothing called {text[:20]!r} to go to", hint="Choose bad, origin, unmatched"
+        ) from error
 
 
-def _opened(outline: Outline, state: TreeState, selected: int | None) -> Flags:
-    leading = np.zeros(len(outline), np.bool_) if selected is None else ancestors(outline, selected)
-    says_nothing = state.row is None and state.open is None and state.closed is None
-    if says_nothing and not state.is_filtered and not outline.bad.any():
-        return _first_levels(outline)
-    if state.closed is not None or (state.is_filtered and state.open is None):
-        return ~read_rows(outline, state.closed or "") | leading
-    return leading if state.open is None else read_rows(outline, state.open) | leading
+def first_place(view: TreeView, wanted: int | None) -> int:
+    """Begin with the piece asked for, or the one of the selected row."""
+    return pieces_around(view)[0].start if wanted is None else wanted // CHUNK * CHUNK
 
 
-def _first_levels(outline: Outline) -> Flags:
-    """Open as many whole levels as fit on a screen: of a clean tree nothing is to be seen before the rest."""
-    depth = _number_of_containers(outline, np.ones(len(outline), np.bool_))
-    rows_up_to = np.cumsum(np.bincount(depth, minlength=1))
-    return depth < np.searchsorted(rows_up_to, ROWS_OF_A_SCREEN, side="right") - 1
+def pieces_around(view: TreeView) -> list[range]:
+    """Say which places the pieces around the selected row have."""
+    first = max(0, view.position // CHUNK - BEFORE) * CHUNK
+    return [range(start, start + CHUNK) for start in range(first, first + CHUNKS * CHUNK, CHUNK)]
 
 
-def _with_opened(view: TreeView, opened: Flags, selected: int | None) -> TreeState:
-    return replace(_written(view.outline, view.state, opened), row=selected)
+def _neighbours(session: Session, comparison: int, position: int, state: TreeState) -> dict[str, Any]:
+    """Say where the same view is found in the slices before and after."""
+    pairs = slice_labels_of(session, comparison)
+    query = state.without_position().query()
+
+    def entry(pair: SliceLabel) -> dict[str, Any]:
+        address = tree_address(comparison, pair.position)
+        return {
+            "slice": pair.position,
+            "name": pair.target.describe(),
+            "verdict": str(pair.verdict),
+            "address": f"{address}?{query}" if query else address,
+        }
+
+    by_position = {pair.position: pair for pair in pairs}
+    previous, following = by_position.get(position - 1), by_position.get(position + 1)
+    return {
+        "all": [entry(pair) for pair in pairs],
+        "previous": entry(previous) if previous else None,
+        "next": entry(following) if following else None,
+    }
 
 
-def _written(outline: Outline, state: TreeState, opened: Flags) -> TreeState:
-    """Write down what is open, or what is closed, whichever is shorter."""
-    open_rows, closed_rows = write_rows(outline, opened), write_rows(outline, ~opened)
-    if len(open_rows) <= len(closed_rows):
-        return replace(state, open=open_rows, closed=None)
-    return replace(state, open=None, closed=closed_rows)
+def filters_of(outline: Outline, state: TreeState) -> list[dict[str, Any]]:
+    """List the filters that tell rows of a tree apart, with how many rows each value would let through."""
+    counts, chosen = facets(outline), dict(state.chosen)
+    offered = {
+        name: [value for value in values if counts[name][value] or value in chosen.get(name, ())]
+        for name, values in state.choices.items()
+    }
+    return [
+        {
+            "name": name,
+            "values": [
+                {"value": value, "count": counts[name][value], "is_chosen": value in chosen.get(name, ())}
+                for value in values
+            ],
+        }
+        for name, values in offered.items()
+        if len(values) > 1 or name in chosen
+    ]

@@ -1,1 +1,1 @@
-"""What visitors upload: files in chunks, archives unpacked safely, everything below one folder."""
+"""Dumps that visitors upload: files in chunks, archives unpacked safely, everything below one folder."""

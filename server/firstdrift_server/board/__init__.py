@@ -1,0 +1,1 @@
+"""/board: many comparisons side by side."""

@@ -1,0 +1,1 @@
+"""/c/{id}: a comparison: its finding, its slices, and where errors begin."""

@@ -1,0 +1,91 @@
+"""/api/v1/comparisons: create, list, look at, judge by other rules, cancel, delete and restore."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from firstdrift.catalogue.comparisons.records import (
+    cancel_comparison,
+    delete_comparison,
+    restore_comparison,
+)
+from firstdrift.catalogue.matches import match_sets
+from firstdrift_server.answers import ERRORS
+from firstdrift_server.comparison.view import comparison_data
+from firstdrift_server.comparison_request import ComparisonRequest
+from firstdrift_server.context import Shared
+from firstdrift_server.parts.summary import list_view
+from firstdrift_server.strict_json import StrictJSONResponse
+
+router = APIRouter(
+    prefix="/api/v1/comparisons",
+    tags=["comparisons"],
+    responses=ERRORS,
+    default_response_class=StrictJSONResponse,
+)
+
+
+class Again(BaseModel):
+    """The rule set to judge by; the one in force if it is left out."""
+
+    rules: str | None = None
+
+
+@router.get("")
+def list_all(
+    context: Shared, q: str = "", before: int | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 50
+) -> StrictJSONResponse:
+    """List comparisons, the newest first; `before` goes on, `q` searches paths, notes and findings."""
+    with context.reading() as session:
+        return StrictJSONResponse(list_view(session, text=q, before=before, limit=limit))
+
+
+@router.post("", status_code=HTTPStatus.CREATED)
+def create(choice: ComparisonRequest, context: Shared) -> StrictJSONResponse:
+    """Ask for two dumps to be compared; a worker begins at once."""
+    created = choice.ask(context)
+    with context.reading() as session:
+        headers = {"location": f"/api/v1/comparisons/{created}"}
+        return StrictJSONResponse(comparison_data(session, created), HTTPStatus.CREATED, headers)
+
+
+@router.get("/{comparison}")
+def show(comparison: int, context: Shared) -> StrictJSONResponse:
+    """Give the whole answer, as `firstdrift compare --json` does, with the state of the work."""
+    with context.reading() as session:
+        return StrictJSONResponse(comparison_data(session, comparison))
+
+
+@router.post("/{comparison}/again")
+def judge_again(comparison: int, again: Again, context: Shared) -> StrictJSONResponse:
+    """Make the results again, under other rules if given; nothing is measured twice."""
+    rules = None if again.rules is None else ComparisonRequest(rules=again.rules).options().rules
+    with context.writing() as session:
+        match_sets.judge_again(session, comparison, rules)
+    return show(comparison, context)
+
+
+@router.post("/{comparison}/cancel")
+def cancel(comparison: int, context: Shared) -> StrictJSONResponse:
+    """Stop the work; what has been done stays."""
+    with context.writing() as session:
+        cancel_comparison(session, comparison)
+    return show(comparison, context)
+
+
+@router.delete("/{comparison}")
+def delete(comparison: int, context: Shared) -> StrictJSONResponse:
+    """Move a comparison to the bin."""
+    with context.writing() as session:
+        delete_comparison(session, comparison)
+    return StrictJSONResponse({"ok": True, "id": comparison})
+
+
+@router.post("/{comparison}/restore")
+def restore(comparison: int, context: Shared) -> StrictJSONResponse:
+    """Take a comparison back from the bin."""
+    with context.writing() as session:
+        restore_comparison(session, comparison)
+    return show(comparison, context)

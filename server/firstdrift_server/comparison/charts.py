@@ -1,0 +1,87 @@
+"""Charts as plain data that Plotly draws; nothing here needs the plotly package.
+
+Numbers that an axis cannot show are drawn where they belong all the same: NaN and infinities at the
+upper edge, zeros of a logarithmic axis at the lower edge, each marked as such.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from firstdrift_frontend.metric_names import METRICS
+from firstdrift_frontend.numbers import exact
+from firstdrift_server.comparison.strip import Cell, Strip
+
+SCALES = ("log", "linear")
+
+
+def scale_of(strip: Strip, wanted: str | None = None) -> str | None:
+    """Say on which scale a metric is drawn: as wanted, else as suits it; None without a metric."""
+    if strip.metric is None:
+        return None
+    return wanted if wanted in SCALES else SCALES[0 if METRICS[strip.metric].logarithmic else 1]
+
+
+def strip_chart(strip: Strip, scale: str | None = None) -> dict[str, Any] | None:
+    """Draw the chosen metric of every slice, with its threshold; None if there is no metric.
+
+    Colours are left to the page, which knows whether it is light or dark: a trace names its role.
+
+    Args:
+        strip: the slices under the metric.
+        scale: "log" or "linear"; that of the metric if None.
+    """
+    if strip.metric is None:
+        return None
+    metric = METRICS[strip.metric]
+    logarithmic = scale_of(strip, scale) == "log"
+    known = [
+        cell.value for line in strip.lines for cell in line.cells if _is_drawable(cell.value, logarithmic)
+    ]
+    limits = [strip.threshold.value] if strip.threshold else []
+    low, high = _edges([value for value in known if value is not None] + limits, logarithmic=logarithmic)
+    traces = [_trace(line.label, line.cells, low, high, logarithmic) for line in strip.lines]
+    return {
+        "traces": traces,
+        "threshold": {"value": strip.threshold.value, "meaning": strip.threshold.meaning}
+        if strip.threshold
+        else None,
+        "x_title": strip.axis.replace("_", " "),
+        "y_title": metric.label,
+        "logarithmic": logarithmic,
+        "range": [low, high],
+    }
+
+
+def _trace(label: str, cells: Sequence[Cell], low: float, high: float, logarithmic: bool) -> dict[str, Any]:
+    shown = [cell for cell in cells if cell.value is not None]
+    return {
+        "name": label,
+        "x": [cell.label for cell in shown],
+        "y": [_drawn(cell.value or 0.0, low, high, logarithmic) for cell in shown],
+        "exact": [exact(cell.value) for cell in shown],
+        "state": [cell.state for cell in shown],
+        "at_edge": [not _is_drawable(cell.value, logarithmic) for cell in shown],
+        "slice": [cell.slice for cell in shown],
+    }
+
+
+def _is_drawable(value: float | None, logarithmic: bool) -> bool:
+    return value is not None and math.isfinite(value) and (value > 0 or not logarithmic)
+
+
+def _drawn(value: float, low: float, high: float, logarithmic: bool) -> float:
+    if _is_drawable(value, logarithmic):
+        return value
+    return low if value in (0, -math.inf) else high
+
+
+def _edges(values: Sequence[float], *, logarithmic: bool) -> tuple[float, float]:
+    """Return the lowest and highest value of the axis, with some room."""
+    if not values:
+        return (0.1, 10.0) if logarithmic else (0.0, 1.0)
+    low, high = min(values), max(values)
+    if logarithmic:
+        return low / 4, high * 4
+    room = (high - low or abs(high) or 1.0) * 0.1
+    return low - room, high + room

@@ -1,0 +1,101 @@
+"""/c/{id}: the finding first, then the slices, then where errors begin."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import RedirectResponse, Response
+
+from firstdrift.catalogue.comparisons.records import (
+    cancel_comparison,
+    delete_comparison,
+    restore_comparison,
+    set_note,
+)
+from firstdrift.catalogue.matches import match_sets
+from firstdrift_server.answers import answer, wants_json
+from firstdrift_server.comparison.view import Wanted, changes_view, comparison_data, comparison_view
+from firstdrift_server.comparison_request import ComparisonRequest
+from firstdrift_server.context import Context, Shared
+from firstdrift_server.forms import Fields, Submitted
+from firstdrift_server.home.view import address_after
+from firstdrift_server.notes.view import noted_nodes
+from firstdrift_server.strict_json import StrictJSONResponse
+
+router = APIRouter(include_in_schema=False)
+
+
+def _wanted(
+    position: Annotated[int | None, Query(alias="slice")] = None,
+    metric: str | None = None,
+    scale: str | None = None,
+    by: str | None = None,
+) -> Wanted:
+    return Wanted(position, metric, scale, by)
+
+
+@router.get("/c/{comparison}")
+def show(
+    request: Request,
+    comparison: int,
+    context: Shared,
+    wanted: Annotated[Wanted, Depends(_wanted)],
+    *,
+    check: bool = False,
+) -> Response:
+    """Show a comparison; `slice`, `metric`, `scale` and `by` choose what the lower half is about.
+
+    With `check` it says whether the dumps have changed, for which all their files have to be looked at.
+    """
+    with context.reading() as session:
+        if wants_json(request):
+            return StrictJSONResponse(comparison_data(session, comparison))
+        view = comparison_view(session, comparison, wanted)
+        view["changes"] = changes_view(session, context, comparison) if check else None
+        view["noted"] = noted_nodes(session, comparison)
+    return answer(request, "comparison.html", view)
+
+
+@router.post("/c/{comparison}/again")
+def again(fields: Fields, comparison: int, context: Shared) -> Response:
+    """Judge by the rule set that was chosen in the form, or compare again what has changed."""
+    rules = (
+        ComparisonRequest.from_fields({"rules": fields["rules"]}).options().rules
+        if fields.get("rules")
+        else None
+    )
+    return _change(context, f"/c/{comparison}", match_sets.judge_again, comparison, rules)
+
+
+@router.post("/c/{comparison}/note")
+def note(fields: Fields, comparison: int, context: Shared) -> Response:
+    """Keep what a person writes about a comparison."""
+    written = ComparisonRequest.from_fields({"note": fields.get("note", "")}).note
+    return _change(context, f"/c/{comparison}", set_note, comparison, written)
+
+
+@router.post("/c/{comparison}/cancel", dependencies=[Submitted])
+def cancel(comparison: int, context: Shared) -> Response:
+    """Stop the work."""
+    return _change(context, f"/c/{comparison}", cancel_comparison, comparison)
+
+
+@router.post("/c/{comparison}/delete")
+def delete(fields: Fields, comparison: int, context: Shared) -> Response:
+    """Move a comparison to the bin, and offer to take it back, in the view of the front page it was in."""
+    then = address_after(fields.get("view", ""), deleted=comparison)
+    return _change(context, then, delete_comparison, comparison)
+
+
+@router.post("/c/{comparison}/restore")
+def restore(fields: Fields, comparison: int, context: Shared) -> Response:
+    """Take a comparison back from the bin."""
+    return _change(context, address_after(fields.get("view", "")), restore_comparison, comparison)
+
+
+def _change(context: Context, then: str, change: Callable[..., object], *what: object) -> Response:
+    """Change something in the catalogue, and lead on to another page."""
+    with context.writing() as session:
+        change(session, *what)
+    return RedirectResponse(then, HTTPStatus.SEE_OTHER)

@@ -1,0 +1,1 @@
+"""/dumps: one dump without a partner: its slices, trees and nodes."""

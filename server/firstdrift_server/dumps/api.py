@@ -1,0 +1,55 @@
+"""/api/v1/dumps: have a dump read without comparing it, and what it is."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from firstdrift.catalogue.dumps.jobs import read_dump_later
+from firstdrift_server.answers import ERRORS
+from firstdrift_server.context import Shared
+from firstdrift_server.dumps.view import dump_view, path_view
+from firstdrift_server.questions.dumps import real_dump
+from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.validation import PathText
+
+router = APIRouter(
+    prefix="/api/v1/dumps", tags=["dumps"], responses=ERRORS, default_response_class=StrictJSONResponse
+)
+
+
+class Reading(BaseModel):
+    """Which dump is to be read.
+
+    Attributes:
+        computes: also compute the statistics of tensors that were saved without them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: PathText
+    computes: bool = False
+
+
+@router.get("")
+def at_path(path: str, context: Shared) -> StrictJSONResponse:
+    """Say what lies at a path: its id if it was read, and how far reading it is."""
+    with context.reading() as session:
+        return StrictJSONResponse(path_view(session, context, path))
+
+
+@router.post("", status_code=HTTPStatus.ACCEPTED)
+def read(reading: Reading, context: Shared) -> StrictJSONResponse:
+    """Have a dump read; a worker begins at once."""
+    path = context.ask(real_dump, context.roots, reading.path)
+    with context.writing() as session:
+        read_dump_later(session, path, computes=reading.computes)
+    with context.reading() as session:
+        return StrictJSONResponse(path_view(session, context, str(path)), HTTPStatus.ACCEPTED)
+
+
+@router.get("/{dump}")
+def show(dump: int, context: Shared, *, check: bool = False) -> StrictJSONResponse:
+    """Say what a dump is and what lies in it; with `check`, whether it has changed since it was read."""
+    with context.reading() as session:
+        return StrictJSONResponse(dump_view(session, context, dump, check=check))

@@ -1,0 +1,38 @@
+"""Which dump, and which slice of it, a page is about."""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.dumps.records import IndexedDump, IndexedSlice, get_dump, slices_of_dump
+from firstdrift.errors import NotInCatalogueError
+from firstdrift_server.parts.addresses import dump_address
+
+
+def dump_summary(dump: IndexedDump) -> dict[str, Any]:
+    """Say which dump a page is about."""
+    return {
+        "id": dump.id,
+        "path": str(dump.path),
+        "name": "/".join(dump.path.parts[-2:]).lstrip("/"),
+        "format": dump.format,
+        "address": dump_address(dump.id),
+    }
+
+
+def own_slices(session: Session, dump_id: int) -> tuple[IndexedSlice, ...]:
+    """List the slices that lie in a dump, without those that were merged from ranks for a comparison."""
+    return tuple(known for known in slices_of_dump(session, dump_id) if known.merged is None)
+
+
+def slice_at(session: Session, dump_id: int, position: int) -> IndexedSlice:
+    """Look up a slice of a dump.
+
+    Raises:
+        NotInCatalogueError: there is no such dump, or no such slice in it.
+    """
+    get_dump(session, dump_id)
+    for known in own_slices(session, dump_id):
+        if known.position == position:
+            return known
+    raise NotInCatalogueError(f"dump {dump_id} has no slice {position}")

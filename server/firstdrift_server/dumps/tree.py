@@ -1,0 +1,261 @@
+"""The tree of a slice of one dump: its filters and columns, and its rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, LEVELS
+from firstdrift.catalogue.comparisons.patterns import names_matching
+from firstdrift.catalogue.dumps.records import IndexedSlice, get_dump
+from firstdrift.catalogue.dumps.single_dump import (
+    DumpTree,
+    computed_of_slice,
+    load_dump_tree,
+    tensors_of_nodes,
+)
+from firstdrift.comparison.single_dump import TensorView
+from firstdrift.errors import NotInCatalogueError
+from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.verdict.judgement import NodeClass
+from firstdrift_server.context import Context
+from firstdrift_server.dumps.node import dump_node_view
+from firstdrift_server.dumps.slices import dump_summary, own_slices, slice_at
+from firstdrift_server.parts.addresses import dump_tree_address
+from firstdrift_server.tree.state import Parameters, TreeState, read_number, write_rows
+from firstdrift_server.tree.view import (
+    CHUNK,
+    CHUNKS,
+    after_step,
+    filters_of,
+    first_place,
+    pieces_asked_for,
+    seen_of,
+)
+from firstdrift_server.tree.visible import TreeView, step_to, view_tree
+
+COLUMNS = ("order", "type", "tensors", "shape", "maximum", "minimum", "mean", "norm", "overflow")
+"""What can be shown beside the name of a node; the statistics are those of its first output."""
+
+ROWS_AT_FIRST = 60
+
+SHOWN = ("shape", "maximum", "mean", "norm", "overflow")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpTreeState(TreeState):
+    """What a visitor chose of a tree of one dump."""
+
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "class": (NodeClass.NON_FINITE, NodeClass.CLEAN),
+        "kind": tuple(map(str, KINDS)),
+        "direction": tuple(map(str, DIRECTIONS)),
+        "overflow": tuple(reversed(LEVELS)),
+    }
+    sorts: ClassVar[tuple[str, ...]] = ("tree", "execution")
+    known_columns: ClassVar[tuple[str, ...]] = COLUMNS
+    shown: ClassVar[tuple[str, ...]] = SHOWN
+
+
+def tree_of(session: Session, context: Context, slice_id: int) -> DumpTree:
+    """Return the tree of an indexed slice with what is known of it by now."""
+    computed = len(computed_of_slice(session, slice_id))
+    return context.dump_trees.get((slice_id, computed), lambda: load_dump_tree(session, slice_id))
+
+
+def dump_tree_view(
+    session: Session, context: Context, dump_id: int, position: int, parameters: Parameters
+) -> dict[str, Any]:
+    """Lay a tree out for its page.
+
+    Raises:
+        NotInCatalogueError: there is no such dump, slice or row, or the slice was not read yet.
+        SettingsError: a parameter makes no sense.
+    """
+    known, tree, view = _seen(session, context, dump_id, position, parameters)
+    start = first_place(view, read_number(parameters.get("start"), "start"))
+    rows = _window(session, known.id, tree, view, start, CHUNKS * CHUNK)
+    address = dump_tree_address(dump_id, position)
+    return seen_of(view) | {
+        "dump": dump_summary(get_dump(session, dump_id)),
+        "address": address,
+        "slice": position,
+        "slice_name": known.coordinates.describe(),
+        "slices": _neighbours(session, dump_id, position, view.state),
+        "state": view.state,
+        "filters": filters_of(view.outline, view.state),
+        "columns": [(name, name in view.state.columns) for name in COLUMNS],
+        "rows_in_tree": len(view.outline),
+        "chunk": CHUNK,
+        "before": max(0, start - CHUNKS * CHUNK),
+        "after": start + CHUNKS * CHUNK,
+        "start": start,
+        "rows": rows,
+        "has_more": start + len(rows) < len(view.visible),
+        "values": {"known": tree.known, "unknown": tree.unknown, "unreadable": tree.unreadable},
+        "overflow_count": len(tree.overflow),
+        "problems": list(known.problems),
+        "order_origin": known.order_origin,
+        "node": None
+        if view.selected is None
+        else dump_node_view(session, context, dump_id, position, view.selected, tree),
+    }
+
+
+def dump_chunks(
+    session: Session, context: Context, dump_id: int, position: int, parameters: Parameters
+) -> dict[str, Any]:
+    """Give pieces of the visible rows: those asked for, or those around the selected row."""
+    known, tree, view = _seen(session, context, dump_id, position, parameters)
+    return seen_of(view) | {
+        "address": dump_tree_address(dump_id, position),
+        "pieces": [
+            _window(session, known.id, tree, view, places.start, len(places))
+            for places in pieces_asked_for(view, parameters)
+        ],
+    }
+
+
+def read_slice_at(session: Session, dump_id: int, position: int) -> IndexedSlice:
+    """Look up a slice of which the nodes are known.
+
+    Raises:
+        NotInCatalogueError: there is none, or it could not be read, or not yet.
+    """
+    known = slice_at(session, dump_id, position)
+    if known.nodes is None:
+        why = known.problems[0].reason if known.problems else "it was not read yet"
+        raise NotInCatalogueError(
+            f"slice {position} of dump {dump_id} cannot be shown: {why}",
+            hint=f"Open /dumps/{dump_id} and read the slices that are left",
+        )
+    return known
+
+
+def _seen(
+    session: Session, context: Context, dump_id: int, position: int, parameters: Parameters
+) -> tuple[IndexedSlice, DumpTree, TreeView]:
+    known = read_slice_at(session, dump_id, position)
+    tree = tree_of(session, context, known.id)
+    state = DumpTreeState.read(parameters)
+    chosen = (state.row, state.open, state.closed)
+    if not tree.overflow and chosen == (None, None, None) and not state.is_filtered:
+        state = replace(state, open=_upper_branches(tree))
+    if not state.text:
+        containing = None
+    elif state.is_regex:
+        containing = names_matching(state.text, enumerate(tree.search))
+    else:
+        wanted = state.text.lower()
+        containing = np.array([row for row, names in enumerate(tree.search) if wanted in names], np.int32)
+    view = view_tree(tree.outline, state, containing)
+    after = after_step(view, parameters)
+    return known, tree, view if after is None else step_to(view, after, containing)
+
+
+def _upper_branches(tree: DumpTree) -> str:
+    """Write which rows are open at first, where nothing leads to one: as many levels as fit a screen."""
+    depths = np.array([row.depth for row in tree.rows], np.int32)
+    fitting = [depth for depth in range(1, 6) if int((depths <= depth).sum()) <= ROWS_AT_FIRST]
+    return write_rows(tree.outline, depths < max(fitting, default=0))
+
+
+def _window(
+    session: Session, slice_id: int, tree: DumpTree, view: TreeView, start: int, count: int
+) -> list[dict[str, Any]]:
+    indexes = view.visible[start : start + count].tolist()
+    tensors = tensors_of_nodes(session, slice_id, [tree.orders[index] for index in indexes])
+    return [
+        _row(tree, view, index, place, tensors.get(tree.orders[index], []))
+        for place, index in enumerate(indexes, start)
+    ]
+
+
+def _row(
+    tree: DumpTree, view: TreeView, index: int, place: int, tensors: list[TensorView | TensorRecord]
+) -> dict[str, Any]:
+    row, outline = tree.rows[index], tree.outline
+    is_list = view.state.is_list
+    has_children = row.last > index and not is_list
+    below = outline.overflow[index + 1 : row.last + 1]
+    errors, bad = int((below == len(LEVELS) - 1).sum()), int((below >= 0).sum())
+    level = int(outline.overflow[index])
+    state = CLASSES[outline.node_class[index]]
+    record, values = _shown_tensor(tensors)
+    return {
+        "row": index,
+        "parent": row.parent,
+        "last": row.last,
+        "depth": row.depth,
+        "order": row.order,
+        "label": row.label,
+        "kind": str(row.kind),
+        "type_name": row.type_name,
+        "direction": str(row.direction),
+        "golden": [],
+        "target": list(row.target),
+        "verdict": "error"
+        if level == len(LEVELS) - 1
+        else "warning"
+        if level >= 0
+        else "nothing"
+        if state is NodeClass.UNMATCHED
+        else "pass",
+        "values": "unknown" if state is NodeClass.UNMATCHED else str(state),
+        "own": True,
+        "below": {
+            "error": errors,
+            "warning": bad - errors,
+            "unmatched": 0,
+            "worst": "error" if errors else "warning" if bad else "pass",
+        },
+        "worst_below": None,
+        "place": place,
+        "has_children": has_children,
+        "is_open": bool(view.opened[index]) and has_children,
+        "name": row.target[0] if is_list else row.label,
+        "indent": 0 if is_list else row.depth,
+        "overflow": None if level < 0 else LEVELS[level],
+        "is_selected": index == view.selected,
+        "is_context": not view.matching[index],
+        "tensors": len(tensors),
+        "tensor": None if record is None else record.label,
+        "dtype": "" if record is None else record.dtype,
+        "shape": None if record is None or record.shape is None else list(record.shape),
+        **{name: getattr(values, name, None) for name in ("maximum", "minimum", "mean", "norm")},
+    }
+
+
+def _shown_tensor(
+    tensors: list[TensorView | TensorRecord],
+) -> tuple[TensorRecord | None, object]:
+    """Choose the tensor that stands for a node: its first output, else its first tensor."""
+    both = [(each.record, each.values) if isinstance(each, TensorView) else (each, None) for each in tensors]
+    real = [(record, values) for record, values in both if record.is_tensor]
+    outputs = [(record, values) for record, values in real if record.role is Role.OUTPUT]
+    return next(iter([*outputs, *real]), (None, None))
+
+
+def _neighbours(session: Session, dump_id: int, position: int, state: TreeState) -> dict[str, Any]:
+    """Say where the same view is found in the slices before and after."""
+    query = state.without_position().query()
+    readable = [known for known in own_slices(session, dump_id) if known.nodes is not None]
+
+    def entry(known: IndexedSlice) -> dict[str, Any]:
+        address = dump_tree_address(dump_id, known.position)
+        return {
+            "slice": known.position,
+            "name": known.coordinates.describe(),
+            "verdict": "pass",
+            "address": f"{address}?{query}" if query else address,
+        }
+
+    places = [known.position for known in readable]
+    here = places.index(position)
+    return {
+        "all": [entry(known) for known in readable],
+        "previous": entry(readable[here - 1]) if here else None,
+        "next": entry(readable[here + 1]) if here + 1 < len(readable) else None,
+    }

@@ -1,0 +1,169 @@
+"""A dump without a partner: what it is, what lies in it, and where it overflows."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.dumps.jobs import last_job, newest_index
+from firstdrift.catalogue.dumps.problems import KnownProblem, problems_of_dump
+from firstdrift.catalogue.dumps.records import (
+    IndexedDump,
+    IndexedSlice,
+    changed_since_indexed,
+    get_dump,
+)
+from firstdrift.catalogue.jobs.queue import Job
+from firstdrift.errors import PathOutsideRootsError
+from firstdrift.paths import inside
+from firstdrift_server.context import Context
+from firstdrift_server.dumps.slices import dump_summary, own_slices
+from firstdrift_server.parts.addresses import dump_address, dump_tree_address, query_of
+from firstdrift_server.parts.summary import job_view
+from firstdrift_server.parts.workers import worker_view
+from firstdrift_server.questions.dumps import recognised
+
+MOST_SLICES = 200
+"""So many slices are looked through for overflow."""
+
+MOST_LISTED = 500
+"""So many nodes that overflow are listed, and so many problems."""
+
+
+def path_view(session: Session, context: Context, wanted: str) -> dict[str, Any]:
+    """Say what lies at a path that may not have been read yet, and how far that is.
+
+    Raises:
+        PathOutsideRootsError: it leads out of the roots.
+        DumpError: there is no dump, and why.
+    """
+    path = inside(context.roots, wanted)
+    dump, job = newest_index(session, path), last_job(session, path)
+    found = None
+    if dump is None and job is None:
+        found = context.ask(recognised, path)
+    return {
+        "path": str(path),
+        "name": path.name,
+        "dump": dump,
+        "address": None if dump is None else dump_address(dump),
+        "format": None if found is None else found[0],
+        "evidence": [] if found is None else list(found[1]),
+        "job": _job(session, job),
+        "is_live": job is not None and not job.is_over,
+        "worker": worker_view(session),
+    }
+
+
+def dump_view(session: Session, context: Context, dump_id: int, *, check: bool = False) -> dict[str, Any]:
+    """Describe an indexed dump; with `check` also say whether its files have changed since.
+
+    Raises:
+        NotInCatalogueError: there is none.
+    """
+    dump = get_dump(session, dump_id)
+    slices = own_slices(session, dump_id)
+    newest, job = newest_index(session, dump.path), last_job(session, dump.path)
+    read = [known for known in slices if known.nodes is not None]
+    names = {known.position: known.coordinates.describe() for known in slices}
+    problems, problem_count = problems_of_dump(session, dump, slices, most=MOST_LISTED)
+    return {
+        **dump_summary(dump),
+        "evidence": list(dump.evidence),
+        "attributes": dict(dump.attributes),
+        "problems": [_problem(problem, names) for problem in problems],
+        "problem_count": problem_count,
+        "indexed_at": dump.indexed_at,
+        "newer": dump_address(newest) if newest is not None and newest != dump_id else None,
+        "slices": [_slice_view(dump_id, known) for known in slices],
+        "unread": sum(known.nodes is None and not known.problems for known in slices),
+        "nodes": sum(known.nodes or 0 for known in read),
+        "tensors": sum(known.tensors or 0 for known in read),
+        "overflow": f"{dump_address(dump_id)}/overflow",
+        "as_target": f"/new?{query_of({'target': str(dump.path)})}",
+        "as_golden": f"/new?{query_of({'golden': str(dump.path)})}",
+        "job": _job(session, job),
+        "is_live": job is not None and not job.is_over,
+        "worker": worker_view(session),
+        "state": _state_of(context, dump) if check else None,
+    }
+
+
+def overflow_view(session: Session, context: Context, dump_id: int) -> dict[str, Any]:
+    """List the nodes with NaN or infinities, slice by slice, in the order of execution."""
+    from firstdrift.verdict.overflow_single import LEVELS
+    from firstdrift_server.dumps.tree import tree_of
+
+    dump, slices = get_dump(session, dump_id), own_slices(session, dump_id)
+    readable = [known for known in slices if known.nodes is not None]
+    found: list[dict[str, Any]] = []
+    levels: Counter[str] = Counter()
+    values: Counter[str] = Counter()
+    for known in readable[:MOST_SLICES]:
+        tree = tree_of(session, context, known.id)
+        rows = {row.target[0]: row.index for row in tree.rows}
+        values.update(known=tree.known, unknown=tree.unknown, unreadable=tree.unreadable)
+        levels.update(each.level for each in tree.overflow)
+        found += [
+            {
+                "slice": known.position,
+                "slice_name": known.coordinates.describe(),
+                "node": each.node,
+                "level": each.level,
+                "reason": each.reason,
+                "address": dump_tree_address(dump_id, known.position, row=rows[each.node]),
+            }
+            for each in tree.overflow
+        ]
+    return {
+        "dump": dump_summary(dump),
+        "overflow": found[:MOST_LISTED],
+        "count": len(found),
+        "levels": {level: levels[level] for level in reversed(LEVELS)},
+        "values": {name: values[name] for name in ("known", "unknown", "unreadable")},
+        "slices": len(slices),
+        "unread": len(slices) - len(readable),
+        "looked_through": min(len(readable), MOST_SLICES),
+    }
+
+
+def _problem(problem: KnownProblem, names: Mapping[int, str]) -> dict[str, Any]:
+    at = problem.slice_position
+    return {
+        "slice": at,
+        "slice_name": None if at is None else names[at],
+        "file": problem.file,
+        "reason": problem.reason,
+    }
+
+
+def _slice_view(dump_id: int, known: IndexedSlice) -> dict[str, Any]:
+    return {
+        "slice": known.position,
+        "name": known.coordinates.describe(),
+        "step": known.coordinates.step,
+        "rank": known.coordinates.rank,
+        "token": known.coordinates.token,
+        "micro_step": known.coordinates.micro_step,
+        "nodes": known.nodes,
+        "tensors": known.tensors,
+        "order_origin": known.order_origin,
+        "problems": list(known.problems),
+        "address": None if known.nodes is None else dump_tree_address(dump_id, known.position),
+    }
+
+
+def _job(session: Session, job: Job | None) -> dict[str, Any] | None:
+    return None if job is None else job_view(session, job)
+
+
+def _state_of(context: Context, dump: IndexedDump) -> str:
+    """Say what has become of a dump since it was indexed: "as it was", "changed", "gone" or "outside"."""
+    try:
+        inside(context.roots, dump.path)
+    except PathOutsideRootsError:
+        return "outside"
+    if not dump.path.exists():
+        return "gone"
+    return "changed" if changed_since_indexed(dump) else "as it was"

@@ -1,0 +1,1 @@
+"""/c/{id}/export: a comparison as a file."""

@@ -1,0 +1,179 @@
+"""A comparison as a file: tables that are sent as they are read, and reports for people."""
+
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from enum import StrEnum
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from anyio import CancelScope, fail_after, to_thread
+from fastapi import Request
+from sqlalchemy.orm import Session
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
+from firstdrift.errors import SettingsError
+from firstdrift.paths import encodable
+from firstdrift_server.answers import language_of
+from firstdrift_server.comparison.view import comparison_data
+from firstdrift_server.context import Context
+from firstdrift_server.notes.view import noted_nodes
+from firstdrift_server.strict_json import StrictJSONResponse
+
+if TYPE_CHECKING:
+    from firstdrift.exports.spreadsheets import Layout
+
+
+class Format(StrEnum):
+    """As what a comparison is written."""
+
+    HTML = "html"
+    MARKDOWN = "md"
+    JSON = "json"
+    CSV = "csv"
+    XLSX = "xlsx"
+    LAYER_MAPPING = "layer_mapping"
+    DATA_MAPPING = "data_mapping"
+
+
+class Columns(StrEnum):
+    """In whose columns tables are written."""
+
+    FIRSTDRIFT = "firstdrift"
+    MSIT = "msit"
+    MSPROBE = "msprobe"
+
+
+STALLED_SECONDS = 60.0
+"""Whoever takes nothing of a table for so long is given no more of it."""
+
+XLSX_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
+
+def exported(
+    request: Request, context: Context, comparison: int, written: Format, columns: Columns
+) -> Response:
+    """Answer with a comparison as a file.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison.
+        SettingsError: there is nothing of it yet, or for mapping files not all of it.
+    """
+    with context.reading() as session:
+        get_comparison(session, comparison)
+        if not slice_pairs_of(session, comparison):
+            raise SettingsError("nothing has been compared yet", hint="Try again when a slice is done")
+    if written in _TABLES:
+        return _table(context, comparison, written, columns)
+    with context.reading() as session:
+        response = _WHOLE[written](request, session, comparison)
+    ending = f"{written.value.replace('_', '-')}.yaml" if "mapping" in written else written.value
+    _named(response, f"comparison-{comparison}{'-' if 'mapping' in written else '.'}{ending}")
+    return response
+
+
+_TABLES = (Format.CSV, Format.XLSX)
+
+
+def _table(context: Context, comparison: int, written: Format, columns: Columns) -> Response:
+    """Send a table while it is read: as many pairs as there are take no more memory than some."""
+    from firstdrift.catalogue.comparisons.export_rows import richest_kind, stored_lines
+    from firstdrift.exports.spreadsheets import csv_text, xlsx_bytes
+    from firstdrift.exports.tool_tables import layout_of
+
+    def pieces() -> Generator[bytes]:
+        with context.reading() as session:
+            layout: Layout = layout_of(columns.value, richest_kind(session, comparison))
+            lines = stored_lines(session, comparison)
+            if written is Format.XLSX:
+                yield from xlsx_bytes(layout, lines)
+            else:
+                yield from (piece.encode() for piece in csv_text(layout, lines))
+
+    kind = XLSX_TYPE if written is Format.XLSX else "text/csv; charset=utf-8"
+    response = _Table(pieces(), kind)
+    whose = "" if columns is Columns.FIRSTDRIFT else f"-{columns.value}"
+    _named(response, f"comparison-{comparison}{whose}.{written.value}")
+    return response
+
+
+class _Table(StreamingResponse):
+    """A table that is sent while it is read.
+
+    While it is, the database keeps a view of its own for it: whoever goes away, or takes nothing any more,
+    leaves none behind.
+    """
+
+    def __init__(self, pieces: Generator[bytes], media_type: str) -> None:
+        # What is wrong with the database is told here, where it still can be.
+        super().__init__(chain([next(pieces)], pieces), media_type=media_type)
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            with fail_after(STALLED_SECONDS):
+                await send(message)
+
+        try:
+            with suppress(TimeoutError):
+                await super().__call__(scope, receive, send_in_time)
+        finally:
+            with CancelScope(shield=True):
+                await to_thread.run_sync(self._pieces.close)
+
+
+def _named(response: Response, name: str) -> None:
+    response.headers["content-disposition"] = f'attachment; filename="{name}"'
+
+
+def _html(request: Request, session: Session, comparison: int) -> Response:
+    from firstdrift.exports.stored_summary import stored_summary
+    from firstdrift_frontend.report import report_html
+
+    page = report_html(stored_summary(session, comparison), language_of(request))
+    return Response(page.encode(), media_type="text/html; charset=utf-8")
+
+
+def _markdown(request: Request, session: Session, comparison: int) -> Response:
+    from firstdrift.exports.stored_summary import stored_summary
+    from firstdrift_frontend.report import report_markdown
+
+    text = report_markdown(stored_summary(session, comparison), language_of(request))
+    return Response(text.encode(), media_type="text/markdown; charset=utf-8")
+
+
+def _json(request: Request, session: Session, comparison: int) -> Response:
+    del request
+    data = comparison_data(session, comparison) | {"node_notes": noted_nodes(session, comparison)}
+    return StrictJSONResponse(data)
+
+
+def _layer_mapping(request: Request, session: Session, comparison: int) -> Response:
+    del request
+    from firstdrift.catalogue.matches.match_preview import plans_of
+    from firstdrift.exports.mapping_yaml import layer_mapping
+
+    return _yaml(layer_mapping(plans_of(session, comparison)))
+
+
+def _data_mapping(request: Request, session: Session, comparison: int) -> Response:
+    del request
+    from firstdrift.catalogue.matches.match_preview import plans_of
+    from firstdrift.exports.mapping_yaml import data_mapping
+
+    return _yaml(data_mapping(plans_of(session, comparison)))
+
+
+def _yaml(text: str) -> Response:
+    return Response(encodable(text).encode(), media_type="application/yaml")
+
+
+_WHOLE: dict[Format, Callable[[Request, Session, int], Response]] = {
+    Format.HTML: _html,
+    Format.MARKDOWN: _markdown,
+    Format.JSON: _json,
+    Format.LAYER_MAPPING: _layer_mapping,
+    Format.DATA_MAPPING: _data_mapping,
+}

@@ -1,0 +1,1 @@
+"""/: the comparisons, the dumps that are known, and the bin."""

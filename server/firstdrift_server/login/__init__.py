@@ -1,0 +1,1 @@
+"""/login: a token for a session; /logout: the end of it."""

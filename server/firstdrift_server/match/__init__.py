@@ -1,0 +1,1 @@
+"""/c/{id}/s/{slice}/match: nodes matched by hand, and the match sets that keep such matches."""

@@ -1,0 +1,1 @@
+"""/new: choose two dumps, and how to compare them."""

@@ -1,0 +1,98 @@
+"""A pair of tensors of a node from near: what is asked for in an address, and what there is to see.
+
+A child process reads the files and looks at them, at most two pairs at a time, whoever asks.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair
+from firstdrift.catalogue.comparisons.tree import Pair, get_row, pairs_of_row
+from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
+from firstdrift_server.context import Context
+from firstdrift_server.node.tensor_choice import tensor_keys, worst_tensor
+from firstdrift_server.parts.addresses import node_address
+from firstdrift_server.questions.closeup import PARTS, Asked, Known, look_at
+
+
+def asked_from(
+    tensor: str | int | None = None, down: str = "", across: str = "", at: str = "", heads: str = ""
+) -> Asked:
+    """Read what an address says; what is empty is not said.
+
+    Raises:
+        SettingsError: something that should be a whole number is none.
+    """
+    index = tuple(_number("at", part) for part in at.split(",")) if at.strip(", ") else None
+    axes = (_number("down", down) if down else None, _number("across", across) if across else None)
+    return Asked(
+        None if tensor == "" else tensor, *axes, index, _number("heads", heads) if heads.strip() else None
+    )
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.strip().isdecimal() and len(text) < 20):  # noqa: PLR2004 - no tensor is larger
+        raise SettingsError(f"{name}: {text[:40]!r} is not a whole number", hint="Give 0 or more")
+    return int(text)
+
+
+def closeup_view(
+    context: Context,
+    place: tuple[int, int, int],
+    asked: Asked,
+    parts: Collection[str] = PARTS,
+) -> dict[str, Any]:
+    """Look at a pair of tensors from near.
+
+    Args:
+        context: what routes share.
+        place: comparison, position of the slice, row.
+        asked: what of it is to be seen.
+        parts: which of `PARTS`.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison, slice, row or tensor.
+    """
+    with context.reading() as session:
+        pair, number, key, known = _find(session, place, asked.tensor)
+    comparison, position, row = place
+    base = {
+        "tensor": key,
+        "number": number,
+        "address": node_address(comparison, position, row),
+        "data": f"/api/v1/comparisons/{comparison}/slices/{position}/rows/{row}/tensors/{number}",
+        "golden": pair.plan.golden.label,
+        "target": pair.plan.target.label,
+        "reason": None,
+    }
+    try:
+        return base | context.look(look_at, known, asked, parts)
+    except FirstdriftError as error:
+        return base | {"reason": error.reason}
+
+
+def _find(
+    session: Session, place: tuple[int, int, int], tensor: str | int | None
+) -> tuple[Pair, int, str, Known]:
+    comparison, position, index = place
+    slice_pair = get_slice_pair(session, comparison, position)
+    row, pairs = get_row(session, slice_pair.id, index), pairs_of_row(session, slice_pair.id, index)
+    keys = tensor_keys(pairs)
+    number = worst_tensor(row, pairs) if tensor is None else _number_of(tensor, keys)
+    if number is None:
+        raise NotInCatalogueError("no tensors of this node were compared")
+    shapes = tuple(side.shape for pair in pairs for side in (pair.plan.golden, pair.plan.target))
+    finished = get_comparison(session, comparison).finished_at
+    known = Known(pairs[number].plan, pairs[number].measurement, shapes, finished)
+    return pairs[number], number, keys[number], known
+
+
+def _number_of(tensor: str | int, keys: list[str]) -> int:
+    if tensor in keys:
+        return keys.index(str(tensor))
+    if isinstance(tensor, int) and 0 <= tensor < len(keys):
+        return tensor
+    raise NotInCatalogueError(f"this node has no compared tensor {tensor!r}")

@@ -1,0 +1,43 @@
+"""/c/{id}/s/{slice}/n/{row}: one node, as a page or as the panel beside the tree; a pair of its tensors."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from firstdrift_server.answers import answer
+from firstdrift_server.context import Shared
+from firstdrift_server.node.view import node_view
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/c/{comparison}/s/{position}/n/{row}")
+def show(  # noqa: PLR0913 - what an address may say
+    request: Request,
+    comparison: int,
+    position: int,
+    row: int,
+    context: Shared,
+    *,
+    panel: bool = False,
+    closeup: bool = False,
+    tensor: str | None = None,
+    down: str = "",
+    across: str = "",
+    at: Annotated[list[str], Query()] = [],  # noqa: B006 - read only
+    heads: str = "",
+) -> Response:
+    """Show a node; with `tensor` that pair from near.
+
+    With `panel` only what stands beside the tree, with `closeup` only the pair from near.
+    """
+    with context.reading() as session:
+        view = node_view(session, context, comparison, position, row)
+    if closeup or (tensor and not panel):
+        from firstdrift_server.node.closeup import asked_from, closeup_view
+
+        asked = asked_from(tensor, down, across, ",".join(at), heads)
+        view["closeup"] = closeup_view(context, (comparison, position, row), asked, {"summary", "values"})
+    template = "node_closeup.html" if closeup else "node_panel.html" if panel else "node.html"
+    return answer(request, template, view)

@@ -1,0 +1,205 @@
+"""One node: the verdict in words, its tensors, how it was matched, and where it was called from."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, left_over_of
+from firstdrift.catalogue.comparisons.tree import Pair, Row, get_row, pairs_of_row, path_to_row
+from firstdrift.catalogue.dumps.records import get_slice, load_dump, load_node
+from firstdrift.errors import FirstdriftError
+from firstdrift.metrics.measurement import Measurement, SideSummary
+from firstdrift.model.tensor import TensorRecord
+from firstdrift.parallel.slices import read_stacks
+from firstdrift.paths import inside
+from firstdrift_frontend.metric_names import METRICS
+from firstdrift_server.context import Context
+from firstdrift_server.node.tensor_choice import tensor_keys, worst_tensor
+from firstdrift_server.notes.view import notes_view
+from firstdrift_server.parts.addresses import comparison_address, node_address, tensor_address, tree_address
+from firstdrift_server.parts.tree_row import row_object
+
+FIRST = ("relative_l2", "cosine_similarity", "max_absolute_error")
+FIRST_OF_STATISTICS = ("error_bound", "relative_norm", "relative_maximum")
+"""The metrics that get a column; the others are listed below each tensor."""
+
+
+def node_view(
+    session: Session, context: Context, comparison: int, position: int, index: int
+) -> dict[str, Any]:
+    """Lay a node out for its page.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison, slice or row.
+    """
+    return node_of(session, context, get_slice_label(session, comparison, position), index)
+
+
+def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: int) -> dict[str, Any]:
+    """Lay a node of a known slice pair out for its page.
+
+    Raises:
+        NotInCatalogueError: there is no such row.
+    """
+    comparison, position = slice_pair.comparison_id, slice_pair.position
+    row = get_row(session, slice_pair.id, index)
+    pairs = pairs_of_row(session, slice_pair.id, index)
+    address = node_address(comparison, position, index)
+    tensors = [
+        _pair_object(pair) | {"key": key, "closer": tensor_address(address, key)}
+        for pair, key in zip(pairs, tensor_keys(pairs), strict=True)
+    ]
+    worst = worst_tensor(row, pairs)
+    return row_object(row, frozenset(pair.measurement.kind for pair in pairs)) | {
+        "comparison": comparison,
+        "slice": position,
+        "slice_name": slice_pair.target.describe(),
+        "address": address,
+        "closeup": None,
+        "worst_tensor": None if worst is None else tensors[worst]["key"],
+        "tree": tree_address(comparison, position, row=index),
+        "comparison_address": comparison_address(comparison, slice=position),
+        "above": [
+            {"label": above.tree.label, "address": node_address(comparison, position, above.tree.index)}
+            for above in path_to_row(session, slice_pair.id, index)
+        ],
+        "columns": [(name, METRICS[name]) for name in _columns(tensors)],
+        "pairs": tensors,
+        "unmatched_tensors": _unmatched(session, slice_pair, row),
+        "noted": notes_view(session, slice_pair, row.tree),
+        "stacks": {
+            "golden": _stack(session, context, slice_pair.golden_slice_id, row.tree.golden),
+            "target": _stack(session, context, slice_pair.target_slice_id, row.tree.target),
+        },
+    }
+
+
+def _columns(pairs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    known = {name for pair in pairs for name, value in pair["metrics"].items() if value is not None}
+    return FIRST if known & {"relative_l2"} or not known & {"error_bound"} else FIRST_OF_STATISTICS
+
+
+def _pair_object(pair: Pair) -> dict[str, Any]:
+    plan, measured = pair.plan, pair.measurement
+    return {
+        "index": pair.index,
+        "golden_node": plan.golden_node,
+        "target_node": plan.target_node,
+        "golden": _tensor(plan.golden, measured.golden),
+        "target": _tensor(plan.target, measured.target),
+        "verdict": str(pair.judgement.verdict),
+        "error": pair.judgement.error,
+        "reasons": list(pair.judgement.reasons),
+        "transform": plan.transform,
+        "kind": str(measured.kind),
+        "remark": plan.incomparable or measured.reason,
+        "metrics": measured.values(),
+        "details": _details(measured),
+    }
+
+
+def _tensor(record: TensorRecord, summary: SideSummary | None) -> dict[str, Any]:
+    """Describe one side; statistics come from what was measured, else from what was recorded."""
+    statistics = summary or record.statistics
+    return {
+        "label": record.label,
+        "role": str(record.role),
+        "dtype": record.dtype,
+        "shape": None if record.shape is None else list(record.shape),
+        "maximum": statistics and statistics.maximum,
+        "minimum": statistics and statistics.minimum,
+        "mean": statistics and statistics.mean,
+        "norm": statistics and statistics.norm,
+        "nan": summary and summary.nan,
+        "positive_infinity": summary and summary.positive_infinity,
+        "negative_infinity": summary and summary.negative_infinity,
+        "zeros": summary and summary.zeros,
+        "digest": record.digest,
+        "scalar": record.scalar,
+        "problem": record.problem,
+        "file": record.location and str(record.location.file),
+        "entry": record.location.entry if record.location else "",
+    }
+
+
+def _details(measured: Measurement) -> list[tuple[str, Any]]:
+    """List what has no column: places, values and top tokens."""
+    found: list[tuple[str, Any]] = []
+    if measured.errors is not None:
+        found += [
+            ("Largest error at flat index", measured.errors.max_absolute_at),
+            ("Golden value there", measured.errors.max_absolute_golden),
+            ("Target value there", measured.errors.max_absolute_target),
+            ("Worst row at index", measured.errors.worst_row),
+        ]
+    if measured.integers is not None:
+        found += [
+            ("First mismatch at flat index", measured.integers.first_mismatch),
+            ("Golden value there", measured.integers.golden_at_first),
+            ("Target value there", measured.integers.target_at_first),
+            ("Same values in another order", measured.integers.same_set),
+        ]
+    if measured.logits is not None:
+        last = measured.logits.last
+        found += [
+            ("Golden top token", last.golden_top),
+            ("Target top token", last.target_top),
+            ("Golden margin of the top token", last.golden_margin),
+            ("Target margin of the top token", last.target_margin),
+            ("Probability of the golden top token", last.golden_top_probability),
+            ("What target gives that token", last.target_probability_of_golden_top),
+            ("A tie, decided by rounding", last.tie_flip),
+        ]
+    return [(name, value) for name, value in found if value is not None]
+
+
+def _unmatched(session: Session, pair: SliceLabel, row: Row) -> dict[str, list[dict[str, Any]]]:
+    """List the tensors without partner: all of an unmatched node, or those left over of a matched one."""
+    sides = {
+        "golden": (row.tree.golden, pair.golden_slice_id),
+        "target": (row.tree.target, pair.target_slice_id),
+    }
+    left_over = left_over_of(session, pair.id) if row.match else {}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for side, (names, slice_id) in sides.items():
+        if row.match is None:
+            records = [record for name in names for record in load_node(session, slice_id, name).tensors]
+        else:
+            records = [left.record for left in left_over[side] if left.node in names]
+        found[side] = [_tensor(record, None) for record in records]
+    return found
+
+
+def _stack(session: Session, context: Context, slice_id: int, names: Sequence[str]) -> dict[str, Any]:
+    """Read the call stack of a node from its dump, which may be gone, or outside the roots, by now."""
+    if not names:
+        return stack_object(())
+    indexed = get_slice(session, slice_id)
+
+    def read() -> Mapping[str, tuple[str, ...]]:
+        inside(context.roots, indexed.directory)
+        return context.ask(read_stacks, load_dump(session, indexed.dump_id), indexed.listing)
+
+    try:
+        return stack_object(context.stacks.get(slice_id, read).get(names[0], ()))
+    except FirstdriftError as error:
+        return stack_object(()) | {"problem": error.reason}
+
+
+def stack_object(frames: Sequence[str]) -> dict[str, Any]:
+    """Take a call stack, innermost frame first, apart into what the user wrote and what libraries did."""
+    own = [frame for frame in frames if not _LIBRARY.search(frame)]
+    return {
+        "frames": frames,
+        "own": own,
+        "library": [frame for frame in frames if _LIBRARY.search(frame)],
+        "problem": None,
+    }
+
+
+_LIBRARY = re.compile(
+    r"[/\\ ](site-packages|dist-packages|python\d(\.\d+)?|torch|transformers|msprobe|mindspore)[/\\]|<frozen "
+)
+"""In the path of a file that a user did not write."""

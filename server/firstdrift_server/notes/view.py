@@ -1,0 +1,101 @@
+"""What people wrote about nodes: beside a node, and all of a comparison."""
+
+from collections import defaultdict
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import HTTPException, Request
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, slice_labels_of
+from firstdrift.catalogue.comparisons.tree import get_row, rows_of_nodes
+from firstdrift.catalogue.sharing.notes import NodeNote, add_note, get_note, notes_of
+from firstdrift.exports.report_json import coordinates_object
+from firstdrift.verdict.tree import TreeRow
+from firstdrift_server.context import Context
+from firstdrift_server.parts.addresses import node_address
+from firstdrift_server.visitors import Viewer, viewer_of
+
+
+def notes_view(session: Session, pair: SliceLabel, row: TreeRow) -> dict[str, Any]:
+    """Give the notes about the node of a row, and where they are written to."""
+    return {
+        "notes": [
+            note_view(note) for note in notes_of(session, pair.comparison_id) if note.is_about(pair, row)
+        ],
+        "address": f"{node_address(pair.comparison_id, pair.position, row.index)}/notes",
+        "changes": f"/c/{pair.comparison_id}/notes",
+    }
+
+
+def note_view(note: NodeNote) -> dict[str, Any]:
+    """Describe a note."""
+    names = ("id", "author", "text", "link_id", "written_at")
+    return {name: getattr(note, name) for name in names} | {"is_deleted": note.deleted_at is not None}
+
+
+def noted_nodes(session: Session, comparison_id: int) -> list[dict[str, Any]]:
+    """List the notes of a comparison, each with its node and where that is; those deleted are left out.
+
+    A node that the results have no more (such as of other slices) has no address.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison.
+    """
+    notes = [note for note in notes_of(session, comparison_id) if note.deleted_at is None]
+    if not notes:
+        return []
+    pairs = {pair.target: pair for pair in slice_labels_of(session, comparison_id)}
+    wanted: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
+    for note in notes:
+        if note.coordinates in pairs:
+            wanted[pairs[note.coordinates].id, note.side].append(note.node)
+    rows = {
+        (slice_pair, side, name): row
+        for (slice_pair, side), names in wanted.items()
+        for name, row in rows_of_nodes(session, slice_pair, side, names).items()
+    }
+    found = []
+    for note in notes:
+        pair = pairs.get(note.coordinates)
+        row = None if pair is None else rows.get((pair.id, note.side, note.node))
+        known = pair is not None and row is not None
+        found.append(
+            note_view(note)
+            | {
+                "node": note.node,
+                "side": note.side,
+                "where": note.coordinates.describe(),
+                "coordinates": coordinates_object(note.coordinates),
+                "address": node_address(comparison_id, pair.position, row)
+                if known and pair and row is not None
+                else None,
+            }
+        )
+    return found
+
+
+def write_note(session: Session, viewer: Viewer, place: tuple[int, int, int], author: str, text: str) -> int:
+    """Write a note about the node at a place (comparison, position of the slice, row); return its id.
+
+    Raises:
+        NotInCatalogueError: there is no such place.
+        SettingsError: name or text is empty or too long.
+    """
+    comparison, position, index = place
+    pair = get_slice_label(session, comparison, position)
+    row = get_row(session, pair.id, index).tree
+    return add_note(session, pair, row, author, text, link=viewer.link.id if viewer.link else None)
+
+
+def require_own(request: Request, context: Context, comparison: int, note: int) -> None:
+    """Make sure that a note is there, and that whoever asks may change it.
+
+    Raises:
+        NotInCatalogueError: the comparison has no such note.
+        HTTPException: 404 if a visitor did not write it.
+    """
+    with context.reading() as session:
+        known = get_note(session, comparison, note)
+    if not viewer_of(request).may_change(known.link_id):
+        raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such note of yours")

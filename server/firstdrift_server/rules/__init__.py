@@ -1,0 +1,1 @@
+"""/c/{id}/rules: the rule set, thresholds and baseline of a comparison."""

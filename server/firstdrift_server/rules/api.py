@@ -1,0 +1,60 @@
+"""/api/v1/comparisons/{id}/rules: by what a comparison is judged, and what other rules would flag."""
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict
+
+from firstdrift.catalogue.comparisons.records import Judging, get_comparison
+from firstdrift.catalogue.matches.match_sets import judge_again
+from firstdrift.verdict.thresholds import thresholds_from
+from firstdrift_server.answers import ERRORS
+from firstdrift_server.context import Shared
+from firstdrift_server.rules.view import preview_object, require_applicable, rules_object
+from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.visitors import viewer_of
+
+router = APIRouter(
+    prefix="/api/v1/comparisons/{comparison}/rules",
+    tags=["rules"],
+    responses=ERRORS,
+    default_response_class=StrictJSONResponse,
+)
+
+
+class Rules(BaseModel):
+    """A rule set, its thresholds (those left out are at their defaults), and a baseline."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rules: str
+    thresholds: dict[str, float] = {}
+    baseline: int | None = None
+
+
+@router.get("")
+def show(comparison: int, context: Shared) -> StrictJSONResponse:
+    """Give the rule set, thresholds and baseline in force, and the limits of each threshold."""
+    with context.reading() as session:
+        return StrictJSONResponse(rules_object(session, comparison))
+
+
+@router.get("/preview")
+def preview(request: Request, comparison: int, context: Shared) -> StrictJSONResponse:
+    """Say what other rules would flag, before and after: `?factor=4`, `?rules=msit&msit_cosine=0.99`, ...
+
+    With `rules` all that is left out is at its default; without, what is in force is changed. `slice` is
+    looked at first; others while time lasts, for which `all` gives more. Nothing is measured or written.
+    """
+    with context.reading() as session:
+        sees_others = viewer_of(request).sees_others
+        asked = (comparison, request.query_params)
+        return StrictJSONResponse(preview_object(session, context, *asked, sees_others=sees_others))
+
+
+@router.post("")
+def apply(comparison: int, wanted: Rules, context: Shared) -> StrictJSONResponse:
+    """Have a comparison judged by other rules; nothing is measured again."""
+    judging = Judging(wanted.rules, thresholds_from(wanted.thresholds), wanted.baseline)
+    with context.writing() as session:
+        require_applicable(session, get_comparison(session, comparison), judging)
+        judge_again(session, comparison, judging)
+    return show(comparison, context)

@@ -1,0 +1,1 @@
+"""What is no page of its own: health, jobs, the language, files of the pages."""

@@ -1,0 +1,1 @@
+"""/c/{id}/share: links through which others see a comparison."""

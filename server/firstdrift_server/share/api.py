@@ -1,0 +1,61 @@
+"""/api/v1/comparisons/{id}/links: show a comparison to others."""
+
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from firstdrift.catalogue.sharing.links import active_links, new_link, revoke_link, shared_comparison
+from firstdrift_server.answers import ERRORS
+from firstdrift_server.context import Shared
+from firstdrift_server.share.view import link_address, link_view
+from firstdrift_server.strict_json import StrictJSONResponse
+
+router = APIRouter(
+    prefix="/api/v1/comparisons/{comparison}",
+    tags=["sharing"],
+    responses=ERRORS,
+    default_response_class=StrictJSONResponse,
+)
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LinkIn(_In):
+    """A link to be made: for how many hours, 1 to 2160; null until it is revoked."""
+
+    hours: Annotated[float, Field(ge=1, le=2160)] | None
+    may_write: bool = False
+    label: Annotated[str, Field(max_length=200)] = ""
+
+
+@router.get("/links")
+def list_links(comparison: int, context: Shared) -> StrictJSONResponse:
+    """List the links to a comparison that are open; their secrets are not known any more."""
+    with context.reading() as session:
+        links = active_links(session, shared_comparison(session, comparison))
+    return StrictJSONResponse({"links": [link_view(link) for link in links]})
+
+
+@router.post("/links", status_code=HTTPStatus.CREATED)
+def make_link(request: Request, comparison: int, wanted: LinkIn, context: Shared) -> StrictJSONResponse:
+    """Make a read-only link; `address` is said this once."""
+    lasts = None if wanted.hours is None else timedelta(hours=wanted.hours)
+    with context.writing() as session:
+        made, secret = new_link(session, comparison, lasts, may_write=wanted.may_write, label=wanted.label)
+    with context.reading() as session:
+        links = active_links(session, shared_comparison(session, comparison))
+    found = next((link_view(link) for link in links if link.id == made), {"id": made})
+    return StrictJSONResponse(found | {"address": link_address(request, secret)}, HTTPStatus.CREATED)
+
+
+@router.delete("/links/{link}")
+def revoke(comparison: int, link: int, context: Shared) -> StrictJSONResponse:
+    """Take a link back; it opens nothing from now on."""
+    with context.writing() as session:
+        revoke_link(session, comparison, link)
+    return StrictJSONResponse({"ok": True, "id": link})

@@ -1,0 +1,103 @@
+"""Links to a comparison: those that are open, and the addresses they have."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from fastapi import Request
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.sharing.links import ShareLink, active_links, link_to, shared_comparison
+from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift_server.context import Context
+from firstdrift_server.parts.addresses import comparison_address, query_of, share_address
+from firstdrift_server.parts.summary import comparison_summary
+from firstdrift_server.settings import is_loopback
+from firstdrift_server.visitors import view_asked_of
+
+LASTS: Mapping[str, timedelta | None] = {
+    "1h": timedelta(hours=1),
+    "1d": timedelta(days=1),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+    "90d": timedelta(days=90),
+    "never": None,
+}
+"""What the form offers."""
+
+
+def share_view(
+    session: Session, context: Context, comparison_id: int, wanted: str | None = None
+) -> dict[str, Any]:
+    """Lay out the page of the links to a comparison.
+
+    Args:
+        session: a reading session.
+        context: what routes share.
+        comparison_id: whose links.
+        wanted: address of a view that a new link is to lead to.
+
+    Raises:
+        NotInCatalogueError: there is no such comparison.
+    """
+    shown = shared_comparison(session, comparison_id)
+    comparison = get_comparison(session, shown)
+    settings = context.settings
+    return {
+        "comparison": shown,
+        "address": share_address(shown),
+        "comparison_address": comparison_address(comparison_id),
+        "summary": comparison_summary(session, comparison),
+        "links": [link_view(link) for link in active_links(session, shown)],
+        "view": view_within(session, shown, wanted) or comparison_address(comparison_id),
+        "lasts": list(LASTS),
+        "is_open": settings.secret is None,
+        "is_local": is_loopback(settings.host),
+        "made": None,
+        "made_address": None,
+    }
+
+
+def link_view(link: ShareLink) -> dict[str, Any]:
+    """Describe a link; its secret is not known any more."""
+    names = ("id", "label", "may_write", "created_at", "expires_at", "seen_at")
+    return {"comparison": link.comparison_id} | {name: getattr(link, name) for name in names}
+
+
+def view_within(session: Session, shown: int, wanted: str | None) -> str | None:
+    """Return the address of a view if it shows something of a comparison, or of results over it."""
+    asked = view_asked_of(wanted or "")
+    if wanted is None or asked is None:
+        return None
+    try:
+        return wanted if shared_comparison(session, asked.comparison) == shown else None
+    except NotInCatalogueError:
+        return None
+
+
+def link_address(request: Request, secret: str, view: str | None = None) -> str:
+    """Return the address that opens a link, and leads to a view of the comparison."""
+    query = f"?{query_of({'to': view})}" if view else ""
+    return f"{str(request.base_url).rstrip('/')}/share/{secret}{query}"
+
+
+def lasting(chosen: str) -> timedelta | None:
+    """Say how long a link lasts that was chosen in the form.
+
+    Raises:
+        SettingsError: that cannot be chosen.
+    """
+    if chosen not in LASTS:
+        raise SettingsError(
+            f"lasts: {chosen[:40]!r} cannot be chosen", hint=f"Choose one of {', '.join(LASTS)}"
+        )
+    return LASTS[chosen]
+
+
+def address_for(session: Session, link: ShareLink, wanted: str | None) -> str:
+    """Return where a visitor arrives: at the view that the link leads to, else at the overview."""
+    asked = view_asked_of(wanted or "")
+    if wanted is not None and asked is not None and link_to(session, asked.comparison, (link,)) is not None:
+        return wanted
+    return comparison_address(link.comparison_id)

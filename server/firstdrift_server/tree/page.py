@@ -1,0 +1,41 @@
+"""/c/{id}/s/{slice}/tree: the tree of matched nodes.
+
+Its view needs NumPy, which the server is ready without.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from firstdrift_server.answers import answer_early
+from firstdrift_server.context import Shared
+from firstdrift_server.tree.answer import rows_answer
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/c/{comparison}/s/{position}/tree")
+def show(request: Request, comparison: int, position: int, context: Shared) -> Response:
+    """Show the part of the tree around the selected row; the first bad node if none is selected."""
+    from firstdrift_server.tree.view import find_tree_page, tree_view
+
+    asked = context, comparison, position, request.query_params
+    with context.reading() as session:
+        find_tree_page(session, *asked)  # what is wrong with the address is said at once
+
+    def view() -> dict[str, Any]:
+        with context.reading() as session:
+            return tree_view(session, context, find_tree_page(session, *asked))
+
+    return answer_early(request, "tree.html", view, scripts=("tree.js",))
+
+
+@router.get("/c/{comparison}/s/{position}/tree/rows")
+def rows(request: Request, comparison: int, position: int, context: Shared) -> Response:
+    """Give pieces of the tree as HTML, and the address that stands for the view after a step."""
+    from firstdrift_server.tree.view import chunks_of
+
+    with context.reading() as session:
+        found = chunks_of(session, context, comparison, position, request.query_params)
+    return rows_answer(request, found)

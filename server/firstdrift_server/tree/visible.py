@@ -1,0 +1,299 @@
+"""Which rows of a tree are seen: those that the filters let through, with what they lie in, unless closed.
+
+        filters          what contains them     closed rows
+rows ─▶ matching rows ─▶ kept rows ───────────▶ visible rows ─▶ the window on the screen
+
+As a list, the visible rows are the matching ones of which something can be said, the worst first or in the
+order of execution.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from firstdrift.catalogue.comparisons.outline import (
+    CLASSES,
+    DIRECTIONS,
+    KINDS,
+    LEVELS,
+    VERDICTS,
+    Flags,
+    Floats,
+    Integers,
+    Outline,
+)
+from firstdrift.errors import NotInCatalogueError
+from firstdrift_server.parts.tree_row import UNMATCHED
+from firstdrift_server.tree.state import TreeState, codes_of, read_rows, write_rows
+
+ROWS_OF_A_SCREEN = 40
+
+
+class Stop(StrEnum):
+    """What one can jump to."""
+
+    BAD = "bad"
+    ORIGIN = "origin"
+    UNMATCHED = "unmatched"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeView:
+    """A tree as one visitor sees it.
+
+    Attributes:
+        state: what the visitor chose, written in the one way that stands for it.
+        selected: the selected row; None in an empty tree.
+        matching: rows that the filters let through.
+        opened: rows whose children are shown.
+        visible: indexes of the rows that are seen, in the order in which they are.
+        same_rows: true after a step that left them, and which of them are open, as they were.
+    """
+
+    outline: Outline
+    state: TreeState
+    selected: int | None
+    matching: Flags
+    opened: Flags
+    visible: Integers
+    same_rows: bool = False
+
+    @property
+    def position(self) -> int:
+        """Where among the visible rows the selected one is; 0 if it is not among them."""
+        here = np.flatnonzero(self.visible == self.selected)
+        return int(here[0]) if len(here) else 0
+
+
+def view_tree(outline: Outline, state: TreeState, containing: Integers | None = None) -> TreeView:
+    """Work out what is seen; `containing` are the rows with the text that is searched for, if any is.
+
+    Raises:
+        NotInCatalogueError: the selected row is not in the tree.
+        SettingsError: the open or closed rows are not written as such.
+    """
+    if state.row is not None and state.row >= len(outline):
+        raise NotInCatalogueError(f"there is no row {state.row}")
+    matching = match_filters(outline, state, containing)
+    selected = state.row if state.row is not None else first_of_interest(outline, matching)
+    opened = _opened(outline, state, selected)
+    if state.is_list:
+        visible = _listed(outline, state.sort, matching & (outline.own | outline.unmatched))
+    else:
+        visible = np.flatnonzero(_kept(outline, matching) & ~_hidden(outline, opened)).astype(np.int32)
+    return TreeView(outline, _written(outline, state, opened), selected, matching, opened, visible)
+
+
+def step_to(view: TreeView, state: TreeState, containing: Integers | None = None) -> TreeView:
+    """Work out what is seen after a step from another view of the same tree.
+
+    Raises:
+        NotInCatalogueError: the selected row is not in the tree.
+    """
+    after = view_tree(view.outline, state, containing)
+    same = np.array_equal(after.visible, view.visible) and np.array_equal(
+        after.opened[after.visible], view.opened[view.visible]
+    )
+    return replace(after, same_rows=same)
+
+
+def match_filters(outline: Outline, state: TreeState, containing: Integers | None) -> Flags:
+    """Tell which rows have everything that was chosen."""
+    matching = np.ones(len(outline), np.bool_)
+    for name, values in state.chosen:
+        matching &= _has_one_of(outline, name, values)
+    if containing is not None:
+        found = np.zeros(len(outline), np.bool_)
+        found[containing] = True
+        matching &= found
+    return matching
+
+
+def first_of_interest(outline: Outline, among: Flags) -> int | None:
+    """Return where an error begins first, in execution order; failing that, the first bad row, or the top."""
+    for flags in (outline.origin & among, outline.bad & among):
+        candidates = np.flatnonzero(flags)
+        if len(candidates):
+            return int(candidates[np.argmin(outline.order[candidates])])
+    rest = np.flatnonzero(among)
+    return int(rest[0]) if len(rest) else None
+
+
+def toggle(view: TreeView, row: int) -> TreeState:
+    """Open a closed row or close an open one; a selection that gets hidden moves to the closed row."""
+    opened = view.opened.copy()
+    opened[row] = not opened[row]
+    hides_selected = view.selected is not None and row < view.selected <= view.outline.last[row]
+    selected = row if hides_selected and not opened[row] else view.selected
+    return _with_opened(view, opened, selected)
+
+
+def places_below(view: TreeView, row: int) -> range:
+    """Say at which places the rows below a row are seen; none if it is closed.
+
+    Raises:
+        NotInCatalogueError: the row itself is not seen.
+    """
+    here = np.flatnonzero(view.visible == row)
+    if not len(here):
+        raise NotInCatalogueError(f"row {row} is not among those that are seen")
+    first = int(here[0]) + 1
+    return range(first, first + int(np.count_nonzero(view.visible[first:] <= view.outline.last[row])))
+
+
+def open_below(view: TreeView, row: int | None) -> TreeState:
+    """Open a row and everything in it; None for the whole tree."""
+    opened = view.opened.copy()
+    opened[slice(None) if row is None else slice(row, int(view.outline.last[row]) + 1)] = True
+    return _with_opened(view, opened, view.selected)
+
+
+def close_all(view: TreeView) -> TreeState:
+    """Close every row; the selection moves to the top row that contains it."""
+    selected = view.selected
+    while selected is not None and view.outline.parent[selected] >= 0:
+        selected = int(view.outline.parent[selected])
+    return _with_opened(view, np.zeros(len(view.outline), np.bool_), selected)
+
+
+def select(view: TreeView, row: int) -> TreeState:
+    """Select a row and open what it lies in."""
+    return _with_opened(view, view.opened | ancestors(view.outline, row), row)
+
+
+def next_stop(view: TreeView, stop: Stop, *, backwards: bool = False) -> int | None:
+    """Find the next row to stop at after the selected one, from the other end where there is none ahead.
+
+    In a tree, the next in execution order; in a list, the next in the list. None if there is none at all.
+    """
+    outline = view.outline
+    flags = {Stop.BAD: outline.bad, Stop.ORIGIN: outline.origin, Stop.UNMATCHED: outline.unmatched}[stop]
+    order = outline.order
+    if view.state.is_list:
+        order = np.full(len(outline), len(outline), np.int32)
+        order[view.visible] = np.arange(len(view.visible))
+    candidates = np.flatnonzero(flags & view.matching)
+    here = -1 if view.selected is None else order[view.selected]
+    ahead = candidates[order[candidates] < here if backwards else order[candidates] > here]
+    if not len(ahead):
+        ahead = candidates
+    if not len(ahead):
+        return None
+    best = np.argmax(order[ahead]) if backwards else np.argmin(order[ahead])
+    return int(ahead[best])
+
+
+def ancestors(outline: Outline, row: int) -> Flags:
+    """Mark the rows that contain a row."""
+    marked = np.zeros(len(outline), np.bool_)
+    above = int(outline.parent[row])
+    while above >= 0:
+        marked[above] = True
+        above = int(outline.parent[above])
+    return marked
+
+
+def facets(outline: Outline) -> dict[str, dict[str, int]]:
+    """Count the rows that each value of each filter would let through by itself."""
+    judged = outline.own & ~outline.unmatched
+    counts = {
+        "verdict": _count(outline.verdict[judged], VERDICTS) | {UNMATCHED: int(outline.unmatched.sum())},
+        "class": _count(outline.node_class[judged], CLASSES),
+        "kind": _count(outline.kind, KINDS),
+        "direction": _count(outline.direction, DIRECTIONS),
+        "overflow": _count(outline.overflow[outline.overflow >= 0], LEVELS),
+    }
+    counts["class"].pop(UNMATCHED, None)
+    return counts
+
+
+def _count(codes: np.ndarray, known: Sequence[str]) -> dict[str, int]:
+    found = np.bincount(codes, minlength=len(known))
+    return {str(word): int(found[place]) for place, word in enumerate(known)}
+
+
+def _has_one_of(outline: Outline, name: str, values: frozenset[str]) -> Flags:
+    match name:
+        case "verdict":
+            listed = np.isin(outline.verdict, codes_of(VERDICTS, values)) & outline.own & ~outline.unmatched
+            return listed | (outline.unmatched if UNMATCHED in values else False)
+        case "class":
+            return np.isin(outline.node_class, codes_of(CLASSES, values)) & outline.own
+        case "kind":
+            return np.isin(outline.kind, codes_of(KINDS, values))
+        case "overflow":
+            return np.isin(outline.overflow, codes_of(LEVELS, values))
+        case _:
+            return np.isin(outline.direction, codes_of(DIRECTIONS, values))
+
+
+def _listed(outline: Outline, sort: str, among: Flags) -> Integers:
+    """Order rows: the largest number first, and what has none last; equal ones as they were executed."""
+    keys: Floats | Integers
+    match sort:
+        case "error":
+            keys = _descending(outline.output_error, outline.bad)
+        case "amplification":
+            keys = _descending(outline.amplification)
+        case _:
+            keys = outline.order
+    rows = np.flatnonzero(among)
+    return rows[np.lexsort((outline.order[rows], keys[rows]))].astype(np.int32)
+
+
+def _descending(numbers: Floats, worst: Flags | bool = False) -> Floats:
+    """Make keys that sort large numbers first; NaN is a missing number, but of the worst rows the largest."""
+    return -np.where(np.isnan(numbers), np.where(worst, np.inf, -np.inf), numbers)
+
+
+def _kept(outline: Outline, matching: Flags) -> Flags:
+    """Add the rows that contain a matching one."""
+    matches_before = np.concatenate(([0], np.cumsum(matching)))
+    rows = np.arange(len(outline))
+    return matching | (matches_before[outline.last + 1] > matches_before[rows + 1])
+
+
+def _hidden(outline: Outline, opened: Flags) -> Flags:
+    """Mark the rows below a closed one."""
+    return _number_of_containers(outline, ~opened) > 0
+
+
+def _number_of_containers(outline: Outline, among: Flags) -> Integers:
+    """Count for each row the rows among some that contain it."""
+    rows = np.arange(len(outline))
+    branches = rows[among & (outline.last > rows)]
+    steps = np.zeros(len(outline) + 1, np.int32)
+    np.add.at(steps, branches + 1, 1)
+    np.add.at(steps, outline.last[branches] + 1, -1)
+    return np.cumsum(steps[:-1], dtype=np.int32)
+
+
+def _opened(outline: Outline, state: TreeState, selected: int | None) -> Flags:
+    leading = np.zeros(len(outline), np.bool_) if selected is None else ancestors(outline, selected)
+    says_nothing = state.row is None and state.open is None and state.closed is None
+    if says_nothing and not state.is_filtered and not outline.bad.any():
+        return _first_levels(outline)
+    if state.closed is not None or (state.is_filtered and state.open is None):
+        return ~read_rows(outline, state.closed or "") | leading
+    return leading if state.open is None else read_rows(outline, state.open) | leading
+
+
+def _first_levels(outline: Outline) -> Flags:
+    """Open as many whole levels as fit on a screen: of a clean tree nothing is to be seen before the rest."""
+    depth = _number_of_containers(outline, np.ones(len(outline), np.bool_))
+    rows_up_to = np.cumsum(np.bincount(depth, minlength=1))
+    return depth < np.searchsorted(rows_up_to, ROWS_OF_A_SCREEN, side="right") - 1
+
+
+def _with_opened(view: TreeView, opened: Flags, selected: int | None) -> TreeState:
+    return replace(_written(view.outline, view.state, opened), row=selected)
+
+
+def _written(outline: Outline, state: TreeState, opened: Flags) -> TreeState:
+    """Write down what is open, or what is closed, whichever is shorter."""
+    open_rows, closed_rows = write_rows(outline, opened), write_rows(outline, ~opened)
+    if len(open_rows) <= len(closed_rows):
+        return replace(state, open=open_rows, closed=None)
+    return replace(state, open=None, closed=closed_rows)

@@ -1,0 +1,1 @@
+"""/c/{id}/s/{slice}/unmatched: nodes and tensors without partner."""
