@@ -6,9 +6,11 @@ gate_proj, up_proj      ─▶  gate_up_proj, linear_fc1, ...
 The same names tell the parts apart: what is called q_proj is no key, whatever its shape.
 """
 
-from typing import Final
+from functools import cache
 
 from msgspec import Struct
+
+from firstdrift.operators.registry import registry
 
 
 class Fusion(Struct, frozen=True):
@@ -18,60 +20,36 @@ class Fusion(Struct, frozen=True):
     whole: frozenset[str]
 
 
-_QUERY_KEY_VALUE: Final = (
-    ("q_proj", "k_proj", "v_proj"),
-    ("q", "k", "v"),
-    ("query", "key", "value"),
-    ("wq", "wk", "wv"),
-    ("to_q", "to_k", "to_v"),
-    ("linear_q", "linear_k", "linear_v"),
-    ("q_linear", "k_linear", "v_linear"),
-)
-_GATE_UP: Final = (
-    ("gate_proj", "up_proj"),
-    ("gate", "up"),
-    ("w1", "w3"),
-    ("wi_0", "wi_1"),
-    ("linear_gate", "linear_up"),
-)
-FUSIONS: Final = (
-    Fusion(
-        _QUERY_KEY_VALUE,
-        frozenset(
-            "qkv qkv_proj linear_qkv qkv_linear w_pack query_key_value c_attn wqkv in_proj to_qkv".split()  # noqa: SIM905
-        ),
-    ),
-    Fusion(
-        tuple(names[1:] for names in _QUERY_KEY_VALUE),
-        frozenset("kv kv_proj linear_kv key_value wkv to_kv".split()),  # noqa: SIM905
-    ),
-    Fusion(
-        _GATE_UP,
-        frozenset("gate_up_proj gate_up linear_fc1 dense_h_to_4h w12 w13 wi gate_and_up_proj".split()),  # noqa: SIM905
-    ),
-)
+@cache
+def fusions() -> tuple[Fusion, ...]:
+    """Return what may be fused, with all ways in which its parts are spelled."""
+    modules = registry().modules
+    return tuple(
+        Fusion(
+            tuple(zip(*(modules[part].spellings for part in fusion.parts), strict=True)),
+            frozenset(modules[fusion.whole].names),
+        )
+        for fusion in registry().fusions
+    )
 
-FUSED_NAMES: Final = frozenset(
-    {name for fusion in FUSIONS for names in (*fusion.parts, fusion.whole) for name in names}
-)
-"""What modules are called, in lower case, that may be fused into one, or be such a one."""
+
+@cache
+def fused_names() -> frozenset[str]:
+    """Return what modules are called, in lower case, that may be fused into one, or be such a one."""
+    return frozenset(
+        name for fusion in fusions() for names in (*fusion.parts, fusion.whole) for name in names
+    )
 
 
 def parts_of_name(whole: str) -> list[tuple[str, ...]]:
     """Return what may have been fused into something of a name, each way with its names in order."""
-    return [names for fusion in FUSIONS if whole in fusion.whole for names in fusion.parts]
+    return [names for fusion in fusions() if whole in fusion.whole for names in fusion.parts]
 
 
-_WORDS: Final = {"q": 0, "query": 0, "k": 1, "key": 1, "v": 2, "value": 2, "o": 3, "out": 3, "output": 3}
-"""What of attention a name is of that has such a word; what follows it is the fourth."""
-
-_PLACES: Final = {
-    name: (which, place)
-    for which, spellings in enumerate((_QUERY_KEY_VALUE, _GATE_UP))
-    for names in spellings
-    for place, name in enumerate(names)
-} | dict.fromkeys(("wo", "linear_proj", "proj", "dense", "c_proj"), (0, 3))
-"""In which list of parts a name is, and at which place."""
+def other_spellings(name: str, module: str) -> list[str]:
+    """Return what else a module of the registry is called; nothing if a name is none of its names."""
+    spellings = registry().modules[module].spellings
+    return [other for other in spellings if other != name] if name in spellings else []
 
 
 def are_other_parts(one: str, other: str) -> bool:
@@ -84,8 +62,23 @@ def are_other_parts(one: str, other: str) -> bool:
 
 
 def _place(name: str) -> tuple[int, int] | None:
-    """Return of what a name is that of a part, and of which; None if that is not clear."""
-    if (known := _PLACES.get(name)) is not None:
+    """Return which fusion a name belongs to, and which of its parts it names; None if that is not clear."""
+    by_name, by_word = _places()
+    if (known := by_name.get(name)) is not None:
         return known
-    places = {_WORDS[word] for word in name.split("_") if word in _WORDS}
-    return (0, places.pop()) if len(places) == 1 else None
+    places = {by_word[word] for word in name.split("_") if word in by_word}
+    return places.pop() if len(places) == 1 else None
+
+
+@cache
+def _places() -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
+    """Return fusion and part of each name, and of each word that tells parts apart."""
+    by_name: dict[str, tuple[int, int]] = {}
+    by_word: dict[str, tuple[int, int]] = {}
+    for which, fusion in enumerate(registry().fusions):
+        ids = (*fusion.parts, fusion.followed_by) if fusion.followed_by else fusion.parts
+        for part, module in enumerate(registry().modules[each] for each in ids):
+            for names, found in ((module.spellings, by_name), (module.words, by_word)):
+                for name in names:
+                    found.setdefault(name, (which, part))
+    return by_name, by_word

@@ -20,7 +20,8 @@ from typing import Final
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.tensor import Role
-from firstdrift.operators.kinds import Work, snake_case, work_of_label
+from firstdrift.operators.kinds import Work, snake_case
+from firstdrift.operators.recognise import work_of_label
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
 

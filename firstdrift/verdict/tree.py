@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
-from firstdrift.operators.kinds import Work, work_of_label, work_of_type
+from firstdrift.operators.kinds import Work
+from firstdrift.operators.recognise import work_of_label, work_of_type
 
 
 class TreeRow(Struct, frozen=True, gc=False):

@@ -35,7 +35,8 @@ from firstdrift.matching.tensors import TensorPairing, relate_shapes
 from firstdrift.matching.tree import SliceTree
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating, possible_shapes
-from firstdrift.operators.kinds import Work, snake_case, work_of
+from firstdrift.operators.kinds import Work, snake_case
+from firstdrift.operators.recognise import work_of
 
 _MAKERS: Final = frozenset({Work.ADD, Work.MULTIPLY, Work.ATTEND, Work.LOOKUP, Work.ACTIVATE, Work.GATE})
 _MAKERS_FOR_EXPERTS: Final = _MAKERS | {Work.ROUTE}

@@ -21,7 +21,8 @@ from firstdrift.matching.structure.statistics_similarity import bare_shape
 from firstdrift.matching.tree import SliceTree
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating, possible_shapes
-from firstdrift.operators.kinds import CHARACTERISTIC, Work, may_gate, snake_case, work_of
+from firstdrift.operators.kinds import CHARACTERISTIC, Work, snake_case
+from firstdrift.operators.recognise import may_gate, work_of
 
 _LAYER: Final = re.compile(r"layer|block")
 _LAYERS: Final = re.compile(r"(.+_)?(layers?|blocks?|h)")

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from firstdrift.matching.cross_framework.layer_ops import Line, Step, first_input, first_output, lay_out
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.matching.tree import SliceTree
-from firstdrift.operators.kinds import Work, work_of
+from firstdrift.operators.kinds import Work
+from firstdrift.operators.recognise import work_of
 
 _MOST_ADDENDS: Final = 4
 """What more are added is not told apart: the sum before stands for it, partner or not."""

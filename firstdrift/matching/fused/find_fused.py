@@ -18,7 +18,7 @@ from firstdrift.matching.structure.statistics_similarity import value_distance
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.operators.fused import FUSIONS
+from firstdrift.operators.fused import fusions
 
 _FITS: Final = 0.95
 """Score of parts whose shapes join to that of the whole, and whose names say so too."""
@@ -119,7 +119,7 @@ def _groups(tree: SliceTree, siblings: list[int]) -> Iterator[tuple[int, ...]]:
         node = tree.nodes[index]
         if not is_operator(node):
             by_name.setdefault((tree.relative_name(index).lower(), node.call, node.direction), index)
-    for fusion in FUSIONS:
+    for fusion in fusions():
         for names in fusion.parts:
             for (name, call, direction), first in by_name.items():
                 if name == names[0]:
@@ -139,7 +139,7 @@ def _says_fused(
     names = {of_parts.relative_name(part).lower() for part in parts}
     known = any(
         of_whole.relative_name(whole).lower() in fusion.whole and names in map(set, fusion.parts)
-        for fusion in FUSIONS
+        for fusion in fusions()
     )
     fit = _fit(of_parts, parts, of_whole, whole)
     described = _describe(of_parts, parts, of_whole, whole)

@@ -27,7 +27,8 @@ from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, Sharding, Shards, TensorRecord, is_floating, is_part_of_rank
-from firstdrift.operators.kinds import Work, work_of
+from firstdrift.operators.kinds import Work
+from firstdrift.operators.recognise import work_of
 from firstdrift.parallel.point_to_point import is_communication
 
 Align = Callable[[Sequence[Step], Sequence[Step]], list[tuple[Step, Step]]]

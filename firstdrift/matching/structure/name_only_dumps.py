@@ -26,7 +26,7 @@ from firstdrift.matching.tensors import relate_shapes
 from firstdrift.matching.tree import is_operator
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Slice
-from firstdrift.operators.fused import FUSED_NAMES
+from firstdrift.operators.fused import fused_names
 
 _SEPARATORS: Final = re.compile(r"[./_\-]+")
 _CALL: Final = re.compile(r"(?P<base>.+?)[._](?:(?:call|forward|fwd)[._]?)?(?P<call>[0-9]{1,9})", re.ASCII)
@@ -280,7 +280,7 @@ def _adopt(
                     parent=place(at),
                 )
             )
-        elif at in valued and node.path.rpartition(".")[2].lower() in FUSED_NAMES:
+        elif at in valued and node.path.rpartition(".")[2].lower() in fused_names():
             adopted.append(replace(node, direction=Direction.FORWARD, parent=place(at)))
         else:
             adopted.append(node)

@@ -15,7 +15,8 @@ from firstdrift.matching.slices import pair_slices
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.operators.kinds import Work, work_of, work_of_label, work_of_type
+from firstdrift.operators.kinds import Work
+from firstdrift.operators.recognise import work_of, work_of_label, work_of_type
 from firstdrift.parallel.slices import read_slice
 
 Unpack = Callable[[str], Path]
