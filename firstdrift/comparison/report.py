@@ -15,6 +15,7 @@ from firstdrift.verdict.findings import prompt_starts
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import Message, joined
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -106,12 +107,12 @@ class Report(Struct, frozen=True):
     additions: Additions = field(default_factory=Additions)
     noise: Mapping[Coordinates, Noise] = field(default_factory=dict)
 
-    def incomparable(self) -> Iterator[tuple[Coordinates, TensorPair, str]]:
+    def incomparable(self) -> Iterator[tuple[Coordinates, TensorPair, Message]]:
         """Yield the pairs that could not be compared, each with its slice and the reason."""
         for result in self.slices:
             for pair, judged in zip(result.plan.pairs, result.judgement.pairs, strict=True):
                 if judged.verdict is Verdict.INCOMPARABLE:
-                    yield result.judgement.coordinates, pair, "; ".join(judged.reasons)
+                    yield result.judgement.coordinates, pair, joined(*judged.reasons)
 
     def notes(self) -> tuple[str, ...]:
         """Return the remarks on how slices and nodes were matched; those on one slice say which."""

@@ -20,6 +20,7 @@ from firstdrift.metrics.measurement import (
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.verdict.judgement import PairJudgement
+from firstdrift.wording.text import texts_of
 
 Cell = str | float | int | None
 
@@ -137,7 +138,7 @@ def _unmatched_nodes(result: SliceResult) -> Iterator[UnmatchedLine]:
         row_of = {name: row for row in free for name in (row.golden if side == "golden" else row.target)}
         for name in names:
             why = result.judgement.rows[row_of[name].index].reasons if name in row_of else ()
-            yield UnmatchedLine(result.judgement.coordinates, side, name, reason="; ".join(why))
+            yield UnmatchedLine(result.judgement.coordinates, side, name, reason="; ".join(texts_of(why)))
 
 
 def unmatched_tensors(
@@ -179,7 +180,7 @@ def cells_of(line: Line, width: int = len(COLUMNS)) -> tuple[Cell, ...]:
         *_metric_cells(measured),
         *_side_cells(measured.golden),
         *_side_cells(measured.target),
-        "; ".join(judged.reasons),
+        "; ".join(texts_of(judged.reasons)),
         *(cell for own in measured.custom or () for cell in (own.value, own.remark or None)),
     )
 

@@ -8,6 +8,8 @@ from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Counts, Finding, Findings
+from firstdrift.wording.message import Message
+from firstdrift.wording.plain import message_object
 
 INCOMPARABLE_SHOWN = 100
 
@@ -86,13 +88,13 @@ def comparison_object(
     }
 
 
-def incomparable_object(coordinates: Coordinates, pair: TensorPair, reason: str) -> dict[str, Any]:
+def incomparable_object(coordinates: Coordinates, pair: TensorPair, reason: Message) -> dict[str, Any]:
     """Describe a pair that could not be compared."""
     return coordinates_object(coordinates) | {
         "golden": pair.golden_node,
         "target": pair.target_node,
         "tensor": pair.target.label,
-        "reason": reason,
+        "reason": message_object(reason),
     }
 
 
@@ -155,6 +157,6 @@ def finding_object(finding: Finding | None) -> dict[str, Any] | None:
         "tensor": finding.tensor,
         "class": finding.node_class.value if finding.node_class is not None else None,
         "verdict": finding.verdict.value,
-        "reasons": list(finding.reasons),
+        "reasons": [message_object(reason) for reason in finding.reasons],
         "metrics": dict(finding.metrics),
     }

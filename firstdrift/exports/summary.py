@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, RowJudgement, Verdict
+from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, Reasons, RowJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow, layer_rows
 
 WORST = 150
@@ -56,7 +56,7 @@ class NodeLine(Struct, frozen=True):
     module: str | None
     verdict: Verdict
     node_class: NodeClass
-    reasons: tuple[str, ...]
+    reasons: Reasons
     input_error: float | None
     parameter_error: float | None
     output_error: float | None

@@ -14,6 +14,7 @@ from firstdrift.exports.report_json import coordinates_object
 from firstdrift.model.slice import Problem
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Counts, Finding, Findings
+from firstdrift.wording.text import text_of
 
 _NAMED = re.compile(r" {0,2}[a-z][\w.]* {2,}")
 _SHOWN = 10
@@ -83,7 +84,7 @@ def report_text(report: Report) -> str:
 def _incomparable_lines(report: Report) -> list[str]:
     found = list(report.incomparable())
     lines = [
-        f"incomparable  {coordinates.describe()}, {pair.target_node} {pair.target.label}: {reason}"
+        f"incomparable  {coordinates.describe()}, {pair.target_node} {pair.target.label}: {text_of(reason)}"
         for coordinates, pair, reason in found[:_SHOWN]
     ]
     return lines + _more(found)
@@ -120,7 +121,7 @@ def _finding_lines(title: str, finding: Finding | None) -> list[str]:
         lines.append(f"  rank        {_rank(finding)}")
     if finding.node_class is not None:
         lines.append(f"  class       {finding.node_class}")
-    lines += [f"  because     {reason}" for reason in finding.reasons]
+    lines += [f"  because     {text_of(reason)}" for reason in finding.reasons]
     numbers = _metrics({name: value for name, value in finding.metrics.items() if value is not None})
     if numbers:
         lines.append(f"  {finding.tensor or 'tensor':<11} {numbers}")
@@ -147,7 +148,7 @@ def _other_lines(findings: Findings) -> list[str]:
     ]
     lines += _more(findings.input_differs)
     for suspect in findings.suspects:
-        reason = suspect.reasons[0] if suspect.reasons else ""
+        reason = text_of(suspect.reasons[0]) if suspect.reasons else ""
         known = [str(suspect.node_class)] if suspect.node_class is not None else []
         known += [f"rank {_rank(suspect)}"] if suspect.on_rank is not None else []
         said = f" ({', '.join(known)})" if known else ""

@@ -12,6 +12,7 @@ from firstdrift.exports.mapping_yaml import item_name
 from firstdrift.exports.spreadsheets import OWN_LAYOUT, Layout
 from firstdrift.metrics.measurement import MeasurementKind, PairErrors, SideSummary
 from firstdrift.model.tensor import UNIT_ROUNDOFF, DataLocation, Statistics, TensorRecord
+from firstdrift.wording.text import texts_of
 
 LAYOUTS = ("firstdrift", "msit", "msprobe")
 
@@ -170,8 +171,8 @@ def _msprobe_cells(line: Line, kind: MeasurementKind) -> tuple[Cell, ...]:
     )
     both = (target.requires_grad, golden.requires_grad)
     consistent = _MISSING if None in both else str(both[0] == both[1])
-    reasons = line.judged.reasons or ((line.measured.reason,) if line.measured.reason else ())
-    result = (consistent, line.judged.verdict.value, str(list(reasons)))
+    reasons = texts_of(line.judged.reasons) or [*filter(None, [line.measured.reason])]
+    result = (consistent, line.judged.verdict.value, str(reasons))
     sides = (*_values(line.measured.target, target), *_values(line.measured.golden, golden))
     if kind is MeasurementKind.DIGEST:
         return (*basic, target.digest or _MISSING, golden.digest or _MISSING, *result)

@@ -31,7 +31,7 @@ from firstdrift.operators.kinds import Work
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import honest_error, is_sum
-from firstdrift.verdict.judgement import ORIGINS, NodeClass
+from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import PeerGroup, outstanding, peer_group
 from firstdrift.verdict.logits import count_outputs, is_logits
 from firstdrift.verdict.pair_error import size_of_pair
@@ -40,6 +40,7 @@ from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.sums import Addend, addends, explained_by_sum
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow, is_embedding, work_of_row
+from firstdrift.wording.message import verbatim
 
 _MOST_CANCELLED = 1e3
 """How much larger than one dot product what it adds up may be: one in a thousand is as small by chance."""
@@ -66,7 +67,7 @@ class Classified(Struct, gc=False):
 
     node_class: NodeClass = NodeClass.CLEAN
     amplification: float | None = None
-    reasons: tuple[str, ...] = ()
+    reasons: Reasons = ()
     worst_pair: int | None = None
     entered: int | None = None
     input_jump: float | None = None
@@ -242,7 +243,7 @@ class _Walk:
         if self._input_comes_from_outside_and_differs(row, error, roundoff):
             pair = error.input_pair if error.integer_input_pair is None else error.integer_input_pair
             self.result.input_row, self.result.input_pair = row.index, pair
-            said.node_class, said.reasons = NodeClass.PROPAGATED, ("the model's input differs",)
+            said.node_class, said.reasons = NodeClass.PROPAGATED, (verbatim("the model's input differs"),)
             said.worst_pair = pair
             return
         if self.result.input_row is not None:
@@ -259,7 +260,7 @@ class _Walk:
         said.worst_pair = error.output_pair
         if self.origins_inside[row.index]:
             said.node_class = NodeClass.PROPAGATED
-            said.reasons = ("the error begins inside it",)
+            said.reasons = (verbatim("the error begins inside it"),)
         elif said.node_class not in ORIGINS:
             self._name(row, error, said, explained, roundoff, added)
 
@@ -285,17 +286,19 @@ class _Walk:
         weights = self._weights_differ(error, roundoff)
         if error.non_finite and (jumped or Role.PARAMETER in error.non_finite):
             said.node_class = NodeClass.NON_FINITE
-            said.reasons = (_non_finite_reason(error),)
+            said.reasons = (verbatim(_non_finite_reason(error)),)
         elif jumped and weights:
             said.node_class, said.worst_pair = NodeClass.WEIGHTS_DIFFER, error.parameter_pair
-            said.reasons = (self._weights_reason(error),)
+            said.reasons = (verbatim(self._weights_reason(error)),)
         elif jumped and error.scalar_pair is not None:
             said.node_class, said.worst_pair = NodeClass.STRUCTURE_DIFFERS, error.scalar_pair
-            said.reasons = (self._scalar_reason(error),)
+            said.reasons = (verbatim(self._scalar_reason(error)),)
         elif jumped:
             flagged = (error.input or 0.0) > self.result.level
             said.node_class = NodeClass.AMPLIFIED if flagged else NodeClass.SOURCE
-            said.reasons = (self._jump_reason(row, error, added), *self._what_is_missing_inside(row))
+            said.reasons = tuple(
+                map(verbatim, (self._jump_reason(row, error, added), *self._what_is_missing_inside(row)))
+            )
         else:
             self._name_follower(error, said, weights=weights)
 
@@ -336,36 +339,42 @@ class _Walk:
         level = self.result.level
         if error.tie_pair is not None and error.exact_inputs:
             said.node_class, said.worst_pair = NodeClass.SOURCE, error.tie_pair
-            said.reasons = ("its inputs are equal, its whole-number output is not",)
+            said.reasons = (verbatim("its inputs are equal, its whole-number output is not"),)
         elif weights:
             said.node_class, said.worst_pair = NodeClass.WEIGHTS_DIFFER, error.parameter_pair
-            said.reasons = (self._weights_reason(error),)
+            said.reasons = (verbatim(self._weights_reason(error)),)
         elif error.tie_pair is not None:
             self._name_other_choice(error, said)
         elif error.shape_pair is not None and error.output is None:
             said.node_class, said.worst_pair = NodeClass.STRUCTURE_DIFFERS, error.shape_pair
-            said.reasons = (self.plan.pairs[error.shape_pair].incomparable or "numbers of other kinds",)
+            said.reasons = (
+                verbatim(self.plan.pairs[error.shape_pair].incomparable or "numbers of other kinds"),
+            )
         elif error.output is not None and error.output > level:
             said.node_class = NodeClass.PROPAGATED
             size = self._size(error.input, error.input_pair)
-            said.reasons = (f"its inputs already differ ({size})",) if error.input else ()
+            said.reasons = (verbatim(f"its inputs already differ ({size})"),) if error.input else ()
         elif error.input is not None and error.input > level and error.output is not None:
             said.node_class = NodeClass.HEALED
             inputs, output = self._sizes(error)
-            said.reasons = (f"inputs differ ({inputs}), output hardly ({output})",)
+            said.reasons = (verbatim(f"inputs differ ({inputs}), output hardly ({output})"),)
 
     def _name_other_choice(self, error: RowErrors, said: Classified) -> None:
         """Say of a row whose whole-number output differs whether that is a tie, or follows a fault."""
         said.worst_pair, level = error.tie_pair, self.result.level
         if (error.input or 0.0) > level:
             said.node_class = NodeClass.PROPAGATED
-            said.reasons = (f"its inputs already differ ({self._size(error.input, error.input_pair)})",)
+            said.reasons = (
+                verbatim(f"its inputs already differ ({self._size(error.input, error.input_pair)})"),
+            )
         elif math.isfinite(level) and error.integer_input_pair is not None:
             said.node_class = NodeClass.PROPAGATED
-            said.reasons = (f"its inputs already differ ({self._size(math.inf, error.integer_input_pair)})",)
+            said.reasons = (
+                verbatim(f"its inputs already differ ({self._size(math.inf, error.integer_input_pair)})"),
+            )
         elif math.isinf(level) or error.input is not None:
             said.is_tie = True
-            said.reasons = ("another choice among nearly equal values (a tie within rounding)",)
+            said.reasons = (verbatim("another choice among nearly equal values (a tie within rounding)"),)
 
     def _explained(self, row: TreeRow, error: RowErrors, roundoff: float) -> float:
         known = [roundoff, self.inside[row.index]]
@@ -632,7 +641,7 @@ class _Walk:
             return
         said.node_class = NodeClass.NON_FINITE if Role.INPUT in error.non_finite else NodeClass.SOURCE
         said.entered = said.worst_pair = error.input_pair
-        said.reasons = (self._entered_reason(row, error, inside=surrounding is not row),)
+        said.reasons = (verbatim(self._entered_reason(row, error, inside=surrounding is not row)),)
         if self.result.first_origin is None:
             self.result.level = self._level_of_fault()
             self.result.first_origin = row.order

@@ -38,6 +38,8 @@ from firstdrift.verdict.tokens import (
     what_is_off,
 )
 from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import verbatim
+from firstdrift.wording.text import text_of
 
 _SUSPECTS = 10
 _WHEN = tuple[int, ...]
@@ -221,8 +223,12 @@ def _confirm(judged: SliceJudgement, after: SliceJudgement) -> SliceJudgement:
     if not weak:
         return judged
     origins = [replace(finding, node_class=after.origins[0].node_class) for finding in weak]
-    reasons = (f"stands out among its peers, and the next token shows it: {after.origins[0].reasons[0]}",)
-    return replace(judged, origins=tuple(replace(origin, reasons=reasons) for origin in origins))
+    reasons = (
+        f"stands out among its peers, and the next token shows it: {text_of(after.origins[0].reasons[0])}",
+    )
+    return replace(
+        judged, origins=tuple(replace(origin, reasons=tuple(map(verbatim, reasons))) for origin in origins)
+    )
 
 
 def _origins(comparable: Sequence[SliceJudgement], inputs: Sequence[InputDifference]) -> list[Finding]:
@@ -254,7 +260,9 @@ def _origins(comparable: Sequence[SliceJudgement], inputs: Sequence[InputDiffere
 def _given(finding: Finding) -> Finding:
     """Make what a rank gives to others the place where an error begins."""
     reason = f"what rank {finding.coordinates.rank} gives differs, what other ranks give agrees"
-    return replace(finding, verdict=Verdict.ERROR, node_class=NodeClass.PROPAGATED, reasons=(reason,))
+    return replace(
+        finding, verdict=Verdict.ERROR, node_class=NodeClass.PROPAGATED, reasons=(verbatim(reason),)
+    )
 
 
 def _suspects(origins: Sequence[Finding]) -> list[Finding]:
@@ -299,7 +307,7 @@ def _drifted(drift: SliceJudgement) -> list[Finding]:
     if drift.logits is None:
         return []
     reason = f"{how_far_off(drift)}, more than rounding explains"
-    return [replace(drift.logits, verdict=Verdict.ERROR, reasons=(reason,))]
+    return [replace(drift.logits, verdict=Verdict.ERROR, reasons=(verbatim(reason),))]
 
 
 def _rank_finding(
@@ -475,7 +483,7 @@ def _token_clause(bad_token: Finding, *, alone: bool) -> str:
     """Say which token is bad, where no node in it is."""
     return (
         f"{_first_bad(bad_token, alone=alone)}; the dumps do not show which node it comes from: "
-        f"{bad_token.reasons[0]}"
+        f"{text_of(bad_token.reasons[0])}"
     )
 
 
@@ -485,7 +493,7 @@ def _first_bad(bad_token: Finding, *, alone: bool) -> str:
 
 
 def _node_sentence(bad_token: Finding | None, bad_node: Finding, *, alone: bool) -> str:
-    what, reason = _WHAT.get(bad_node.node_class or NodeClass.SOURCE, ""), bad_node.reasons[0]
+    what, reason = _WHAT.get(bad_node.node_class or NodeClass.SOURCE, ""), text_of(bad_node.reasons[0])
     if not what:
         what = "it is the first that is flagged"
     elif reason.startswith("its inputs, from"):

@@ -28,6 +28,7 @@ from firstdrift.verdict.judgement import (
     InputDifference,
     NodeClass,
     PairJudgement,
+    Reasons,
     RollUp,
     RowJudgement,
     SliceJudgement,
@@ -44,6 +45,7 @@ from firstdrift.verdict.tokens import least_bad_output
 from firstdrift.verdict.tool_rules import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.verdict.unmatched_reason import why_left_over
+from firstdrift.wording.message import verbatim
 
 _PairRules = Callable[
     [SlicePlan, Sequence[Measurement], Sequence[PairError], Thresholds], list[PairJudgement]
@@ -171,7 +173,7 @@ def _judge_pairs(case: _Case) -> list[PairJudgement]:
         row = row_of_match[pair.match]
         if case.pair_errors[index].value is None:
             reason = _why_incomparable(pair, case.measurements[index])
-            judged.append(PairJudgement(Verdict.INCOMPARABLE, None, (reason,)))
+            judged.append(PairJudgement(Verdict.INCOMPARABLE, None, (verbatim(reason),)))
         elif outside_order is not None and row.order >= outside_order:
             judged.append(_with_other_input(case, index))
         else:
@@ -190,7 +192,7 @@ def _why_incomparable(pair: TensorPair, measured: Measurement) -> str:
 def _with_other_input(case: _Case, index: int) -> PairJudgement:
     error = case.pair_errors[index]
     if error.value is not None and error.value > case.limits.floor * error.roundoff:
-        return PairJudgement(Verdict.WARNING, error.value, ("the model's input differs",))
+        return PairJudgement(Verdict.WARNING, error.value, (verbatim("the model's input differs"),))
     return PairJudgement(Verdict.PASS, error.value)
 
 
@@ -203,7 +205,7 @@ def _judge_pair(case: _Case, index: int, row: TreeRow, *, after_origin: bool) ->
         )
         return PairJudgement(verdict, error.value, said.reasons)
     verdict, reason = _judge_follower(case, index, row, after_origin=after_origin)
-    return PairJudgement(verdict, error.value, (reason,) if reason else ())
+    return PairJudgement(verdict, error.value, (verbatim(reason),) if reason else ())
 
 
 def _judge_follower(case: _Case, index: int, row: TreeRow, *, after_origin: bool) -> tuple[Verdict, str]:
@@ -287,7 +289,7 @@ def _judge_rows(
                 node_class=classes[row.index],
                 reasons=said.reasons or _first_reasons(error, pairs)
                 if row.match is not None
-                else left_over[row.index],
+                else tuple(map(verbatim, left_over[row.index])),
                 input_error=error.input,
                 parameter_error=error.parameter,
                 output_error=error.output,
@@ -298,10 +300,11 @@ def _judge_rows(
     return judged
 
 
-def _first_reasons(error: RowErrors, pairs: Sequence[PairJudgement]) -> tuple[str, ...]:
+def _first_reasons(error: RowErrors, pairs: Sequence[PairJudgement]) -> Reasons:
     flagged = [pairs[index] for index in error.pairs if pairs[index].reasons]
-    flagged.sort(key=lambda pair: (-pair.verdict.severity, pair.reasons))
-    return flagged[0].reasons if flagged else ()
+    # Of several as bad, any one, if only it is the same in whatever order the pairs come.
+    first = min(flagged, key=lambda pair: (-pair.verdict.severity, str(pair.reasons)), default=None)
+    return () if first is None else first.reasons
 
 
 def with_roll_ups(rows: Sequence[TreeRow], judged: Sequence[RowJudgement]) -> tuple[RowJudgement, ...]:

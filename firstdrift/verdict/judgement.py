@@ -8,11 +8,16 @@ rules without reading a tensor.
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.wording.message import Message
+
+Reasons: TypeAlias = tuple[Message, ...]
+"""Why something is said, the most telling first."""
 
 OWN_RULES = "firstdrift"
 """Name of our own rule set; the others are those of peers."""
@@ -67,7 +72,7 @@ class PairJudgement(Struct, frozen=True, gc=False):
 
     verdict: Verdict
     error: float | None
-    reasons: tuple[str, ...] = ()
+    reasons: Reasons = ()
 
 
 class RollUp(Struct, frozen=True, gc=False):
@@ -87,7 +92,7 @@ class RowJudgement(Struct, frozen=True, gc=False):
     Attributes:
         verdict: the worst of its pairs, under the rules in force.
         node_class: what it did to the error.
-        reasons: in words, the most telling first.
+        reasons: why, the most telling first.
         input_error: worst error of its inputs; None if none is known.
         parameter_error: worst error of its parameters.
         output_error: worst error of its outputs.
@@ -98,7 +103,7 @@ class RowJudgement(Struct, frozen=True, gc=False):
 
     verdict: Verdict
     node_class: NodeClass
-    reasons: tuple[str, ...] = ()
+    reasons: Reasons = ()
     input_error: float | None = None
     parameter_error: float | None = None
     output_error: float | None = None
@@ -117,7 +122,7 @@ class Finding(Struct, frozen=True):
         tensor: role and key, "output.0"; None if it is about the node as a whole.
         node_class: what the node did to the error; None for tokens.
         verdict: warning or error.
-        reasons: in words, the most telling first.
+        reasons: why, the most telling first.
         metrics: the numbers of the tensor by name.
         row: index of its row in the tree of its slice.
         amplification: by which suspects are ranked.
@@ -137,7 +142,7 @@ class Finding(Struct, frozen=True):
     tensor: str | None
     node_class: NodeClass | None
     verdict: Verdict
-    reasons: tuple[str, ...]
+    reasons: Reasons
     metrics: Mapping[str, float | int | None]
     row: int
     amplification: float | None = None

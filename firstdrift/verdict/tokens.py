@@ -20,6 +20,7 @@ from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import OWN_RULES, Finding, InputDifference, SliceJudgement, Verdict
 from firstdrift.verdict.pair_error import size_in_words
 from firstdrift.verdict.thresholds import Thresholds
+from firstdrift.wording.message import verbatim
 
 
 def drift_limit(judged: SliceJudgement) -> float:
@@ -114,7 +115,7 @@ def first_bad_token(series: Sequence[SliceJudgement]) -> Finding | None:
         if judged.coordinates.token is None or judged.logits is None:
             continue
         if judged.rules == OWN_RULES:
-            reasons = _why_bad(judged, clean, series[place + 1 :])
+            reasons = tuple(map(verbatim, _why_bad(judged, clean, series[place + 1 :])))
         else:
             reasons = judged.logits.reasons if judged.logits.verdict is Verdict.ERROR else ()
         if reasons:
@@ -148,7 +149,7 @@ def bad_logits(series: Sequence[SliceJudgement]) -> list[tuple[SliceJudgement, F
         before = limits.token_lasting * max(*clean, judged.roundoff) if clean else drift_limit(judged)
         if error > max(before, limits.floor * judged.roundoff, _healthy(judged)):
             reason = f"{what_is_off(judged)}, after token {first.coordinates.token} was bad"
-            found.append((judged, replace(judged.logits, verdict=Verdict.ERROR, reasons=(reason,))))
+            found.append((judged, replace(judged.logits, verdict=Verdict.ERROR, reasons=(verbatim(reason),))))
     return found
 
 

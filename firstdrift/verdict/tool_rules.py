@@ -28,6 +28,7 @@ from firstdrift.model.tensor import Role, is_floating
 from firstdrift.verdict.judgement import PairJudgement, Verdict
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.wording.message import verbatim
 
 _NEVER_JUDGED = frozenset(
     {
@@ -110,9 +111,9 @@ def _judged(
 ) -> PairJudgement:
     if reasons:
         worst = max((verdict for verdict, _ in reasons), key=lambda verdict: verdict.severity)
-        return PairJudgement(worst, error.value, tuple(text for _, text in reasons))
+        return PairJudgement(worst, error.value, tuple(verbatim(text) for _, text in reasons))
     if measured.kind is MeasurementKind.INCOMPARABLE:
-        return PairJudgement(Verdict.INCOMPARABLE, None, (pair.incomparable or measured.reason,))
+        return PairJudgement(Verdict.INCOMPARABLE, None, (verbatim(pair.incomparable or measured.reason),))
     return PairJudgement(Verdict.PASS, error.value)
 
 
@@ -262,9 +263,9 @@ def _by_limits(
     pair: TensorPair, measured: Measurement, error: PairError, limits: Thresholds
 ) -> PairJudgement:
     if measured.kind is MeasurementKind.INCOMPARABLE:
-        return PairJudgement(Verdict.INCOMPARABLE, None, (pair.incomparable or measured.reason,))
+        return PairJudgement(Verdict.INCOMPARABLE, None, (verbatim(pair.incomparable or measured.reason),))
     if error.non_finite:
-        return PairJudgement(Verdict.ERROR, error.value, ("NaN or infinity on one side only",))
+        return PairJudgement(Verdict.ERROR, error.value, (verbatim("NaN or infinity on one side only"),))
     if pair.target.role is not Role.OUTPUT or measured.errors is None or error.discrete:
         return PairJudgement(Verdict.PASS, error.value)
     reasons = []
@@ -275,4 +276,6 @@ def _by_limits(
         limit = limits.msit_kl_bfloat16 if pair.target.dtype == "bfloat16" else limits.msit_kl
         if measured.logits.kl_divergence >= limit:
             reasons.append(f"KL divergence {measured.logits.kl_divergence:.2g} is not below {limit}")
-    return PairJudgement(Verdict.ERROR if reasons else Verdict.PASS, error.value, tuple(reasons))
+    return PairJudgement(
+        Verdict.ERROR if reasons else Verdict.PASS, error.value, tuple(map(verbatim, reasons))
+    )

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from gettext import NullTranslations
@@ -90,6 +90,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
     say = _sayer_of_messages(language, sayer(known.sentences))
     environment.filters |= {
         "said": say,
+        "unless_in": unless_in,
         "pieces": partial(pieces, say),
         "number": number,
         "factor": partial(number, write=numbers.factor),
@@ -132,6 +133,11 @@ def _sayer_of_messages(
         return say_sentence(said)
 
     return say
+
+
+def unless_in(reasons: Sequence[Message], summary: str) -> list[Message]:
+    """Leave out the reasons that a summary gives already."""
+    return [reason for reason in reasons if text_of(reason) not in summary]
 
 
 def _spelt(value: object) -> object:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from firstdrift.exports.layer_columns import layer_columns, moment_of
 from firstdrift.exports.summary import Layer, Summary
+from firstdrift.wording.message import Argument, Message
 from firstdrift_frontend import STATIC
 from firstdrift_frontend.languages import SOURCE
 from firstdrift_frontend.rendering import render
@@ -86,7 +87,7 @@ def _cut(summary: Summary, nodes: int, notes: int) -> Summary:
             node,
             name=cut(node.name),
             module=None if node.module is None else cut(node.module),
-            reasons=tuple(cut(reason, 400) for reason in node.reasons[:3]),
+            reasons=tuple(map(_shortened, node.reasons[:3])),
         )
         for node in summary.worst[:nodes]
     )
@@ -96,6 +97,20 @@ def _cut(summary: Summary, nodes: int, notes: int) -> Summary:
     )
     remarks = tuple(cut(note, 500) for note in summary.notes[:40])
     return replace(summary, worst=worst, written=written, notes=remarks)
+
+
+def _shortened(message: Message) -> Message:
+    """Shorten the names and texts that a message speaks of."""
+
+    def short(argument: Argument) -> Argument:
+        match argument:
+            case Message():
+                return _shortened(argument)
+            case str():
+                return cut(argument, _LONGEST_TEXT)
+        return argument
+
+    return Message(message.id, {name: short(argument) for name, argument in message.arguments.items()})
 
 
 def cut(text: str, most: int = _LONGEST_NAME) -> str:

@@ -11,6 +11,7 @@ from firstdrift.catalogue.comparisons.tree import all_pairs
 from firstdrift.catalogue.tables import MeasurementEntry, NodeEntry, PairEntry, RowEntry, SlicePairEntry
 from firstdrift.comparison.table import Line, PairLine, UnmatchedLine, unmatched_tensors
 from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.wording.text import texts_of
 
 _KINDS_OF_TABLES = (MeasurementKind.DATA, MeasurementKind.STATISTICS, MeasurementKind.DIGEST)
 
@@ -90,5 +91,5 @@ def _unmatched_nodes(session: Session, pair: SlicePair) -> Iterator[UnmatchedLin
     ).all()
     for at, side in enumerate(("golden", "target")):
         for row in free:
-            why = "; ".join(row.reasons)
+            why = "; ".join(texts_of(row.reasons))
             yield from (UnmatchedLine(pair.target, side, name, None, row.type_name, why) for name in row[at])

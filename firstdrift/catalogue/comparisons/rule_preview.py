@@ -36,6 +36,8 @@ from firstdrift.verdict.judgement import OWN_RULES, Counts, Findings, NodeClass,
 from firstdrift.verdict.series import with_bad_output
 from firstdrift.verdict.thresholds import DEFAULTS
 from firstdrift.verdict.tree import TreeRow, build_rows
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 TRIAL_SECONDS: Final = 0.6
 """After so long no further slice is looked at; the first one is, whatever it takes."""
@@ -237,9 +239,9 @@ def dtypes_of(session: Session, pair: SlicePair) -> frozenset[str]:
     )
 
 
-def rule_of(reason: str) -> str:
+def rule_of(reason: Message) -> str:
     """Leave the numbers out of a reason, so that what one rule says of several pairs is the same."""
-    return _NUMBER.sub("…", reason)
+    return _NUMBER.sub("…", text_of(reason))
 
 
 _FLAGS: Final = frozenset({Verdict.WARNING, Verdict.ERROR})
@@ -250,7 +252,7 @@ def _by_class(classes: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in classes.items() if name != NodeClass.CLEAN}
 
 
-def _by_reason(flagged: Iterable[tuple[int, Sequence[str]]]) -> dict[str, int]:
+def _by_reason(flagged: Iterable[tuple[int, Sequence[Message]]]) -> dict[str, int]:
     rows: defaultdict[str, set[int]] = defaultdict(set)
     for row, reasons in flagged:
         for reason in reasons:

@@ -12,7 +12,7 @@ from firstdrift.matching.plan import Origin, TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.judgement import Counts, Findings, NodeClass, SliceJudgement, Verdict
+from firstdrift.verdict.judgement import Counts, Findings, NodeClass, Reasons, SliceJudgement, Verdict
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 
 
@@ -158,7 +158,7 @@ class RowEntry(Entry):
     match_reasons: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]))
     verdict: Mapped[Verdict]
     node_class: Mapped[NodeClass]
-    reasons: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]))
+    reasons: Mapped[Reasons] = mapped_column(Listed(Reasons))
     input_error: Mapped[float | None]
     parameter_error: Mapped[float | None]
     output_error: Mapped[float | None]
@@ -225,7 +225,7 @@ class PairEntry(Entry):
     measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id"), index=True)
     verdict: Mapped[Verdict]
     error: Mapped[float | None]
-    reasons: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]))
+    reasons: Mapped[Reasons] = mapped_column(Listed(Reasons))
 
 
 class PlanEntry(Entry):

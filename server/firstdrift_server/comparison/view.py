@@ -27,6 +27,7 @@ from firstdrift.exports.report_json import (
 from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Finding, Findings
+from firstdrift.wording.message import joined
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.comparison.charts import SCALES, scale_of
 from firstdrift_server.comparison.heat_map import axes_of, layers_table
@@ -287,7 +288,7 @@ def _incomparable(session: Session, slices: Sequence[SlicePair]) -> list[dict[st
         if slice_pair.judgement.counts.incomparable and len(found) < INCOMPARABLE_SHOWN:
             left = INCOMPARABLE_SHOWN - len(found)
             found += [
-                incomparable_object(slice_pair.target, pair.plan, "; ".join(pair.judgement.reasons))
+                incomparable_object(slice_pair.target, pair.plan, joined(*pair.judgement.reasons))
                 for pair in incomparable_pairs(session, slice_pair.id, limit=left)
             ]
     return found

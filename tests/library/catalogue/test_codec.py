@@ -12,6 +12,7 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSum
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 from firstdrift.verdict.judgement import Finding, Findings, NodeClass, Overflow, Verdict
+from firstdrift.wording.message import Message
 
 any_float = st.none() | st.floats()
 any_text = st.text(st.characters(codec=None, categories=None))  # lone surrogates and NUL included
@@ -54,7 +55,7 @@ def test_records_within_records_come_back() -> None:
         tensor="output.0",
         node_class=NodeClass.SOURCE,
         verdict=Verdict.ERROR,
-        reasons=("its output differs",),
+        reasons=(Message.of("verdict.output", error=0.5),),
         metrics=metrics,
         row=4,
     )

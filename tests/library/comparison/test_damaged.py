@@ -13,6 +13,7 @@ import torch
 from firstdrift import Options, Report, compare
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.wording.text import text_of, texts_of
 
 Unpacked = Callable[[str], Path]
 
@@ -116,7 +117,7 @@ def require_one_row(report: Report, pair: Pair, pairs: int, reason: str) -> None
     assert pair.file.name in row["reasons"]
     ((_, listed, said),) = report.incomparable()
     assert listed.target_node == row["target_node"]
-    assert said == row["reasons"]
+    assert text_of(said) == row["reasons"]
 
 
 @harmed
@@ -163,7 +164,8 @@ def test_another_shape_than_recorded_spoils_one_tensor(msprobe: Pair) -> None:
     torch.save(torch.ones(3, 2), msprobe.file)
     report = msprobe.compare()
     assert (report.counts.incomparable, report.unreadable) == (1, 1)
-    ((_, _, reason),) = report.incomparable()
+    ((_, _, said),) = report.incomparable()
+    reason = text_of(said)
     assert "shapes differ" in reason
 
 
@@ -172,7 +174,8 @@ def test_whole_numbers_where_fractions_should_be_are_incomparable(msit: Pair, dt
     torch.save((torch.rand(1, 1, 64) * 9).to(dtype), msit.file)
     report = msit.compare()
     assert (report.counts.incomparable, report.counts.passed) == (1, MSIT_PAIRS - 1)
-    ((_, _, reason),) = report.incomparable()
+    ((_, _, said),) = report.incomparable()
+    reason = text_of(said)
     assert reason.startswith("numbers of other kinds: ")
     assert report.unreadable == 0, "it could be read"
 
@@ -225,7 +228,8 @@ def test_a_hostile_name_of_a_data_file_is_never_followed(msprobe: Pair, name: ob
     file.write_text(json.dumps(recorded))
     report = msprobe.compare()
     assert (report.counts.incomparable, report.counts.passed) == (1, MSPROBE_PAIRS - 1)
-    ((_, pair, reason),) = report.incomparable()
+    ((_, pair, said),) = report.incomparable()
+    reason = text_of(said)
     assert pair.target_node == node
     assert str(name).encode("unicode_escape").decode() in reason
 
@@ -279,6 +283,6 @@ def test_a_missing_tensor_does_not_hide_a_fault(
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.coordinates.token == 2
     assert findings.first_bad_node.module == "model.layers.7"
-    added, missing = findings.first_bad_node.reasons
+    added, missing = texts_of(findings.first_bad_node.reasons)
     assert "post_attention_layernorm (0.014) and root.model.layers.7.mlp.down_proj (0.03)" in added
     assert "what was not compared inside it: output.0 of root.model.layers.7.mlp" in missing

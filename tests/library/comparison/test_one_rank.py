@@ -14,6 +14,7 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.model.slice import Layout
 from firstdrift.verdict.judgement import NodeClass
+from firstdrift.wording.text import text_of, texts_of
 
 Array = np.ndarray
 Tensors = Mapping[str, Array]
@@ -56,7 +57,7 @@ def test_a_rank_that_holds_chunks_of_layers_is_its_part_of_the_model(unpacked: U
 
 
 def reasons(report: Report) -> list[str]:
-    return [reason for _, _, reason in report.incomparable()]
+    return [text_of(reason) for _, _, reason in report.incomparable()]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -198,7 +199,7 @@ def test_what_one_rank_alone_cannot_tell_is_said_and_blames_nobody(unpacked: Unp
     assert bad is not None
     assert bad.module == "0.module.module.decoder.layers.1.mlp.linear_fc2"
     assert report.findings.suspects == ()
-    first, missing, why = bad.reasons
+    first, missing, why = texts_of(bad.reasons)
     assert first.startswith("nothing before it differs as much, its output does (at least 1.5)")
     assert missing == "what was not compared inside it: output.0 of Tensor.t.7.forward and 1 more"
     assert why == NO_VALUES.replace("rank 1", f"rank {rank}")

@@ -17,6 +17,7 @@ from firstdrift.model.slice import Coordinates, Layout, Slice, SliceListing
 from firstdrift.model.tensor import Role, Sharding, TensorRecord
 from firstdrift.parallel.merge_ranks import merge_ranks
 from firstdrift.verdict.judgement import Verdict
+from firstdrift.wording.text import text_of, texts_of
 
 Array = np.ndarray
 Tensors = Mapping[str, Array]
@@ -142,7 +143,8 @@ def test_a_shard_that_does_not_fit_is_said_with_all_shapes(compare_ranks: Callab
     report = compare_ranks(
         {"a.output.0": values(6, 32)}, {"a.output.0": values(6, 10)}, {"a.output.0": values(6, 10)}
     )
-    ((_, _, reason),) = report.incomparable()
+    ((_, _, said),) = report.incomparable()
+    reason = text_of(said)
     assert reason == "the shards of ranks 0+1 join to no common shape: [6, 32] against [6, 10] and [6, 10]"
 
 
@@ -153,7 +155,8 @@ def test_a_shard_that_is_missing_is_said_with_its_rank(compare_ranks: Callable[.
         {"a.output.0": first, "a.output.1": whole},
         {"a.output.1": whole},
     )
-    ((_, _, reason),) = report.incomparable()
+    ((_, _, said),) = report.incomparable()
+    reason = text_of(said)
     assert reason == "nothing was recorded of it on rank 1, on rank 0 it was"
 
 
@@ -169,7 +172,8 @@ def test_a_shard_that_is_damaged_spoils_its_tensor_alone(
     damaged = tmp_path / "target" / "rank1" / "a.output.0.npy"
     damaged.write_bytes(damaged.read_bytes()[:-8])
     report = compare(tmp_path / "golden", tmp_path / "target")
-    ((_, pair, reason),) = report.incomparable()
+    ((_, pair, said),) = report.incomparable()
+    reason = text_of(said)
     assert pair.target_node == "a"
     assert reason.startswith("rank 1: ")
     assert report.counts.passed == 1
@@ -348,11 +352,11 @@ def test_every_node_that_only_a_spread_run_has_says_why(
             if row.match is not None:
                 continue
             if row.type_name.startswith("Distributed."):
-                assert judged.reasons == (
+                assert texts_of(judged.reasons) == [
                     "it lets ranks talk to each other, which the other run did not need",
-                )
+                ]
             else:
-                calls_none, spread = judged.reasons
+                calls_none, spread = texts_of(judged.reasons)
                 assert calls_none.startswith(f"the {names[1]} dump calls no {row.type_name} ")
                 assert spread == f"only the {names[0]} run was spread over ranks"
     assert report.counts.unmatched_golden_nodes + report.counts.unmatched_target_nodes > 0
@@ -379,7 +383,7 @@ def test_of_statistics_of_a_spread_sequence_only_sums_that_nothing_recorded_are_
     report = compared("msprobe/ranks/whole", "msprobe/ranks_sequence/sequence")
     assert report.findings.first_bad_node is None
     assert report.counts.passed + report.counts.incomparable == report.counts.pairs > 500
-    assert {reason for _, _, reason in report.incomparable()} == {SUM_UNKNOWN}
+    assert {text_of(reason) for _, _, reason in report.incomparable()} == {SUM_UNKNOWN}
     # What a norm's weights are due is added up after the pass.
     assert all("norm" in pair.target_node.lower() for _, pair, _ in report.incomparable())
     summed = {pair.transform for pair in report.slices[0].plan.pairs if "reduce-scatter" in pair.transform}
@@ -430,7 +434,7 @@ def test_a_llama_on_two_stages_of_two_shards_is_the_same(compared: Compared) -> 
     ) in report.notes()
     (result,) = report.slices
     talking = {
-        row.target[0]: judged.reasons
+        row.target[0]: tuple(texts_of(judged.reasons))
         for row, judged in zip(result.rows, result.judgement.rows, strict=True)
         if row.match is None and row.type_name.startswith("Distributed.")
     }

@@ -15,6 +15,7 @@ from firstdrift.errors import DumpNotFoundError, SettingsError
 from firstdrift.exports.report_json import dump_object
 from firstdrift.exports.text import report_text
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.wording.text import text_of, texts_of
 
 Compared = Callable[..., Report]
 Unpacked = Callable[[str], Path]
@@ -70,7 +71,7 @@ def test_the_frame_tells_the_slices_apart(compared: Compared) -> None:
 
 
 def test_what_could_not_be_compared_is_listed_with_its_reason(zoo: Report) -> None:
-    found = {(pair.target_node, pair.target.label): reason for _, pair, reason in zoo.incomparable()}
+    found = {(pair.target_node, pair.target.label): text_of(reason) for _, pair, reason in zoo.incomparable()}
     assert len(found) == zoo.counts.incomparable == 3
     assert "its dtype '<U1' is not one of a tensor" in found["Module.w.Weird.forward.0", "input.strs"]
     shapes = [reason for reason in found.values() if reason.startswith("shapes differ")]
@@ -142,17 +143,17 @@ def test_differing_digests_are_said_to_tell_no_amount(tmp_path: Path) -> None:
     found = firstdrift.compare(tmp_path / "golden", tmp_path / "target").findings.first_bad_node
     assert found is not None
     assert found.target == "Functional.relu.0.forward"
-    assert found.reasons == (
+    assert texts_of(found.reasons) == [
         "inputs are equal, output is not (the digests differ; they do not say by how much)",
-    )
+    ]
 
 
 def test_what_statistics_tell_is_a_lower_bound(compared: Callable[[str, str], Report]) -> None:
     name = "msprobe/llama_stat_mix_perturb"
     found = compared(f"{name}/golden", f"{name}/target").findings.first_bad_node
     assert found is not None
-    assert "differs (relative L2 at least 2)" in found.reasons[0]
-    assert "inputs agree (equal statistics), output does not (at least 2)" in found.reasons[0]
+    assert "differs (relative L2 at least 2)" in text_of(found.reasons[0])
+    assert "inputs agree (equal statistics), output does not (at least 2)" in text_of(found.reasons[0])
 
 
 def test_two_different_models_are_said_to_be_so(compared: Callable[[str, str], Report]) -> None:

@@ -9,6 +9,7 @@ import torch
 
 import firstdrift
 from firstdrift.verdict.judgement import Verdict
+from firstdrift.wording.text import texts_of
 
 Unpacked = Callable[[str], Path]
 
@@ -82,7 +83,7 @@ def test_a_second_prompt_is_not_the_third_token_of_the_first(unpacked: Unpacked)
     )
     assert report.counts.error == 0
     pairs = [pair for result in report.slices[3:] for pair in result.judgement.pairs]
-    warned = [pair.reasons for pair in pairs if pair.verdict is Verdict.WARNING]
+    warned = [tuple(texts_of(pair.reasons)) for pair in pairs if pair.verdict is Verdict.WARNING]
     assert warned == [("the model's input differs",)] * len(warned) != []
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from firstdrift import Options, Report, compare
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.wording.text import text_of, texts_of
 
 Compared = Callable[[str, str], Report]
 
@@ -126,7 +127,7 @@ def test_an_embedding_whose_ids_were_not_recorded_says_that_another_token_would_
     bad = compare(*dumps, Options(matching=rules)).findings.first_bad_node
     assert bad is not None
     assert (bad.module or "").startswith(module)
-    (reason,) = bad.reasons
+    (reason,) = texts_of(bad.reasons)
     assert reason.endswith(
         "what it looked up was not recorded: another token or position would give this too"
     )
@@ -182,8 +183,8 @@ def test_across_frameworks_the_sum_that_differs_beyond_what_it_adds_is_named(
     names = ("root.model.layers.7", "25_Decoder_layer/3_ElewiseOperation")
     assert (found.golden, found.target) == (names[::-1] if reverse else names)
     # Within the module that the finding names, names are those in it.
-    assert f"from {'25_Decoder_layer/' if reverse else ''}1_ElewiseOperation (" in found.reasons[0]
-    assert "agree; their sum does not" in found.reasons[0]
+    assert f"from {'25_Decoder_layer/' if reverse else ''}1_ElewiseOperation (" in text_of(found.reasons[0])
+    assert "agree; their sum does not" in text_of(found.reasons[0])
     assert ("mlp.down_proj" if reverse else "MlpGateUpWeightPack") in findings.summary
     assert found.module is not None
     assert found.module.endswith("ayers.7" if reverse else "layer.7")
@@ -216,7 +217,7 @@ def test_of_outputs_alone_the_sum_is_held_against_all_three_that_it_adds(
     found = findings.first_bad_node
     assert found is not None
     assert (found.coordinates.token, found.target) == (2, "25_Decoder_layer/3_ElewiseOperation")
-    (reason,) = found.reasons
+    (reason,) = texts_of(found.reasons)
     assert reason == (
         "its inputs, from 24_Decoder_layer/3_ElewiseOperation (0.013), "
         "0_Attention/4_LinearNoQuant = root.model.layers.7.self_attn.o_proj (0.015) and "

@@ -14,6 +14,7 @@ from firstdrift.dumps.detect import open_dump
 from firstdrift.dumps.msprobe.file_names import is_call_name, parse_file_name
 from firstdrift.model.slice import Dump, Slice
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.text import text_of
 
 Unpacked = Callable[[str], Path]
 
@@ -192,5 +193,6 @@ def test_a_bad_file_spoils_its_own_tensor(unpacked: Unpacked, tmp_path: Path) ->
     (without / "Module.lm_head.Linear.forward.0.output.0.pt").write_bytes(b"")
     report = compare(dump, without)
     assert (report.counts.incomparable, report.counts.passed) == (1, 335)
-    ((_, _, reason),) = report.incomparable()
+    ((_, _, said),) = report.incomparable()
+    reason = text_of(said)
     assert "Module.lm_head.Linear.forward.0.output.0.pt: the file is empty" in reason

@@ -15,6 +15,7 @@ from firstdrift.cli import main
 from firstdrift.exports.summary import Layer, NodeLine, SliceLine, Summary, summary_of
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import NodeClass, Verdict
+from firstdrift.wording.message import verbatim
 from firstdrift_frontend.rendering import in_line, in_markdown
 from firstdrift_frontend.report import LARGEST, layer_map, report_html, report_markdown
 
@@ -43,7 +44,7 @@ def large(summary: Summary, name: str = "model.layers.%d.mlp.down_proj") -> Summ
             name,
             Verdict.ERROR,
             NodeClass.PROPAGATED,
-            ("its inputs already differ (0.1)", name, name, name),
+            tuple(map(verbatim, ("its inputs already differ (0.1)", name, name, name))),
             0.1,
             None,
             math.inf,

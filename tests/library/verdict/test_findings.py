@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.findings import conclude, prompt_starts
 from firstdrift.verdict.judgement import Findings, NodeClass, SliceJudgement, Verdict
+from firstdrift.wording.text import text_of, texts_of
 
 U32 = 2.0**-24
 
@@ -80,9 +81,9 @@ def test_the_first_token_in_which_an_error_begins_is_the_first_bad_one() -> None
     assert findings.first_bad_node.coordinates.token == 2
     assert findings.first_bad_token is not None
     assert findings.first_bad_token.target == HEAD
-    assert findings.first_bad_token.reasons == (
+    assert texts_of(findings.first_bad_token.reasons) == [
         "an error begins at Functional.linear.0.forward; the logits are off by 0.2 (relative L2)",
-    )
+    ]
     assert findings.summary == (
         "Token 2 is the first bad token; in it Functional.linear.0.forward is the first bad node: its inputs "
         "agree, its output does not."
@@ -129,7 +130,7 @@ def test_weak_signs_in_a_token_are_confirmed_by_the_next() -> None:
     assert bad_token(findings) == 0
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.module == "layers.3.mlp"
-    assert findings.first_bad_node.reasons[0].startswith(
+    assert text_of(findings.first_bad_node.reasons[0]).startswith(
         "stands out among its peers, and the next token shows"
     )
     assert conclude([doubtful, layered(1, 9)]).first_bad_node is None
@@ -307,7 +308,7 @@ def test_other_numbers_as_the_models_input_are_another_input() -> None:
     assert judged.said.input_difference is not None
     assert judged.said.counts.error == 0
     assert judged.said.counts.warning == 4
-    assert {pair.reasons for pair in judged.said.pairs} == {("the model's input differs",)}
+    assert {tuple(texts_of(pair.reasons)) for pair in judged.said.pairs} == {("the model's input differs",)}
 
 
 def test_a_step_after_another_input_is_not_judged() -> None:
@@ -572,8 +573,8 @@ def test_an_output_that_is_no_logits_is_not_called_so() -> None:
     calls = [Call("Module.reduce.Sum.forward.0", outputs=[0.1 if n == 2 else 1e-7]) for n in range(3)]
     findings = conclude([judge(call, coordinates=Coordinates(token=n)).said for n, call in enumerate(calls)])
     assert findings.first_bad_token is not None
-    assert findings.first_bad_token.reasons[0].startswith("the last output is off by ")
-    assert findings.first_bad_token.reasons[0].endswith("that of tokens before by at most 1.1e-07")
+    assert text_of(findings.first_bad_token.reasons[0]).startswith("the last output is off by ")
+    assert text_of(findings.first_bad_token.reasons[0]).endswith("that of tokens before by at most 1.1e-07")
 
 
 def test_one_token_alone_is_not_called_the_first_without_saying_so() -> None:

@@ -18,6 +18,7 @@ from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import NodeClass, Verdict
+from firstdrift.wording.text import texts_of
 
 Compared = Callable[[str, str, str], Report]
 
@@ -177,7 +178,9 @@ def test_the_limits_of_msit_flag_the_tokens_that_they_flag_there(
     found = compared(f"msit/{golden}", f"msit/{target}", "msit").findings.first_bad_token
     assert (found.coordinates.token if found else None) == token
     if found is not None:
-        assert any("cosine similarity" in reason or "KL divergence" in reason for reason in found.reasons)
+        assert any(
+            "cosine similarity" in reason or "KL divergence" in reason for reason in texts_of(found.reasons)
+        )
 
 
 def test_the_summary_names_the_rules_by_which_nothing_was_found(compared: Compared) -> None:
@@ -213,6 +216,6 @@ def test_checksums_are_not_looked_at_where_values_were_saved(compared: Compared)
     judged = zip(found.plan.pairs, found.judgement.pairs, strict=True)
     digests = [{pair.golden.digest, pair.target.digest} for pair in found.plan.pairs]
     assert any(None not in both for both in digests)
-    reasons = {reason for pair, said in judged for reason in said.reasons}
+    reasons = {reason for pair, said in judged for reason in texts_of(said.reasons)}
     assert "the dtypes differ" in reasons
     assert "the digests differ" not in reasons

@@ -7,6 +7,7 @@ from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.series import settle
+from firstdrift.wording.text import text_of
 
 MODEL = "Module.model.Model.forward.0"
 HEAD = "Module.lm_head.Linear.forward.0"
@@ -37,7 +38,7 @@ def test_logits_that_only_other_tokens_show_to_be_bad_are_an_error_of_their_toke
     first = conclude(judged).first_bad_token
     assert first is not None
     assert first.reasons == judged[2].pairs[0].reasons
-    assert "after token 2 was bad" in judged[3].pairs[0].reasons[0]
+    assert "after token 2 was bad" in text_of(judged[3].pairs[0].reasons[0])
 
 
 def test_what_is_settled_stays_as_it_is() -> None:
