@@ -48,6 +48,11 @@ class FirstdriftError(Exception):
         where = f"{self.path}: " if self.path is not None else ""
         super().__init__(f"{where}{self.reason}." + (f" {self.hint}." if self.hint else ""))
 
+    def whole(self) -> Message:
+        """Say which file and why, and what to try, within another message."""
+        said = Message.of("error.at", path=str(self.path), reason=self.message) if self.path else self.message
+        return Message.of("error.advised", reason=said, advice=self.advice) if self.advice else said
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Let it be sent to another process."""
         return _made_again, (type(self), self.args, self.__dict__)

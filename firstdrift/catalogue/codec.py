@@ -139,6 +139,8 @@ def _union_decoder(arguments: tuple[Any, ...]) -> Callable[[Any], Any]:
     # Of the unions in our records each holds one type besides None, or numbers.
     decoders = [_decoder(argument) for argument in arguments if argument is not types.NoneType]
     decode = decoders[0] if len(decoders) == 1 else _float
+    if decode is _message:
+        return lambda plain: decode(plain) if plain else None  # earlier versions kept "" for nothing
     return lambda plain: None if plain is None else decode(plain)
 
 

@@ -1,4 +1,4 @@
-"""Load a pair of tensors to look at from near, or say in a sentence why there is nothing to look at."""
+"""Load a pair of tensors to look at from near, or say why there is nothing to look at."""
 
 from collections.abc import Iterator
 from math import prod
@@ -10,9 +10,12 @@ from msgspec import Struct
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.plan import TensorPair
-from firstdrift.metrics.comparability import common_shape
+from firstdrift.metrics.comparability import common_shape, shapes_differ
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.tensor import DataLocation, TensorRecord, is_part_of_rank
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import as_message, side_named
+from firstdrift.wording.text import text_of
 
 if TYPE_CHECKING:
     from firstdrift.metrics.dtypes import Array
@@ -22,7 +25,12 @@ LARGEST_COPY: Final = 2**25
 
 
 class NothingToSeeError(Exception):
-    """There are no values of both sides to look at; the text is the reason, a clause without full stop."""
+    """There are no values of both sides to look at; its message says why."""
+
+    def __init__(self, message: Message) -> None:
+        """Keep why."""
+        super().__init__(text_of(message))
+        self.message = message
 
 
 class LoadedPair(Struct, frozen=True):
@@ -33,14 +41,14 @@ class LoadedPair(Struct, frozen=True):
         target: the tensor under suspicion, likewise.
         fine: the same elements in more dimensions, if one side has them so.
         shapes: of golden and target, as they were read.
-        notes: what was done to compare them, in clauses.
+        notes: what was done to compare them.
     """
 
     golden: "Array"
     target: "Array"
     fine: tuple[int, ...] | None
     shapes: tuple[tuple[int, ...], tuple[int, ...]]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 def files_of(pair: TensorPair) -> tuple[Path, ...]:
@@ -75,7 +83,7 @@ def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
     """
     if (reason := why_not(pair, measured)) is not None:
         raise NothingToSeeError(reason)
-    notes = [pair.transform] if pair.transform else []
+    notes = [as_message(pair.transform)] if pair.transform else []
     if pair.golden_parts or pair.target_parts:
         golden, target, said = _load_joined(pair)
         notes += [said] if said else []
@@ -86,37 +94,40 @@ def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
     shapes = golden.shape, target.shape
     shape = common_shape(*shapes, pair.transform)
     if shape is None:
-        raise NothingToSeeError(f"shapes differ: {list(golden.shape)} and {list(target.shape)}")
+        raise NothingToSeeError(shapes_differ(*shapes))
     if not pair.transform and golden.shape != target.shape:
-        notes.append(f"{list(golden.shape)} and {list(target.shape)} are compared as {list(shape)}")
+        notes.append(
+            Message.of("closeup.reshaped", golden=golden.shape, target=target.shape, shape=tuple(shape))
+        )
     fine = max((golden.shape, target.shape), key=lambda each: sum(size != 1 for size in each))
     has_more = sum(size != 1 for size in fine) > sum(size != 1 for size in shape)
     reshaped = _reshaped(golden, shape), _reshaped(target, shape)
     return LoadedPair(*reshaped, fine if has_more else None, shapes, tuple(notes))
 
 
-def why_not(pair: TensorPair, measured: Measurement) -> str | None:
+def why_not(pair: TensorPair, measured: Measurement) -> Message | None:
     """Say why there is nothing to look at, as far as is known without reading; None if there may be."""
     if pair.incomparable is not None:
-        return pair.incomparable
+        return as_message(pair.incomparable)
     if measured.kind is MeasurementKind.SCALAR:
-        return "both are Python arguments, not tensors"
+        return Message.of("closeup.scalars")
     if measured.kind is MeasurementKind.INCOMPARABLE:
-        return measured.reason or "the two cannot be compared"
+        return measured.reason or Message.of("closeup.incomparable")
     if any(is_part_of_rank(record) for record in (pair.golden, pair.target)):
-        return "it is what one rank holds, which is compared with its part of the whole"
+        return Message.of("closeup.part_of_rank")
     without = pair.without_values
     if not without:
         return None
     if any(record.shards is not None for record in (pair.golden, pair.target)):
-        return "several ranks hold copies or parts of it, which are compared one by one"
-    what = "digests" if measured.kind is MeasurementKind.DIGEST else "statistics"
+        return Message.of("closeup.shards")
+    of_digests = measured.kind is MeasurementKind.DIGEST
+    what = Message.of("closeup.digests") if of_digests else Message.of("closeup.statistics")
     if len(without) == 1:
-        return f"only {what} were recorded of the {without[0]} side, no values"
-    return f"only {what} were recorded, no values"
+        return Message.of("closeup.side_without_values", side=side_named(without[0]), what=what)
+    return Message.of("closeup.without_values", what=what)
 
 
-def _load_joined(pair: TensorPair) -> "tuple[Array, Array, str]":
+def _load_joined(pair: TensorPair) -> "tuple[Array, Array, Message | None]":
     from firstdrift.metrics.joined import load_joined
 
     parts = pair.parts
@@ -126,7 +137,7 @@ def _load_joined(pair: TensorPair) -> "tuple[Array, Array, str]":
     try:
         joined, said = load_joined(parts, whole, load_tensor)
     except TensorUnreadableError as error:
-        raise NothingToSeeError(str(error).removesuffix(".")) from error
+        raise NothingToSeeError(error.whole()) from error
     return (joined, whole, said) if parts.are_golden else (whole, joined, said)
 
 
@@ -135,35 +146,37 @@ def _load(record: TensorRecord, side: str) -> "Array":
 
     location = record.location
     if location is None:
-        raise NothingToSeeError(f"no values were recorded of the {side} side")
+        raise NothingToSeeError(Message.of("closeup.nothing_recorded", side=side_named(side)))
     if location.shards or location.left or location.right or location.container == "quantised":
         _require_small(record)
     try:
         array = load_tensor(location)
     except TensorUnreadableError as error:
-        why = f"{location.file.name}: {error.reason}"
-        raise NothingToSeeError(f"the values of the {side} side cannot be read ({why})") from error
+        raise NothingToSeeError(_unreadable(side, location.file.name, error.message)) from error
     if number_kind(array.dtype) is None:
-        raise NothingToSeeError(f"the values of the {side} side are of dtype {array.dtype}, not numbers")
+        no_numbers = Message.of("metrics.side_no_numbers", side=side_named(side), dtype=str(array.dtype))
+        raise NothingToSeeError(no_numbers)
     return array
 
 
+def _unreadable(side: str, file: str, reason: Message) -> Message:
+    return Message.of("closeup.unreadable", side=side_named(side), file=file, reason=reason)
+
+
 def _require_small(record: TensorRecord) -> None:
-    if prod(record.shape or ()) > LARGEST_COPY:
-        size = f"{prod(record.shape or ()):,} elements"
-        raise NothingToSeeError(f"it would have to be put together in memory, and has {size}")
+    if (size := prod(record.shape or ())) > LARGEST_COPY:
+        raise NothingToSeeError(Message.of("closeup.too_large_to_join", size=size))
 
 
 def _require_as_measured(summary: SideSummary | None, array: "Array", side: str) -> None:
     if summary is not None and summary.size not in (None, array.size):
-        now, then = f"{array.size:,} elements", f"{summary.size:,}"
-        raise NothingToSeeError(f"the file of the {side} side has changed: it has {now}, and had {then}")
+        now, then = array.size, summary.size
+        raise NothingToSeeError(Message.of("closeup.changed", side=side_named(side), now=now, then=then))
 
 
 def _reshaped(array: "Array", shape: tuple[int, ...]) -> "Array":
     """Give an array another shape; one that would be copied for that must not be large."""
     bare = [tuple(size for size in each if size != 1) for each in (array.shape, shape)]
     if bare[0] != bare[1] and not array.flags.c_contiguous and array.size > LARGEST_COPY:
-        size = f"{array.size:,} elements"
-        raise NothingToSeeError(f"its dimensions do not lie in order in the file, and it has {size}")
+        raise NothingToSeeError(Message.of("closeup.too_large_to_reorder", size=array.size))
     return array.reshape(shape)

@@ -25,9 +25,9 @@ from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.slices import Read, pair_slices
 from firstdrift.metrics.measure import measure_pair
-from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
+from firstdrift.metrics.measurement import FITS_NOT, Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
-from firstdrift.model.tensor import MAY_BE_ADDEND, is_part_of_rank, say_addend
+from firstdrift.model.tensor import is_part_of_rank
 from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.baseline import QUIET, Noise, noise_of
 from firstdrift.verdict.findings import conclude, judge_after
@@ -36,6 +36,7 @@ from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.router_ties import may_be_scores
 from firstdrift.verdict.series import settle
 from firstdrift.verdict.tree import TreeRow, build_rows
+from firstdrift.wording.phrases import as_message
 
 if TYPE_CHECKING:
     from firstdrift.comparison.algorithms import Algorithm
@@ -209,18 +210,9 @@ def count_unreadable(result: SliceResult) -> int:
     return sum(
         measured.kind is MeasurementKind.INCOMPARABLE
         and pair.incomparable is None
-        and not measured.reason.startswith((NOT_ROTATED, NOT_FITTING))
-        and not _is_addend(pair, measured)
+        and (measured.reason is None or measured.reason.id not in FITS_NOT)
         and any(side.problem is not None or side.location is not None for side in (pair.golden, pair.target))
         for pair, measured in zip(result.plan.pairs, result.measurements, strict=True)
-    )
-
-
-def _is_addend(pair: TensorPair, measured: Measurement) -> bool:
-    """Tell whether values say that one rank holds a part of a sum, which is no fault of the dump."""
-    sides = (pair.golden.shards, pair.target.shards)
-    return any(
-        shards is not None and measured.reason in (MAY_BE_ADDEND, say_addend(shards)) for shards in sides
     )
 
 
@@ -260,7 +252,7 @@ def measure_pairs(plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
 
 def _measure(pair: TensorPair) -> Measurement:
     if pair.incomparable is not None:
-        return Measurement(MeasurementKind.INCOMPARABLE, pair.incomparable)
+        return Measurement(MeasurementKind.INCOMPARABLE, as_message(pair.incomparable))
     if pair.golden_parts or pair.target_parts:
         from firstdrift.metrics.joined import measure_joined
 

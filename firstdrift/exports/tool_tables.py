@@ -12,7 +12,7 @@ from firstdrift.exports.mapping_yaml import item_name
 from firstdrift.exports.spreadsheets import OWN_LAYOUT, Layout
 from firstdrift.metrics.measurement import MeasurementKind, PairErrors, SideSummary
 from firstdrift.model.tensor import UNIT_ROUNDOFF, DataLocation, Statistics, TensorRecord
-from firstdrift.wording.text import texts_of
+from firstdrift.wording.text import text_of, texts_of
 
 LAYOUTS = ("firstdrift", "msit", "msprobe")
 
@@ -125,7 +125,7 @@ class _Msit:
             *_numbers_of(errors, _MSIT_ERRORS),
             None if logits is None else logits.kl_divergence,
             None if errors is None else errors.relative_l2,
-            pair.incomparable or measured.reason,
+            pair.incomparable or (text_of(measured.reason) if measured.reason else ""),
         )
 
 
@@ -171,8 +171,8 @@ def _msprobe_cells(line: Line, kind: MeasurementKind) -> tuple[Cell, ...]:
     )
     both = (target.requires_grad, golden.requires_grad)
     consistent = _MISSING if None in both else str(both[0] == both[1])
-    reasons = texts_of(line.judged.reasons) or [*filter(None, [line.measured.reason])]
-    result = (consistent, line.judged.verdict.value, str(reasons))
+    reasons = line.judged.reasons or tuple(filter(None, [line.measured.reason]))
+    result = (consistent, line.judged.verdict.value, str(texts_of(reasons)))
     sides = (*_values(line.measured.target, target), *_values(line.measured.golden, golden))
     if kind is MeasurementKind.DIGEST:
         return (*basic, target.digest or _MISSING, golden.digest or _MISSING, *result)

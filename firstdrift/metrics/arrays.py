@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.metrics.comparability import IncomparableError, Shape, common_shape
+from firstdrift.metrics.comparability import IncomparableError, Shape, common_shape, shapes_differ
 from firstdrift.metrics.dtypes import Array, NumberKind, number_kind
 from firstdrift.metrics.elementwise.measure import measure_elements, summarise
 from firstdrift.metrics.elementwise.rows import row_profile, stands_out
@@ -17,6 +17,8 @@ from firstdrift.metrics.masks import is_mask_value
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.metrics.stored_format import stored_roundoff
 from firstdrift.model.tensor import DataLocation
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 Load: TypeAlias = Callable[[DataLocation], Array]
 """Reads the values of a tensor; raises TensorUnreadableError where it cannot."""
@@ -55,20 +57,28 @@ def _load(location: DataLocation, side: str, load: Load) -> Array:
     try:
         array = load(location)
     except TensorUnreadableError as error:
-        if not side:
-            raise IncomparableError(f"the data could not be read: {error}") from error
-        raise IncomparableError(f"the data of the {side} side could not be read: {error}") from error
+        raise IncomparableError(_unreadable(error.whole(), side)) from error
     if number_kind(array.dtype) is None:
-        if not side:
-            raise IncomparableError(f"the data are of dtype {array.dtype}, not numbers")
-        raise IncomparableError(f"the data of the {side} side are of dtype {array.dtype}, not numbers")
+        raise IncomparableError(_no_numbers(str(array.dtype), side))
     return array
+
+
+def _unreadable(why: Message, side: str) -> Message:
+    if not side:
+        return Message.of("metrics.unreadable", why=why)
+    return Message.of("metrics.side_unreadable", side=side_named(side), why=why)
+
+
+def _no_numbers(dtype: str, side: str) -> Message:
+    if not side:
+        return Message.of("metrics.no_numbers", dtype=dtype)
+    return Message.of("metrics.side_no_numbers", side=side_named(side), dtype=dtype)
 
 
 def _measure(golden: Array, target: Array, transform: str, logits: bool) -> Measurement:
     shape = common_shape(golden.shape, target.shape, transform)
     if shape is None:
-        raise IncomparableError(f"shapes differ: {list(golden.shape)} and {list(target.shape)}")
+        raise IncomparableError(shapes_differ(golden.shape, target.shape))
     golden, target = golden.reshape(shape), target.reshape(shape)
     golden_side, target_side, errors = measure_elements(golden, target)
     if errors.equal < errors.size and (unmasked := _unmasked(golden, target, golden_side, target_side)):

@@ -5,11 +5,24 @@ import math
 import operator
 from typing import TypeAlias
 
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
+
 Shape: TypeAlias = tuple[int, ...]
 
 
 class IncomparableError(Exception):
-    """The two cannot be compared; the text says why."""
+    """The two cannot be compared; its message says why."""
+
+    def __init__(self, message: Message) -> None:
+        """Keep why."""
+        super().__init__(text_of(message))
+        self.message = message
+
+
+def shapes_differ(golden: Shape, target: Shape) -> Message:
+    """Say that two shapes cannot be laid over each other."""
+    return Message.of("metrics.shapes_differ", golden=golden, target=target)
 
 
 def common_shape(golden: Shape, target: Shape, transform: str = "") -> Shape | None:

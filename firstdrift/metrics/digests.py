@@ -5,6 +5,7 @@ import re
 
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import TensorRecord
+from firstdrift.wording.message import Message, joined
 
 _NUMBERS = frozenset({"bool", "int", "float"})
 
@@ -14,12 +15,12 @@ def measure_digests(golden: TensorRecord, target: TensorRecord) -> Measurement:
     if golden.dtype != target.dtype:
         return Measurement(
             MeasurementKind.INCOMPARABLE,
-            f"only digests were recorded, and those of {golden.dtype} and {target.dtype} always differ",
+            Message.of("metrics.digests_of_dtypes", golden=golden.dtype, target=target.dtype),
         )
     if _algorithm(golden.digest) != _algorithm(target.digest):
         return Measurement(
             MeasurementKind.INCOMPARABLE,
-            f"the digests {golden.digest} and {target.digest} were formed in different ways",
+            Message.of("metrics.digests_of_algorithms", golden=golden.digest, target=target.digest),
         )
     return Measurement(MeasurementKind.DIGEST, equal=golden.digest == target.digest)
 
@@ -33,10 +34,10 @@ def measure_scalars(golden: TensorRecord, target: TensorRecord) -> Measurement:
     equal = _same_scalar(golden, target)
     remarks = []
     if golden.scalar != target.scalar:
-        remarks.append(f"{golden.scalar} against {target.scalar}")
+        remarks.append(Message.of("metrics.against", golden=golden.scalar, target=target.scalar))
     if golden.dtype != target.dtype:
-        remarks.append(f"types differ: {golden.dtype} and {target.dtype}")
-    return Measurement(MeasurementKind.SCALAR, "; ".join(remarks), equal=equal)
+        remarks.append(Message.of("metrics.types_differ", golden=golden.dtype, target=target.dtype))
+    return Measurement(MeasurementKind.SCALAR, joined(*remarks) if remarks else None, equal=equal)
 
 
 def _algorithm(digest: str | None) -> int:

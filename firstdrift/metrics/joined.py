@@ -22,14 +22,16 @@ from msgspec.structs import replace
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.arrays import Load
 from firstdrift.metrics.dtypes import Array
-from firstdrift.metrics.experts.expert_rows import DoNotStackError, stack_experts
-from firstdrift.metrics.experts.stacked_weights import DoNotStackUpError, stack_weights
+from firstdrift.metrics.experts.expert_rows import stack_experts
+from firstdrift.metrics.experts.stacked_weights import stack_weights
+from firstdrift.metrics.fitting import DoNotFitError, shapes_against, shapes_of
 from firstdrift.metrics.measure import measure_pair
-from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.metrics.ranks.shard_slice import cut, measure_cut, whole_of
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
 from firstdrift.model.parts import Parts
 from firstdrift.model.tensor import DataLocation, TensorRecord, is_part_of_rank
+from firstdrift.wording.message import Message
 
 _JOINED: Final = DataLocation(Path(), "joined")
 """Where a joined tensor lies: in memory."""
@@ -60,11 +62,11 @@ def measure_joined(
         loaded = load(whole.location) if whole.location is not None else None
         joined, said = _join(parts, arrays, loaded)
     except DoesNotRotateError as error:
-        return Measurement(MeasurementKind.INCOMPARABLE, f"{NOT_ROTATED}: {error}")
-    except (_DoNotJoinError, DoNotStackError, DoNotStackUpError) as error:
-        return Measurement(MeasurementKind.INCOMPARABLE, f"{NOT_FITTING}: {error}")
+        return _incomparable(Message.of("metrics.not_rotated", why=error.message))
+    except DoNotFitError as error:
+        return _incomparable(Message.of("metrics.parts_do_not_fit", why=error.message))
     except TensorUnreadableError as error:
-        return Measurement(MeasurementKind.INCOMPARABLE, f"the parts could not be joined: {error}")
+        return _incomparable(Message.of("metrics.parts_unreadable", why=error.whole()))
 
     if is_part_of_rank(own):
         return _measure_part(own, (joined, said), loaded, parts, transform)
@@ -82,20 +84,28 @@ def measure_joined(
     return replace(measured, reason=measured.reason or said) if measured.errors is not None else measured
 
 
+def _incomparable(why: Message) -> Measurement:
+    return Measurement(MeasurementKind.INCOMPARABLE, why)
+
+
 def _measure_part(
-    own: TensorRecord, joined: tuple[Array, str], loaded: Array | None, parts: Parts, transform: str
+    own: TensorRecord,
+    joined: tuple[Array, Message | None],
+    loaded: Array | None,
+    parts: Parts,
+    transform: str,
 ) -> Measurement:
     """Measure what one rank holds of a fused tensor against its part of what was joined."""
     pieces = cut(loaded, joined[0], own.shards) if loaded is not None and own.shards is not None else None
     if pieces is None:
-        return Measurement(MeasurementKind.INCOMPARABLE, "its part of the whole is not known")
+        return _incomparable(Message.of("metrics.part_unknown"))
     other = parts.records[0]
     measure = partial(measure_pair, transform=transform)
     measured = measure_cut(own, other, pieces, measure, own_is_golden=not parts.are_golden)
     return replace(measured, reason=measured.reason or joined[1]) if measured.errors is not None else measured
 
 
-def load_joined(parts: Parts, whole: Array, load: Load) -> tuple[Array, str]:
+def load_joined(parts: Parts, whole: Array, load: Load) -> tuple[Array, Message | None]:
     """Load the parts of a pair and join them as the whole has them; return them, and how they lie, in words.
 
     Args:
@@ -110,15 +120,11 @@ def load_joined(parts: Parts, whole: Array, load: Load) -> tuple[Array, str]:
         return _join(
             parts, [load(part.location) for part in parts.records if part.location is not None], whole
         )
-    except (_DoNotJoinError, DoNotStackError, DoNotStackUpError, DoesNotRotateError) as error:
-        raise TensorUnreadableError(f"the parts could not be joined: {error}") from error
+    except (DoNotFitError, DoesNotRotateError) as error:
+        raise TensorUnreadableError(Message.of("metrics.parts_unreadable", why=error.message)) from error
 
 
-class _DoNotJoinError(Exception):
-    """The parts cannot be joined; the text says why."""
-
-
-def _join(parts: Parts, arrays: Sequence[Array], whole: Array | None) -> tuple[Array, str]:
+def _join(parts: Parts, arrays: Sequence[Array], whole: Array | None) -> tuple[Array, Message | None]:
     """Join the parts, and say how, where it was seen from the values."""
     if parts.rotated and whole is not None:
         return rotated_as(arrays[0], arrays[1], arrays[2], whole)
@@ -129,21 +135,21 @@ def _join(parts: Parts, arrays: Sequence[Array], whole: Array | None) -> tuple[A
     return _sum(arrays) if parts.summed else _concatenate(arrays, whole)
 
 
-def _sum(arrays: Sequence[Array]) -> tuple[Array, str]:
+def _sum(arrays: Sequence[Array]) -> tuple[Array, None]:
     if len({array.shape for array in arrays}) != 1:
-        raise _DoNotJoinError(f"their shapes are {_shapes(arrays)}")
+        raise DoNotFitError(Message.of("metrics.shapes_are", shapes=shapes_of(arrays)))
     wide = np.complex128 if any(np.iscomplexobj(array) for array in arrays) else np.float64
-    return reduce(np.add, (array.astype(wide) for array in arrays)), ""
+    return reduce(np.add, (array.astype(wide) for array in arrays)), None
 
 
-def _concatenate(arrays: Sequence[Array], whole: Array | None) -> tuple[Array, str]:
+def _concatenate(arrays: Sequence[Array], whole: Array | None) -> tuple[Array, Message | None]:
     """Lay parts side by side along the last or the first dimension, arranged as in the whole."""
     axis = _axis(arrays, whole.shape if whole is not None else None)
     if len({array.dtype for array in arrays}) != 1:
         arrays = [array.astype(np.float64) for array in arrays]
     joined = np.concatenate(arrays, axis=axis)
     if whole is None:
-        return joined, ""
+        return joined, None
     arrangements = _arrangements([array.shape[axis] for array in arrays])
     order, said = best_arrangement(joined, whole, axis, arrangements)
     return (joined if order is None else np.take(joined, order, axis=axis)), said
@@ -158,7 +164,7 @@ def _axis(arrays: Sequence[Array], whole: tuple[int, ...] | None) -> int:
         fits = whole is None or (bool(whole) and _ends_with(whole, axis, length))
         if len(ranks) == len(others) == 1 and fits:
             return axis
-    raise _DoNotJoinError(f"their shapes are {_shapes(arrays)}, that of the whole is {list(whole or ())}")
+    raise DoNotFitError(shapes_against(arrays, whole or ()))
 
 
 def _ends_with(whole: tuple[int, ...], axis: int, length: int) -> bool:
@@ -176,8 +182,8 @@ def _rows(array: Array, axis: int) -> Array:
 
 
 def best_arrangement(
-    joined: Array, whole: Array, axis: int, arrangements: Iterable[tuple[Array, str]]
-) -> tuple[Array | None, str]:
+    joined: Array, whole: Array, axis: int, arrangements: Iterable[tuple[Array, Message]]
+) -> tuple[Array | None, Message | None]:
     """Return in which order what was joined lies in the whole; None if as it is.
 
     Args:
@@ -188,17 +194,17 @@ def best_arrangement(
     """
     first, second = _finite(_rows(joined, axis)), _finite(_rows(whole, axis))
     if first.shape != second.shape:
-        return None, ""
+        return None, None
     least, chosen, said = (
         np.linalg.norm(first - second) * _CLEARLY_BETTER,
         None,
-        "arranged one part after another",
+        Message.of("metrics.in_sequence"),
     )
     for order, description in arrangements:
         difference = np.linalg.norm(first[:, order] - second)
         if difference < least:
-            least, chosen, said = difference, order, f"arranged {description}"
-    return chosen, f"{said}, which fits the values best"
+            least, chosen, said = difference, order, description
+    return chosen, Message.of("metrics.arranged", how=said)
 
 
 def _finite(rows: Array) -> Array:
@@ -206,7 +212,7 @@ def _finite(rows: Array) -> Array:
     return np.where(np.isfinite(wide), wide, 0)
 
 
-def _arrangements(sizes: list[int]) -> Iterator[tuple[Array, str]]:
+def _arrangements(sizes: list[int]) -> Iterator[tuple[Array, Message]]:
     """Yield the ways in which parts are known to be laid out: in turn in each group, and in reverse order.
 
     Keys and values may take turns behind all queries.
@@ -216,19 +222,15 @@ def _arrangements(sizes: list[int]) -> Iterator[tuple[Array, str]]:
     common = gcd(*sizes)
     for groups in (count for count in range(1, common + 1) if common % count == 0):
         grouped = [part.reshape(groups, -1) for part in columns]
-        each = f"one part after another in each of {groups} groups"
+        each = Message.of("metrics.in_groups", groups=groups)
         if groups > 1:
             yield np.concatenate(grouped, axis=1).ravel(), each
         yield (
             np.concatenate(grouped[::-1], axis=1).ravel(),
-            f"{each}, in reverse" if groups > 1 else "the last part first",
+            Message.of("metrics.reversed", how=each) if groups > 1 else Message.of("metrics.last_first"),
         )
     shared = gcd(*sizes[1:])
     for groups in (count for count in range(2, shared + 1) if shared % count == 0 and len(sizes) > 2):  # noqa: PLR2004
         others = np.concatenate([part.reshape(groups, -1) for part in columns[1:]], axis=1).ravel()
-        said = f"the first part, then the others one after another in each of {groups} groups"
+        said = Message.of("metrics.first_then_groups", groups=groups)
         yield np.concatenate([columns[0], others]), said
-
-
-def _shapes(arrays: Sequence[Array]) -> str:
-    return " and ".join(str(list(array.shape)) for array in arrays)

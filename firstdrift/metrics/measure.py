@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from firstdrift.metrics.comparability import IncomparableError, Shape
+from firstdrift.metrics.comparability import IncomparableError, Shape, shapes_differ
 from firstdrift.metrics.digests import measure_digests, measure_scalars
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.metrics.statistics import measure_statistics
 from firstdrift.model.tensor import Statistics, TensorRecord
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 if TYPE_CHECKING:
     from firstdrift.metrics.arrays import Load
@@ -48,7 +50,7 @@ def measure_pair(
         measured = _measure(golden, target, load, transform, logits)
         return _with_choices(measured, golden, target, load) if scores else measured
     except IncomparableError as error:
-        return Measurement(MeasurementKind.INCOMPARABLE, str(error))
+        return Measurement(MeasurementKind.INCOMPARABLE, error.message)
 
 
 def _measure(
@@ -56,9 +58,11 @@ def _measure(
 ) -> Measurement:
     for side, record in (("golden", golden), ("target", target)):
         if record.problem is not None:
-            raise IncomparableError(f"{side}: {record.problem}")
+            said = Message.of("metrics.of_side", side=side_named(side), problem=record.problem)
+            raise IncomparableError(said)
     if golden.is_tensor != target.is_tensor:
-        raise IncomparableError(f"{_describe(golden)} against {_describe(target)}")
+        said = Message.of("metrics.against", golden=_describe(golden), target=_describe(target))
+        raise IncomparableError(said)
     if not golden.is_tensor:
         return measure_scalars(golden, target)
     if golden.location and target.location:
@@ -88,14 +92,16 @@ def _with_choices(
     return replace(measured, swapped=swapped_choices(sides[0], sides[1].reshape(sides[0].shape)))
 
 
-def _describe(record: TensorRecord) -> str:
-    return "a tensor" if record.is_tensor else f"the {record.dtype or 'scalar'} {record.scalar}"
+def _describe(record: TensorRecord) -> Message:
+    if record.is_tensor:
+        return Message.of("metrics.tensor")
+    return Message.of("metrics.scalar", type=record.dtype or "scalar", value=record.scalar)
 
 
 def _require_common_size(golden: Shape | None, target: Shape | None) -> None:
     # Neither statistics nor digests depend on how the same elements are arranged in dimensions.
     if golden is not None and target is not None and math.prod(golden) != math.prod(target):
-        raise IncomparableError(f"shapes differ: {list(golden)} and {list(target)}")
+        raise IncomparableError(shapes_differ(golden, target))
 
 
 def _has_statistics(record: TensorRecord) -> bool:
@@ -109,8 +115,9 @@ def _statistics(record: TensorRecord, side: str, load: "Load") -> TensorRecord |
         from firstdrift.metrics.arrays import summarise_values
 
         return summarise_values(record.location, side, load)
-    held = "only a digest" if record.digest else "nothing but its shape and dtype"
-    raise IncomparableError(f"no values were recorded: the {side} side has {held}")
+    if record.digest:
+        raise IncomparableError(Message.of("metrics.only_digest", side=side_named(side)))
+    raise IncomparableError(Message.of("metrics.only_shape", side=side_named(side)))
 
 
 def _with_digests(measured: Measurement, golden: TensorRecord, target: TensorRecord) -> Measurement:
@@ -120,4 +127,4 @@ def _with_digests(measured: Measurement, golden: TensorRecord, target: TensorRec
     digests = measure_digests(golden, target)
     if digests.equal is not False:
         return measured
-    return replace(measured, equal=False, reason="the statistics agree, the digests do not")
+    return replace(measured, equal=False, reason=Message.of("metrics.digests_overrule"))

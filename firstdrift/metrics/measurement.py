@@ -14,9 +14,12 @@ from typing import Final
 
 from msgspec import Struct
 
-NOT_ROTATED: Final = "it could not be rotated"
-NOT_FITTING: Final = "the parts do not fit together"
-"""How reasons begin of what was read, but cannot be joined."""
+from firstdrift.wording.message import Message
+
+FITS_NOT: Final = frozenset(
+    {"metrics.not_rotated", "metrics.parts_do_not_fit", "metrics.may_be_addend", "metrics.addend"}
+)
+"""Why values that were read are not compared: what was read is no fault of the dump."""
 
 
 class MeasurementKind(StrEnum):
@@ -265,7 +268,7 @@ class Measurement(Struct, frozen=True, gc=False):
 
     Attributes:
         kind: what the numbers were computed from.
-        reason: why the pair is incomparable; for the other kinds a remark, or "".
+        reason: why the pair is incomparable; for the other kinds a remark; None if there is none.
         golden: summary of the golden side; None for digests, scalars and incomparables.
         target: summary of the target side.
         errors: element by element, with data.
@@ -284,7 +287,7 @@ class Measurement(Struct, frozen=True, gc=False):
     """
 
     kind: MeasurementKind
-    reason: str = ""
+    reason: Message | None = None
     golden: SideSummary | None = None
     target: SideSummary | None = None
     errors: PairErrors | None = None

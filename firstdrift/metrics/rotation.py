@@ -9,6 +9,9 @@ from typing import Final
 import numpy as np
 
 from firstdrift.metrics.dtypes import Array
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import shape
+from firstdrift.wording.text import text_of
 
 _CLEARLY_BETTER: Final = 0.5
 _FARTHEST: Final = 0.3
@@ -19,10 +22,15 @@ _SAME_LENGTH: Final = 0.1
 
 
 class DoesNotRotateError(Exception):
-    """A tensor cannot be rotated, or not to what it is compared with; the text says why."""
+    """A tensor cannot be rotated, or not to what it is compared with; its message says why."""
+
+    def __init__(self, message: Message) -> None:
+        """Keep why."""
+        super().__init__(text_of(message))
+        self.message = message
 
 
-def rotated_as(states: Array, cosine: Array, sine: Array, whole: Array) -> tuple[Array, str]:
+def rotated_as(states: Array, cosine: Array, sine: Array, whole: Array) -> tuple[Array, Message]:
     """Rotate a tensor in the way that comes nearest to another; return it, and the way in words.
 
     Args:
@@ -39,21 +47,21 @@ def rotated_as(states: Array, cosine: Array, sine: Array, whole: Array) -> tuple
     tokens = cosine.size // size if size and not size % 2 else 0
     fits = bool(tokens and states.size) and states.size % cosine.size == 0
     if not fits or sine.shape != cosine.shape or whole.size != states.size:
-        shapes = ", ".join(str(list(array.shape)) for array in (states, cosine, sine, whole))
-        raise DoesNotRotateError(f"the shapes {shapes} do not fit")
+        shapes = tuple(shape(array.shape) for array in (states, cosine, sine, whole))
+        raise DoesNotRotateError(Message.of("metrics.rotation_shapes", shapes=shapes))
     heads = states.size // _rows(states, tokens) // size
     wide: Array = states.astype(np.float64).reshape(-1, tokens, heads, size)
     angles = [array.astype(np.float64).reshape(tokens, 1, size) for array in (cosine, sine)]
     wanted = whole.astype(np.float64).reshape(wide.shape)
     ways = (
-        (_in_halves(wide, *angles), "each element with the one half a head away"),
-        (_in_neighbours(wide, *angles), "each element with its neighbour"),
+        (_in_halves(wide, *angles), Message.of("metrics.rotated_in_halves")),
+        (_in_neighbours(wide, *angles), Message.of("metrics.rotated_in_neighbours")),
     )
     differences = [_distance(way, wanted) for way, _ in ways]
     chosen = 1 if differences[1] < _CLEARLY_BETTER * differences[0] else 0
     if differences[chosen] > _FARTHEST and _is_turned(ways[0][0], wanted):
-        raise DoesNotRotateError(f"no known way to rotate comes near (relative L2 {min(differences):.2g})")
-    return ways[chosen][0].reshape(states.shape), f"rotated {ways[chosen][1]}, which fits the values best"
+        raise DoesNotRotateError(Message.of("metrics.rotation_unknown", error=min(differences)))
+    return ways[chosen][0].reshape(states.shape), ways[chosen][1]
 
 
 def _rows(states: Array, tokens: int) -> int:

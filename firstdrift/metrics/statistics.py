@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from firstdrift.metrics.masks import agreeing_masks
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary, StatisticDifferences
 from firstdrift.model.tensor import TensorRecord
+from firstdrift.wording.message import Message
 
 
 def measure_statistics(golden: TensorRecord | SideSummary, target: TensorRecord | SideSummary) -> Measurement:
@@ -35,7 +36,7 @@ def measure_statistics(golden: TensorRecord | SideSummary, target: TensorRecord 
     found = (differences.maximum, differences.minimum, differences.mean, differences.norm)
     known = [difference for difference in found if difference is not None]
     if not known:
-        return Measurement(MeasurementKind.INCOMPARABLE, "no statistic is known of both sides")
+        return Measurement(MeasurementKind.INCOMPARABLE, Message.of("metrics.no_common_statistic"))
     return Measurement(
         MeasurementKind.STATISTICS,
         golden=golden_side,

@@ -10,6 +10,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from firstdrift.model.node import Node
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import ranks_named
+from firstdrift.wording.text import text_of
 
 
 class Coordinates(Struct, frozen=True):
@@ -32,14 +35,21 @@ class Coordinates(Struct, frozen=True):
 
     def describe(self) -> str:
         """Say which slice this is: "step 0, rank 1, token 3"; "the only slice" if nothing is known."""
-        named = {
-            "step": self.step,
-            "rank": "+".join(map(str, self.merged)) if self.merged else self.rank,
-            "token": self.token,
-            "micro step": self.micro_step,
-        }
-        said = [f"{name} {value}" for name, value in named.items() if value is not None]
-        return ", ".join(said) or "the only slice"
+        return text_of(self.name())
+
+    def name(self) -> Message:
+        """Name this slice in a message: "step 0, rank 1, token 3", or "the only slice"."""
+        parts: list[Message] = []
+        if self.step is not None:
+            parts.append(Message.of("slice.step", number=self.step))
+        if self.merged or self.rank is not None:
+            ranks = ranks_named(self.merged) if self.merged else self.rank
+            parts.append(Message.of("slice.rank", number=ranks))
+        if self.token is not None:
+            parts.append(Message.of("slice.token", number=self.token))
+        if self.micro_step is not None:
+            parts.append(Message.of("slice.micro_step", number=self.micro_step))
+        return Message.of("slice.coordinates", parts=tuple(parts)) if parts else Message.of("slice.only")
 
 
 class Problem(Struct, frozen=True):

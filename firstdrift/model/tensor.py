@@ -8,6 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import ranks_named
+
 
 class Role(StrEnum):
     """What a tensor is to its node."""
@@ -151,19 +154,12 @@ def is_part_of_rank(record: TensorRecord) -> bool:
     return shards is not None and shards.only is not None and shards.sharding is Sharding.CONCATENATED
 
 
-MAY_BE_ADDEND: Final = (
-    "it was made of parts and may be a part of a sum over ranks, of which the others are not there: compare "
-    "the dump of all ranks"
-)
+MAY_BE_ADDEND: Final = Message.of("metrics.may_be_addend")
 
 
-def say_addend(shards: Shards) -> str:
+def say_addend(shards: Shards) -> Message:
     """Say why what one rank holds is not compared where the other dump has the sum over all."""
-    ranks = "+".join(map(str, shards.ranks))
-    return (
-        f"rank {shards.only} holds a part of a sum over ranks {ranks}: choose no rank to compare all of them "
-        "merged"
-    )
+    return Message.of("metrics.addend", rank=shards.only, ranks=ranks_named(shards.ranks))
 
 
 QUANTISED = "quantised "

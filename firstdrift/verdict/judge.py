@@ -37,7 +37,7 @@ from firstdrift.verdict.judgement import (
 from firstdrift.verdict.logits import count_outputs, is_logits
 from firstdrift.verdict.model_mismatch import unlikeness
 from firstdrift.verdict.overflow import find_overflow
-from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, size_of_pair
+from firstdrift.verdict.pair_error import PairError, size_of_pair, why_incomparable
 from firstdrift.verdict.router_ties import Choice, find_choices, hides
 from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, fingerprint, row_errors
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
@@ -172,21 +172,14 @@ def _judge_pairs(case: _Case) -> list[PairJudgement]:
     for index, pair in enumerate(case.plan.pairs):
         row = row_of_match[pair.match]
         if case.pair_errors[index].value is None:
-            reason = _why_incomparable(pair, case.measurements[index])
-            judged.append(PairJudgement(Verdict.INCOMPARABLE, None, (verbatim(reason),)))
+            reason = why_incomparable(pair, case.measurements[index])
+            judged.append(PairJudgement(Verdict.INCOMPARABLE, None, (reason,)))
         elif outside_order is not None and row.order >= outside_order:
             judged.append(_with_other_input(case, index))
         else:
             after = origin_order is not None and row.order >= origin_order
             judged.append(_judge_pair(case, index, row, after_origin=after))
     return judged
-
-
-def _why_incomparable(pair: TensorPair, measured: Measurement) -> str:
-    known = pair.incomparable or measured.reason
-    if not known and are_of_other_kinds(pair):
-        return f"numbers of other kinds: {pair.golden.dtype} against {pair.target.dtype}"
-    return known or "nothing comparable was recorded"
 
 
 def _with_other_input(case: _Case, index: int) -> PairJudgement:

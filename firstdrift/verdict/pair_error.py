@@ -19,6 +19,8 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role, is_floating
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import as_message
 
 
 class PairError(NamedTuple):
@@ -55,6 +57,15 @@ def are_of_other_kinds(pair: TensorPair) -> bool:
         return False
     tensors = golden.is_tensor and target.is_tensor
     return tensors and is_floating(golden.dtype) is not is_floating(target.dtype)
+
+
+def why_incomparable(pair: TensorPair, measured: Measurement) -> Message:
+    """Say why a pair has no error."""
+    if pair.incomparable:
+        return as_message(pair.incomparable)
+    if measured.reason is None and are_of_other_kinds(pair):
+        return Message.of("pair.other_kinds", golden=pair.golden.dtype, target=pair.target.dtype)
+    return measured.reason or Message.of("pair.nothing_recorded")
 
 
 def size_in_words(error: float, relative_l2: float | None, *, is_bound: bool = False) -> str:

@@ -26,7 +26,7 @@ from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors
 from firstdrift.model.tensor import Role, is_floating
 from firstdrift.verdict.judgement import PairJudgement, Verdict
-from firstdrift.verdict.pair_error import PairError
+from firstdrift.verdict.pair_error import PairError, why_incomparable
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import verbatim
 
@@ -113,7 +113,7 @@ def _judged(
         worst = max((verdict for verdict, _ in reasons), key=lambda verdict: verdict.severity)
         return PairJudgement(worst, error.value, tuple(verbatim(text) for _, text in reasons))
     if measured.kind is MeasurementKind.INCOMPARABLE:
-        return PairJudgement(Verdict.INCOMPARABLE, None, (verbatim(pair.incomparable or measured.reason),))
+        return PairJudgement(Verdict.INCOMPARABLE, None, (why_incomparable(pair, measured),))
     return PairJudgement(Verdict.PASS, error.value)
 
 
@@ -263,7 +263,7 @@ def _by_limits(
     pair: TensorPair, measured: Measurement, error: PairError, limits: Thresholds
 ) -> PairJudgement:
     if measured.kind is MeasurementKind.INCOMPARABLE:
-        return PairJudgement(Verdict.INCOMPARABLE, None, (verbatim(pair.incomparable or measured.reason),))
+        return PairJudgement(Verdict.INCOMPARABLE, None, (why_incomparable(pair, measured),))
     if error.non_finite:
         return PairJudgement(Verdict.ERROR, error.value, (verbatim("NaN or infinity on one side only"),))
     if pair.target.role is not Role.OUTPUT or measured.errors is None or error.discrete:

@@ -62,7 +62,7 @@ def look(client: TestClient, path: str, query: str = "") -> dict[str, Any]:
 
 
 def said(found: Mapping[str, Any]) -> list[str]:
-    return [hint["says"] for hint in found["hints"]]
+    return [hint["says"]["id"] for hint in found["hints"]]
 
 
 def test_everything_is_in_one_answer(near: TestClient, changed: tuple[Path, Path]) -> None:
@@ -70,7 +70,7 @@ def test_everything_is_in_one_answer(near: TestClient, changed: tuple[Path, Path
     golden, target = (np.load(dump / "model.layers.0.mlp.act.npy").astype("float64") for dump in changed)
     distance = np.abs(target - golden)
     assert (found["tensor"], found["shape"], found["reason"]) == ("output.0", [2, 6, 64], None)
-    assert said(found) == ["target is golden + 0.5"]
+    assert said(found) == ["hint.line"]
     assert found["relative_l2"] == pytest.approx(np.linalg.norm(target - golden) / np.linalg.norm(golden))
     assert len(found["worst"]) == 20
     worst = found["worst"][0]
@@ -101,25 +101,21 @@ def test_other_dimensions_and_another_place_are_chosen_by_the_address(
 def test_heads_are_taken_from_the_address(near: TestClient) -> None:
     found = look(near, "model.layers.0.attn", "heads=4")
     assert (found["shape"], found["shapes"]) == ([6, 64], [[1, 6, 64], [6, 64]])
-    assert said(found) == [
-        "the difference lies in indexes 16 to 31 of dimension 1, which has 64, alone: head 1 of 4",
-        "there, target is golden with the sign flipped",
-    ]
+    assert said(found) == ["hint.with_detail", "hint.there"]
+    assert found["hints"][0]["says"]["arguments"]["detail"]["id"] == "hint.head"
     by_head = found["profiles"][-1]
     assert (by_head["heads"], by_head["maximum"][0]) == (4, 0)
     assert by_head["maximum"][1] > 1
-    assert said(look(near, "model.layers.0.attn"))[0].endswith("alone: block 1 of 4, perhaps one head")
+    (first, _) = look(near, "model.layers.0.attn")["hints"]
+    assert first["says"]["arguments"]["detail"]["id"] == "hint.block"
     assert look(near, "model.embed", "heads=7")["heads"] is None
 
 
 def test_tokens_that_moved_and_nan_are_named(near: TestClient) -> None:
     moved = look(near, "model.norm")
-    assert said(moved) == ["target is golden shifted: its values come 1 later along dimension 1"]
+    assert said(moved) == ["hint.shifted_later"]
     found = look(near, "model.layers.0.mlp")
-    assert said(found) == [
-        "target has NaN at 1 place where golden has not, the first at [1, 3, 5]",
-        "target is golden x 1.9",
-    ]
+    assert said(found) == ["hint.non_finite", "hint.line"]
     assert found["worst"][0]["index"] == found["at"] == [1, 3, 5]
     assert (found["worst"][0]["target"], found["worst"][0]["distance"]) == ("NaN", "Infinity")
     assert found["map"]["cells"][3][5] == "Infinity"
@@ -129,7 +125,7 @@ def test_of_a_large_tensor_a_part_is_looked_at_and_that_is_said(near: TestClient
     found = look(near, "model.layers.0.wide")
     assert found["every"] == 3
     assert found["seen"] < found["size"] == 1_200_000
-    assert said(found) == ["target is golden + 0.25"]
+    assert said(found) == ["hint.line"]
     assert len(found["map"]["cells"]) <= 256
     page = near.get(f"/c/1/s/0/n/{row_of(near, 'model.layers.0.wide')}?tensor=output.0", headers=HTML).text
     assert "one row in 3 was looked at" in page
@@ -141,7 +137,7 @@ def test_the_page_has_it_all_without_a_script(near: TestClient) -> None:
     assert f'href="{address}?tensor=output.0#closeup"' in plain
     assert 'id="closeup-values"' not in plain
     page = unescape(near.get(f"{address}?tensor=output.0&at=0,0,2", headers=HTML).text)
-    assert "Target is golden x 1.9." in page
+    assert "Target = 1.9 " in page
     assert "around [0, 0, 2]" in page
     assert '<a href="' + address + "?tensor=output.0&down=1&across=2&at=1%2C3%2C5#closeup" in page
     assert "output.0 from near:" in page  # the Markdown that is copied
@@ -190,7 +186,7 @@ def test_files_that_changed_or_went_since_are_said_to_have(
     near: TestClient, changed: tuple[Path, Path]
 ) -> None:
     name = "model.layers.1.mlp"
-    assert said(look(near, name)) == ["all elements are equal"]
+    assert said(look(near, name)) == ["hint.equal"]
     file = changed[1] / f"{name}.npy"
     content = file.read_bytes()
     later = time.time() + 60
@@ -198,19 +194,20 @@ def test_files_that_changed_or_went_since_are_said_to_have(
         np.save(file, np.zeros((4, 8), "float32"))
         os.utime(file, (later, later))
         found = look(near, name)
-        assert said(found) == ["target is zero everywhere"]
+        assert said(found) == ["hint.zero"]
         assert "was written after the comparison" in found["notes"][0]
         np.save(file, np.zeros((4, 9), "float32"))
         reason = look(near, name)["reason"]
-        assert reason == "the file of the target side has changed: it has 36 elements, and had 32"
+        assert reason["id"] == "closeup.changed"
+        assert (reason["arguments"]["now"], reason["arguments"]["then"]) == (36, 32)
         file.write_bytes(content[:100])
-        assert "cannot be read (model.layers.1.mlp.npy: " in look(near, name)["reason"]
+        assert look(near, name)["reason"]["arguments"]["file"] == "model.layers.1.mlp.npy"
         page = near.get(f"/c/1/s/0/n/{row_of(near, name)}?tensor=output.0", headers=HTML)
         assert "There is nothing to see of it" in page.text
         file.unlink()
-        assert look(near, name)["reason"].endswith("the file is missing)")
+        assert look(near, name)["reason"]["id"] == "closeup.unreadable"
         file.symlink_to("/etc/hostname")
-        assert look(near, name)["reason"].endswith("it leads out of the directories that may be read)")
+        assert look(near, name)["reason"]["id"] == "closeup.unreadable"
     finally:
         file.unlink(missing_ok=True)
         file.write_bytes(content)
@@ -242,7 +239,7 @@ def test_no_more_than_two_are_looked_at_at_a_time(near: TestClient, monkeypatch:
     monkeypatch.setattr(children, "_WAIT_SECONDS", 0.01)
     free = near.app.state.context.looking._free  # type: ignore[attr-defined]
     with free, free:
-        assert look(near, "model.embed")["reason"] == "others are looking at dumps"
+        assert look(near, "model.embed")["reason"]["text"] == "others are looking at dumps"
     assert look(near, "model.embed")["reason"] is None
 
 
@@ -251,8 +248,8 @@ def test_what_has_no_values_gets_a_sentence_instead_of_a_picture(near: TestClien
     found = near.get(f"{rows}?class=weights+differ").json()["rows"]
     row = next(row["row"] for row in found if row["class"] == "weights differ")
     found = near.get(f"{rows}/{row}/tensors/0").json()
-    assert found["reason"] == "only statistics were recorded, no values"
-    assert "broken.npy" in look(near, "model.embed.broken")["reason"]
+    assert found["reason"]["id"] == "closeup.without_values"
+    assert "broken.npy" in look(near, "model.embed.broken")["reason"]["text"]
 
 
 def test_a_call_stack_shows_the_users_code_first(near: TestClient) -> None:

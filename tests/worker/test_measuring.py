@@ -11,6 +11,7 @@ from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.wording.message import Message
 from firstdrift_worker import measuring
 from firstdrift_worker.measuring import Measurer, measure_chunk, split_into_chunks
 
@@ -77,7 +78,7 @@ def test_a_pair_that_kills_the_process_is_incomparable_and_all_others_are_measur
     with Measurer(processes, isolated=True) as measurer:
         found = measured(measurer, plan)
     assert found[13].kind is MeasurementKind.INCOMPARABLE
-    assert "died" in found[13].reason
+    assert found[13].reason == Message.of("worker.measuring_died")
     expected = measure_chunk(plan, 0)
     assert [*found[:13], *found[14:]] == [*expected[:13], *expected[14:]]
 

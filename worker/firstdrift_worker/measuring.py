@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from msgspec.structs import replace
 
@@ -29,6 +29,7 @@ from firstdrift.metrics.elementwise.measure import prepare_engine
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.processes.children import OUTLASTS
 from firstdrift.processes.limits import limit_processor_time
+from firstdrift.wording.message import Message
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ CHUNK_PAIRS = 512
 WORTH_A_POOL = 64 * 2**20
 """Less data than this is measured sooner than processes start."""
 _CHECK_SECONDS = 0.2
-_DIED = "the process that measured it died: it wanted more memory or time than it may have, or a file changed"
+_DIED: Final = Message.of("worker.measuring_died")
 _CHUNK_SECONDS = 60.0
 _LEAST_BYTES_A_SECOND = 20 * 2**20
 """A chunk that is measured more slowly, after the first minute, is ended: a fiftieth of the usual."""

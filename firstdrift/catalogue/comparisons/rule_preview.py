@@ -42,7 +42,7 @@ from firstdrift.wording.text import text_of
 TRIAL_SECONDS: Final = 0.6
 """After so long no further slice is looked at; the first one is, whatever it takes."""
 
-_UNMEASURED: Final = Measurement(MeasurementKind.INCOMPARABLE, "it has not been measured by this version")
+_UNMEASURED: Final = Measurement(MeasurementKind.INCOMPARABLE, Message.of("catalogue.not_measured"))
 
 
 class Measured(Struct, frozen=True, eq=False):

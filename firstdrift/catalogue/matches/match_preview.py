@@ -39,6 +39,7 @@ from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import Counts, SliceJudgement
 from firstdrift.verdict.series import settle
 from firstdrift.verdict.tree import build_rows
+from firstdrift.wording.message import Message
 
 PREVIEW_SECONDS: Final = 1.0
 """After so long a preview looks at no further slice."""
@@ -46,7 +47,7 @@ PREVIEW_SECONDS: Final = 1.0
 PREVIEW_BYTES: Final = 32 * 2**20
 """More data than this is not read for a preview."""
 
-_NOT_READ: Final = "not measured for a preview: there is too much data"
+_NOT_READ: Final = Message.of("catalogue.not_read_for_preview")
 
 
 class Bench(Struct, frozen=True, eq=False):
@@ -309,7 +310,7 @@ class _Trial:
         try:
             measured = self.measure(new, 0, len(small)) if small else []
         except LimitError as error:
-            measured = [Measurement(MeasurementKind.INCOMPARABLE, error.reason) for _ in small]
+            measured = [Measurement(MeasurementKind.INCOMPARABLE, error.message) for _ in small]
         known = dict(zip(map(id, small), measured, strict=True))
         unread = Measurement(MeasurementKind.INCOMPARABLE, _NOT_READ)
         self.unmeasured += len(pairs) - len(small)

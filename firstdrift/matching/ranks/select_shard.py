@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.tensor import Sharding, Shards, TensorRecord, is_part_of_rank, say_addend
 from firstdrift.parallel.merge_ranks import agree
+from firstdrift.wording.text import text_of
 
 
 def narrow_to_rank(pair: TensorPair) -> TensorPair:
@@ -73,7 +74,7 @@ def _why_not(pair: TensorPair) -> str | None:
         if shards is None or shards.only is None or not side.is_tensor:
             continue
         if shards.sharding is Sharding.SUMMED and not agree((_own(side), other)):
-            return say_addend(shards)
+            return text_of(say_addend(shards))
         if shards.sharding is Sharding.CONCATENATED:
             needed = (*shards.records, *(other_parts or (other,)))
             if any(record.location is None for record in needed):

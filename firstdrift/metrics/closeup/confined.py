@@ -14,6 +14,7 @@ from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.profiles import Along, along, fold
 from firstdrift.metrics.closeup.sample import Places, Sample
 from firstdrift.metrics.dtypes import Floats
+from firstdrift.wording.message import Message
 
 _FAR_BETTER = 0.1
 _NEARLY_ALL = 0.95
@@ -87,26 +88,31 @@ def say_where(sample: Sample, found: Range, heads: int | None) -> Hint:
     """Say where the difference lies."""
     size = sample.shape[found.axis]
     length = found.stop - found.start
-    of = f"of dimension {found.axis}, which has {size}"
+    place = {"axis": found.axis, "size": size}
     if length == 1:
-        said = f"the difference lies in index {found.start} {of}, alone"
+        said = Message.of("hint.in_index", index=found.start, **place)
     else:
-        said = f"the difference lies in indexes {found.start} to {found.stop - 1} {of}, alone"
+        said = Message.of("hint.in_indexes", first=found.start, last=found.stop - 1, **place)
+    detail = None
     if found.axis == len(sample.shape) - 1:
-        said += _as_block(found, size, heads)
+        detail = _as_block(found, size, heads)
     elif found.stop == size and found.start > 0 and length > 1:
-        said += ": from there on"
+        detail = Message.of("hint.from_there_on")
+    if detail is not None:
+        said = Message.of("hint.with_detail", where=said, detail=detail)
     inside = sample.part(found.axis, found.start, found.stop)
     return Hint(HintKind.CONFINED, said, _error(inside), _error_without(sample, found))
 
 
-def _as_block(found: Range, size: int, heads: int | None) -> str:
-    """Say which head, or block of that size, a range of channels is; nothing if it is none."""
+def _as_block(found: Range, size: int, heads: int | None) -> Message | None:
+    """Say which head, or block of that size, a range of channels is; None if it is none."""
     length = found.stop - found.start
     if length == 1 or size % length or found.start % length or heads not in (None, size // length):
-        return ""
+        return None
     number, count = found.start // length, size // length
-    return f": head {number} of {count}" if heads else f": block {number} of {count}, perhaps one head"
+    if heads:
+        return Message.of("hint.head", number=number, count=count)
+    return Message.of("hint.block", number=number, count=count)
 
 
 def _error(sample: Sample) -> float | None:

@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from firstdrift.wording.message import Message
+
 
 class HintKind(StrEnum):
     """What may have happened to a tensor."""
@@ -30,6 +32,6 @@ class Hint(Struct, frozen=True):
     """
 
     kind: HintKind
-    says: str
+    says: Message
     before: float | None = None
     after: float | None = None

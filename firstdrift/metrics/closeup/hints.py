@@ -19,7 +19,8 @@ from firstdrift.metrics.closeup.moved import moved
 from firstdrift.metrics.closeup.rounded import exactly_rounded, like_rounding
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Array, Floats
-from firstdrift.plurals import counted
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 BEYOND_ROUNDING = 4.0
 """Unit roundoffs of relative L2 error above which a cause is looked for."""
@@ -81,8 +82,8 @@ def _norm(values: Floats) -> float:
     return float(np.linalg.norm(values))
 
 
-def _says_equal(sample: Sample) -> str:
-    return "all elements are equal" if sample.is_whole else "all elements that were looked at are equal"
+def _says_equal(sample: Sample) -> Message:
+    return Message.of("hint.equal") if sample.is_whole else Message.of("hint.equal_sample")
 
 
 def _in_a_part(sample: Sample, roundoff: float, heads: int | None) -> list[Hint]:
@@ -94,7 +95,7 @@ def _in_a_part(sample: Sample, roundoff: float, heads: int | None) -> list[Hint]
     there = scaled(inside) or sign_flipped(inside) or clipped(inside) or _constant(inside)
     said = [say_where(sample, found, heads)]
     if there is not None:
-        said.append(Hint(there.kind, f"there, {there.says}", there.before, there.after))
+        said.append(Hint(there.kind, Message.of("hint.there", hint=there.says), there.before, there.after))
     return said
 
 
@@ -105,14 +106,22 @@ def _non_finite(sample: Sample) -> list[Hint]:
         return []
     found = []
     for name, side, other in (("target", sample.target, "golden"), ("golden", sample.golden, "target")):
-        for what, where in (("NaN", np.isnan(side)), ("infinities", np.isinf(side))):
+        for what, where in (
+            (Message.of("hint.nan"), np.isnan(side)),
+            (Message.of("hint.infinities"), np.isinf(side)),
+        ):
             here = where & lost
             if here.any():
                 row, column = np.unravel_index(int(here.argmax()), here.shape)
                 lead = np.unravel_index(sample.rows[row], sample.shape[:-1]) if len(sample.shape) > 1 else ()
-                place = [*map(int, lead), int(sample.columns[column])]
-                count = counted(int(here.sum()), "place")
-                said = f"{name} has {what} at {count} where {other} has not, the first at {place}"
+                said = Message.of(
+                    "hint.non_finite",
+                    side=side_named(name),
+                    other=side_named(other),
+                    what=what,
+                    count=int(here.sum()),
+                    place=(*map(int, lead), int(sample.columns[column])),
+                )
                 found.append(Hint(HintKind.NON_FINITE, said))
     return found
 
@@ -124,7 +133,9 @@ def _constant(sample: Sample) -> Hint | None:
         finite = side[np.isfinite(side)]
         if finite.size > 1 and finite.min() == finite.max():
             said[name] = (
-                f"{name} is zero everywhere" if not finite[0] else f"{name} is {finite[0]:.4g} everywhere"
+                Message.of("hint.constant", side=side_named(name), value=float(finite[0]))
+                if finite[0]
+                else Message.of("hint.zero", side=side_named(name))
             )
     if len(said) != 1:
         return None
@@ -145,6 +156,6 @@ def clipped(sample: Sample) -> Hint | None:
             continue
         if float(np.mean(sign * there > bound + _BEYOND * abs(bound))) > 1 / 2:
             count, reach = there.size, sign * float((sign * there).max())
-            says = f"{count} elements of target are clipped at {sign * bound:.5g}; golden goes to {reach:.5g}"
+            says = Message.of("hint.clipped", count=count, bound=sign * bound, reach=reach)
             return Hint(HintKind.SATURATED, says)
     return None

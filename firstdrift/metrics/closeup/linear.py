@@ -11,6 +11,7 @@ from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Floats
 from firstdrift.metrics.hints import fit
+from firstdrift.wording.message import Message
 
 EXPLAINS = 0.3
 """A cause is named only if it leaves at most so much of the error: a tenth of its square."""
@@ -40,7 +41,7 @@ def scaled(sample: Sample) -> Hint | None:
     if not after <= EXPLAINS * before:
         return None
     kind = HintKind.SIGN if factor < 0 else HintKind.SCALED
-    return Hint(kind, f"target is {_line(factor, shift)}", before, after)
+    return Hint(kind, Message.of("hint.line", line=_line(factor, shift)), before, after)
 
 
 def sign_flipped(sample: Sample) -> Hint | None:
@@ -53,20 +54,22 @@ def sign_flipped(sample: Sample) -> Hint | None:
     if not norm or not flipped.any() or not left <= EXPLAINS * before:
         return None
     share = 100 * float(flipped.mean())
-    says = f"{share:.3g} % of the elements have the other sign and the same size"
+    says = Message.of("hint.other_sign", share=share)
     return Hint(HintKind.SIGN, says, before / norm, left / norm)
 
 
-def _line(factor: float, shift: float) -> str:
+def _line(factor: float, shift: float) -> Message:
     if factor == 1:
-        said = "golden"
+        said = Message.of("side.golden")
     elif abs(factor + 1) < _A_SIGN / 2:
-        said = "golden with the sign flipped"
+        said = Message.of("hint.flipped")
     else:
-        said = f"golden x {factor:.4g}"
+        said = Message.of("hint.times", factor=factor)
     if not shift:
         return said
-    return f"{said} + {shift:.4g}" if shift > 0 else f"{said} - {-shift:.4g}"
+    if shift > 0:
+        return Message.of("hint.plus", line=said, shift=shift)
+    return Message.of("hint.minus", line=said, shift=-shift)
 
 
 def _norm(values: Floats) -> float:

@@ -16,6 +16,7 @@ from firstdrift.metrics.closeup.linear import EXPLAINS
 from firstdrift.metrics.closeup.sample import Places
 from firstdrift.metrics.conversion import as_float64
 from firstdrift.metrics.dtypes import Array, Floats
+from firstdrift.wording.message import Message
 
 PLACES = 4096
 _FARTHEST = 4
@@ -32,11 +33,11 @@ class Move(Struct, frozen=True):
     """Where the values of target would have come from.
 
     Attributes:
-        says: the move in words.
+        says: the move.
         origin: flat index in golden of each place; -1 where it would lie outside.
     """
 
-    says: str
+    says: Message
     origin: Places
 
 
@@ -84,11 +85,14 @@ def _moves(at: Places, shape: tuple[int, ...], fine: tuple[int, ...]) -> Iterato
         for step in (sign * far for far in range(1, min(_FARTHEST, size - 1) + 1) for sign in (1, -1)):
             origin = index[axis] - step
             flat = np.ravel_multi_index((*index[:axis], origin % size, *index[axis + 1 :]), shape)
-            side = "later" if step > 0 else "earlier"
-            said = f"target is golden shifted: its values come {abs(step)} {side} along dimension {axis}"
+            said = (
+                Message.of("hint.shifted_later", far=step, axis=axis)
+                if step > 0
+                else Message.of("hint.shifted_earlier", far=-step, axis=axis)
+            )
             yield Move(said, np.where((origin >= 0) & (origin < size), flat, -1))
         mirrored = np.ravel_multi_index((*index[:axis], size - 1 - index[axis], *index[axis + 1 :]), shape)
-        yield Move(f"target is golden in reverse order along dimension {axis}", mirrored)
+        yield Move(Message.of("hint.reversed", axis=axis), mirrored)
     bare, fine = (tuple(size for size in each if size != 1) for each in (shape, fine))
     yield from _permutations(at, bare)
     if fine != bare and prod(fine) == prod(bare):
@@ -99,8 +103,8 @@ def _moves(at: Places, shape: tuple[int, ...], fine: tuple[int, ...]) -> Iterato
         half = last // _TWO
         to_pairs = column // _TWO + column % _TWO * half
         to_halves = column % half * _TWO + column // half
-        yield Move("target has in turn what golden has as first and second half", lead * last + to_pairs)
-        yield Move("target has as first and second half what golden has in turn", lead * last + to_halves)
+        yield Move(Message.of("hint.interleaved"), lead * last + to_pairs)
+        yield Move(Message.of("hint.taken_apart"), lead * last + to_halves)
 
 
 def _permutations(at: Places, shape: tuple[int, ...]) -> Iterator[Move]:
@@ -112,11 +116,10 @@ def _permutations(at: Places, shape: tuple[int, ...]) -> Iterator[Move]:
             continue
         index = np.unravel_index(at, [shape[axis] for axis in order])
         origin = [index[order.index(axis)] for axis in range(len(shape))]
-        of = " x ".join(map(str, shape))
         said = (
-            "target is golden transposed"
+            Message.of("hint.transposed")
             if len(shape) == _TWO
-            else f"target is golden ({of}) with its dimensions in the order {', '.join(map(str, order))}"
+            else Message.of("hint.permuted", shape=shape, order=order)
         )
         yield Move(said, np.ravel_multi_index(origin, shape))
 

@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -20,13 +20,15 @@ from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Floats
 from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 _BY_SIZE: Final = (
-    (UNIT_ROUNDOFF["float32"], "float32", "float32"),
-    (UNIT_ROUNDOFF["float16"], "float16", "TF32 or float16"),
-    (UNIT_ROUNDOFF["bfloat16"], "bfloat16", "bfloat16"),
-    (UNIT_ROUNDOFF["float8_e4m3fn"], "float8_e4m3fn", ""),
-    (UNIT_ROUNDOFF["float8_e5m2"], "float8_e5m2", ""),
+    (UNIT_ROUNDOFF["float32"], "float32", ("float32",)),
+    (UNIT_ROUNDOFF["float16"], "float16", ("TF32", "float16")),
+    (UNIT_ROUNDOFF["bfloat16"], "bfloat16", ("bfloat16",)),
+    (UNIT_ROUNDOFF["float8_e4m3fn"], "float8_e4m3fn", ()),
+    (UNIT_ROUNDOFF["float8_e5m2"], "float8_e5m2", ()),
 )
 """Unit roundoff, what is stored with it, and what may have been computed with it; the finest first.
 
@@ -51,11 +53,21 @@ def exactly_rounded(sample: Sample) -> Hint | None:
     finite = sample.finite
     x, y = sample.golden[finite], sample.target[finite]
     begin = slice(None, _LOOKED_AT_FIRST)
-    for name, cut in _FORMATS.items():
-        for said, before, after in (("target is golden", x, y), ("golden is target", y, x)):
-            if _is_cut(cut, before[begin], after[begin]) and _is_cut(cut, before, after):
-                return Hint(HintKind.ROUNDED, f"{said} {name}")
+    for to in _FORMATS:
+        for side, before, after in (("target", x, y), ("golden", y, x)):
+            if _is_cut(to.cut, before[begin], after[begin]) and _is_cut(to.cut, before, after):
+                return Hint(HintKind.ROUNDED, _says_rounded(side, to))
     return None
+
+
+def _says_rounded(side: str, to: "_Format") -> Message:
+    sides = {
+        "side": side_named(side),
+        "other": side_named("golden" if side == "target" else "target"),
+    }
+    if to.is_cut:
+        return Message.of("hint.cut", **sides, format=to.name)
+    return Message.of("hint.rounded", **sides, format=to.name)
 
 
 def _is_cut(cut: Callable[[Floats], Floats], before: Floats, after: Floats) -> bool:
@@ -91,8 +103,8 @@ def like_rounding(sample: Sample, error: float, roundoff: float) -> Hint | None:
             and least * unit <= error <= most * unit
             and farthest <= _FARTHEST * unit
         ):
-            said = f"the difference has the size of rounding to {own if is_own else other}"
-            return Hint(HintKind.ROUNDED, said, error)
+            says = Message.of("hint.like_rounding", formats=(own,) if is_own else other)
+            return Hint(HintKind.ROUNDED, says, error)
     return None
 
 
@@ -112,12 +124,20 @@ def _cut_to_bfloat16(values: Floats) -> Floats:
     return bits.view(np.float32).astype(np.float64)
 
 
-_FORMATS: Final[dict[str, Callable[[Floats], Floats]]] = {
-    "rounded to float32": lambda values: values.astype(np.float32).astype(np.float64),
-    "rounded to float16": _to(np.float16),
-    "rounded to TF32": _to_tf32,
-    "rounded to bfloat16": _to(ml_dtypes.bfloat16),
-    "cut, not rounded, to bfloat16": _cut_to_bfloat16,
-    "rounded to float8_e4m3fn": _to(ml_dtypes.float8_e4m3fn),
-    "rounded to float8_e5m2": _to(ml_dtypes.float8_e5m2),
-}
+class _Format(NamedTuple):
+    """A narrower format, and how values come to it: rounded, or cut."""
+
+    name: str
+    cut: Callable[[Floats], Floats]
+    is_cut: bool = False
+
+
+_FORMATS: Final = (
+    _Format("float32", lambda values: values.astype(np.float32).astype(np.float64)),
+    _Format("float16", _to(np.float16)),
+    _Format("TF32", _to_tf32),
+    _Format("bfloat16", _to(ml_dtypes.bfloat16)),
+    _Format("bfloat16", _cut_to_bfloat16, is_cut=True),
+    _Format("float8_e4m3fn", _to(ml_dtypes.float8_e4m3fn)),
+    _Format("float8_e5m2", _to(ml_dtypes.float8_e5m2)),
+)

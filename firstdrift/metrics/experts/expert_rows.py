@@ -15,8 +15,11 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from firstdrift.metrics.dtypes import Array
+from firstdrift.metrics.fitting import DoNotFitError, shapes_against, shapes_of
+from firstdrift.wording.message import Message
+from firstdrift.wording.message import joined as joined_clauses
 
-Arrangements: TypeAlias = Callable[[list[int]], Iterable[tuple[Array, str]]]
+Arrangements: TypeAlias = Callable[[list[int]], Iterable[tuple[Array, Message]]]
 """Yields the orders in which columns of given widths may lie, each with what is said of it."""
 
 _COLUMNS_LOOKED_AT: Final = 64
@@ -34,20 +37,13 @@ _AT_ITS_PLACE: Final = 0.03
 _CLEARLY_BETTER: Final = 0.5
 """Another arrangement is taken only if it halves the difference: rounding makes none look better."""
 
-_FEW: Final = 8
-"""Shapes that are named."""
-
 _LIKE: Final = 0.5
 """Difference, relative to the values, of rows that are those of the other side."""
 
 
-class DoNotStackError(Exception):
-    """The rows cannot be those of the whole; the text says why."""
-
-
 def stack_experts(
     arrays: Sequence[Array], whole: Array | None, arrangements: Arrangements
-) -> tuple[Array, str]:
+) -> tuple[Array, Message | None]:
     """Lay the rows of experts one after another; return them as they lie in the whole, and say how that is.
 
     Args:
@@ -56,16 +52,16 @@ def stack_experts(
         arrangements: yields the orders in which columns may lie.
 
     Raises:
-        DoNotStackError: they have not as many rows and columns as the whole.
+        DoNotFitError: they have not as many rows and columns as the whole.
     """
     width = arrays[0].shape[-1] if arrays[0].ndim else 0
     if not width or any(array.ndim == 0 or array.shape[-1] != width for array in arrays):
-        raise DoNotStackError(f"their shapes are {_shapes(arrays)}")
+        raise DoNotFitError(Message.of("metrics.shapes_are", shapes=shapes_of(arrays)))
     wide = np.complex128 if any(np.iscomplexobj(array) for array in arrays) else np.float64
     same = len({array.dtype for array in arrays}) == 1
     blocks = [(array if same else array.astype(wide)).reshape(-1, width) for array in arrays]
     if whole is None:
-        return np.concatenate(blocks), ""
+        return np.concatenate(blocks), None
     count = max(1, whole.shape[-1] // width if whole.ndim else 0)
     experts = len(blocks) // count
     columns = [blocks[at * experts : (at + 1) * experts] for at in range(count)]
@@ -76,38 +72,32 @@ def stack_experts(
         or whole.shape[-1:] != (count * width,)
         or whole.size != sum(rows) * count * width
     ):
-        shapes = f"{_shapes(arrays)}, that of the whole is {list(whole.shape)}"
-        raise DoNotStackError(f"their shapes are {shapes}")
+        raise DoNotFitError(shapes_against(arrays, whole.shape))
     joined = np.concatenate([np.concatenate(column) for column in columns], axis=1)
     with np.errstate(all="ignore"):
         return _arranged(joined, whole.reshape(joined.shape), rows, [width] * count, arrangements)
 
 
-def _shapes(arrays: Sequence[Array]) -> str:
-    shown = " and ".join(str(list(array.shape)) for array in arrays[:_FEW])
-    return f"{shown} and more" if len(arrays) > _FEW else shown
-
-
 def _arranged(
     joined: Array, whole: Array, rows: list[int], widths: list[int], arrangements: Arrangements
-) -> tuple[Array, str]:
+) -> tuple[Array, Message]:
     """Return rows, and columns, in the order that fits the values best."""
     looked_at = np.linspace(0, joined.shape[1] - 1, min(_COLUMNS_LOOKED_AT, joined.shape[1])).astype(int)
     wanted = _finite(whole[:, looked_at])
     order_of_rows, all_seen, least = _order(_finite(joined[:, looked_at]), wanted, rows)
-    order_of_columns, said = None, ""
+    order_of_columns, said = None, None
     if len(widths) > 1 and least > _LIKE * np.linalg.norm(wanted):
         columns, description = _columns(joined, wanted, rows, looked_at, arrangements(widths))
         if columns is not None:
             order, seen, difference = _order(_finite(joined[:, columns[looked_at]]), wanted, rows)
             if difference < _CLEARLY_BETTER * least:
-                order_of_rows, all_seen, order_of_columns, said = order, seen, columns, f", {description}"
+                order_of_rows, all_seen, order_of_columns, said = order, seen, columns, description
     moved = bool(np.any(order_of_rows != np.arange(len(order_of_rows))))
     joined = np.take(joined, order_of_rows, axis=0) if moved else joined
     joined = joined if order_of_columns is None else np.take(joined, order_of_columns, axis=1)
-    how = "by row" if moved else "one expert after another"
-    rest = "" if all_seen else "; too many rows differ to look for each of them elsewhere"
-    return joined, f"arranged {how}{said}, which fits the values best{rest}"
+    how = Message.of("metrics.by_row") if moved else Message.of("metrics.by_expert")
+    arranged = Message.of("metrics.arranged", how=(how, said) if said is not None else how)
+    return joined, arranged if all_seen else joined_clauses(arranged, Message.of("metrics.rows_left"))
 
 
 def _columns(
@@ -115,8 +105,8 @@ def _columns(
     wanted: Array,
     blocks: list[int],
     looked_at: Array,
-    arrangements: Iterable[tuple[Array, str]],
-) -> tuple[Array | None, str]:
+    arrangements: Iterable[tuple[Array, Message]],
+) -> tuple[Array | None, Message | None]:
     """Return the order of columns in which some rows have the nearest partners; None if as they are."""
     some = np.linspace(0, len(wanted) - 1, min(_ROWS_LOOKED_AT, len(wanted))).astype(int)
     ends = np.cumsum(blocks)
@@ -132,7 +122,7 @@ def _columns(
         return float(np.sqrt(max(0.0, sum(nearest))))
 
     enough = _LIKE * np.linalg.norm(wanted[some])
-    least, chosen, said = difference(looked_at), None, ""
+    least, chosen, said = difference(looked_at), None, None
     for columns, description in arrangements:
         left = difference(columns[looked_at])
         if left < _CLEARLY_BETTER * least:

@@ -13,8 +13,10 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from firstdrift.metrics.dtypes import Array
+from firstdrift.metrics.fitting import DoNotFitError
+from firstdrift.wording.message import Message
 
-Arrangements: TypeAlias = Callable[[list[int]], Iterable[tuple[Array, str]]]
+Arrangements: TypeAlias = Callable[[list[int]], Iterable[tuple[Array, Message]]]
 """Yields the orders in which columns of given widths may lie, each with what is said of it."""
 
 _SAMPLE: Final = 12
@@ -24,13 +26,9 @@ _CLEARLY_BETTER: Final = 0.5
 """Another way is taken only if it halves the difference: rounding makes none look better."""
 
 
-class DoNotStackUpError(Exception):
-    """The weights cannot be those of the whole; the text says why."""
-
-
 def stack_weights(
     arrays: Sequence[Array], whole: Array | None, arrangements: Arrangements
-) -> tuple[Array, str]:
+) -> tuple[Array, Message | None]:
     """Stack weights of experts as the whole has them; return them, and say how they lie there.
 
     Args:
@@ -40,14 +38,14 @@ def stack_weights(
         arrangements: yields the orders in which what lies side by side may lie.
 
     Raises:
-        DoNotStackUpError: their shapes do not make up that of the whole.
+        DoNotFitError: their shapes do not make up that of the whole.
     """
     if whole is None:
-        return np.stack(list(arrays)), ""
+        return np.stack(list(arrays)), None
     columns = _columns(arrays, whole)
     wide = len({column.dtype for column in columns}) > 1
     columns = [column.astype(np.float64) for column in columns] if wide else columns
-    best: tuple[float, Array, int, Array | None, bool, str] | None = None
+    best: tuple[float, Array, int, Array | None, bool, Message | None] | None = None
     for axis in range(1, whole.ndim):
         if len({(*column.shape[:axis], *column.shape[axis + 1 :]) for column in columns}) > 1:
             continue
@@ -64,11 +62,15 @@ def stack_weights(
         if len(columns) == 1 and arrays[0].ndim < whole.ndim:
             break
     if best is None:
-        raise DoNotStackUpError(f"the first is {list(arrays[0].shape)}, the whole is {list(whole.shape)}")
+        why = Message.of("metrics.first_and_whole", first=arrays[0].shape, whole=whole.shape)
+        raise DoNotFitError(why)
     _, joined, axis, order, turned, said = best
     joined = joined if order is None else np.take(joined, order, axis=axis)
-    how = [*(["transposed"] if turned else []), *([f"arranged {said}"] if said else [])]
-    return (joined.swapaxes(1, 2) if turned else joined), ", ".join(how)
+    if not turned:
+        return joined, None if said is None else Message.of("metrics.in_order", how=said)
+    transposed = Message.of("metrics.transposed")
+    in_order = transposed if said is None else Message.of("metrics.transposed_in_order", how=said)
+    return joined.swapaxes(1, 2), in_order
 
 
 def _columns(arrays: Sequence[Array], whole: Array) -> list[Array]:
@@ -79,23 +81,23 @@ def _columns(arrays: Sequence[Array], whole: Array) -> list[Array]:
     if len(ranks) == 1 and ranks == {whole.ndim}:
         return list(arrays)
     if not experts or ranks != {whole.ndim - 1} or len(arrays) % experts:
-        raise DoNotStackUpError(f"they are {len(arrays)}, the whole is {list(whole.shape)}")
+        raise DoNotFitError(Message.of("metrics.count_and_whole", count=len(arrays), whole=whole.shape))
     groups = [arrays[at : at + experts] for at in range(0, len(arrays), experts)]
     if any(len({array.shape for array in group}) > 1 for group in groups):
-        raise DoNotStackUpError("those of the experts have other shapes each")
+        raise DoNotFitError(Message.of("metrics.expert_shapes"))
     return [np.stack(list(group)) for group in groups]
 
 
 def _orders(
     sizes: list[int], arrangements: Arrangements, *, stacked: bool
-) -> Iterable[tuple[Array | None, str]]:
+) -> Iterable[tuple[Array | None, Message | None]]:
     """Yield the orders that are possible; what is stacked on both sides may have halves that take turns."""
     if len(sizes) > 1:
-        return [(None, "one part after another"), *arrangements(sizes)]
+        return [(None, Message.of("metrics.in_sequence")), *arrangements(sizes)]
     halves = [sizes[0] // 2] * 2
-    found: list[tuple[Array | None, str]] = [(None, "")]
+    found: list[tuple[Array | None, Message | None]] = [(None, None)]
     for order, said in arrangements(halves) if stacked and sum(halves) == sizes[0] else ():
-        found += [(order, said), (np.argsort(order), f"from {said}")]
+        found += [(order, said), (np.argsort(order), Message.of("metrics.undone", how=said))]
     return found
 
 

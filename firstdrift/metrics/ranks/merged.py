@@ -34,6 +34,7 @@ from firstdrift.model.tensor import (
     is_part_of_rank,
     say_addend,
 )
+from firstdrift.wording.message import Message
 
 _AGREES: Final = 8
 """Roundings by which a sum may be off that is held to be one; no verdict calls so much an error."""
@@ -134,7 +135,8 @@ def _measure_each(
     by_rank = tuple(RankError(rank, error_of(found)) for rank, found in zip(ranks, measured, strict=True))
     for rank, found in zip(ranks, measured, strict=True):
         if found.kind is MeasurementKind.INCOMPARABLE:
-            return replace(found, reason=f"rank {rank}: {found.reason}", by_rank=by_rank)
+            said = Message.of("metrics.of_rank", rank=rank, reason=found.reason)
+            return replace(found, reason=said, by_rank=by_rank)
     worst = max(measured, key=lambda found: _or_zero(error_of(found)))
     return replace(worst, by_rank=by_rank)
 
@@ -149,7 +151,9 @@ def _measure_joined(golden: TensorRecord, target: TensorRecord, measure: Measure
     try:
         arrays = {id(location): load(location) for location in locations}
     except TensorUnreadableError as error:
-        return Measurement(MeasurementKind.INCOMPARABLE, f"the shards could not be joined: {error}")
+        return Measurement(
+            MeasurementKind.INCOMPARABLE, Message.of("metrics.shards_unreadable", why=error.whole())
+        )
     sharded = target if _sharding(target) is Sharding.CONCATENATED else golden
     other = golden if sharded is target else target
     shards, place = sharded.shards, sharded.location
@@ -188,7 +192,9 @@ def _measure_one(golden: TensorRecord, target: TensorRecord, measure: Measure, l
         if own.shards is not None and _adds_up(own, other, load):
             return Measurement(MeasurementKind.INCOMPARABLE, say_addend(own.shards))
     except TensorUnreadableError as error:
-        return Measurement(MeasurementKind.INCOMPARABLE, f"what other ranks hold of it is needed: {error}")
+        return Measurement(
+            MeasurementKind.INCOMPARABLE, Message.of("metrics.ranks_unreadable", why=error.whole())
+        )
     other = _by_values(other, own, load)
     alone = replace(own, shards=None)
     return (
@@ -235,15 +241,15 @@ def _measure_part(
     """
     whole, shards = whole_of(own), own.shards
     if shards is None or whole.location is None or other.location is None:
-        return Measurement(MeasurementKind.INCOMPARABLE, "its part of the whole is not known")
+        return Measurement(MeasurementKind.INCOMPARABLE, Message.of("metrics.part_unknown"))
     laid, over = load(whole.location), load(other.location)
     axis = shards.axis or 0
     sizes = [part.shape[axis] if part.shape else 0 for part in shards.records]
     fits = laid.shape[axis : axis + 1] == (sum(sizes),)
-    order, said = _ordered(laid, over, other, axis, sizes) if fits else (None, "")
+    order, said = _ordered(laid, over, other, axis, sizes) if fits else (None, None)
     parts = cut(laid if order is None else np.take(laid, order, axis=axis), over, shards, order)
     if parts is None:
-        why = f"the shards make up {list(laid.shape)}, the whole is {list(over.shape)}"
+        why = Message.of("metrics.shards_and_whole", shards=laid.shape, whole=over.shape)
         return Measurement(MeasurementKind.INCOMPARABLE, why)
     measured = measure_cut(own, other, parts, measure, own_is_golden=own_is_golden)
     reason = measured.reason or (said if order is not None else None)
@@ -252,20 +258,20 @@ def _measure_part(
 
 def _ordered(
     joined: Array, whole: Array, other: TensorRecord, axis: int, sizes: list[int]
-) -> tuple[Array | None, str]:
+) -> tuple[Array | None, Message | None]:
     """Return in which order shards lie in the whole; None if as they are, or both sides have shards."""
-    return (None, "") if _sharding(other) is Sharding.CONCATENATED else _arrange(joined, whole, axis, sizes)
+    return (None, None) if _sharding(other) is Sharding.CONCATENATED else _arrange(joined, whole, axis, sizes)
 
 
-def _arrange(joined: Array, whole: Array, axis: int, sizes: list[int]) -> tuple[Array | None, str]:
+def _arrange(joined: Array, whole: Array, axis: int, sizes: list[int]) -> tuple[Array | None, Message | None]:
     if axis == joined.ndim - 1:
         return best_arrangement(joined, whole, -1, _arrangements(sizes))
     if axis == 0:
         return best_arrangement(joined, whole, 0, _arrangements(sizes))
-    return None, ""
+    return None, None
 
 
-def _arrangements(sizes: list[int]) -> Iterator[tuple[Array, str]]:
+def _arrangements(sizes: list[int]) -> Iterator[tuple[Array, Message]]:
     """Yield the orders in which parts that were fused before they were sharded lie in the whole."""
     size = sizes[0]
     if len(set(sizes)) != 1:
@@ -277,7 +283,7 @@ def _arrangements(sizes: list[int]) -> Iterator[tuple[Array, str]]:
             for start, part in zip(starts, parts, strict=True)
             for rank in range(len(sizes))
         ]
-        yield np.concatenate(order), f"by fused parts of {', '.join(map(str, parts))}, each in shards"
+        yield np.concatenate(order), Message.of("metrics.by_fused_parts", sizes=parts)
 
 
 def _fused(size: int) -> Iterator[tuple[int, ...]]:

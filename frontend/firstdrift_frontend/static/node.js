@@ -37,7 +37,7 @@ async function ask(parts) {
   asked.delete("tensor");
   const answer = await request(`${shown.source}?${asked}`, { headers: { accept: "application/json" } });
   const found = await answer.json();
-  if (!answer.ok || found.reason) throw new Error(found.error ?? found.reason);
+  if (!answer.ok || found.reason) throw new Error(found.error ?? found.reason?.text ?? found.reason);
   return found;
 }
 

@@ -71,7 +71,7 @@ def closeup_view(
     try:
         return base | context.look(look_at, known, asked, parts)
     except FirstdriftError as error:
-        return base | {"reason": error.reason}
+        return base | {"reason": error.message}
 
 
 def _find(

@@ -73,7 +73,7 @@ def look_at(known: Known, asked: Asked, parts: Collection[str]) -> dict[str, Any
     try:
         return _look(known, asked, parts)
     except NothingToSeeError as error:
-        return {"reason": str(error)}
+        return {"reason": error.message}
     except OSError as error:
         return {"reason": f"a file of the dump is gone, or may not be read ({error.strerror})"}
 

@@ -65,7 +65,8 @@ def test_records_within_records_come_back() -> None:
 
 def test_what_is_none_by_default_takes_no_room() -> None:
     measurement = Measurement(MeasurementKind.DIGEST, equal=True)
-    assert json.loads(to_text(measurement)) == {"kind": "digest", "reason": "", "equal": True}
+    assert json.loads(to_text(measurement)) == {"kind": "digest", "equal": True}
+    assert from_text(Measurement, '{"kind": "digest", "reason": "", "equal": true}') == measurement
 
 
 def test_a_field_added_with_a_default_can_be_read_from_older_text() -> None:

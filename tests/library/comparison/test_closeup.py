@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from said import gaps_of, ids_of
 
 from firstdrift import compare
 from firstdrift.comparison import closeup
@@ -20,6 +21,8 @@ from firstdrift.files import confine_process
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
+from firstdrift.wording.message import Message, verbatim
+from firstdrift.wording.phrases import side_named
 
 RANDOM = np.random.default_rng(1)
 
@@ -38,10 +41,17 @@ def measured(pair: TensorPair) -> Measurement:
     return measure_pairs(SlicePlan(None, None, (), (pair,), (), ()), 0, 1)[0]  # type: ignore[arg-type]
 
 
-def why(pair: TensorPair, measurement: Measurement | None = None) -> str:
+def why(pair: TensorPair, measurement: Measurement | None = None) -> Message:
     with pytest.raises(NothingToSeeError) as caught:
         load_pair(pair, measurement or measured(pair))
-    return str(caught.value)
+    return caught.value.message
+
+
+def without_values(what: str, side: str | None = None) -> Message:
+    recorded = Message(f"closeup.{what}")
+    if side is None:
+        return Message.of("closeup.without_values", what=recorded)
+    return Message.of("closeup.side_without_values", side=side_named(side), what=recorded)
 
 
 @pytest.fixture
@@ -73,7 +83,8 @@ def test_shapes_are_laid_over_each_other_as_where_they_are_measured(one: TensorP
     found = load_pair(one, measured(one))
     assert found.golden.shape == found.target.shape == (5, 896)
     assert found.shapes == ((1, 5, 896), (5, 896))
-    assert found.notes == ("[1, 5, 896] and [5, 896] are compared as [5, 896]",)
+    reshaped = {"golden": (1, 5, 896), "target": (5, 896), "shape": (5, 896)}
+    assert found.notes == (Message("closeup.reshaped", reshaped),)
     assert found.fine is None
 
 
@@ -86,7 +97,8 @@ def test_the_finer_of_two_shapes_is_kept(tmp_path: Path) -> None:
 def test_parts_are_joined(fused: TensorPair) -> None:
     found = load_pair(fused, measured(fused))
     assert np.allclose(found.target - found.golden, 0.5)
-    assert found.notes == ("joined", "arranged one part after another, which fits the values best")
+    assert [note.id for note in found.notes][1:] == ["metrics.arranged"]
+    assert "metrics.in_sequence" in ids_of(found.notes[1])
     assert [file.stem for file in files_of(fused)] == ["qkv", "q", "k", "v"]
 
 
@@ -104,10 +116,10 @@ def test_a_joined_tensor_has_values_where_each_of_its_parts_has(fused: TensorPai
     assert fused.without_values == ()
     assert said_to_algorithms(fused) == "joined from several tensors"
     assert one_bare.without_values == ("golden",)
-    assert why(one_bare) == "only statistics were recorded of the golden side, no values"
+    assert why(one_bare) == without_values("statistics", "golden")
     assert said_to_algorithms(one_bare) == "no values in the golden dump"
     assert none_saved.without_values == ("golden", "target")
-    assert why(none_saved) == "only statistics were recorded, no values"
+    assert why(none_saved) == without_values("statistics")
     assert said_to_algorithms(none_saved) == "no values in either dump"
     turned = replace(
         one_bare,
@@ -144,23 +156,23 @@ def test_no_file_is_looked_at_outside_the_directories_that_may_be_read(
 def test_what_cannot_be_looked_at_is_said_in_a_sentence(one: TensorPair, tmp_path: Path) -> None:
     statistics = Statistics(1.0, -1.0, 0.0, 2.0)
     bare = replace(one.golden, location=None, statistics=statistics)
-    assert why(replace(one, golden=bare)) == "only statistics were recorded of the golden side, no values"
+    assert why(replace(one, golden=bare)) == without_values("statistics", "golden")
     both = pair_of(bare, replace(one.target, location=None, statistics=statistics))
-    assert why(both) == "only statistics were recorded, no values"
+    assert why(both) == without_values("statistics")
     digests = pair_of(*(replace(side, location=None, digest="md5:0") for side in (one.golden, one.target)))
-    assert why(digests) == "only digests were recorded, no values"
+    assert why(digests) == without_values("digests")
     scalar = TensorRecord(Role.INPUT, "1", "int", (), scalar="3")
-    assert why(pair_of(scalar, scalar)) == "both are Python arguments, not tensors"
-    assert why(replace(one, incomparable="shapes differ: [1] and [2]")) == "shapes differ: [1] and [2]"
+    assert why(pair_of(scalar, scalar)) == Message.of("closeup.scalars")
+    assert why(replace(one, incomparable="shapes differ: [1] and [2]")) == verbatim(
+        "shapes differ: [1] and [2]"
+    )
     before = measured(one)
     np.save(tmp_path / "target's.npy", np.zeros(7))
-    assert why(one, before) == "the file of the target side has changed: it has 7 elements, and had 4,480"
+    assert why(one, before) == Message.of("closeup.changed", side=side_named("target"), now=7, then=4480)
     (tmp_path / "target's.npy").write_bytes(b"\x93NUMPY")
-    assert why(one, before) == (
-        "the values of the target side cannot be read (target's.npy: this is not a .npy file)"
-    )
+    assert gaps_of(why(one, before), "closeup.unreadable")["file"] == "target's.npy"
     (tmp_path / "target's.npy").unlink()
-    assert why(one, before).endswith("(target's.npy: the file is missing)")
+    assert gaps_of(why(one, before), "closeup.unreadable")["file"] == "target's.npy"
     assert why(one) == measured(one).reason
 
 
@@ -178,8 +190,8 @@ def test_what_has_to_be_put_together_must_not_be_large(
         assert load_pair(pair, numbers).golden.size
     monkeypatch.setattr(closeup, "LARGEST_COPY", 10)
     for pair, numbers in before[:2]:
-        assert "put together in memory" in why(pair, numbers)
-    assert why(*before[2]).startswith("its dimensions do not lie in order in the file")
+        assert why(pair, numbers).id == "closeup.too_large_to_join"
+    assert why(*before[2]).id == "closeup.too_large_to_reorder"
 
 
 def test_the_script_loads_both_and_prints_their_difference(one: TensorPair, tmp_path: Path) -> None:

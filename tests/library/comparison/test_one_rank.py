@@ -14,6 +14,7 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.model.slice import Layout
 from firstdrift.verdict.judgement import NodeClass
+from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of, texts_of
 
 Array = np.ndarray
@@ -25,7 +26,7 @@ NO_VALUES = (
     "rank 1 holds a part of it, and of its part of the whole no values were recorded: choose no rank to "
     "compare all of them merged"
 )
-ADDEND = "rank 1 holds a part of a sum over ranks 0+1: choose no rank to compare all of them merged"
+ADDEND = text_of(Message.of("metrics.addend", rank=1, ranks="0+1"))
 
 
 def values(*shape: int) -> Array:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from firstdrift.metrics.digests import measure_digests, measure_scalars
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.wording.message import Message, joined
 
 
 def digest(value: str, dtype: str = "float32") -> TensorRecord:
@@ -35,9 +36,9 @@ def test_digests_are_equal_or_not(golden: str, target: str, equal: bool) -> None
 @pytest.mark.parametrize(
     ("golden", "target", "reason"),
     [
-        (digest("f5881353"), digest("0xf2a81b0dfe453c49"), "formed in different ways"),
-        (digest("f5881353"), digest("f5881353" * 4), "formed in different ways"),
-        (digest("f5881353"), digest("f5881354", "bfloat16"), "those of float32 and bfloat16 always differ"),
+        (digest("f5881353"), digest("0xf2a81b0dfe453c49"), "metrics.digests_of_algorithms"),
+        (digest("f5881353"), digest("f5881353" * 4), "metrics.digests_of_algorithms"),
+        (digest("f5881353"), digest("f5881354", "bfloat16"), "metrics.digests_of_dtypes"),
     ],
 )
 def test_digests_that_cannot_be_compared_are_said_to_be_so(
@@ -45,42 +46,53 @@ def test_digests_that_cannot_be_compared_are_said_to_be_so(
 ) -> None:
     found = measure_digests(golden, target)
     assert (found.kind, found.equal) == (MeasurementKind.INCOMPARABLE, None)
-    assert reason in found.reason
+    assert found.reason is not None
+    assert found.reason.id == reason
+
+
+def against(golden: str, target: str) -> Message:
+    return Message.of("metrics.against", golden=golden, target=target)
+
+
+def types(golden: str, target: str) -> Message:
+    return Message.of("metrics.types_differ", golden=golden, target=target)
 
 
 @pytest.mark.parametrize(
     ("golden", "target", "equal", "remark"),
     [
-        (("1", "int"), ("1", "int"), True, ""),
-        (("1", "int"), ("2", "int"), False, "1 against 2"),
-        (("1", "int"), ("1.0", "float"), True, "1 against 1.0; types differ: int and float"),
-        (("1e-05", "float"), ("0.00001", "float"), True, "1e-05 against 0.00001"),
-        (("nan", "float"), ("nan", "float"), True, ""),
-        (("nan", "float"), ("NaN", "float"), True, "nan against NaN"),
-        (("nan", "float"), ("1.0", "float"), False, "nan against 1.0"),
+        (("1", "int"), ("1", "int"), True, None),
+        (("1", "int"), ("2", "int"), False, against("1", "2")),
+        (("1", "int"), ("1.0", "float"), True, joined(against("1", "1.0"), types("int", "float"))),
+        (("1e-05", "float"), ("0.00001", "float"), True, against("1e-05", "0.00001")),
+        (("nan", "float"), ("nan", "float"), True, None),
+        (("nan", "float"), ("NaN", "float"), True, against("nan", "NaN")),
+        (("nan", "float"), ("1.0", "float"), False, against("nan", "1.0")),
         (
             ("1" + "0" * 400, "int"),
             ("nan", "float"),
             False,
-            f"1{'0' * 400} against nan; types differ: int and float",
+            joined(against(f"1{'0' * 400}", "nan"), types("int", "float")),
         ),
-        (("Infinity", "float"), ("inf", "float"), True, "Infinity against inf"),
-        (("Infinity", "float"), ("-Infinity", "float"), False, "Infinity against -Infinity"),
-        (("True", "bool"), ("False", "bool"), False, "True against False"),
-        (("True", "bool"), ("1", "int"), True, "True against 1; types differ: bool and int"),
-        ((str(2**60), "int"), (str(2**60 + 1), "int"), False, f"{2**60} against {2**60 + 1}"),
-        (("mean", "str"), ("sum", "str"), False, "mean against sum"),
-        (("1", "str"), ("1.0", "str"), False, "1 against 1.0"),
-        (("cpu:None", "torch.device"), ("npu:0", "torch.device"), True, "cpu:None against npu:0"),
+        (("Infinity", "float"), ("inf", "float"), True, against("Infinity", "inf")),
+        (("Infinity", "float"), ("-Infinity", "float"), False, against("Infinity", "-Infinity")),
+        (("True", "bool"), ("False", "bool"), False, against("True", "False")),
+        (("True", "bool"), ("1", "int"), True, joined(against("True", "1"), types("bool", "int"))),
+        ((str(2**60), "int"), (str(2**60 + 1), "int"), False, against(f"{2**60}", f"{2**60 + 1}")),
+        (("mean", "str"), ("sum", "str"), False, against("mean", "sum")),
+        (("1", "str"), ("1.0", "str"), False, against("1", "1.0")),
+        (("cpu:None", "torch.device"), ("npu:0", "torch.device"), True, against("cpu:None", "npu:0")),
         (
             ("torch.bfloat16", "torch.dtype"),
             ("torch.float32", "torch.dtype"),
             False,
-            "torch.bfloat16 against torch.float32",
+            against("torch.bfloat16", "torch.float32"),
         ),
     ],
 )
-def test_scalars(golden: tuple[str, str], target: tuple[str, str], equal: bool, remark: str) -> None:
+def test_scalars(
+    golden: tuple[str, str], target: tuple[str, str], equal: bool, remark: Message | None
+) -> None:
     found = measure_scalars(scalar(*golden), scalar(*target))
     assert (found.kind, found.equal, found.reason) == (MeasurementKind.SCALAR, equal, remark)
 

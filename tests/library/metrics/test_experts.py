@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from said import ids_of
 
 from firstdrift.metrics.dtypes import Array
-from firstdrift.metrics.experts.expert_rows import DoNotStackError, stack_experts
+from firstdrift.metrics.experts.expert_rows import stack_experts
+from firstdrift.metrics.fitting import DoNotFitError
 from firstdrift.metrics.joined import _arrangements as arrangements
+from firstdrift.wording.message import Message
 
 RANDOM = np.random.default_rng(3)
 
@@ -20,7 +23,7 @@ def test_rows_of_each_expert_lie_in_the_order_that_fits_the_values() -> None:
     noisy = whole + 1e-2 * rows(12)
     stacked, said = stack_experts([first, second], noisy, arrangements)
     assert np.array_equal(stacked, whole)
-    assert said == "arranged by row, which fits the values best"
+    assert said == Message.of("metrics.arranged", how=Message.of("metrics.by_row"))
 
 
 def test_rows_that_already_fit_stay_where_they_are() -> None:
@@ -28,7 +31,7 @@ def test_rows_that_already_fit_stay_where_they_are() -> None:
     whole = np.concatenate([first, second])
     stacked, said = stack_experts([first, second], whole + 1e-3, arrangements)
     assert np.array_equal(stacked, whole)
-    assert said == "arranged one expert after another, which fits the values best"
+    assert said == Message.of("metrics.arranged", how=Message.of("metrics.by_expert"))
 
 
 def test_a_row_that_went_to_another_expert_moves_no_other() -> None:
@@ -72,14 +75,14 @@ def test_of_many_rows_those_astray_alone_are_moved() -> None:
     moved[100:140] = RANDOM.permutation(moved[100:140])
     stacked, said = stack_experts(parts, moved + 1e-3 * rows(6000, 8), arrangements)
     assert np.array_equal(stacked, moved)
-    assert said == "arranged by row, which fits the values best"
+    assert said == Message.of("metrics.arranged", how=Message.of("metrics.by_row"))
 
 
 def test_of_too_many_rows_astray_the_order_is_left_and_that_is_said() -> None:
     whole = rows(9000, 2)
     stacked, said = stack_experts([whole[::-1]], whole, arrangements)
     assert np.array_equal(stacked, whole[::-1])
-    assert said.endswith("; too many rows differ to look for each of them elsewhere")
+    assert "metrics.rows_left" in ids_of(said)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -93,12 +96,12 @@ def test_what_each_computes_of_one_input_lies_side_by_side(swapped: bool) -> Non
 
 def test_without_a_whole_all_rows_are_there() -> None:
     stacked, said = stack_experts([rows(3), rows(2)], None, arrangements)
-    assert (stacked.shape, said) == ((5, 16), "")
+    assert (stacked.shape, said) == ((5, 16), None)
 
 
 @pytest.mark.parametrize("whole", [(6, 16), (16, 5), (5, 15), (5, 32), (0,), ()])
 def test_rows_that_do_not_add_up_are_refused(whole: tuple[int, ...]) -> None:
-    with pytest.raises(DoNotStackError):
+    with pytest.raises(DoNotFitError):
         stack_experts([rows(3), rows(2)], np.zeros(whole, np.float32), arrangements)
 
 
@@ -112,7 +115,7 @@ def test_many_rows_are_found_block_by_block() -> None:
 
 @pytest.mark.parametrize("parts", [[(3, 16), (2, 15)], [(), (2, 16)], [(3, 0), (2, 0)]], ids=str)
 def test_parts_of_other_widths_are_refused(parts: list[tuple[int, ...]]) -> None:
-    with pytest.raises(DoNotStackError):
+    with pytest.raises(DoNotFitError):
         stack_experts([np.zeros(shape) for shape in parts], np.zeros((5, 16)), arrangements)
 
 

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from numpy.typing import NDArray
+from said import gaps_of, ids_of
 
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.joined import measure_joined
-from firstdrift.metrics.measurement import NOT_FITTING, NOT_ROTATED, Measurement, MeasurementKind
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.parts import Parts
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import shape
 
 Array = NDArray[np.generic]
 RANDOM = np.random.default_rng(5)
@@ -57,40 +60,40 @@ def measure(
 @pytest.mark.parametrize(
     ("whole", "said"),
     [
-        (SEPARATE, "one part after another, "),
-        (grouped([QUERY, KEY, VALUE], 2), "one part after another in each of 2 groups"),
-        (grouped([QUERY, KEY, VALUE], 4), "one part after another in each of 4 groups"),
+        (SEPARATE, Message.of("metrics.in_sequence")),
+        (grouped([QUERY, KEY, VALUE], 2), Message.of("metrics.in_groups", groups=2)),
+        (grouped([QUERY, KEY, VALUE], 4), Message.of("metrics.in_groups", groups=4)),
         (
             np.concatenate([QUERY, grouped([KEY, VALUE], 4)], axis=-1),
-            "then the others one after another in each",
+            Message.of("metrics.first_then_groups", groups=4),
         ),
-        (SEPARATE.reshape(32, 128), "one part after another, "),
+        (SEPARATE.reshape(32, 128), Message.of("metrics.in_sequence")),
     ],
 )
 def test_every_known_arrangement_of_grouped_queries_is_seen_from_the_values(
-    whole: Array, said: str, *, are_golden: bool
+    whole: Array, said: Message, *, are_golden: bool
 ) -> None:
     measured = measure([QUERY, KEY, VALUE], whole, are_golden=are_golden)
     assert measured.equal is True
     assert measured.errors is not None
     assert measured.errors.size == 2 * 16 * 128
-    assert said in measured.reason
+    assert measured.reason == Message.of("metrics.arranged", how=said)
 
 
 def test_gate_and_up_may_alternate_or_stand_in_reverse() -> None:
     alternating = measure([KEY, VALUE], grouped([KEY, VALUE], 32))
     assert alternating.equal is True
-    assert "in each of 32 groups" in alternating.reason
+    assert gaps_of(alternating.reason, "metrics.in_groups") == {"groups": 32}
     reverse = measure([KEY, VALUE], np.concatenate([VALUE, KEY], axis=-1))
     assert reverse.equal is True
-    assert "the last part first" in reverse.reason
+    assert "metrics.last_first" in ids_of(reverse.reason)
 
 
 def test_weights_and_biases_are_joined_along_the_first_dimension() -> None:
     parts = [RANDOM.normal(size=(size, 64)).astype(ml_dtypes.bfloat16) for size in (64, 32, 32)]
     measured = measure(parts, grouped(parts, 2, axis=0))
     assert measured.equal is True
-    assert "2 groups" in measured.reason
+    assert gaps_of(measured.reason, "metrics.in_groups") == {"groups": 2}
     biases = [RANDOM.normal(size=size).astype(np.float32) for size in (64, 32, 32)]
     assert measure(biases, np.concatenate(biases)).equal is True
 
@@ -103,7 +106,7 @@ def test_a_fault_is_not_explained_away_by_another_arrangement() -> None:
     assert measured.errors.relative_l2 == pytest.approx(
         2 * np.linalg.norm(KEY) / np.linalg.norm(SEPARATE), rel=1e-5
     )
-    assert "one part after another, " in measured.reason
+    assert "metrics.in_sequence" in ids_of(measured.reason)
 
 
 def test_values_that_are_not_finite_do_not_hide_the_arrangement() -> None:
@@ -137,8 +140,8 @@ def test_statistics_on_one_side_are_held_against_those_of_the_parts() -> None:
 def test_parts_that_cannot_be_read_or_joined_are_incomparable_with_the_reason() -> None:
     unlike = measure([QUERY, KEY], SEPARATE)
     assert unlike.kind is MeasurementKind.INCOMPARABLE
-    assert "[2, 16, 64] and [2, 16, 32]" in unlike.reason
-    assert unlike.reason.startswith(NOT_FITTING)
+    assert ids_of(unlike.reason) >= {"metrics.parts_do_not_fit", "metrics.shapes_and_whole"}
+    assert gaps_of(unlike.reason, "metrics.shapes")["shapes"] == (shape((2, 16, 64)), shape((2, 16, 32)))
     memory = Memory()
     record = memory.record(QUERY)
     memory.arrays.clear()
@@ -146,8 +149,8 @@ def test_parts_that_cannot_be_read_or_joined_are_incomparable_with_the_reason() 
         replace(record, location=None), record, Parts((record,), are_golden=True), memory.load, ""
     )
     assert gone.kind is MeasurementKind.INCOMPARABLE
-    assert "is gone" in gone.reason
-    assert not gone.reason.startswith(NOT_FITTING)
+    assert gone.reason is not None
+    assert gone.reason.id == "metrics.parts_unreadable"
 
 
 def test_what_is_rotated_in_no_known_way_does_not_fit() -> None:
@@ -160,4 +163,5 @@ def test_what_is_rotated_in_no_known_way_does_not_fit() -> None:
     parts = Parts(records, are_golden=True, rotated=True)
     measured = measure_joined(replace(records[0], location=None), other, parts, memory.load, "")
     assert measured.kind is MeasurementKind.INCOMPARABLE
-    assert measured.reason.startswith(NOT_ROTATED)
+    assert measured.reason is not None
+    assert measured.reason.id == "metrics.not_rotated"

@@ -10,13 +10,16 @@ from hypothesis import example, given
 from hypothesis.extra import numpy as hnp
 from library.metrics.tensors_at_random import pairs
 from msgspec.structs import replace
+from said import gaps_of
 
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.metrics.comparability import common_shape
+from firstdrift.metrics.comparability import common_shape, shapes_differ
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 STATISTICS = Statistics(maximum=3.0, minimum=0.0, mean=1.5, norm=math.sqrt(14))
 
@@ -38,9 +41,10 @@ def scalar(value: str) -> TensorRecord:
     return TensorRecord(Role.INPUT, "1", "float", (), scalar=value)
 
 
-def reason(measurement: Measurement) -> str:
+def reason(measurement: Measurement) -> Message:
     assert measurement.kind is MeasurementKind.INCOMPARABLE
     assert measurement.equal is measurement.errors is measurement.golden is None
+    assert measurement.reason is not None
     return measurement.reason
 
 
@@ -48,9 +52,8 @@ def test_statistics_of_which_none_was_recorded_are_none() -> None:
     empty, full = recorded(Statistics(), "a"), recorded(STATISTICS, "a")
     assert measure_pair(empty, full, load_tensor).kind is MeasurementKind.DIGEST
     assert measure_pair(empty, recorded(Statistics(), "b"), load_tensor).equal is False
-    assert "the golden side has nothing but" in reason(
-        measure_pair(recorded(Statistics()), recorded(STATISTICS), load_tensor)
-    )
+    found = reason(measure_pair(recorded(Statistics()), recorded(STATISTICS), load_tensor))
+    assert found == Message.of("metrics.only_shape", side=side_named("golden"))
 
 
 def test_two_saved_tensors_are_compared_element_by_element(tmp_path: Path) -> None:
@@ -118,7 +121,7 @@ def test_shapes_that_say_the_same_have_a_common_one(
 
 def test_a_transform_of_the_plan_allows_any_shape_of_the_same_size(tmp_path: Path) -> None:
     golden, target = saved(tmp_path, "a", np.ones((4, 6))), saved(tmp_path, "b", np.ones((6, 4)))
-    assert reason(measure_pair(golden, target, load_tensor)) == "shapes differ: [4, 6] and [6, 4]"
+    assert reason(measure_pair(golden, target, load_tensor)) == shapes_differ((4, 6), (6, 4))
     assert measure_pair(golden, target, load_tensor, "reshaped to [6, 4]").equal
 
 
@@ -156,7 +159,7 @@ def test_statistics_do_not_depend_on_the_layout_but_on_the_size() -> None:
     assert measure_pair(golden, recorded(STATISTICS, shape=(3, 2)), load_tensor).equal
     assert measure_pair(golden, recorded(STATISTICS, shape=None), load_tensor).equal
     found = measure_pair(golden, recorded(STATISTICS, shape=(2, 4)), load_tensor)
-    assert reason(found) == "shapes differ: [2, 3] and [2, 4]"
+    assert reason(found) == shapes_differ((2, 3), (2, 4))
 
 
 def test_digests_decide_where_there_is_nothing_else() -> None:
@@ -169,15 +172,14 @@ def test_digests_decide_where_there_is_nothing_else() -> None:
 def test_equal_statistics_with_different_digests_are_not_equal() -> None:
     found = measure_pair(recorded(STATISTICS, "f5881353"), recorded(STATISTICS, "f5881354"), load_tensor)
     assert (found.kind, found.equal) == (MeasurementKind.STATISTICS, False)
-    assert found.reason == "the statistics agree, the digests do not"
+    assert found.reason == Message.of("metrics.digests_overrule")
 
 
 def test_scalars_are_compared_with_scalars_only() -> None:
     assert measure_pair(scalar("0.5"), scalar("0.5"), load_tensor).equal
-    assert (
-        reason(measure_pair(scalar("0.5"), recorded(STATISTICS), load_tensor))
-        == "the float 0.5 against a tensor"
-    )
+    found = reason(measure_pair(scalar("0.5"), recorded(STATISTICS), load_tensor))
+    golden = Message.of("metrics.scalar", type="float", value="0.5")
+    assert found == Message.of("metrics.against", golden=golden, target=Message.of("metrics.tensor"))
 
 
 @pytest.mark.parametrize(
@@ -186,28 +188,34 @@ def test_scalars_are_compared_with_scalars_only() -> None:
         (
             recorded(),
             recorded(STATISTICS),
-            "no values were recorded: the golden side has nothing but its shape and dtype",
+            "metrics.only_shape",
         ),
         (
             recorded(STATISTICS),
             recorded(digest="f5881353"),
-            "no values were recorded: the target side has only a digest",
+            "metrics.only_digest",
         ),
         (
             recorded(Statistics(maximum=1.0)),
             recorded(Statistics(mean=1.0)),
-            "no statistic is known of both sides",
+            "metrics.no_common_statistic",
         ),
     ],
 )
 def test_what_was_not_recorded_is_said(golden: TensorRecord, target: TensorRecord, expected: str) -> None:
-    assert reason(measure_pair(golden, target, load_tensor)) == expected
+    assert reason(measure_pair(golden, target, load_tensor)).id == expected
 
 
 def test_a_problem_of_a_record_is_the_reason() -> None:
     broken = replace(recorded(), problem="out.0.pt is missing")
-    assert reason(measure_pair(recorded(STATISTICS), broken, load_tensor)) == "target: out.0.pt is missing"
-    assert reason(measure_pair(broken, recorded(STATISTICS), load_tensor)) == "golden: out.0.pt is missing"
+    for side, pair in (
+        ("target", (recorded(STATISTICS), broken)),
+        ("golden", (broken, recorded(STATISTICS))),
+    ):
+        found = reason(measure_pair(*pair, load_tensor))
+        assert found.id == "metrics.of_side"
+        assert found.arguments["side"] == side_named(side)
+        assert found.arguments["problem"] == broken.problem
 
 
 def test_a_file_that_cannot_be_read_is_named_with_its_side(tmp_path: Path) -> None:
@@ -216,16 +224,18 @@ def test_a_file_that_cannot_be_read_is_named_with_its_side(tmp_path: Path) -> No
     file = tmp_path / "b.npy"
     file.write_bytes(file.read_bytes()[:500])
     found = reason(measure_pair(golden, target, load_tensor))
-    assert found.startswith("the data of the target side could not be read")
-    assert str(file) in found
+    assert found.id == "metrics.side_unreadable"
+    assert found.arguments["side"] == side_named("target")
+    assert gaps_of(found, "error.at")["path"] == str(file)
     file.unlink()
-    assert str(file) in reason(measure_pair(target, golden, load_tensor))
+    found = reason(measure_pair(target, golden, load_tensor))
+    assert gaps_of(found, "error.at")["path"] == str(file)
 
 
 def test_what_is_not_a_number_is_incomparable() -> None:
     record = replace(recorded(), location=DataLocation(Path("a.npy"), "npy"))
     found = measure_pair(record, record, lambda _: np.array(["a", "b"]))
-    assert reason(found) == "the data of the golden side are of dtype <U1, not numbers"
+    assert reason(found) == Message.of("metrics.side_no_numbers", side=side_named("golden"), dtype="<U1")
 
 
 def test_an_error_of_ours_is_not_taken_for_a_damaged_file() -> None:
@@ -237,7 +247,7 @@ def test_an_error_of_ours_is_not_taken_for_a_damaged_file() -> None:
     def broken(location: DataLocation) -> np.ndarray:
         raise RuntimeError(location)
 
-    assert "cut short" in reason(measure_pair(record, record, unreadable))
+    assert reason(measure_pair(record, record, unreadable)).id == "metrics.side_unreadable"
     with pytest.raises(RuntimeError):
         measure_pair(record, record, broken)
 

@@ -11,6 +11,7 @@ from firstdrift.metrics.elementwise.measure import measure_elements, summarise
 from firstdrift.metrics.measurement import MeasurementKind, SideSummary
 from firstdrift.metrics.statistics import as_recorded, difference_of_statistics, measure_statistics
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
+from firstdrift.wording.message import Message
 
 NAN, INF = math.nan, math.inf
 MASK = -3.4028234663852886e38
@@ -127,7 +128,7 @@ def test_records_are_measured_by_what_the_tool_wrote() -> None:
 def test_nothing_known_of_both_sides_is_incomparable() -> None:
     found = measure_statistics(record(Statistics(2.0)), record(Statistics(mean=1.0)))
     assert (found.kind, found.equal) == (MeasurementKind.INCOMPARABLE, None)
-    assert found.reason == "no statistic is known of both sides"
+    assert found.reason == Message.of("metrics.no_common_statistic")
 
 
 @pytest.mark.parametrize(

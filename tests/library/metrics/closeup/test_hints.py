@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.metrics.tensors_at_random import pairs
+from said import gaps_of
 
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.look import look_closely
 from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FP8 = ml_dtypes.float8_e4m3fn
@@ -28,10 +31,8 @@ def asked(
     return look_closely(golden, target, roundoff, **more).hints  # type: ignore[arg-type]
 
 
-def said(hints: tuple[Hint, ...]) -> list[str]:
-    return [hint.says for hint in hints]
-
-
+approx = pytest.approx
+GOLDEN, TARGET = side_named("golden"), side_named("target")
 X = normal(2, 16, 64)
 LATE = np.arange(16)[:, None] >= 5
 CHANNELS = normal(5, 896)
@@ -44,44 +45,80 @@ def changed(golden: np.ndarray, where: object, change: Callable[[np.ndarray], ob
 
 
 @pytest.mark.parametrize(
-    ("target", "kind", "words"),
+    ("target", "kind", "says"),
     [
-        (X, HintKind.EQUAL, "all elements are equal"),
-        (X * 1.9, HintKind.SCALED, "golden x 1.9"),
-        (X * 1.9 + 0.1, HintKind.SCALED, "golden x 1.9 + 0.1"),
-        (X - 0.25, HintKind.SCALED, "golden - 0.25"),
-        (-X, HintKind.SIGN, "sign flipped"),
-        (-2 * X, HintKind.SIGN, "golden x -2"),
-        (np.where(np.arange(64) % 3 == 0, -X, X), HintKind.SIGN, "34.4 % of the elements have"),
-        (np.roll(X, 1, 1), HintKind.MOVED, "1 later along dimension 1"),
-        (np.roll(X, -2, 1), HintKind.MOVED, "2 earlier along dimension 1"),
-        (np.roll(X, 1, 2), HintKind.MOVED, "1 later along dimension 2"),
-        (X[:, ::-1], HintKind.MOVED, "reverse order along dimension 1"),
-        (X.transpose(1, 0, 2).reshape(X.shape), HintKind.MOVED, "dimensions in the order 1, 0, 2"),
-        (X.reshape(2, 16, 2, 32).swapaxes(2, 3).reshape(X.shape), HintKind.MOVED, "in turn"),
-        (np.clip(X, -9, 1.5), HintKind.SATURATED, "clipped at 1.5"),
-        (np.clip(X, -1.25, 9), HintKind.SATURATED, "clipped at -1.25"),
-        (X * 0, HintKind.CONSTANT, "target is zero everywhere"),
-        (X * 0 + 3, HintKind.CONSTANT, "target is 3 everywhere"),
+        (X, HintKind.EQUAL, {"hint.equal": {}}),
+        (X * 1.9, HintKind.SCALED, {"hint.times": {"factor": approx(1.9)}}),
+        (
+            X * 1.9 + 0.1,
+            HintKind.SCALED,
+            {"hint.times": {"factor": approx(1.9)}, "hint.plus": {"shift": approx(0.1, rel=1e-3)}},
+        ),
+        (X - 0.25, HintKind.SCALED, {"hint.minus": {"line": GOLDEN, "shift": approx(0.25)}}),
+        (-X, HintKind.SIGN, {"hint.flipped": {}}),
+        (-2 * X, HintKind.SIGN, {"hint.times": {"factor": approx(-2)}}),
+        (
+            np.where(np.arange(64) % 3 == 0, -X, X),
+            HintKind.SIGN,
+            {"hint.other_sign": {"share": approx(34.375)}},
+        ),
+        (np.roll(X, 1, 1), HintKind.MOVED, {"hint.shifted_later": {"far": 1, "axis": 1}}),
+        (np.roll(X, -2, 1), HintKind.MOVED, {"hint.shifted_earlier": {"far": 2, "axis": 1}}),
+        (np.roll(X, 1, 2), HintKind.MOVED, {"hint.shifted_later": {"far": 1, "axis": 2}}),
+        (X[:, ::-1], HintKind.MOVED, {"hint.reversed": {"axis": 1}}),
+        (X.transpose(1, 0, 2).reshape(X.shape), HintKind.MOVED, {"hint.permuted": {"order": (1, 0, 2)}}),
+        (X.reshape(2, 16, 2, 32).swapaxes(2, 3).reshape(X.shape), HintKind.MOVED, {"hint.interleaved": {}}),
+        (np.clip(X, -9, 1.5), HintKind.SATURATED, {"hint.clipped": {"bound": 1.5}}),
+        (np.clip(X, -1.25, 9), HintKind.SATURATED, {"hint.clipped": {"bound": -1.25}}),
+        (X * 0, HintKind.CONSTANT, {"hint.zero": {"side": TARGET}}),
+        (X * 0 + 3, HintKind.CONSTANT, {"hint.constant": {"side": TARGET, "value": 3.0}}),
         (
             changed(X, (1, 3, 4), lambda _: np.nan),
             HintKind.NON_FINITE,
-            "NaN at 1 place where golden has not, the first",
+            {"hint.non_finite": {"side": TARGET, "count": 1, "place": (1, 3, 4)}, "hint.nan": {}},
         ),
-        (changed(X, (0, 2), lambda _: np.inf), HintKind.NON_FINITE, "infinities at 64 places"),
-        (X.astype(BF16).astype("float32"), HintKind.ROUNDED, "golden rounded to bfloat16"),
-        (X.astype("float16").astype("float32"), HintKind.ROUNDED, "golden rounded to float16"),
-        (X.astype(FP8).astype("float32"), HintKind.ROUNDED, "rounded to float8_e4m3fn"),
-        ((X.view("uint32") & 0xFFFF0000).view("float32"), HintKind.ROUNDED, "cut, not rounded, to bfloat16"),
-        (changed(X, (slice(None), 3), lambda part: part * 1.9), HintKind.CONFINED, "index 3 of dimension 1"),
-        (changed(X, (..., 5), lambda part: part + 1), HintKind.CONFINED, "index 5 of dimension 2"),
-        (np.where(LATE, normal(*X.shape, seed=7), X), HintKind.CONFINED, "alone: from there on"),
+        (
+            changed(X, (0, 2), lambda _: np.inf),
+            HintKind.NON_FINITE,
+            {"hint.non_finite": {"count": 64}, "hint.infinities": {}},
+        ),
+        (
+            X.astype(BF16).astype("float32"),
+            HintKind.ROUNDED,
+            {"hint.rounded": {"side": TARGET, "format": "bfloat16"}},
+        ),
+        (
+            X.astype("float16").astype("float32"),
+            HintKind.ROUNDED,
+            {"hint.rounded": {"side": TARGET, "format": "float16"}},
+        ),
+        (X.astype(FP8).astype("float32"), HintKind.ROUNDED, {"hint.rounded": {"format": "float8_e4m3fn"}}),
+        (
+            (X.view("uint32") & 0xFFFF0000).view("float32"),
+            HintKind.ROUNDED,
+            {"hint.cut": {"format": "bfloat16"}},
+        ),
+        (
+            changed(X, (slice(None), 3), lambda part: part * 1.9),
+            HintKind.CONFINED,
+            {"hint.in_index": {"index": 3, "axis": 1}},
+        ),
+        (
+            changed(X, (..., 5), lambda part: part + 1),
+            HintKind.CONFINED,
+            {"hint.in_index": {"index": 5, "axis": 2}},
+        ),
+        (np.where(LATE, normal(*X.shape, seed=7), X), HintKind.CONFINED, {"hint.from_there_on": {}}),
     ],
 )
-def test_a_planted_fault_is_named(target: np.ndarray, kind: HintKind, words: str) -> None:
+def test_a_planted_fault_is_named(
+    target: np.ndarray, kind: HintKind, says: dict[str, dict[str, object]]
+) -> None:
     hints = asked(X, np.ascontiguousarray(target, "float32"))
     assert hints[0].kind is kind
-    assert words in hints[0].says
+    for id, gaps in says.items():  # noqa: A001
+        found = gaps_of(hints[0].says, id)
+        assert {name: found[name] for name in gaps} == gaps
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -95,24 +132,28 @@ def test_a_fault_is_named_through_rounding(fault: str, seed: int) -> None:
     }[fault].astype(BF16)
     first = asked(golden, target, UNIT_ROUNDOFF["bfloat16"], heads=14)
     assert len(first) == (2 if fault == "head" else 1)
-    words = {"scaled": "golden x 1.9", "moved": "1 later along dimension 0", "head": "head 2 of 14"}[fault]
-    assert words in first[0].says
-    if fault == "head":
-        assert said(first)[1] == "there, target is golden x 1.5"
+    if fault == "scaled":
+        assert gaps_of(first[0].says, "hint.times")["factor"] == approx(1.9, rel=1e-3)
+    elif fault == "moved":
+        assert first[0].says == Message.of("hint.shifted_later", far=1, axis=0)
+    else:
+        assert gaps_of(first[0].says, "hint.head") == {"number": 2, "count": 14}
+        assert first[1].says.id == "hint.there"
+        assert gaps_of(first[1].says, "hint.times")["factor"] == approx(1.5, rel=1e-3)
 
 
 def test_a_transposed_weight_is_named_whether_or_not_it_is_square() -> None:
     for shape in ((64, 64), (32, 64)):
         weight = normal(*shape)
         (hint,) = asked(weight, np.ascontiguousarray(weight.T).reshape(shape))
-        assert hint.says == "target is golden transposed"
+        assert hint.says == Message.of("hint.transposed")
 
 
 def test_heads_and_tokens_that_are_exchanged_are_named_where_a_side_has_them_apart() -> None:
     target = CHANNELS.reshape(5, 14, 64).swapaxes(0, 1).reshape(5, 896)
     assert asked(CHANNELS, target) == ()
     (hint,) = asked(CHANNELS, target, fine=(5, 14, 64))
-    assert hint.says == "target is golden (5 x 14 x 64) with its dimensions in the order 1, 0, 2"
+    assert hint.says == Message.of("hint.permuted", shape=(5, 14, 64), order=(1, 0, 2))
 
 
 def product(a: np.ndarray, b: np.ndarray, dtype: np.dtype | None = None) -> np.ndarray:
@@ -138,21 +179,21 @@ def test_healthy_rounding_is_called_rounding_and_nothing_else(
     golden, target = product(a, b), product(a, b, dtype)
     (hint,) = asked(golden, target, UNIT_ROUNDOFF[words])
     assert hint.kind is HintKind.ROUNDED
-    assert hint.says == f"the difference has the size of rounding to {words}"
+    assert hint.says == Message.of("hint.like_rounding", formats=(words,))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_sums_in_another_order_are_rounding_to_the_format_they_have(seed: int) -> None:
     a, b = normal(32, 256, seed=seed), normal(256, 128, seed=seed + 100)
     (hint,) = asked(a @ b, a[:, ::-1] @ b[::-1])
-    assert hint.says == "the difference has the size of rounding to float32"
+    assert hint.says == Message.of("hint.like_rounding", formats=("float32",))
 
 
 def test_float32_that_was_computed_in_tf32_is_said_to_look_so() -> None:
     a, b = normal(32, 256), normal(256, 128, seed=1)
     in_tf32 = [((array.view("uint32") + 0x1000) & 0xFFFFE000).view("float32") for array in (a, b)]
     (hint,) = asked(a @ b, in_tf32[0] @ in_tf32[1])
-    assert hint.says == "the difference has the size of rounding to TF32 or float16"
+    assert hint.says == Message.of("hint.like_rounding", formats=("TF32", "float16"))
 
 
 def test_values_that_have_nothing_in_common_have_no_hint() -> None:
