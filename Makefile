@@ -17,6 +17,9 @@ SERVE := $(BIN)/firstdrift serve examples --port $(PORT) --data-dir $(DATA)
 PIP := -m pip install --quiet --disable-pip-version-check
 CHROMIUM := $(shell command -v chromium-headless-shell chromium chromium-browser google-chrome 2>/dev/null | head -n 1)
 
+NODE := $(shell command -v node 2>/dev/null)
+NPM := $(shell command -v npm 2>/dev/null)
+
 .PHONY: help install demo serve test security-oldest lint messages pins interop interop-venv bench examples clean
 .DELETE_ON_ERROR:
 
@@ -77,6 +80,11 @@ ifeq ($(CHROMIUM),)
 	@echo "The browser tests need Chromium and will fail without it. On Debian: apt install chromium-headless-shell;"
 	@echo "on Ubuntu: snap install chromium; elsewhere: $(BIN)/playwright install chromium"
 endif
+ifeq ($(NODE),)
+	@echo "The modules of the pages are NOT tested by themselves, only through the browser: that needs node (apt install nodejs)"
+else ifeq ($(ARGS),)
+	$(NODE) --test --test-reporter=dot tests/frontend/*.test.mjs
+endif
 	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -n $(JOBS) $(ARGS)
 
 # Only what requests pass through is old: it lies in front of what is in .venv. What is old may warn of what is newer.
@@ -91,11 +99,21 @@ security-oldest: .venv-oldest/.installed
 	$(if $(MEMORY),TMPDIR=$(MEMORY)) PYTHONPATH=$(CURDIR)/.venv-oldest $(BIN)/pytest -W ignore::DeprecationWarning -n $(JOBS) tests/security \
 	  --ignore=tests/security/test_ceilings.py --ignore=tests/security/test_files.py
 
-lint: .venv/.installed-dev
+frontend/node_modules/.installed: frontend/package.json frontend/package-lock.json
+	@echo "Installing what checks the types of scripts into frontend/node_modules ..."
+	@cd frontend && $(NPM) ci --silent --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+lint: .venv/.installed-dev $(if $(NPM),frontend/node_modules/.installed)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+ifeq ($(NPM),)
+	@echo "The types of the scripts are NOT checked: that needs npm (apt install nodejs npm)"
+else
+	frontend/node_modules/.bin/tsc --project frontend
+endif
 
 LOCALE := frontend/firstdrift_frontend/locale
 messages: .venv/.installed-dev
@@ -121,4 +139,4 @@ examples: interop-venv
 	$(PEER)/python examples/generate.py
 
 clean:
-	rm -rf .venv .venv-interop .venv-oldest .venv-pins .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf frontend/node_modules .venv .venv-interop .venv-oldest .venv-pins .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -116,6 +116,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "languages": LANGUAGES,
         "words": known.scripts,
         "static": f"/static/{assets.build()}",
+        "modules": assets.modules,
         "metrics": METRICS,
         "plotly": f"/static/{assets.plotly_build()}/plotly.min.js",
     }

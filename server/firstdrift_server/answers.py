@@ -108,7 +108,8 @@ def answer_early(
         return StrictJSONResponse(view())
     address = f"/static/{assets.build()}"
     needed = [f"<{address}/app.css>; rel=preload; as=style"]
-    needed += [f"<{address}/{script}>; rel=modulepreload" for script in ("app.js", *scripts)]
+    modules = dict.fromkeys(name for script in ("app.js", *scripts) for name in assets.modules(script))
+    needed += [f"<{address}/{name}>; rel=modulepreload" for name in modules]
 
     def parts() -> Iterator[bytes]:
         yield b""  # sends the head of the answer

@@ -19,6 +19,7 @@ from firstdrift.metrics.closeup.hint import HintKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role
 from firstdrift.verdict.judgement import NodeClass, Verdict
+from firstdrift_frontend import STATIC
 from firstdrift_frontend.languages import LANGUAGES, LOCALE, SOURCE
 from firstdrift_frontend.words import WORDS
 
@@ -79,7 +80,9 @@ def test_every_translation_has_the_gaps_of_its_text(language: str) -> None:
     assert differing == []
 
 
-@pytest.mark.parametrize("script", sorted(LOCALE.parent.glob("static/*.js")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "script", sorted(STATIC.rglob("*.js")), ids=lambda path: f"{path.parent.name}/{path.name}"
+)
 def test_each_text_of_a_script_is_said_where_it_can_be_collected(collected: Catalog, script: Path) -> None:
     # Nothing is collected of a text within another call of the same name, nor of one chosen within the call.
     said = re.findall(r"(?<!function )\bsay\((\"(?:[^\"\\]|\\.)*\")?", script.read_text())

@@ -12,7 +12,7 @@ from firstdrift_server.guards.headers import HEADERS
 OPEN_TO_STRANGERS = {
     ("GET", "/health"),
     ("GET", "/ready"),
-    ("GET", "/static/{folder}/{name}"),
+    ("GET", "/static/{folder}/{name:path}"),
     ("GET", "/login"),
     ("GET", "/share/{secret}"),
     ("POST", "/login"),

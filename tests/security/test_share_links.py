@@ -55,7 +55,7 @@ WRITTEN = {
     ("POST", "/api/v1/comparisons/{comparison}/notes/{note}/restore"),
     ("DELETE", "/api/v1/comparisons/{comparison}/notes/{note}"),
 }
-OPEN = {"/health", "/ready", "/static/{folder}/{name}", "/login", "/share/{secret}", "/language"}
+OPEN = {"/health", "/ready", "/static/{folder}/{name:path}", "/login", "/share/{secret}", "/language"}
 
 
 def routes(where: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 (the framework nests routes in private types)

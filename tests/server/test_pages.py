@@ -17,6 +17,7 @@ from working import wait_until
 from firstdrift import compare
 from firstdrift.errors import CatalogueError
 from firstdrift.exports.report_json import report_object
+from firstdrift_frontend.assets import build
 from firstdrift_server.tree import view as tree
 
 HTML = {"accept": "text/html"}
@@ -581,7 +582,9 @@ def test_a_browser_is_told_what_a_tree_needs_before_the_tree_is_looked_up(client
     assert begun["status"] == 200
     assert [message["body"] for message in further] == [b""]
     needed = re.findall(r"<([^>]+)>", head[b"link"].decode())
-    assert {address.rsplit("/")[-1] for address in needed} == {"app.css", "app.js", "tree.js"}
+    names = [address.removeprefix(f"/static/{build()}/") for address in needed]
+    assert {"app.css", "app.js", "lib/http.js", "tree/page.js", "tree/rows.js"} <= set(names)
+    assert len(names) == len(set(names))
     assert all(address in page(client, "/c/1/s/0/tree") for address in needed)
 
 

@@ -1,43 +1,53 @@
 // The board by keyboard: arrows go from link to link of the table, / to the search.
 
-// What can be focused in a row, by its column.
+import { listenForKeys } from "./lib/keys.js";
+import { around } from "./lib/parts.js";
+
+const CELL = "#board-table td, #board-table th";
+
+/** @param {Element | null | undefined} cell @returns {HTMLElement | null | undefined} what can be focused in it */
 const stop = (cell) => cell?.querySelector("a");
 
-function step(cell, down, right) {
-  for (let next = cell; next; ) {
-    if (right) next = right > 0 ? next.nextElementSibling : next.previousElementSibling;
-    else {
-      const row = down > 0 ? next.parentElement.nextElementSibling : next.parentElement.previousElementSibling;
-      next = row?.cells[next.cellIndex];
-    }
-    if (stop(next)) return stop(next);
-  }
-  return null;
-}
+/** @param {HTMLTableCellElement} cell */
+const cellsBeside = (cell) => [...(cell.parentElement?.children ?? [])];
 
-const MOVES = {
-  ArrowRight: (cell) => step(cell, 0, 1),
-  ArrowLeft: (cell) => step(cell, 0, -1),
-  ArrowDown: (cell) => step(cell, 1, 0),
-  ArrowUp: (cell) => step(cell, -1, 0),
-  Home: (cell) => stop(cell.parentElement.cells[0]),
-  End: (cell) => [...cell.parentElement.cells].map(stop).filter(Boolean).at(-1),
+/**
+ * Go from a cell to the next one in a direction that can be focused.
+ * @param {(cell: HTMLTableCellElement) => Element | null | undefined} next
+ * @returns {(cell: HTMLTableCellElement) => HTMLElement | null | undefined}
+ */
+const step = (next) => (cell) => {
+  for (let at = next(cell); at; at = next(/** @type {HTMLTableCellElement} */ (at))) if (stop(at)) return stop(at);
 };
 
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select")) return;
-  if (event.key === "/") {
-    event.preventDefault();
-    document.querySelector("#board [name=q]").focus();
-    return;
-  }
-  const table = document.getElementById("board-table");
-  const move = MOVES[event.key];
-  if (!table || !move) return;
-  const cell = event.target.closest("#board-table td, #board-table th");
-  if (!cell && event.target.closest("a, button")) return;
-  const next = cell ? move(cell) : table.querySelector("tbody a");
-  event.preventDefault();
+/** @param {"nextElementSibling" | "previousElementSibling"} way @returns {(cell: HTMLTableCellElement) => Element | undefined} */
+const acrossRows = (way) => (cell) => cell.parentElement?.[way]?.children[cell.cellIndex];
+
+/** @type {Record<string, (cell: HTMLTableCellElement) => HTMLElement | null | undefined>} */
+const MOVES = {
+  ArrowRight: step((cell) => cell.nextElementSibling),
+  ArrowLeft: step((cell) => cell.previousElementSibling),
+  ArrowDown: step(acrossRows("nextElementSibling")),
+  ArrowUp: step(acrossRows("previousElementSibling")),
+  Home: (cell) => stop(cellsBeside(cell)[0]),
+  End: (cell) => stop(cellsBeside(cell).filter(stop).at(-1)),
+};
+
+/** @param {KeyboardEvent} event */
+function move(event) {
+  const cell = /** @type {HTMLTableCellElement | null} */ (around(event, CELL));
+  const next = cell ? MOVES[event.key](cell) : stop(document.querySelector("#board-table tbody tr:has(a)"));
   next?.focus();
   next?.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+const toSearch = () => /** @type {HTMLElement | null} */ (document.querySelector("#board [name=q]"))?.focus();
+const keys = Object.fromEntries(Object.keys(MOVES).map((key) => [key, move]));
+
+listenForKeys(document, { ...keys, "/": toSearch }, {
+  fields: "input, select",
+  isFor: (event) => {
+    if (event.key === "/") return true;
+    return Boolean(document.getElementById("board-table") && (around(event, CELL) || !around(event, "a, button")));
+  },
 });

@@ -1,17 +1,22 @@
 // The front page by keyboard: / searches, up and down go from row to row, n begins a comparison, Delete deletes.
 
-const links = () => [...document.querySelectorAll(".comparisons .what > a, .dump-list .start > a:first-child")];
+import { listenForKeys } from "./lib/keys.js";
+import { around, element } from "./lib/parts.js";
 
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
-  const all = links();
-  const row = event.target.closest?.("li");
+const LINKS = ".comparisons .what > a, .dump-list .start > a:first-child";
+
+/** @param {number} by so many rows @returns {(event: Event) => void} */
+const step = (by) => (event) => {
+  const all = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(LINKS)]);
+  const row = around(event, "li");
   const at = all.findIndex((link) => link.closest("li") === row);
-  if (event.key === "/") document.getElementById("search").focus();
-  else if (event.key === "n") location.assign("/new");
-  else if (event.key === "ArrowDown") all[at + 1]?.focus();
-  else if (event.key === "ArrowUp") all[Math.max(0, at - 1)]?.focus();
-  else if (event.key === "Delete") row?.querySelector("form button")?.click();
-  else return;
-  event.preventDefault();
-});
+  all[by > 0 ? at + 1 : Math.max(0, at - 1)]?.focus();
+};
+
+listenForKeys(document, {
+  "/": () => element("search").focus(),
+  n: () => location.assign("/new"),
+  ArrowDown: step(1),
+  ArrowUp: step(-1),
+  Delete: (event) => /** @type {HTMLElement | null | undefined} */ (around(event, "li")?.querySelector("form button"))?.click(),
+}, { fields: "input, select, textarea" });

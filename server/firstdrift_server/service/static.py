@@ -8,7 +8,7 @@ from firstdrift_frontend.assets import asset
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/static/{folder}/{name}")
+@router.get("/static/{folder}/{name:path}")
 def static_file(request: Request, folder: str, name: str) -> Response:
     """Send a file, compressed where the browser takes it."""
     found = asset(folder, name)

@@ -28,7 +28,7 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
         with context.reading() as session:
             return tree_view(session, context, find_tree_page(session, *asked))
 
-    return answer_early(request, "tree.html", view, scripts=("tree.js",))
+    return answer_early(request, "tree.html", view, scripts=("tree/page.js",))
 
 
 @router.get("/c/{comparison}/s/{position}/tree/rows")

@@ -1,0 +1,85 @@
+"""How the sources of the pages look, and that what is sent of them is what was written."""
+
+import json
+import posixpath
+import re
+from pathlib import Path
+
+import pytest
+
+from firstdrift_frontend import STATIC
+from firstdrift_frontend.assets import asset, build, modules, plotly_build
+
+FRONTEND = Path(__file__).resolve().parents[2] / "frontend"
+SCRIPTS = {str(file.relative_to(STATIC)): file for file in sorted(STATIC.rglob("*.js"))}
+IMPORTED = re.compile(r'^(?:import|export)\b(?:[^";]*\bfrom)?\s*"([^"]+)";', re.MULTILINE)
+LONGEST_MODULE = 300
+WIDEST = 160
+
+
+def imports(name: str) -> set[str]:
+    found = IMPORTED.findall(SCRIPTS[name].read_text("utf-8"))
+    return {posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) for path in found}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_module_is_short_and_named_for_what_it_is(name: str) -> None:
+    assert len(SCRIPTS[name].read_text("utf-8").splitlines()) <= LONGEST_MODULE
+    assert Path(name).stem not in {"util", "utils", "common", "helper", "helpers", "misc"}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_a_module_imports_is_there_and_is_found_before_it_runs(name: str) -> None:
+    assert imports(name) <= SCRIPTS.keys()
+    assert imports(name) <= set(modules(name))
+
+
+def test_modules_do_not_import_each_other_in_circles() -> None:
+    done: set[str] = set()
+    while ready := {name for name in SCRIPTS.keys() - done if imports(name) <= done}:
+        done |= ready
+    assert SCRIPTS.keys() - done == set()
+
+
+def test_questions_to_the_server_are_asked_in_one_place() -> None:
+    asking = {name for name, file in SCRIPTS.items() if re.search(r"\bfetch\(", file.read_text("utf-8"))}
+    assert asking == {"lib/http.js"}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_is_sent_without_its_comments_and_line_by_line_as_it_was_written(name: str) -> None:
+    sent = asset(build(), name)
+    assert sent is not None
+    lines = sent.content.decode().split("\n")
+    assert "/**" not in sent.content.decode()
+    written = SCRIPTS[name].read_text("utf-8").split("\n")
+    assert len(lines) == len(written)
+    for line, source in zip(lines, written, strict=True):
+        assert line.strip() in {"", source.strip(), re.sub(r"/\*\*.*?\*/ ?", "", source).strip()}
+        # Else a part of a text would be left out with the comments.
+        assert not any("/**" in text for text in re.findall(r'"[^"]*"|`[^`]*`', source))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../firstdrift_frontend/assets.py",
+        "lib/../app.js",
+        "lib",
+        "lib/",
+        "/app.js",
+        "./app.js",
+        "lib//http.js",
+        "%2e%2e/x",
+    ],
+)
+def test_only_what_lies_in_the_folder_is_sent_and_by_its_own_name_only(name: str) -> None:
+    assert asset(build(), name) is None
+    assert asset(plotly_build(), name) is None
+
+
+def test_the_list_of_tools_names_no_place_to_fetch_them_from() -> None:
+    lock = (FRONTEND / "package-lock.json").read_text("utf-8")
+    assert "://" not in lock
+    tools = {name: tool for name, tool in json.loads(lock)["packages"].items() if name}
+    assert all(tool["integrity"].startswith("sha512-") and tool["dev"] for tool in tools.values())

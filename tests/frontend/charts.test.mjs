@@ -1,0 +1,19 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import "./page.mjs";
+import { worstAxis } from "../../frontend/firstdrift_frontend/static/node/charts.js";
+import { plain, short } from "../../frontend/firstdrift_frontend/static/lib/plot.js";
+
+test("the dimension along which the difference is least evenly spread comes first", () => {
+  assert.equal(worstAxis([{ norm: [1, 1, 1, null] }, { norm: [0, 9, 0] }, { norm: [] }]), 1);
+});
+
+test("numbers have three digits, and what is not finite has its name", () => {
+  assert.deepEqual([0, 0.5, 1234.5, 1e-9, 2e9, "Infinity", "NaN", null].map(short), ["0", "0.5", "1,230", "1.00e-9", "2.00e9", "∞", "NaN", "–"]);
+});
+
+test("a name from a dump is text in a chart, whatever tags it seems to have", () => {
+  assert.equal(plain('<b>a</b> & "c"'), '&lt;b>a&lt;/b> &amp; "c"');
+  assert.equal(plain("x".repeat(200)).length, 101);
+});

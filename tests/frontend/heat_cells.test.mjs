@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { ABSENT, UNKNOWN, bins, prepare, selection, sizeAt, worst } from "../../frontend/firstdrift_frontend/static/comparison/heat_cells.js";
+
+const DATA = {
+  rows: [{}, {}],
+  expected: 3,
+  layers: ["model.layers.0", "model.layers.1", "model.head"],
+  errors: [[0, 1e-3, null], ["NaN", 0.5, null]],
+  verdicts: [[0, 0, 1], [2, 2, null]],
+  range: [1e-3, 0.5],
+  first: { row: 1, layer: 0 },
+};
+
+test("each cell is as large as its error, and what has none says why", () => {
+  const cells = prepare(DATA);
+  assert.deepEqual([...cells.sizes], [0, 1e-3, UNKNOWN, Infinity, 0.5, ABSENT, ABSENT, ABSENT, ABSENT]);
+  assert.equal(sizeAt(cells, 1, 1), 0.5);
+});
+
+test("layers are called by their ends as long as these differ", () => {
+  assert.deepEqual(prepare(DATA).layers, ["0", "1", "head"]);
+  const layers = ["encoder.0", "decoder.0", "head"];
+  assert.deepEqual(prepare({ ...DATA, layers }).layers, layers);
+});
+
+test("of many cells under a pixel the worst is seen", () => {
+  const cells = prepare(DATA);
+  assert.deepEqual(worst(cells, [0, 2], [0, 3]), [1, 0]);
+  assert.deepEqual(worst(cells, [0, 1], [0, 3]), [0, 1]);
+});
+
+test("every cell lies in one bin, and no bin is empty", () => {
+  for (const [count, pixels] of [[1000, 333], [5, 5], [5, 800], [7, 0.5]]) {
+    const all = bins(count, pixels);
+    assert.equal(all[0][0], 0);
+    assert.equal(all.at(-1)[1], count);
+    all.forEach(([from, behind], i) => assert.ok(from < behind && (i === 0 || from === all[i - 1][1])));
+  }
+});
+
+test("what is seen from near lies around the first bad node, or is what was selected", () => {
+  const cells = prepare(DATA);
+  assert.deepEqual(selection(cells, null, null), [0, 1, 0, 2]);
+  assert.deepEqual(selection(cells, [0, 2], [1, 1]), [0, 1, 1, 2]);
+});
