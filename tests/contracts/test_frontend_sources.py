@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from firstdrift_frontend import STATIC
+from firstdrift_frontend import STATIC, TEMPLATES
 from firstdrift_frontend.assets import asset, build, modules, plotly_build
 
 FRONTEND = Path(__file__).resolve().parents[2] / "frontend"
 SCRIPTS = {str(file.relative_to(STATIC)): file for file in sorted(STATIC.rglob("*.js"))}
 IMPORTED = re.compile(r'^(?:import|export)\b(?:[^";]*\bfrom)?\s*"([^"]+)";', re.MULTILINE)
+SOURCES = {file.name: file for file in sorted([*TEMPLATES.iterdir(), *STATIC.glob("*.css")])} | SCRIPTS
 LONGEST_MODULE = 300
 WIDEST = 160
 
@@ -20,6 +21,12 @@ WIDEST = 160
 def imports(name: str) -> set[str]:
     found = IMPORTED.findall(SCRIPTS[name].read_text("utf-8"))
     return {posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) for path in found}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_line_has_to_be_scrolled_to_be_read(name: str) -> None:
+    lines = enumerate(SOURCES[name].read_text("utf-8").splitlines(), start=1)
+    assert [number for number, line in lines if len(line) > WIDEST] == []
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -163,7 +163,7 @@ def test_the_chart_is_drawn_on_the_scale_of_the_address(client: TestClient) -> N
     assert not any(linear["traces"][0]["at_edge"])
     assert client.get(f"{address}&scale=square").status_code == 422
     text = page(client, "/c/3?metric=relative_l2&scale=linear&slice=2")
-    (current,) = re.findall(r'<a href="([^"]*)" data-scale="linear" aria-current="true"', text)
+    (current,) = re.findall(r'<a href="([^"]*)"\s+data-scale="linear"\s+aria-current="true"', text)
     assert unescape(current) == "/c/3?slice=2&metric=relative_l2&scale=linear#slices"
     assert 'data-chart="/api/v1/comparisons/3/chart?metric=relative_l2&amp;scale=linear"' in text
 
@@ -172,7 +172,7 @@ def test_without_a_script_the_map_is_a_table_whose_cells_lead_to_the_tree(client
     text = page(client, "/c/3")
     table = re.search(r'<table class="data dense cells">(.*?)</table>', text, re.DOTALL)
     assert table is not None
-    (first,) = re.findall(r'<a href="([^"]+)" class="verdict v-error is-first"', table[1])
+    (first,) = re.findall(r'<a href="([^"]+)"\s+class="verdict v-error is-first"', table[1])
     assert unescape(first) == f"/c/3/s/3/tree?row={layers(client, TOKENS)['nodes'][3][2]}"
     assert 'aria-selected="true"' in page(client, unescape(first))
     assert len(re.findall(r"<td>", table[1])) <= 320

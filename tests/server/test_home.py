@@ -81,7 +81,7 @@ def test_who_deletes_stays_in_the_view_that_was_searched_and_undoes_it_there(cli
     assert 3 not in ids(client, after.removeprefix("/?"))
     page = unescape(client.get(after, headers=HTML).text)
     assert re.search(
-        rf'action="/c/3/restore"><input type="hidden" name="view" value="{re.escape(view)}">', page
+        rf'action="/c/3/restore">\s*<input type="hidden" name="view" value="{re.escape(view)}">', page
     )
     assert client.post("/c/3/restore", data={"view": view}).headers["location"] == view
     assert 3 in ids(client, view.removeprefix("/?"))

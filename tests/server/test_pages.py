@@ -229,7 +229,7 @@ def test_a_node_has_columns_for_what_its_dumps_recorded(client: TestClient) -> N
         text = page(client, node)
         for heading in (">Values</th>", ">NaN or ±inf</th>"):
             assert (heading in text) == has_values
-        equal = re.findall("<dt[^>]*>Equal</dt><dd>(.*?)</dd>", text)
+        equal = re.findall("<dt[^>]*>Equal</dt>\\s*<dd>(.*?)</dd>", text)
         assert set(equal) == {"yes", "no"}
         for table in re.findall(r"<table class=\"data dense\">.*?</table>", text, re.DOTALL):
             head, *lines = (
