@@ -583,7 +583,7 @@ def test_a_browser_is_told_what_a_tree_needs_before_the_tree_is_looked_up(client
     assert [message["body"] for message in further] == [b""]
     needed = re.findall(r"<([^>]+)>", head[b"link"].decode())
     names = [address.removeprefix(f"/static/{build()}/") for address in needed]
-    assert {"app.css", "app.js", "lib/http.js", "tree/page.js", "tree/rows.js"} <= set(names)
+    assert {"app.css", "app.js", "lib/http.js", "tree/page.js", "tree/view.js"} <= set(names)
     assert len(names) == len(set(names))
     assert all(address in page(client, "/c/1/s/0/tree") for address in needed)
 

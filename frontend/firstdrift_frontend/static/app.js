@@ -1,8 +1,7 @@
 // What every page has: light and dark, copying, forms that submit themselves, and pages that keep up to date.
 
-import { copy } from "./lib/clipboard.js";
 import { fetchPage } from "./lib/http.js";
-import { explain } from "./lib/notice.js";
+import { copy, explain } from "./lib/notice.js";
 import { around, replaceParts } from "./lib/parts.js";
 
 const FAILURES = 3; // in a row, before they are spoken of

@@ -1,6 +1,6 @@
 // How a statistic of a tensor develops over steps or tokens: a line for each rank, drawn from what the page holds.
 
-import { say } from "./lib/language.js";
+import { say } from "./lib/notice.js";
 import { element } from "./lib/parts.js";
 import { axis, react, whenColoursChange } from "./lib/plot.js";
 

@@ -1,6 +1,6 @@
 // The chart of a metric by token (or step, or rank), with its limit, on a logarithmic or a linear scale.
 
-import { say } from "../lib/language.js";
+import { say } from "../lib/notice.js";
 import { around, isForBrowser } from "../lib/parts.js";
 import { axis, colour, colourOf, decades, keepDrawn, react, sources, word } from "../lib/plot.js";
 

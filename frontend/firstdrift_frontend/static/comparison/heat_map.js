@@ -1,7 +1,7 @@
 // The map of layers: quick for a thousand slices by a hundred layers. Plotly draws the part that is zoomed into.
 
 import { listenForKeys } from "../lib/keys.js";
-import { say } from "../lib/language.js";
+import { say } from "../lib/notice.js";
 import { around, element } from "../lib/parts.js";
 import { keepDrawn, short, sources } from "../lib/plot.js";
 import { UNKNOWN, prepare, selection } from "./heat_cells.js";

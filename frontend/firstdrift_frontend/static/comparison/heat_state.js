@@ -1,6 +1,6 @@
 // The map of layers as it is now: what is drawn, and where somebody points.
 
-import { say } from "../lib/language.js";
+import { say } from "../lib/notice.js";
 import { short, sources, word } from "../lib/plot.js";
 
 /** @typedef {import("./heat_cells.js").Cell} Cell */

@@ -1,6 +1,6 @@
 // Input error against output error of the nodes of a slice; what lies above the diagonal makes the error.
 
-import { say } from "../lib/language.js";
+import { say } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
 import { axis, colour, decades, keepDrawn, plain, react, short, sources, word } from "../lib/plot.js";
 

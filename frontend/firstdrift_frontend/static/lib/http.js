@@ -1,7 +1,6 @@
 // Questions to the server: the one place where they are asked, and where its answers are understood.
 
-import { say } from "./language.js";
-import { askToLogIn } from "./notice.js";
+import { askToLogIn, say } from "./notice.js";
 
 /** What the server refuses, with the status of its answer and what it says can be done. */
 export class Refused extends Error {

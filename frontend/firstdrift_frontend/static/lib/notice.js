@@ -1,6 +1,17 @@
-// The line at the lower edge in which a page says what has just happened.
+// What a page says: its texts in the language of the page, and, in the line at the lower edge, what has just happened.
 
-import { say } from "./language.js";
+/** @type {Record<string, string> | undefined} */
+let words;
+
+/**
+ * Say something in the language of the page; {gaps} are filled in.
+ * @param {string} text as it is in English
+ * @param {Record<string, string | number>} [gaps]
+ */
+export function say(text, gaps = {}) {
+  words ??= /** @type {Record<string, string>} */ (JSON.parse(document.getElementById("words")?.textContent || "{}"));
+  return (words[text] ?? text).replace(/\{(\w+)\}/g, (gap, name) => String(gaps[name] ?? gap));
+}
 
 const SHOWN = 1800; // ms
 
@@ -42,4 +53,28 @@ export function askToLogIn(text) {
  */
 export function explain(error) {
   if (error.name !== "AbortError") toast(error.status ? error.message : say("The server does not answer"));
+}
+
+/**
+ * Copy a text, and say so.
+ * @param {string} text
+ */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    if (!copyWithoutHttps(text)) return toast(say("That did not work"));
+  }
+  toast(say("Copied"));
+}
+
+/** @param {string} text */
+function copyWithoutHttps(text) {
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const isCopied = document.execCommand("copy");
+  area.remove();
+  return isCopied;
 }

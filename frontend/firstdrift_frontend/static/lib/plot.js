@@ -1,7 +1,7 @@
 // What all charts share. Plotly is loaded when one that needs it first comes into view, and never before.
 
 import { fetchData } from "./http.js";
-import { say } from "./language.js";
+import { say } from "./notice.js";
 import { element } from "./parts.js";
 
 /** @type {Promise<any> | null} */

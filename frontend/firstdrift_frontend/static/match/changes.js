@@ -1,8 +1,7 @@
 // Changes to the match set: those that are made here, and those that others make meanwhile.
 
 import { fetchData, fetchPage } from "../lib/http.js";
-import { say } from "../lib/language.js";
-import { toast } from "../lib/notice.js";
+import { say, toast } from "../lib/notice.js";
 import { element, replaceParts } from "../lib/parts.js";
 import { current, reloadPanes } from "./panes.js";
 import { objection, showPicked } from "./preview.js";

@@ -1,10 +1,8 @@
 // Match nodes by hand: two panes of rows, what is picked in them, what a match would change, and what others decide
 // meanwhile.
 
-import { copy } from "../lib/clipboard.js";
 import { listenForKeys } from "../lib/keys.js";
-import { say } from "../lib/language.js";
-import { toast } from "../lib/notice.js";
+import { copy, say, toast } from "../lib/notice.js";
 import { around, element, isForBrowser } from "../lib/parts.js";
 import { ROW } from "../lib/virtual_rows.js";
 import { apply, make, watch } from "./changes.js";

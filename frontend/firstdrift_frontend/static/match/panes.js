@@ -1,7 +1,6 @@
 // The two panes: rows that the server renders in pieces, the one that is active, and those that are picked.
 
-import { say } from "../lib/language.js";
-import { explain } from "../lib/notice.js";
+import { explain, say } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
 import { ROW, nearest, virtualRows } from "../lib/virtual_rows.js";
 import { ask, form, namesOf, page, parameters, pick, whenPicked } from "./state.js";

@@ -1,7 +1,7 @@
 // What is picked, and what applying it would change.
 
 import { lastOf } from "../lib/http.js";
-import { say } from "../lib/language.js";
+import { say } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
 import { ask, complainUnlessGivenUp, page, parameters, whenPicked } from "./state.js";
 

@@ -1,8 +1,7 @@
 // Partners that are suggested for what is picked.
 
 import { lastOf } from "../lib/http.js";
-import { say } from "../lib/language.js";
-import { toast } from "../lib/notice.js";
+import { say, toast } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
 import { current, panes } from "./panes.js";
 import { waitIn } from "./preview.js";

@@ -3,8 +3,7 @@
 
 import { fetchPage } from "../lib/http.js";
 import { listenForKeys } from "../lib/keys.js";
-import { say } from "../lib/language.js";
-import { explain, toast } from "../lib/notice.js";
+import { explain, say, toast } from "../lib/notice.js";
 import { around, element, isForBrowser, replaceParts } from "../lib/parts.js";
 import { dropped, picked } from "./files.js";
 import { startUploads } from "./uploads.js";

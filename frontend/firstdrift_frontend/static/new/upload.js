@@ -1,7 +1,7 @@
 // One upload, in chunks, and its row on the page. What has arrived is known to the server: after a broken connection
 // it goes on by itself.
 
-import { say } from "../lib/language.js";
+import { say } from "../lib/notice.js";
 import { ask, forget, isRefused, pause, put, reasonOf, remember } from "./sending.js";
 import { uploadRow } from "./upload_row.js";
 

@@ -1,6 +1,6 @@
 // The row of an upload: how far it is, what it does, and what can be done about it.
 
-import { say } from "../lib/language.js";
+import { say } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
 import { amount, ask, isRefused, reasonOf } from "./sending.js";
 

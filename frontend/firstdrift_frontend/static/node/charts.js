@@ -1,6 +1,6 @@
 // Charts of a pair: how the values and their differences are spread, and the difference along each dimension.
 
-import { say } from "../lib/language.js";
+import { say } from "../lib/notice.js";
 import { axis, colour, react } from "../lib/plot.js";
 import { ask, part, section, shown } from "./pair.js";
 

@@ -1,7 +1,7 @@
 // The map of |golden - target|: a plane of the pair on a canvas, and the cell of it that is pointed at.
 
 import { listenForKeys } from "../lib/keys.js";
-import { say } from "../lib/language.js";
+import { say } from "../lib/notice.js";
 import { colour, ramp, short } from "../lib/plot.js";
 import { ask, indexWith, part, plane, shown } from "./pair.js";
 

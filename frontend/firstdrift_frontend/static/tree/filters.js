@@ -4,8 +4,7 @@ import { fetchPage } from "../lib/http.js";
 import { explain } from "../lib/notice.js";
 import { around, element } from "../lib/parts.js";
 import { inTurn, take } from "./steps.js";
-import { list } from "./rows.js";
-import { ask, body, rows, search, tools, view, write } from "./view.js";
+import { ask, body, list, rows, search, tools, view, write } from "./view.js";
 
 const WAIT = 160; // ms without another letter
 

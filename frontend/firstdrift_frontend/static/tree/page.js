@@ -1,15 +1,12 @@
 // The page of a tree, by keyboard and mouse.
 
-import { copy } from "../lib/clipboard.js";
 import { listenForKeys } from "../lib/keys.js";
-import { say } from "../lib/language.js";
-import { toast } from "../lib/notice.js";
+import { copy, say, toast } from "../lib/notice.js";
 import { around, element, isForBrowser } from "../lib/parts.js";
 import { ROW, between } from "../lib/virtual_rows.js";
 import { listenToFilters } from "./filters.js";
-import { focusSelected, list, revealing, setHeight, shownRow } from "./rows.js";
 import { choose, goTo, inTurn, isBusy, jump, onRow, take, toggle, toggling, unfold } from "./steps.js";
-import { NEXT_BAD, askAhead, body, lookAhead, panel, rows, search, view, write } from "./view.js";
+import { NEXT_BAD, askAhead, body, focusSelected, list, lookAhead, panel, revealing, rows, search, setHeight, shownRow, view, write } from "./view.js";
 
 const REST = 40; // ms that the pointer rests on what opens a row before what it holds is fetched
 

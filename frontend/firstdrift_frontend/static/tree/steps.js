@@ -1,12 +1,10 @@
-// Steps: what changes which rows are visible, or which of them is selected.
+// Steps: what changes which rows are visible, or which of them is selected, and the node that is shown beside them.
 
-import { say } from "../lib/language.js";
-import { explain, toast } from "../lib/notice.js";
+import { lastOf, request } from "../lib/http.js";
+import { explain, say, toast } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
 import { ROW } from "../lib/virtual_rows.js";
-import { showNode } from "./panel.js";
-import { focusSelected, list, mark, revealing, select, setHeight, shownRow, splice } from "./rows.js";
-import { ask, body, known, lookAhead, view, write } from "./view.js";
+import { ask, body, focusSelected, known, list, lookAhead, mark, panel, revealing, rows, select, setHeight, shownRow, splice, view, write } from "./view.js";
 
 /** @type {(() => unknown)[]} */
 const waiting = [];
@@ -150,4 +148,37 @@ export function choose(row) {
 export const onRow = (row, action) => inTurn(() => {
   const now = shownRow(row.dataset.row);
   return now && action(now);
+});
+
+const HELD = 150; // ms between the steps of a key that is held down, at most
+const REST = 90; // ms
+
+const held = { timer: 0, last: -Infinity };
+
+/** Show the node that is selected; while a key is held down, only the one where it stops is fetched. */
+function showNode() {
+  clearTimeout(held.timer);
+  const isHeld = performance.now() - held.last < HELD;
+  held.last = performance.now();
+  if (isHeld) held.timer = window.setTimeout(fetchNode, REST);
+  else fetchNode();
+}
+
+const fetchNode = lastOf(async (signal) => {
+  if (view.selected === null) return panel.replaceChildren();
+  try {
+    const address = `${rows.dataset.panel}${view.selected}?panel=true`;
+    const answer = await request(address, { signal, headers: { accept: "text/html" } });
+    if (!answer.ok) return panel.replaceChildren();
+    const text = await answer.text();
+    const scrolled = panel.scrollTop;
+    panel.innerHTML = text;
+    panel.scrollTop = Math.min(scrolled, panel.scrollHeight);
+    lookAhead();
+  } catch (error) {
+    if (signal.aborted) return;
+    // What is shown is of another node than the one that is picked.
+    panel.replaceChildren();
+    explain(error);
+  }
 });
