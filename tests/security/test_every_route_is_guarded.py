@@ -6,8 +6,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from firstdrift_frontend.assets import build
 from firstdrift_server.brake import Brake
-from firstdrift_server.guards.headers import HEADERS
+from firstdrift_server.guards.headers import HEADERS, OF_FILES
 
 OPEN_TO_STRANGERS = {
     ("GET", "/health"),
@@ -83,3 +84,10 @@ def test_every_answer_carries_the_security_headers(client: TestClient, path: str
     assert (
         "unsafe-inline" not in HEADERS["content-security-policy"].partition("script-src")[2].partition(";")[0]
     )
+
+
+def test_scripts_and_styles_carry_what_concerns_files(client: TestClient) -> None:
+    answer = client.get(f"/static/{build()}/app.js")
+    assert answer.status_code == 200
+    assert {name: answer.headers.get(name) for name in OF_FILES} == OF_FILES
+    assert client.get("/static/no-such-file.js").headers["content-security-policy"]

@@ -72,7 +72,7 @@ export async function ask(parts) {
   const asked = query({ parts });
   asked.delete("tensor");
   const found = await fetchData(`${shown().source}?${asked}`);
-  if (found.reason) throw new Error(found.reason);
+  if (found.reason) throw new Error(found.reason.text ?? found.reason);
   return found;
 }
 
