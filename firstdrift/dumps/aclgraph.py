@@ -19,7 +19,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.dumps.execution_order import OPERATOR, finish_order, natural_key, value_flows
+from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.layout import DUMP_MARK, Layout, Mark, find_slices
 from firstdrift.dumps.msprobe.tree import WHOLE_MODEL, Construct, repair_parents
 from firstdrift.dumps.storage.bounds import Bounds
@@ -32,6 +32,7 @@ from firstdrift.model.names import NameParts, parse_name
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.operators.order import OPERATOR
 from firstdrift.plurals import counted
 
 _FOLDERS: Final = ("dump_tensor_data", "tensor_data")

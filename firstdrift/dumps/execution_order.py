@@ -18,45 +18,13 @@ from math import prod
 from zlib import crc32
 
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.operators.order import stage_of
 
-# One line per stage, in the order in which a transformer runs them; only siblings are compared.
-_STAGES = """
-visual vision_tower vision_model multi_modal_projector
-patch_embed embeddings embedding embed_tokens embed_in word_embeddings tok_embeddings wte
-word_embeddings_layernorm wpe position_embeddings embed_positions embedding_dropout
-rotary_emb rotary_pos_emb
-input_layernorm ln_1 norm1 attention_norm gate router
-q_proj wq qkv_proj qkv query_key_value linear_qkv c_attn
-gate_proj gate_up_proj c_fc fc1 linear_fc1 w1 wi wi_0 dense_h_to_4h
-k_proj wk act_fn act activation_fn activation_func gelu_impl experts
-v_proj wv up_proj w3 wi_1
-q_norm k_norm q_layernorm k_layernorm
-self_attn self_attention attention attn linear_attn core_attention shared_experts
-post_attention_layernorm post_self_attn_layernorm pre_mlp_layernorm ln_2 norm2 ffn_norm
-pre_feedforward_layernorm
-mlp feed_forward ffn moe block_sparse_moe
-post_feedforward_layernorm post_mlp_layernorm
-model language_model transformer decoder layers h blocks
-<operator>
-o_proj wo proj dense linear_proj c_proj down_proj fc2 linear_fc2 dense_4h_to_h w2
-norm ln_f final_layernorm final_norm
-lm_head output_layer output embed_out score classifier merger
-"""
-_STAGE_BY_NAME = {
-    name: stage for stage, names in enumerate(_STAGES.strip().splitlines()) for name in names.split()
-}
-_PART_OF_ATTENTION = re.compile(
-    r"(?:(?:linear|lin|fc|to)_)?(q|k|v|o|query|key|value|out)(?:_(?:linear|lin|fc|layer|dense|proj|projection))?"
-)
-_LAYER_NUMBER = re.compile(r"[0-9]{1,18}")
 _DIGITS = re.compile(r"([0-9]{1,18})")
 _SMALLEST_EVIDENCE = 32
 _FEWEST = 8
 _MOST_SOURCES = 16
 _LARGEST_ZEROS = 1024 * 1024
-
-OPERATOR = "<operator>"
-"""Stands for the last name of an operator call: after projections, before what ends the module."""
 
 
 def finish_order(
@@ -175,18 +143,9 @@ def _branches(giver: list[str], taker: list[str]) -> tuple[str, str] | None:
 
 def _order_by_name(siblings: Sequence[str], labels: Mapping[str, str]) -> list[str]:
     """Sort the siblings whose names tell when they run; the others keep their places."""
-    told = [name for name in siblings if _stage(labels[name]) is not None]
-    in_order = iter(sorted(told, key=lambda name: _stage(labels[name]) or (0, 0)))
-    return [next(in_order) if _stage(labels[name]) is not None else name for name in siblings]
-
-
-def _stage(label: str) -> tuple[int, int] | None:
-    if _LAYER_NUMBER.fullmatch(label):
-        return _STAGE_BY_NAME["layers"], int(label)
-    stage = _STAGE_BY_NAME.get(label)
-    if stage is None and (part := _PART_OF_ATTENTION.fullmatch(label)):
-        stage = _STAGE_BY_NAME[f"{part[1][0]}_proj"]
-    return None if stage is None else (stage, 0)
+    told = [name for name in siblings if stage_of(labels[name]) is not None]
+    in_order = iter(sorted(told, key=lambda name: stage_of(labels[name]) or (0, 0)))
+    return [next(in_order) if stage_of(labels[name]) is not None else name for name in siblings]
 
 
 def _follow_flows(siblings: list[str], takers: Mapping[str, set[str]]) -> tuple[list[str], int]:

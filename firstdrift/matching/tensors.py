@@ -19,14 +19,13 @@ from firstdrift.matching.structure.statistics_similarity import bare_shape, valu
 from firstdrift.matching.tree import are_of_one_family, is_operator, operator_family
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating
+from firstdrift.operators.properties import is_commutative
 
 BY_SHAPE: Final = "paired by shape"
 """Said of a pair whose keys differ."""
 
 _EXCHANGED: Final = "arguments exchanged"
 """Said of a pair whose keys differ as the operator was given its two arguments the other way round."""
-
-_COMMUTATIVE: Final = frozenset({"add", "mul"})
 
 _AGREE: Final = 0.1
 _TIMES_FARTHER: Final = 4
@@ -200,7 +199,7 @@ def _exchanged_role(golden: Node, target: Node) -> Role | None:
     Sums and products say nothing of their order: `act(gate) * up` and `up * act(gate)` are one. Where both
     have one shape, recorded statistics tell which is which, if they tell it clearly.
     """
-    if not is_operator(target) or operator_family(target.type_name) not in _COMMUTATIVE:
+    if not is_operator(target) or not is_commutative(operator_family(target.type_name)):
         return None
     if not is_operator(golden) or not are_of_one_family(golden, target):
         return None
@@ -230,7 +229,7 @@ def _floating(records: Records) -> list[int]:
 
 def _has_free_order(operator: Node) -> bool:
     """Tell whether the order of arguments says nothing: autograd has its own, addition commutes."""
-    return operator.direction is Direction.BACKWARD or operator_family(operator.type_name) in _COMMUTATIVE
+    return operator.direction is Direction.BACKWARD or is_commutative(operator_family(operator.type_name))
 
 
 def _pair_equal_keys(golden: Records, target: Records, *, fitting: bool) -> list[Pair]:

@@ -135,6 +135,13 @@ def work_of_label(label: str) -> Work:
     return next((kind for kind, pattern in patterns if pattern.fullmatch(name)), Work.OTHER)
 
 
+def is_known_label(label: str) -> bool:
+    """Tell whether the last part of a path is what some module of the registry is called."""
+    name = snake_case(label)
+    patterns = (pattern for _, pattern in _name_patterns())
+    return label in registry().by_name or _is_bare(name) or any(each.fullmatch(name) for each in patterns)
+
+
 def _is_bare(name: str) -> bool:
     """Tell whether modules that are linear bear a name, and others too."""
     known = registry().by_name.get(name)

@@ -7,7 +7,6 @@ The router tells how many there are in all. Ranks that share each expert (tensor
 rows; those that have their own do not.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import combinations, takewhile
@@ -19,19 +18,15 @@ from msgspec.structs import replace
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role
+from firstdrift.operators.paths import expert_of_block, is_named_after_experts
 
 OWN_EXPERTS: Final = "each rank did this for its own experts alone"
 """Why what ranks did beside experts of their own is not compared: no shape tells which part it is."""
 
-_EXPERT: Final = re.compile(
-    r"(?P<list>(?P<block>.*?)\.?(?<![a-z])(?:local_)?experts?)\.(?P<number>[0-9]{1,6})(?P<rest>(?:\..*)?)",
-    re.ASCII,
-)
-
 
 def without_experts(path: str) -> str:
     """Return the path of a module without the number of the expert that it is in, and what follows."""
-    match = _EXPERT.fullmatch(path)
+    match = expert_of_block(path)
     return match["list"] if match else path
 
 
@@ -89,7 +84,7 @@ def _blocks(part: Slice) -> dict[tuple[str, Direction], list[Node]]:
     known = {node.name: node for node in part.nodes}
     experts: defaultdict[str, list[Node]] = defaultdict(list)
     for node in part.nodes:
-        match = None if _is_operator(node) else _EXPERT.fullmatch(node.path)
+        match = None if _is_operator(node) else expert_of_block(node.path)
         if match and not match["rest"] and node.parent is not None and node.parent in known:
             experts[node.parent].append(node)
     lines: dict[tuple[str, Direction], list[Node]] = {}
@@ -116,7 +111,7 @@ def _is_operator(node: Node) -> bool:
 
 
 def _numbered_on(node: Node, shift: int) -> Node:
-    match = _EXPERT.fullmatch(node.path) if shift and node.kind is not NodeKind.API else None
+    match = expert_of_block(node.path) if shift and node.kind is not NodeKind.API else None
     if match is None:
         return node
     return replace(node, path=f"{match['list']}.{int(match['number']) + shift}{match['rest']}")
@@ -130,7 +125,7 @@ def _experts_of_each(stage: Mapping[int, Slice]) -> int | None:
     if not all(rows.values()) or len({tuple(sorted(each.items())) for each in rows.values()}) == 1:
         return None
     numbers = [
-        int(match["number"]) for each in rows.values() for path in each if (match := _EXPERT.fullmatch(path))
+        int(match["number"]) for each in rows.values() for path in each if (match := expert_of_block(path))
     ]
     totals = {total for part in stage.values() for total in _totals(part)}
     counts = {total // len(stage) for total in totals if total % len(stage) == 0 and total > len(stage)}
@@ -141,7 +136,7 @@ def _experts_of_each(stage: Mapping[int, Slice]) -> int | None:
 def _rows(part: Slice) -> Iterator[tuple[str, int]]:
     """Yield how many rows each expert was given in the first pass."""
     for node in part.nodes:
-        match = _EXPERT.fullmatch(node.path)
+        match = expert_of_block(node.path)
         if (
             match is None
             or match["rest"]
@@ -156,11 +151,11 @@ def _rows(part: Slice) -> Iterator[tuple[str, int]]:
 
 def _totals(part: Slice) -> Iterator[int]:
     """Yield for each block with experts how wide the scores of its router are: none beside is narrower."""
-    blocks = {match["block"] for node in part.nodes if (match := _EXPERT.fullmatch(node.path))}
+    blocks = {match["block"] for node in part.nodes if (match := expert_of_block(node.path))}
     widths: defaultdict[str, list[int]] = defaultdict(list)
     for node in part.nodes:
         block, _, name = node.path.rpartition(".")
-        if node.kind is NodeKind.API or block not in blocks or "shared" in name or "expert" in name:
+        if node.kind is NodeKind.API or block not in blocks or is_named_after_experts(name):
             continue
         shapes = (one.shape for one in node.tensors if one.role is Role.OUTPUT and one.is_tensor)
         widths[block] += [shape[-1] for shape in shapes if shape and shape[-1] > 1]

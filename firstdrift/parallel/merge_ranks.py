@@ -43,6 +43,7 @@ from firstdrift.model.tensor import (
     join_statistics,
     shared_location,
 )
+from firstdrift.operators.properties import runs_after_the_passes, sum_over_ranks
 from firstdrift.parallel.expert_parallel import (
     OWN_EXPERTS,
     done_for_own_experts,
@@ -53,13 +54,6 @@ from firstdrift.parallel.point_to_point import messages
 
 _NUMBERED: Final = re.compile(r"(?P<list>(?:^|.*?\.)[^.\d][^.]*)\.(?P<number>\d{1,9})(?=\.|$)")
 _CHUNK: Final = re.compile(r"(\d{1,9})\.(.+)")
-_ALL_REDUCE: Final = "Distributed.all_reduce"
-_REDUCES: Final = frozenset(
-    {_ALL_REDUCE, "Distributed.reduce_scatter_tensor", "Distributed._reduce_scatter_base"}
-)
-_OUTSIDE: Final = frozenset({"optimizer", "clip_grad"})
-"""What msprobe calls the operators that run after the last pass."""
-
 _AFTERWARDS: Final = 2**31
 
 _SAME: Final = 1e-3
@@ -313,7 +307,7 @@ def _tops(piece: list[_Merged]) -> list[int | None]:
     for at in _parents_first(piece):
         merged = piece[at]
         above = None if merged.parent is None else tops[merged.parent]
-        is_call = merged.node.kind is not NodeKind.API and merged.path not in _OUTSIDE
+        is_call = merged.node.kind is not NodeKind.API and not runs_after_the_passes(merged.path)
         tops[at] = above if above is not None else at if is_call else None
     return tops
 
@@ -646,7 +640,7 @@ def _totals(merged: list[_Merged]) -> dict[Hashable, TensorRecord]:
     """Find the sums that all-reduces and reduce-scatters made, by the values that went in."""
     found: dict[Hashable, TensorRecord] = {}
     for each in merged:
-        if each.node.type_name not in _REDUCES or len(each.held) < 2 or not _adds_up(each.node):  # noqa: PLR2004
+        if not sum_over_ranks(each.node.type_name) or len(each.held) < 2 or not _adds_up(each.node):  # noqa: PLR2004
             continue
         given = [_tensor(node, Role.INPUT) for node in each.held.values()]
         known = [record for record in given if record is not None]
@@ -659,7 +653,7 @@ def _totals(merged: list[_Merged]) -> dict[Hashable, TensorRecord]:
 
 def _reduced(merged: _Merged) -> TensorRecord | None:
     """Return the sum that an operator made: on each rank, or each rank its part of the first dimension."""
-    if merged.node.type_name == _ALL_REDUCE:
+    if sum_over_ranks(merged.node.type_name) == "whole":
         return _tensor(merged.node, Role.OUTPUT)
     whole = _tensor(merged.node, Role.INPUT)
     parts = [part for node in merged.held.values() if (part := _tensor(node, Role.OUTPUT)) is not None]

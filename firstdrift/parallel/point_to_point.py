@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.operators.properties import BETWEEN_RANKS, message_of
 
-SENDS: Final = frozenset({"send", "isend"})
-RECEIVES: Final = frozenset({"recv", "irecv"})
-_BATCHED: Final = "batch_isend_irecv"
+_SENDS: Final = "sends"
+_SEVERAL: Final = "several"
+_ONE: Final = (_SENDS, "receives")
 _PEERS: Final = frozenset({"dst", "src", "group_dst", "group_src", "peer", "1"})
 """What the argument is called that says with whom; or its position."""
 
@@ -35,27 +36,28 @@ class Message(NamedTuple):
     @property
     def sends(self) -> bool:
         """Whether it goes to the peer."""
-        return self.operator in SENDS
+        return message_of(self.operator) == _SENDS
 
 
 def is_communication(type_name: str) -> bool:
     """Tell communication operators from others."""
-    return type_name.startswith("Distributed.")
+    return type_name.startswith(BETWEEN_RANKS)
 
 
 def messages(type_name: str, records: Iterable[TensorRecord]) -> Iterator[Message]:
     """Yield the messages of an operator, by its arguments; none if it is not one to one."""
     operator = type_name.rpartition(".")[2]
-    if operator not in SENDS | RECEIVES and operator != _BATCHED:
+    exchanged = message_of(operator)
+    if not exchanged:
         return
     given = {record.key: record.scalar for record in records if record.role is Role.INPUT}
     for key, value in given.items():
         around, _, name = key.rpartition(".")
         if value is None or not _RANK.fullmatch(value):
             continue
-        if operator != _BATCHED and key in _PEERS:
+        if exchanged != _SEVERAL and key in _PEERS:
             yield Message(operator, int(value), "")
             return
         said = given.get(f"{around}.op")
-        if operator == _BATCHED and name == "peer" and said in SENDS | RECEIVES:
+        if exchanged == _SEVERAL and name == "peer" and said and message_of(said) in _ONE:
             yield Message(said, int(value), f"{around}.")

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from firstdrift.metrics.measurement import RankError
 from firstdrift.model.tensor import TensorRecord
-from firstdrift.parallel.point_to_point import SENDS
+from firstdrift.operators.properties import message_of
 from firstdrift.verdict.judgement import Communication, Finding, SliceJudgement
 
 _ALONE: Final = 10.0
@@ -85,6 +85,6 @@ def explain(judgements: Sequence[SliceJudgement]) -> list[Explained]:
 
 def _key(rank: int, each: Communication) -> Hashable:
     if each.peer is not None:
-        ends = (rank, each.peer) if each.operator in SENDS else (each.peer, rank)
+        ends = (rank, each.peer) if message_of(each.operator) == "sends" else (each.peer, rank)
         return "one to one", ends, each.number
     return each.operator, each.group, each.number

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from firstdrift.dumps.execution_order import OPERATOR, finish_order, value_flows
+from firstdrift.dumps.execution_order import finish_order, value_flows
 from firstdrift.dumps.msit.layout import (
     TREE_FILE,
     WEIGHTS_FOLDER,
@@ -41,6 +41,7 @@ from firstdrift.files import scan_folder
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.operators.order import OPERATOR
 from firstdrift.plurals import counted
 
 

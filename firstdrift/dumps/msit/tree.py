@@ -16,15 +16,9 @@ from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.names import enclosing_paths, is_beyond_reason
 from firstdrift.model.node import NodeKind
+from firstdrift.operators.properties import calls_only
 
 ROOT = "root"
-_OPERATORS = """
-abs add addmm argmax bmm cat chunk clamp cos cumsum div einsum exp expand gather index_select log matmul max
-mean min mul multinomial neg pow reshape rsqrt sigmoid silu sin split sqrt stack sub sum tanh topk transpose
-tril triu unsqueeze where
-"""
-_OPERATOR_NAMES = frozenset(_OPERATORS.split())
-"""Operators that msit records and that nobody calls a module."""
 
 
 class Outline(Struct, frozen=True):
@@ -119,9 +113,7 @@ def outline_nodes(
     around = {name for folder in (*folders, *owners) for name in enclosing_paths(folder)}
     for name in sorted({*folders, *owners, *around} - outlines.keys(), key=natural_key):
         parent, _, label = name.rpartition(".")
-        is_operator = (
-            name not in around and name in folders and (are_operators_told or label in _OPERATOR_NAMES)
-        )
+        is_operator = name not in around and name in folders and (are_operators_told or label in calls_only())
         kind = NodeKind.API if is_operator else NodeKind.MODULE if parent else NodeKind.MODEL
         type_name = label if is_operator else types.get(name, "")
         within = None if is_beyond_reason(name) else parent or None

@@ -17,11 +17,12 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.dumps.execution_order import OPERATOR, finish_order, natural_key, value_flows
+from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.tree import Construct, repair_parents
 from firstdrift.model.names import NameParts, parse_name, with_direction
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.operators.order import OPERATOR
 
 _CALL: Final = (
     r"(?:(?:Module|Cell)\..+\.(?:forward|backward)\.[0-9]+"

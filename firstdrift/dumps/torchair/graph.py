@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import DamagedError
 from firstdrift.model.node import Source
+from firstdrift.operators.properties import hands_on, is_given, passes_on, transposes
 
 _TOKEN = re.compile(
     r"""(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(?P<mark>[{}<>:])|(?P<word>[^\s{}<>:,;"'\[\]#]+)"""
@@ -31,23 +32,7 @@ _DEEPEST = 100
 _LONGEST_NAME = 2048
 _LONGEST_PART = 512
 """Lengths of names that are taken apart, and of the names that they may be made of."""
-_PASSING_ON = frozenset(
-    {
-        *("Cast", "Identity", "TensorMove", "TransData", "BroadcastTo", "Expand"),
-        *("Reshape", "Squeeze", "Unsqueeze", "ExpandDims", "Flatten", "FlattenV2"),
-    }
-)
-"""Types of operators that give the values that they take, in another dtype, shape or layout."""
 
-_FX_PASSING_ON = re.compile(
-    r"-aten\.(?:alias|clone|contiguous|detach|dropout|expand|lift_fresh(?:_copy)?|reshape|squeeze|to|_to_copy"
-    r"|unsqueeze|view|_unsafe_view)(?:\.|$)"
-)
-"""Operators of an FX graph for which the compiled graph needs none: they give what they take."""
-
-_TRANSPOSING = "Transpose"
-_GIVEN = frozenset({"Data", "RefData", "Const", "Constant", "ConstPlaceHolder", "Variable", "Placeholder"})
-"""Types of what stands for an input or a constant of the graph."""
 
 Output: TypeAlias = tuple[str, int]
 """An operator by name, and which of its outputs; likewise for nodes of the FX graph."""
@@ -170,18 +155,18 @@ class Graph(Struct, frozen=True):
         if len(nodes) != 1:
             return None
         (node,) = nodes
-        if operator.type_name not in _PASSING_ON and _FX_PASSING_ON.search(node):
+        if not passes_on(operator.type_name) and hands_on(node):
             return None
         tensor = operator.inputs[place]
         for _ in range(_DEEPEST):
             giver = self.operators.get(tensor[0])
-            if giver is None or giver.type_name in _GIVEN:
+            if giver is None or is_given(giver.type_name):
                 return node
-            if _TRANSPOSING in giver.type_name and giver.name not in dumped:
+            if transposes(giver.type_name) and giver.name not in dumped:
                 return None
             if giver.fx_outputs:
                 return None if any(name == node for name, _ in giver.fx_outputs.values()) else node
-            if giver.type_name not in _PASSING_ON or not giver.inputs:
+            if not passes_on(giver.type_name) or not giver.inputs:
                 return None
             tensor = giver.inputs[0]
         return None

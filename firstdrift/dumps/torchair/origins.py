@@ -9,12 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.containers.contents import DamagedError, file_contents
-from firstdrift.dumps.execution_order import OPERATOR, finish_order
+from firstdrift.dumps.execution_order import finish_order
 from firstdrift.dumps.storage.folders import printable
 from firstdrift.dumps.torchair.graph import Graph, parse_graph
 from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, graph_texts
 from firstdrift.dumps.torchair.operator import Operator
 from firstdrift.model.node import Source
+from firstdrift.operators.order import OPERATOR
 
 _LARGEST_TEXT = 256 * 1024 * 1024
 _FUSED = "FusionOp"

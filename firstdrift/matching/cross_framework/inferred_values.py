@@ -35,7 +35,8 @@ from firstdrift.matching.tensors import TensorPairing, relate_shapes
 from firstdrift.matching.tree import SliceTree
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating, possible_shapes
-from firstdrift.operators.kinds import Work, snake_case
+from firstdrift.operators.kinds import Work
+from firstdrift.operators.properties import adds_as_well
 from firstdrift.operators.recognise import work_of
 
 _MAKERS: Final = frozenset({Work.ADD, Work.MULTIPLY, Work.ATTEND, Work.LOOKUP, Work.ACTIVATE, Work.GATE})
@@ -49,7 +50,6 @@ _ROTATION: Final = 3
 """A rotation takes what it rotates, cosine and sine."""
 
 _ENDS: Final = "it ends the module around it"
-_WITH_SUM: Final = "and_add"
 """Part of the name of what adds the residual as well."""
 
 
@@ -560,7 +560,7 @@ def _end_alike(work: Pairing, golden: int, target: int) -> bool:
         for tree, node in ((work.golden, golden), (work.target, target))
     )
     adds = [
-        _WITH_SUM in snake_case(tree.nodes[node].type_name)
+        adds_as_well(tree.nodes[node].type_name)
         for tree, node in ((work.golden, golden), (work.target, target))
     ]
     if not first or not second:

@@ -7,12 +7,10 @@ A step is an operator, or the outermost module that does one thing. Layers are t
 are repeated, or that are numbered elements of a list; experts and the like inside them are steps of theirs.
 """
 
-import re
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from itertools import pairwise
 from math import prod
-from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,14 +19,9 @@ from firstdrift.matching.structure.statistics_similarity import bare_shape
 from firstdrift.matching.tree import SliceTree
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating, possible_shapes
-from firstdrift.operators.kinds import CHARACTERISTIC, Work, snake_case
+from firstdrift.operators.kinds import CHARACTERISTIC, Work
+from firstdrift.operators.paths import is_layer_class, is_layer_list, part_of_layer
 from firstdrift.operators.recognise import may_gate, work_of
-
-_LAYER: Final = re.compile(r"layer|block")
-_LAYERS: Final = re.compile(r"(.+_)?(layers?|blocks?|h)")
-_ATTENTION: Final = re.compile(r"att(entio)?n")
-_CROSS: Final = re.compile(r"cross|enc(oder)?_?dec|encoder_?att")
-_FEED_FORWARD: Final = re.compile(r"mlp|ffn|ff$|feed_?forward|moe|expert")
 
 
 class Step(Struct, frozen=True):
@@ -230,13 +223,8 @@ def _other_widths(record: TensorRecord | None) -> tuple[int, ...]:
 def block_of(tree: SliceTree, node: int) -> str:
     """Say which part of a layer a module is called: "attention", "cross attention", "mlp" or ""."""
     for name in (tree.relative_name(node), tree.nodes[node].type_name):
-        said = snake_case(name)
-        if _CROSS.search(said):
-            return "cross attention"
-        if _ATTENTION.search(said):
-            return "attention"
-        if _FEED_FORWARD.search(said):
-            return "mlp"
+        if part := part_of_layer(name):
+            return part
     return ""
 
 
@@ -289,9 +277,9 @@ def layer_nodes(tree: SliceTree) -> set[int]:
 def _is_called_layer(node: Node) -> bool:
     """Tell whether the class of a module says that it is a layer; where it is unknown, that of what list."""
     if node.type_name:
-        return _LAYER.search(snake_case(node.type_name)) is not None
+        return is_layer_class(node.type_name)
     around, _, number = node.path.rpartition(".")
-    return number.isdigit() and _LAYERS.fullmatch(snake_case(around.rpartition(".")[2])) is not None
+    return number.isdigit() and is_layer_list(around.rpartition(".")[2])
 
 
 def _around(tree: SliceTree, node: int) -> Iterator[int]:

@@ -8,7 +8,6 @@ expert computes of one input may lie side by side. That they are the same has to
 rows add up to those of the whole, and so do the columns.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import pairwise
@@ -21,26 +20,13 @@ from msgspec.structs import replace
 from firstdrift.matching.cross_framework.layer_ops import Layer, Step, first_output
 from firstdrift.matching.fused.find_fused import parts_of_one
 from firstdrift.matching.tree import SliceTree, is_operator
-from firstdrift.operators.kinds import Work
+from firstdrift.operators.kinds import GATHERED, Work
+from firstdrift.operators.paths import holds_experts, is_expert_list, is_shared, is_shared_expert
 
 Ways: TypeAlias = list[list[Step]]
 """Ways to see some steps: each by itself, or several as one."""
 
 _MOST_DIGITS: Final = 9
-_SHARED: Final = re.compile(r"shared_?(?:expert|mlp)s?(?:\.|$)", re.IGNORECASE)
-"""What the path of a module is like that each token goes through, whatever it chose."""
-
-_GATHERED: Final = {
-    Work.LINEAR: Work.GROUPED,
-    Work.ACTIVATE: Work.ACTIVATE,
-    Work.GATE: Work.GATE,
-    Work.MULTIPLY: Work.MULTIPLY,
-}
-"""What a step of an expert does, and what that of all experts is."""
-
-_OF_EXPERTS: Final = re.compile(r"expert|moe", re.IGNORECASE)
-"""What is in the name of modules that hold experts."""
-
 _GATE_UP_DOWN: Final = 3
 """Linear steps of an expert that has a gate."""
 
@@ -65,8 +51,7 @@ def has_experts(tree: SliceTree, layer: Layer) -> bool:
     """Tell whether a layer has experts, by what its steps do and where in it they lie."""
     before = len(tree.nodes[layer.node].path)
     return any(
-        step.work is Work.GROUPED or _OF_EXPERTS.search(tree.nodes[step.node].path, before)
-        for step in layer.steps
+        step.work is Work.GROUPED or holds_experts(tree.nodes[step.node].path, before) for step in layer.steps
     )
 
 
@@ -128,7 +113,7 @@ def set_experts_apart(
 
 def steps_of_shared(tree: SliceTree, steps: Sequence[Step]) -> list[Step]:
     """Return the steps of a shared expert, as its module is called."""
-    return [step for step in steps if _SHARED.search(tree.nodes[step.node].path)]
+    return [step for step in steps if is_shared_expert(tree.nodes[step.node].path)]
 
 
 def with_experts(tree: SliceTree, steps: Sequence[Step]) -> list[Step]:
@@ -178,9 +163,9 @@ def _place(path: str) -> _Place | None:
     """Return where a module lies that is in an expert, by its path; a shared one is none of a list."""
     names = path.split(".")
     for at, (name, number) in enumerate(pairwise(names)):
-        if "expert" not in name.lower() or not number.isascii() or not number.isdigit():
+        if not is_expert_list(name) or not number.isascii() or not number.isdigit():
             continue
-        if len(number) > _MOST_DIGITS or "shared" in name.lower():
+        if len(number) > _MOST_DIGITS or is_shared(name):
             return None
         return _Place(".".join(names[: at + 1]), int(number), ".".join(names[at + 2 :]))
     return None
@@ -205,7 +190,7 @@ def _columns(tree: SliceTree, steps: Sequence[Step], places: Mapping[int, _Place
     sizes = {step.node: _rows_and_width(tree, step.node) for step in steps if step.node in places}
     for step in steps:
         place = places.get(step.node)
-        if place is None or sizes[step.node] == (0, 0) or step.work not in _GATHERED:
+        if place is None or sizes[step.node] == (0, 0) or step.work not in GATHERED:
             continue
         by_name[place.experts, place.name][place.number] = step
         if step.work is Work.LINEAR:
@@ -253,7 +238,7 @@ def _whole(columns: Sequence[_Column]) -> Step:
     first = next(iter(columns[0].steps.values()))
     return replace(
         first,
-        work=_GATHERED[first.work],
+        work=GATHERED[first.work],
         shape=(sum(columns[0].rows), sum(column.width for column in columns)),
         parts=tuple(step.node for column in columns for step in column.steps.values()),
         experts=tuple(columns[0].steps),

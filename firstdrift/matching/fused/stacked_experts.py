@@ -22,17 +22,9 @@ from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, Unm
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.operators.fused import parts_of_name
+from firstdrift.operators.fused import other_spellings, parts_of_name
+from firstdrift.operators.paths import is_one_expert, runs_through_experts, single_weight, stacked_weight
 
-_MARK: Final = "experts"
-_STACKED: Final = re.compile(
-    r"(?P<list>.*\bexperts?)\.(?P<name>[A-Za-z]\w*?)(?P<bias>[._]bias)?(?:[._]weight)?", re.ASCII
-)
-_SINGLE: Final = re.compile(
-    r"(?P<list>.*\bexperts?)\.(?P<number>[0-9]{1,6})\.(?P<name>\w+?)(?P<bias>[._]bias)?(?:[._]weight)?",
-    re.ASCII,
-)
-_DOWN: Final = (frozenset({"down_proj", "w2", "down", "linear_fc2", "wo"}),)
 _FITS: Final = 0.95
 """Score of weights whose names say that they were stacked, and whose shapes do too."""
 
@@ -72,7 +64,7 @@ def pair_stacks(
     Returns:
         The names of the golden and of the target nodes that have a partner by it.
     """
-    if not all(any(_MARK in node.path for node in nodes) for nodes in (golden, target)):
+    if not all(any(runs_through_experts(node.path) for node in nodes) for nodes in (golden, target)):
         return frozenset(), frozenset()
     work = _Stacks(matches, tensors)
     lists = work.lists(golden, are_golden=True), work.lists(target, are_golden=False)
@@ -103,18 +95,16 @@ class _Stacks:
         """Gather the weights of experts that are not compared yet, by the path of their list."""
         found: defaultdict[str, _List] = defaultdict(lambda: _List({}, defaultdict(dict)))
         for node in nodes:
-            if _MARK not in node.path or node.direction is Direction.BACKWARD:
+            if not runs_through_experts(node.path) or node.direction is Direction.BACKWARD:
                 continue
             for record, name in _weights(node):
                 held = _Held(node, record)
                 if held.place in self.taken[not are_golden]:
                     continue
-                if match := _SINGLE.fullmatch(name):
+                if match := single_weight(name):
                     of_list = found[match["list"]].single[match["name"].lower(), bool(match["bias"])]
                     of_list.setdefault(int(match["number"]), held)
-                elif (match := _STACKED.fullmatch(name)) and len(record.shape or ()) == 3 - bool(
-                    match["bias"]
-                ):
+                elif (match := stacked_weight(name)) and len(record.shape or ()) == 3 - bool(match["bias"]):
                     key = match["name"].lower(), bool(match["bias"])
                     found[match["list"]].stacked.setdefault(key, held)
         return found
@@ -236,7 +226,7 @@ def _candidates(key: _Key, whole: TensorRecord, of_list: _List) -> Iterator[list
     """Yield what a stack may consist of: weights one by one, or other stacks."""
     name, is_bias = key
     names = [(name,), *parts_of_name(name)]
-    names += [(other,) for group in _DOWN if name in group for other in group if other != name]
+    names += [(other,) for other in other_spellings(name, "down")]
     for columns in names:
         keys = [(column, is_bias) for column in columns]
         single = [of_list.single[one] for one in keys if one in of_list.single]
@@ -286,6 +276,6 @@ def _with_empty(nodes: Sequence[Node], lent: set[str]) -> frozenset[str]:
         name
         for name in around
         if name in known and not known[name].tensors and all(child in lent for child in children[name])
-        if re.search(r"experts?\.\d+$", known[name].path)
+        if is_one_expert(known[name].path)
     }
     return frozenset(lent | empty)

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstdrift.dumps.execution_order import OPERATOR, finish_order, natural_key, value_flows
+from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.reader import MsprobeReader
 from firstdrift.model.names import enclosing_paths
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
+from firstdrift.operators.order import OPERATOR
 
 
 def test_numbers_of_any_length_are_sorted() -> None:
