@@ -1,10 +1,11 @@
 """Where in a model something lies, by its path: in which part of a layer, in which expert."""
 
 import re
+from functools import cache
 from typing import Final
 
 from firstdrift.operators.kinds import snake_case
-from firstdrift.operators.registry import path_pattern
+from firstdrift.operators.registry import path_pattern, registry
 
 _BLOCKS: Final = (("cross_attention", "cross attention"), ("attention", "attention"), ("feed_forward", "mlp"))
 
@@ -34,6 +35,18 @@ def numbered_layer(path: str) -> tuple[str, int] | None:
     """Return the outermost list of layers that a path runs through, and the number in it; None if none."""
     found = path_pattern("numbered_layer").match(path)
     return (found[1], int(found[2])) if found else None
+
+
+def runs_through_head(path: str) -> bool:
+    """Tell whether a path runs through the head of a language model, which gives logits."""
+    return _heads().search(path) is not None
+
+
+@cache
+def _heads() -> re.Pattern[str]:
+    modules = (module for module in registry().modules.values() if module.gives_logits)
+    names = "|".join(name for module in modules for name in module.names)
+    return re.compile(rf"(^|[._/])({names})($|[./])")
 
 
 def is_container(type_name: str) -> bool:

@@ -19,12 +19,9 @@ from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
+from firstdrift.operators.properties import is_product, may_be_product
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow
-
-_PRODUCTS = ("linear", "matmul", "conv", "bmm", "addmm", "baddbmm", "einsum", "projection")
-_PROJECTIONS = ("proj", "fc", "linear", "dense", "query", "key", "value", "attn", "conv", "lm_head")
-"""In the names of modules, where a dump does not know their classes."""
 
 _EXACT = 16 * UNIT_ROUNDOFF["float32"]
 _COARSE = 32 * UNIT_ROUNDOFF["float32"]
@@ -76,8 +73,6 @@ def stored_roundoff(plan: SlicePlan, measurements: Sequence[Measurement]) -> flo
 
 
 def _is_product(row: TreeRow) -> bool:
-    known = row.type_name.lower()
-    if known in ("", "module", "node"):
-        last = (row.path or "").rpartition(".")[2].lower()
-        return any(word in last for word in _PROJECTIONS)
-    return any(product in known for product in _PRODUCTS)
+    if row.type_name.lower() in ("", "module", "node"):
+        return may_be_product((row.path or "").rpartition(".")[2])
+    return is_product(row.type_name)

@@ -11,46 +11,19 @@ Each is the first-order error bound of the operation. The words of a name tell w
 """
 
 import math
-import re
 from collections.abc import Sequence
-from enum import Enum, auto
-from functools import lru_cache
-from typing import Final
 
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.tensor import Role
-from firstdrift.operators.kinds import Work, snake_case
+from firstdrift.operators.kinds import Work
+from firstdrift.operators.properties import magnifies
 from firstdrift.operators.recognise import work_of_label
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
 
-_ABSOLUTE_TO_RELATIVE: Final = re.compile(
-    r"softmax|cross_entropy|log_?sum_?exp|rotary|sinusoid|(^|_)(exp|exp2|expm1|sin|cos|sinh|cosh)(_|$)"
-)
-_CANCELLING = (
-    "add",
-    "sub",
-    "__add__",
-    "__sub__",
-    "__radd__",
-    "__rsub__",
-    "__iadd__",
-    "__isub__",
-    "add_",
-    "sub_",
-)
 _ROUNDINGS = 8.0
 _MEAN_ROUNDING = 1e-6
-_CENTRING: Final = re.compile(r"(layer|batch|group|instance)_?norm")
-
-
-class _Magnifies(Enum):
-    """Ways in which an operator magnifies errors honestly."""
-
-    ABSOLUTE = auto()
-    CANCELLING = auto()
-    CENTRING = auto()
 
 
 def honest_error(
@@ -60,17 +33,17 @@ def honest_error(
     plain = error.input or 0.0
     if plain == 0.0 or math.isinf(plain):
         return plain
-    how = _how(row.type_name) if row.type_name else _how_by_name(last_name(row))
-    if how is None:
+    how = magnifies(row.type_name) if row.type_name else _how_by_name(last_name(row))
+    if not how:
         return plain
     inputs = [
         measurements[index]
         for index in error.pairs
         if plan.pairs[index].target.role is Role.INPUT and measurements[index].golden is not None
     ]
-    if how is _Magnifies.ABSOLUTE:
+    if how == "absolute":
         return max(plain, max(map(_absolute, inputs), default=0.0))
-    if how is _Magnifies.CANCELLING:
+    if how == "cancelling":
         outputs = [
             measurements[index].golden
             for index in error.pairs
@@ -80,21 +53,9 @@ def honest_error(
     return plain * max((_rms_to_deviation(measured.golden) for measured in inputs), default=1.0)
 
 
-@lru_cache(maxsize=1 << 10)
-def _how(type_name: str) -> _Magnifies | None:
-    """Say how an operator magnifies, or a module of a class; None if it does not."""
-    name = type_name.rpartition(".")[2]
-    operator = snake_case(name)
-    if _ABSOLUTE_TO_RELATIVE.search(operator):
-        return _Magnifies.ABSOLUTE
-    if name.lower() in _CANCELLING:
-        return _Magnifies.CANCELLING
-    return _Magnifies.CENTRING if _CENTRING.search(operator) else None
-
-
-def _how_by_name(label: str) -> _Magnifies | None:
+def _how_by_name(label: str) -> str:
     """Say how a module may magnify whose class is not known: a norm of whatever kind may remove the mean."""
-    return _Magnifies.CENTRING if work_of_label(label) is Work.NORM else _how(label)
+    return "centring" if work_of_label(label) is Work.NORM else magnifies(label)
 
 
 def is_sum(total: SideSummary, operands: Sequence[SideSummary], roundoff: float) -> bool:

@@ -1,13 +1,11 @@
 """Which pairs hold logits: the output of a language model's head, over its vocabulary."""
 
-import re
 from collections.abc import Iterable
 
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.model.tensor import Role, is_floating
+from firstdrift.operators.paths import runs_through_head
 from firstdrift.verdict.row_errors import RowErrors
-
-_HEADS = re.compile(r"(^|[._/])(lm_head|LmHead|output_layer|embed_out|logits|score)($|[./])")
 
 
 def is_logits(pair: TensorPair) -> bool:
@@ -17,7 +15,7 @@ def is_logits(pair: TensorPair) -> bool:
         and is_floating(pair.target.dtype)
         and len(pair.target.shape or ()) > 1
         and ".backward" not in pair.target_node
-        and _HEADS.search(pair.target_node) is not None
+        and runs_through_head(pair.target_node)
     )
 
 

@@ -3,18 +3,16 @@
 A comparison of theirs says little: most tensors that stand for each other have other widths.
 """
 
-import re
 from collections.abc import Sequence
 
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, is_part_of_rank
+from firstdrift.operators.paths import numbered_layer
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 _LEAST = 8
 """Fewer tensors tell nothing."""
-
-_NUMBERED = re.compile(r"^(.*?(?:^|[._/])(?:layers?|blocks?|h))[._](\d+)(?=[._/]|$)")
 
 
 def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> str | None:
@@ -61,6 +59,6 @@ def _layers(names: list[str]) -> int:
     """Count the numbered elements of the longest list of layers."""
     numbers: dict[str, set[int]] = {}
     for name in names:
-        if found := _NUMBERED.match(name):
-            numbers.setdefault(found[1], set()).add(int(found[2]))
+        if found := numbered_layer(name):
+            numbers.setdefault(found[0], set()).add(found[1])
     return max(map(len, numbers.values()), default=0)

@@ -28,22 +28,12 @@ from firstdrift.metrics.measurement import SideSummary
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.operators.properties import fills, is_received, leaves_unwritten
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.judgement import Overflow
 
 LEVELS: Final = ("medium", "high", "critical")
 
-_UNWRITTEN: Final = ("empty", "new_empty")
-_FILLS: Final = frozenset({"masked_fill", "masked_fill_", "where", "full", "full_like", "new_full", "fill_"})
-_RECEIVED: Final = (
-    "recv",
-    "irecv",
-    "all_gather",
-    "_all_gather",
-    "reduce_scatter",
-    "_reduce_scatter",
-    "gather",
-)
 _ENTERING: Final = frozenset({Role.INPUT, Role.PARAMETER})
 
 Values = SideSummary | None
@@ -67,15 +57,14 @@ def find_overflow_alone(
     """
     seen = False
     for node, values in nodes:
-        operator = node.type_name.rpartition(".")[2]
-        if operator.startswith(_UNWRITTEN):
+        if leaves_unwritten(node.type_name):
             continue
-        received = is_communication(node.type_name) and operator.startswith(_RECEIVED)
+        received = is_communication(node.type_name) and is_received(node.type_name)
         tensors = list(zip(node.tensors, values, strict=True))
         entering = [] if received else [each for each in tensors if each[0].role in _ENTERING]
         leaving = [each for each in tensors if each[0].role not in _ENTERING]
         entered = _worst(entering)
-        masks = entered is _State.MASKED or operator in _FILLS
+        masks = entered is _State.MASKED or fills(node.type_name)
         left = _worst(leaving, new_masks_are_bad=entered is not None and not masks)
         bad_in, bad_out = entered is _State.BAD, left is _State.BAD
         if bad_in or bad_out:

@@ -25,31 +25,17 @@ from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role, is_floating
-from firstdrift.operators.kinds import Work
+from firstdrift.operators.kinds import ROW_BY_ROW, Work
+from firstdrift.operators.paths import (
+    is_feed_forward,
+    is_of_chosen_experts,
+    is_router,
+    may_speak_of_experts,
+    numbered_chosen_expert,
+    numbered_expert,
+)
 from firstdrift.verdict.tree import TreeRow, last_name, work_of_row
 
-_ROUTER: Final = re.compile(
-    r"(^|[./_])(gate|wg|gating)($|[./])|router|moe/[^/]*linear|topk|gate\.(linear|matmul)", re.IGNORECASE
-)
-_EXPERTS: Final = re.compile(r"experts?(?![a-z])(?!_gate)|grouped|gmm|permute|routing", re.IGNORECASE)
-_SHARED: Final = re.compile(r"shared_?(expert|mlp)", re.IGNORECASE)
-_NUMBERED: Final = re.compile(r"experts?\.(?P<number>\d+)(?:\.|$)(?P<name>.*)", re.IGNORECASE)
-_BY_ROW: Final = frozenset(
-    {
-        Work.NORM,
-        Work.LINEAR,
-        Work.GROUPED,
-        Work.ACTIVATE,
-        Work.GATE,
-        Work.ADD,
-        Work.MULTIPLY,
-        Work.ROTATE,
-        Work.SPLIT,
-    }
-)
-"""What is done to each token by itself."""
-
-_BLOCK_BY_ROW: Final = re.compile(r"mlp|moe|expert|feed_?forward|ffn", re.IGNORECASE)
 _MOST_EXPERTS: Final = 1024
 _MOST_SWAPPED: Final = 0.5
 """Share of the choices beyond which they are not called ties."""
@@ -87,22 +73,21 @@ def may_be_scores(pair: TensorPair) -> bool:
         and len(shape) > 1
         and 1 < shape[-1] <= _MOST_EXPERTS
         and is_floating(pair.target.dtype)
-        and any(_ROUTER.search(name) is not None for name in (pair.golden_node, pair.target_node))
+        and any(map(is_router, (pair.golden_node, pair.target_node)))
         and ".backward" not in pair.target_node
     )
 
 
 def is_done_by_row(row: TreeRow) -> bool:
     """Tell whether a row treats each token by itself, so that one that is off spoils no other."""
-    return work_of_row(row) in _BY_ROW or (
-        row.kind is not NodeKind.API and _BLOCK_BY_ROW.search(row.type_name or last_name(row)) is not None
+    return work_of_row(row) in ROW_BY_ROW or (
+        row.kind is not NodeKind.API and is_feed_forward(row.type_name or last_name(row))
     )
 
 
 def is_of_experts(row: TreeRow) -> bool:
     """Tell whether a row is one of experts that are chosen, or sorts tokens by them."""
-    names = (*row.golden, *row.target)
-    return any(_EXPERTS.search(name) and not _SHARED.search(name) for name in names)
+    return any(map(is_of_chosen_experts, (*row.golden, *row.target)))
 
 
 def find_choices(
@@ -126,7 +111,7 @@ def find_choices(
 def _may_have_experts(rows: Sequence[TreeRow]) -> bool:
     """Look for experts in all names at once: most models have none, and many names."""
     names = "\n".join(name for row in rows for name in (*row.golden, *row.target)).lower()
-    return any(part in names for part in ("expert", "grouped", "gmm", "permute", "routing"))
+    return may_speak_of_experts(names)
 
 
 class _Search:
@@ -253,20 +238,20 @@ class _Search:
 
 
 def _place(row: TreeRow) -> re.Match[str] | None:
-    found = (_NUMBERED.search(name) for name in (*row.golden, *row.target) if not _SHARED.search(name))
+    found = map(numbered_chosen_expert, (*row.golden, *row.target))
     return next((match for match in found if match is not None), None)
 
 
 def _is_numbered_alike(row: TreeRow) -> bool:
     """Tell whether both sides number their experts, as far as a row has both."""
-    return all(_NUMBERED.search(name) is not None for name in (*row.golden, *row.target))
+    return all(numbered_expert(name) is not None for name in (*row.golden, *row.target))
 
 
 def _are_numbered_otherwise(row: TreeRow) -> bool:
     """Tell whether an expert is held against one of another number in a list of the same name."""
     if not (row.golden and row.target):
         return False
-    sides = [_NUMBERED.search(side[0]) for side in (row.golden, row.target)]
+    sides = [numbered_expert(side[0]) for side in (row.golden, row.target)]
     known = [match for match in sides if match is not None]
     before = {match.string[: match.start("number")] for match in known}
     return len(known) == 2 and len(before) == 1 and known[0]["number"] != known[1]["number"]  # noqa: PLR2004

@@ -13,30 +13,12 @@ from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, TensorRecord, is_part_of_rank
+from firstdrift.operators.properties import is_about_positions, last_part, parameter_positions
+from firstdrift.operators.registry import PARAMETERS
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, pair_error
 from firstdrift.verdict.router_ties import Choice, excuse
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow, is_embedding
-
-_PARAMETER_POSITIONS: dict[str, frozenset[str]] = {
-    "linear": frozenset({"1", "2"}),
-    "conv1d": frozenset({"1", "2"}),
-    "conv2d": frozenset({"1", "2"}),
-    "conv3d": frozenset({"1", "2"}),
-    "conv_transpose1d": frozenset({"1", "2"}),
-    "conv_transpose2d": frozenset({"1", "2"}),
-    "conv_transpose3d": frozenset({"1", "2"}),
-    "bilinear": frozenset({"2", "3"}),
-    "embedding": frozenset({"1"}),
-    "aten.embedding": frozenset({"0"}),  # the weight comes first
-    "embedding_bag": frozenset({"1"}),
-    "layer_norm": frozenset({"2", "3"}),
-    "rms_norm": frozenset({"2"}),
-    "group_norm": frozenset({"2", "3"}),
-    "batch_norm": frozenset({"1", "2", "3", "4"}),
-    "instance_norm": frozenset({"1", "2", "3", "4"}),
-}
-_PARAMETER_KEYS = frozenset({"weight", "bias", "running_mean", "running_var", "gamma", "beta"})
 
 
 class RowErrors(Struct, gc=False):
@@ -150,12 +132,8 @@ def _excused(
 
 def embeds_tokens(row: TreeRow) -> bool:
     """Tell whether a row turns token ids into vectors, one for each."""
-    name = row.type_name.lower()
-    return (
-        is_embedding(row)
-        and row.direction is not Direction.BACKWARD
-        and not any(word in name for word in ("rotary", "rope", "position"))
-    )
+    is_forward = row.direction is not Direction.BACKWARD
+    return is_embedding(row) and is_forward and not is_about_positions(row.type_name)
 
 
 def _look_at_the_number_of_ids(row: TreeRow, error: RowErrors, plan: SlicePlan) -> None:
@@ -186,10 +164,8 @@ def role_of(pair: TensorPair, row: TreeRow, parameters: frozenset[tuple[object, 
     role = pair.target.role if row.target else pair.golden.role
     if role is not Role.INPUT or row.kind != "api" or row.direction == "backward":
         return role
-    operator = row.type_name.lower()
-    operator = operator if operator in _PARAMETER_POSITIONS else row.type_name.rpartition(".")[2]
     key = pair.target.key
-    if key in _PARAMETER_KEYS or key in _PARAMETER_POSITIONS.get(operator, ()):
+    if key in PARAMETERS or key in parameter_positions(row.type_name):
         return Role.PARAMETER
     if fingerprint(pair.golden, pair.target) in parameters:
         return Role.PARAMETER
@@ -200,7 +176,7 @@ def is_gradient_of_parameter(pair: TensorPair, row: TreeRow) -> bool:
     """Tell whether an output of a backward operator is the gradient of a parameter."""
     if row.kind != "api" or row.direction != "backward" or pair.target.role is not Role.OUTPUT:
         return False
-    return pair.target.key in _PARAMETER_POSITIONS.get(row.type_name.rpartition(".")[2], ())
+    return pair.target.key in parameter_positions(last_part(row.type_name))
 
 
 def _known_parameters(pairs: Sequence[TensorPair]) -> frozenset[tuple[object, ...]]:

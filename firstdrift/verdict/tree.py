@@ -17,6 +17,7 @@ from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.operators.kinds import Work
+from firstdrift.operators.properties import embeds
 from firstdrift.operators.recognise import work_of_label, work_of_type
 
 
@@ -72,7 +73,7 @@ def last_name(row: TreeRow) -> str:
 def is_embedding(row: TreeRow) -> bool:
     """Tell whether a row is called an embedding: of tokens, or of positions."""
     if row.type_name:
-        return "embedding" in row.type_name.lower()
+        return embeds(row.type_name)
     return work_of_row(row) is Work.LOOKUP
 
 
