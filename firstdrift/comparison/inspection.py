@@ -8,6 +8,7 @@ from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.node import NodeKind
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.operators.unknown import UnknownName, added_up, unknown_names
 from firstdrift.parallel.slices import read_slice
 
 
@@ -21,6 +22,7 @@ class SliceInspection(Struct, frozen=True):
             `with_digest` of these.
         unreadable: number of tensors that cannot be compared, each with a reason.
         order_origin: how the execution order is known.
+        unknown: names of operators and modules that the registry does not know.
         problems: what could not be used.
     """
 
@@ -33,6 +35,7 @@ class SliceInspection(Struct, frozen=True):
     with_digest: int
     unreadable: int
     order_origin: str
+    unknown: tuple[UnknownName, ...]
     problems: tuple[Problem, ...]
 
 
@@ -53,6 +56,11 @@ class Inspection(Struct, frozen=True):
     def is_whole(self) -> bool:
         """True if every slice and every tensor can be read."""
         return not self.damaged and not any(one.unreadable for one in self.slices)
+
+    @property
+    def unknown(self) -> tuple[UnknownName, ...]:
+        """Names of operators and modules of all slices that the registry does not know."""
+        return added_up(one.unknown for one in self.slices)
 
 
 def inspect_dump(path: Path) -> Inspection:
@@ -91,6 +99,7 @@ def _inspect(read: Slice) -> SliceInspection:
         with_digest=sum(record.digest is not None for record in tensors),
         unreadable=sum(record.problem is not None for record in tensors),
         order_origin=read.order_origin,
+        unknown=unknown_names(read.nodes),
         problems=read.problems
         + tuple(
             Problem(str(record.location.file) if record.location else record.label, record.problem)

@@ -12,6 +12,7 @@ from firstdrift.comparison.inspection import Inspection, SliceInspection
 from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.exports.report_json import coordinates_object
 from firstdrift.model.slice import Problem
+from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Counts, Finding, Findings
 from firstdrift.wording.text import text_of
@@ -198,6 +199,10 @@ def inspection_object(found: Inspection) -> dict[str, Any]:
         "attributes": dict(found.dump.attributes),
         "problems": _problem_objects(found.dump.problems),
         "slices": [_slice_object(one) for one in found.slices],
+        "unknown_names": [
+            {"name": one.name, "kind": "operator" if one.is_operator else "module", "count": one.count}
+            for one in found.unknown
+        ],
         "damaged_slices": [
             coordinates_object(coordinates) | {"file": problem.file, "reason": problem.reason}
             for coordinates, problem in found.damaged
@@ -239,6 +244,7 @@ def inspection_text(found: Inspection) -> str:
         )
         lines += _problem_lines(one.problems, "  here")
     lines += [f"{at.describe()}: damaged: {problem.file}: {problem.reason}" for at, problem in found.damaged]
+    lines += [text_of(message) for message in unknown_messages(found.unknown)]
     origins = sorted({one.order_origin for one in found.slices})
     lines += [f"execution order: {origin}" for origin in origins]
     return _as_lines(lines + _problem_lines(dump.problems, "dump"))

@@ -28,6 +28,20 @@ class Work(StrEnum):
     OTHER = "other"
 
 
+class Magnification(StrEnum):
+    """How an operator turns errors of its inputs into larger ones."""
+
+    NONE = ""
+    ABSOLUTE = "absolute"
+    """By their absolute size: softmax, exponential, sine."""
+
+    CANCELLING = "cancelling"
+    """By the cancellation of a sum."""
+
+    CENTRING = "centring"
+    """As the mean is removed."""
+
+
 CHARACTERISTIC: Final = frozenset(
     {
         Work.LOOKUP,

@@ -7,13 +7,17 @@ from typing import Final
 from firstdrift.operators.kinds import snake_case
 from firstdrift.operators.registry import path_pattern, registry
 
-_BLOCKS: Final = (("cross_attention", "cross attention"), ("attention", "attention"), ("feed_forward", "mlp"))
+PARTS_OF_LAYER: Final = ("attention", "cross attention", "mlp")
+"""What a layer consists of, besides norms and additions."""
+
+_PARTS: Final = (("cross_attention", "cross attention"), ("attention", "attention"), ("feed_forward", "mlp"))
+"""By what tells them in a name, the most particular first."""
 
 
 def part_of_layer(name: str) -> str:
     """Say which part of a layer a name or a class is: "attention", "cross attention", "mlp" or ""."""
     said = snake_case(name)
-    return next((part for key, part in _BLOCKS if path_pattern(key).search(said)), "")
+    return next((part for key, part in _PARTS if path_pattern(key).search(said)), "")
 
 
 def is_feed_forward(name: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from firstdrift.operators.kinds import Work, snake_case
+from firstdrift.operators.kinds import Magnification, Work, snake_case
 
 PARAMETERS: Final = frozenset({"weight", "bias", "running_mean", "running_var", "gamma", "beta"})
 """Roles of arguments that are learned; called so, an argument of any operator is one."""
@@ -65,7 +65,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     aliases: dict[str, tuple[str, ...]] = {}
     words: str = ""
     arguments: dict[str, tuple[str, ...]] = {}
-    error: Literal["", "absolute", "cancelling", "centring"] = ""
+    error: Magnification = Magnification.NONE
     is_product: bool = False
     embeds: bool = False
     of_positions: bool = False

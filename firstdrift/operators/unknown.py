@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -14,9 +14,12 @@ from firstdrift.operators.paths import is_container
 from firstdrift.operators.properties import last_part
 from firstdrift.operators.recognise import is_known_label
 from firstdrift.operators.registry import operators_named
+from firstdrift.wording.message import Argument, Message
 
 _OF_RANK: Final = re.compile(r"_rank[0-9]{1,9}$")
 """What msprobe adds to the name of a call of another rank, where it merged ranks."""
+
+_SHOWN: Final = 8
 
 
 class UnknownName(Struct, frozen=True):
@@ -40,8 +43,36 @@ def unknown_names(nodes: Iterable[Node]) -> tuple[UnknownName, ...]:
         name, is_operator = _name(node), node.kind is NodeKind.API
         if name and not _is_known(name, node, is_operator=is_operator):
             counts[name, is_operator] += 1
+    return _ordered(counts)
+
+
+def added_up(slices: Iterable[tuple[UnknownName, ...]]) -> tuple[UnknownName, ...]:
+    """Add up the unknown names of several slices."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    for names in slices:
+        counts.update({(one.name, one.is_operator): one.count for one in names})
+    return _ordered(counts)
+
+
+def _ordered(counts: Mapping[tuple[str, bool], int]) -> tuple[UnknownName, ...]:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(UnknownName(name, is_operator, count) for (name, is_operator), count in ordered)
+
+
+def unknown_messages(names: Iterable[UnknownName]) -> Iterator[Message]:
+    """Say which names are not known: first those of operators, then those of modules."""
+    known = list(names)
+    if operators := [one for one in known if one.is_operator]:
+        yield Message.of("operators.unknown_operators", **_listed(operators))
+    if modules := [one for one in known if not one.is_operator]:
+        yield Message.of("operators.unknown_modules", **_listed(modules))
+
+
+def _listed(names: list[UnknownName]) -> dict[str, Argument]:
+    """Return the first names with their counts, and how many more there are."""
+    shown = [Message.of("operators.name_and_count", name=one.name, count=one.count) for one in names[:_SHOWN]]
+    more = [Message.of("operators.more_names", count=len(names) - _SHOWN)] if len(names) > _SHOWN else []
+    return {"nodes": sum(one.count for one in names), "names": (*shown, *more)}
 
 
 def _name(node: Node) -> str:

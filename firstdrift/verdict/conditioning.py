@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.tensor import Role
-from firstdrift.operators.kinds import Work
-from firstdrift.operators.properties import magnifies
+from firstdrift.operators.kinds import Magnification, Work
+from firstdrift.operators.properties import magnification
 from firstdrift.operators.recognise import work_of_label
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
@@ -33,17 +33,17 @@ def honest_error(
     plain = error.input or 0.0
     if plain == 0.0 or math.isinf(plain):
         return plain
-    how = magnifies(row.type_name) if row.type_name else _how_by_name(last_name(row))
-    if not how:
+    how = magnification(row.type_name) if row.type_name else _how_by_name(last_name(row))
+    if how is Magnification.NONE:
         return plain
     inputs = [
         measurements[index]
         for index in error.pairs
         if plan.pairs[index].target.role is Role.INPUT and measurements[index].golden is not None
     ]
-    if how == "absolute":
+    if how is Magnification.ABSOLUTE:
         return max(plain, max(map(_absolute, inputs), default=0.0))
-    if how == "cancelling":
+    if how is Magnification.CANCELLING:
         outputs = [
             measurements[index].golden
             for index in error.pairs
@@ -53,9 +53,9 @@ def honest_error(
     return plain * max((_rms_to_deviation(measured.golden) for measured in inputs), default=1.0)
 
 
-def _how_by_name(label: str) -> str:
+def _how_by_name(label: str) -> Magnification:
     """Say how a module may magnify whose class is not known: a norm of whatever kind may remove the mean."""
-    return "centring" if work_of_label(label) is Work.NORM else magnifies(label)
+    return Magnification.CENTRING if work_of_label(label) is Work.NORM else magnification(label)
 
 
 def is_sum(total: SideSummary, operands: Sequence[SideSummary], roundoff: float) -> bool:

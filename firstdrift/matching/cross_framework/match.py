@@ -26,6 +26,7 @@ from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.operators.kinds import CHARACTERISTIC
+from firstdrift.operators.paths import PARTS_OF_LAYER
 from firstdrift.plurals import counted
 
 _SHARED_TYPES: Final = 0.2
@@ -334,7 +335,7 @@ def _below(tree: SliceTree, module: int) -> set[int]:
 def _only_ones(work: Pairing, golden: Sequence[int], target: Sequence[int]) -> list[tuple[float, int, int]]:
     """Return the modules that are the only one of their part of a layer on either side."""
     found: list[tuple[float, int, int]] = []
-    for block in ("attention", "cross attention", "mlp"):
+    for block in PARTS_OF_LAYER:
         first = _outermost(work.golden, [node for node in golden if block_of(work.golden, node) == block])
         second = _outermost(work.target, [node for node in target if block_of(work.target, node) == block])
         if len(first) == len(second) == 1:
