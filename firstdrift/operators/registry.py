@@ -119,7 +119,7 @@ class _OfModules(Struct, frozen=True, forbid_unknown_fields=True):
     stage_of_numbers: str
     fusion: tuple[Fusion, ...]
     module: dict[str, Module]
-    paths: dict[str, str]
+    paths: dict[str, dict[str, str]]
 
 
 class Registry(Struct, frozen=True):
@@ -133,7 +133,7 @@ class Registry(Struct, frozen=True):
         fusions: what may be fused.
         stages: the place of each stage in the order of execution.
         stage_of_operators: when calls of operators run; likewise `stage_of_numbers` the elements of a list.
-        paths: regular expressions by what they say of a path.
+        paths: regular expressions for paths, by entry and use.
     """
 
     operators: Mapping[str, Operator]
@@ -176,7 +176,7 @@ def read_registry(operators: str, modules: str) -> Registry:
         stages={stage: place for place, stage in enumerate(rest.stages)},
         stage_of_operators=rest.stage_of_operators,
         stage_of_numbers=rest.stage_of_numbers,
-        paths=rest.paths,
+        paths={f"{key}.{use}": text for key, uses in rest.paths.items() for use, text in uses.items()},
     )
     _check(found)
     return found
@@ -204,7 +204,7 @@ def operators_named(name: str) -> tuple[Operator, ...]:
 
 @cache
 def path_pattern(name: str) -> re.Pattern[str]:
-    """Return the regular expression of that name for paths."""
+    """Return a regular expression for paths: of what, and for which use of it ("shared_expert.itself")."""
     return re.compile(registry().paths[name])
 
 

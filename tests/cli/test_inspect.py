@@ -19,10 +19,11 @@ def test_the_text_says_the_format_and_why_and_what_there_is(firstdrift: Run, unp
     lines = done.out.splitlines()
     assert lines[0] == f"{dump}: msprobe"
     assert lines[1].startswith('  because     step0/rank0/dump.json has "data" (task tensor, level mix')
-    assert lines[-2] == (
+    assert lines[-3] == (
         "step 0, rank 0: 10 modules, 62 operators, 248 tensors (176 with data, 175 with statistics, "
         "0 with digests, 0 unreadable)"
     )
+    assert "Weird (2)" in lines[-2]
     assert lines[-1] == "execution order: recorded"
     assert (done.status, done.err) == (0, "")
 
@@ -37,7 +38,7 @@ def test_json_keeps_its_contract(firstdrift: Run, unpacked: Unpacked) -> None:
     done = firstdrift("inspect", unpacked("msit/llama4_stats1_bf16"), "--json")
     answer = json.loads(done.out)
     assert answer.keys() == {
-        *("path", "format", "evidence", "attributes", "problems", "slices", "damaged_slices")
+        *("path", "format", "evidence", "attributes", "problems", "slices", "unknown_names", "damaged_slices")
     }
     assert answer["format"] == "msit-torch"
     assert [one["token"] for one in answer["slices"]] == [0, 1, 2]

@@ -1,8 +1,10 @@
 import re
 import time
+from pathlib import Path
 
 import pytest
 
+from firstdrift.operators import paths
 from firstdrift.operators.fused import fusions, parts_of_name
 from firstdrift.operators.kinds import Work, snake_case
 from firstdrift.operators.order import OPERATOR, stage_of
@@ -57,6 +59,11 @@ def test_every_regular_expression_can_be_used() -> None:
     ]
     for expression in (*expressions, *known.paths.values()):
         re.compile(expression)
+
+
+def test_every_pattern_for_paths_is_used() -> None:
+    source = Path(paths.__file__).read_text(encoding="utf-8")
+    assert set(re.findall(r'"([a-z_]+\.[a-z_]+)"', source)) == set(registry().paths)
 
 
 def test_every_alias_does_what_its_entry_says() -> None:
