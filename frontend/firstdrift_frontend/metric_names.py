@@ -1,9 +1,12 @@
 """The metrics by the names that people know, and what each one means."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from firstdrift.model.tensor import UNIT_ROUNDOFF
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.wording.message import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,46 +20,42 @@ class Metric:
         is_share: it lies between 0 and 1 and is written as a percentage.
     """
 
-    label: str
-    meaning: str
+    label: Message
+    meaning: Message
     logarithmic: bool = False
     is_share: bool = False
 
+    @classmethod
+    def of(cls, name: str, *, logarithmic: bool = False, is_share: bool = False) -> Self:
+        """Describe a metric whose words are in `wording/*/words.toml`."""
+        label, meaning = Message.of(f"metric.{name}"), Message.of(f"metric_meaning.{name}")
+        return cls(label, meaning, logarithmic, is_share)
 
-METRICS: dict[str, Metric] = {
-    "relative_l2": Metric("Relative L2", "|target - golden| / |golden|, L2 norms", logarithmic=True),
-    "worst_row_relative_l2": Metric(
-        "Worst row", "the largest relative L2 of a row of the last dimension", logarithmic=True
-    ),
-    "cosine_similarity": Metric("Cosine", "cosine of the angle between the two tensors"),
-    "kl_divergence": Metric(
-        "KL divergence", "KL(softmax golden || softmax target), mean over positions", logarithmic=True
-    ),
-    "worst_kl_divergence": Metric("Worst KL", "the largest KL divergence of a position", logarithmic=True),
-    "top1_agreement": Metric(
-        "Top-1 agreement", "positions at which both choose the same token", is_share=True
-    ),
-    "max_absolute_error": Metric("Max abs error", "largest |target - golden|", logarithmic=True),
-    "mean_absolute_error": Metric("Mean abs error", "mean |target - golden|", logarithmic=True),
-    "max_relative_error": Metric("Max rel error", "largest |target - golden| / |golden|", logarithmic=True),
-    "mean_relative_error": Metric("Mean rel error", "mean |target - golden| / |golden|", logarithmic=True),
-    "share_within_1e3": Metric("Within 1/1000", "elements with a relative error below 0.001", is_share=True),
-    "share_within_5e3": Metric("Within 5/1000", "elements with a relative error below 0.005", is_share=True),
-    "share_equal": Metric("Equal elements", "elements that are equal", is_share=True),
-    "share_mismatched": Metric("Mismatched", "elements with different values", is_share=True),
-    "sqnr": Metric("SQNR", "signal to noise, in dB"),
-    "mismatched_nonfinite": Metric(
-        "Non-finite mismatches", "places where NaN or an infinity meets something else"
-    ),
-    "size": Metric("Elements", "number of element pairs"),
-    "error_bound": Metric(
-        "Relative L2 at least", "a lower bound, so far as recorded statistics tell", logarithmic=True
-    ),
-    "relative_maximum": Metric("Max differs by", "relative difference of the maxima", logarithmic=True),
-    "relative_minimum": Metric("Min differs by", "relative difference of the minima", logarithmic=True),
-    "relative_mean": Metric("Mean differs by", "relative difference of the means", logarithmic=True),
-    "relative_norm": Metric("Norm differs by", "relative difference of the L2 norms", logarithmic=True),
-    "equal": Metric("Equal", "1 if bitwise equal, by data, digest or value"),
+
+METRICS: Mapping[str, Metric] = {
+    "relative_l2": Metric.of("relative_l2", logarithmic=True),
+    "worst_row_relative_l2": Metric.of("worst_row_relative_l2", logarithmic=True),
+    "cosine_similarity": Metric.of("cosine_similarity"),
+    "kl_divergence": Metric.of("kl_divergence", logarithmic=True),
+    "worst_kl_divergence": Metric.of("worst_kl_divergence", logarithmic=True),
+    "top1_agreement": Metric.of("top1_agreement", is_share=True),
+    "max_absolute_error": Metric.of("max_absolute_error", logarithmic=True),
+    "mean_absolute_error": Metric.of("mean_absolute_error", logarithmic=True),
+    "max_relative_error": Metric.of("max_relative_error", logarithmic=True),
+    "mean_relative_error": Metric.of("mean_relative_error", logarithmic=True),
+    "share_within_1e3": Metric.of("share_within_1e3", is_share=True),
+    "share_within_5e3": Metric.of("share_within_5e3", is_share=True),
+    "share_equal": Metric.of("share_equal", is_share=True),
+    "share_mismatched": Metric.of("share_mismatched", is_share=True),
+    "sqnr": Metric.of("sqnr"),
+    "mismatched_nonfinite": Metric.of("mismatched_nonfinite"),
+    "size": Metric.of("size"),
+    "error_bound": Metric.of("error_bound", logarithmic=True),
+    "relative_maximum": Metric.of("relative_maximum", logarithmic=True),
+    "relative_minimum": Metric.of("relative_minimum", logarithmic=True),
+    "relative_mean": Metric.of("relative_mean", logarithmic=True),
+    "relative_norm": Metric.of("relative_norm", logarithmic=True),
+    "equal": Metric.of("equal"),
 }
 CHARTED = (
     "relative_l2",
@@ -77,17 +76,18 @@ class Threshold:
     """A line in a chart: where it is, and what it stands for."""
 
     value: float
-    meaning: str
+    meaning: Message
 
 
 def threshold(metric: str, roundoff: float, limits: Thresholds = DEFAULTS) -> Threshold | None:
     """Return the limit that a metric of logits is held against, if there is one."""
     if metric in ("relative_l2", "worst_row_relative_l2", "error_bound"):
-        text = f"{limits.floor:g} x rounding: below it, rounding explains the error"
-        return Threshold(limits.floor * roundoff, text)
+        meaning = Message.of("metric_limit.rounding", factor=limits.floor)
+        return Threshold(limits.floor * roundoff, meaning)
     if metric == "cosine_similarity":
-        return Threshold(limits.msit_cosine, f"msit: above {limits.msit_cosine} passes")
+        meaning = Message.of("metric_limit.msit_above", limit=limits.msit_cosine)
+        return Threshold(limits.msit_cosine, meaning)
     if metric == "kl_divergence":
         limit = limits.msit_kl_bfloat16 if roundoff == UNIT_ROUNDOFF["bfloat16"] else limits.msit_kl
-        return Threshold(limit, f"msit: below {limit} passes")
+        return Threshold(limit, Message.of("metric_limit.msit_below", limit=limit))
     return None

@@ -19,7 +19,7 @@ from firstdrift.exports.text import printable
 from firstdrift.paths import encodable, spelt
 from firstdrift.plurals import plural
 from firstdrift.wording.message import VERBATIM, Message
-from firstdrift.wording.text import text_of
+from firstdrift.wording.text import text_of, word
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS
@@ -114,6 +114,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "_": gettext,
         "language": language,
         "languages": LANGUAGES,
+        "word": lru_cache(_REMEMBERED)(partial(word, language=language)),
         "words": known.scripts,
         "static": f"/static/{assets.build()}",
         "modules": assets.modules,

@@ -14,7 +14,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from firstdrift_frontend.words import SENTENCES
+
+def _(text: str) -> str:
+    return text
+
+
+SENTENCES = (_("{0}. {1}"), _("{0}."))
+"""How sentences follow each other, and how a sentence ends."""
+
+_WORDS = (
+    *(_("pass"), _("warning"), _("error"), _("incomparable"), _("unmatched"), _("input differs")),
+    *(_("source"), _("weights differ"), _("propagated"), _("amplified"), _("healed"), _("structure differs")),
+    *(_("non-finite"), _("clean"), _("input"), _("output"), _("parameter"), _("gradient"), _("recorded")),
+    *(_("layer"), _("logits"), _("rank"), _("step"), _("token"), _("micro step"), _("cancelled")),
+    *(_("indexing"), _("reading"), _("matching"), _("measuring"), _("computing")),
+)
+"""Words that stand in the gaps of sentences."""
 
 _JOINTS = ("; ", ": ", ", ")
 """Where a sentence that fits no pattern is cut, to say its parts; the strongest first."""

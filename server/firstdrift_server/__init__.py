@@ -39,8 +39,9 @@ def run(
     """
     if settings.token is None and not settings.no_token:
         from firstdrift.errors import SettingsError
+        from firstdrift.wording.message import Message
 
-        raise SettingsError("there is no token", hint="Settings.with_token() makes one up; or say no_token")
+        raise SettingsError(Message.of("server.no_token"), hint=Message.of("server.make_a_token"))
     # What is imported stays: looking through it for garbage, again and again, is a tenth of the start.
     gc.disable()
     from firstdrift.files import allow_mapping, confine_process
@@ -88,14 +89,20 @@ def listen(settings: "Settings") -> "socket.socket":
     import socket
 
     from firstdrift.errors import SettingsError
+    from firstdrift.wording.message import Message
 
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         raise SettingsError(
-            f"nothing can listen at {settings.host}, port {settings.port} ({os.strerror(error.errno or 0)})",
-            hint="Another program may be there: choose another port with --port",
+            Message.of(
+                "server.cannot_listen",
+                host=settings.host,
+                port=str(settings.port),
+                why=os.strerror(error.errno or 0),
+            ),
+            hint=Message.of("server.choose_another_port"),
         ) from error
     # Connections inherit it; asyncio sets it only on sockets whose protocol is named, which it is not here.
     # Without it the body of an answer waits up to 40 ms for the visitor's machine to acknowledge the head.

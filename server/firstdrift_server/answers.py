@@ -1,10 +1,13 @@
 """How the server answers: JSON that keeps NaN, pages, and errors in one shape for both.
 
-{"ok": false, "error": "what is wrong", "status": 404, "hint": "what to try"}
+{"ok": false, "error": "what is wrong", "status": 404, "hint": "what to try", "message": {…}, "advice": {…}}
+
+`error` and `hint` are English texts; `message` and `advice` are what they say as data, with its id.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,6 +24,8 @@ from firstdrift.errors import (
     NotInCatalogueError,
     PathOutsideRootsError,
 )
+from firstdrift.wording.message import Message, verbatim
+from firstdrift.wording.text import text_of
 from firstdrift_frontend import assets
 from firstdrift_frontend.languages import choose_language
 from firstdrift_frontend.rendering import render
@@ -38,21 +43,32 @@ THEMES = ("light", "dark")
 RETRY_SECONDS = 5
 """When to ask again while the database is busy, full or away."""
 
-HINTS = {
-    HTTPStatus.BAD_REQUEST: "Open the address that firstdrift printed when it started",
-    HTTPStatus.UNAUTHORIZED: "Open the link that firstdrift printed, or send Authorization: Bearer TOKEN",
-    HTTPStatus.FORBIDDEN: "Open firstdrift itself and try again from there",
-    HTTPStatus.NOT_FOUND: "The address may be mistyped, or what it showed was deleted",
-    HTTPStatus.METHOD_NOT_ALLOWED: "See /openapi.json for what this address understands",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Send paths, or upload files in chunks to /api/v1/uploads",
-    HTTPStatus.TOO_MANY_REQUESTS: "Try again when Retry-After says so; whoever is logged in stays so",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Try again; on the server, firstdrift check says what is wrong",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "This is a fault in firstdrift: its log says more. Please report it",
+HINTS: Mapping[int, Message] = {
+    HTTPStatus.BAD_REQUEST: Message.of("server.open_printed_address"),
+    HTTPStatus.UNAUTHORIZED: Message.of("server.open_printed_link"),
+    HTTPStatus.FORBIDDEN: Message.of("server.open_firstdrift_itself"),
+    HTTPStatus.NOT_FOUND: Message.of("server.mistyped_or_deleted"),
+    HTTPStatus.METHOD_NOT_ALLOWED: Message.of("server.see_openapi"),
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: Message.of("server.send_paths"),
+    HTTPStatus.TOO_MANY_REQUESTS: Message.of("server.retry_after"),
+    HTTPStatus.SERVICE_UNAVAILABLE: Message.of("server.try_again_or_check"),
+    HTTPStatus.INTERNAL_SERVER_ERROR: Message.of("server.report_fault"),
 }
+"""What to try, where nothing better is known."""
+
+NO_ROUTE: Mapping[int, Message] = {
+    HTTPStatus.NOT_FOUND: Message.of("server.no_page"),
+    HTTPStatus.METHOD_NOT_ALLOWED: Message.of("server.wrong_method"),
+}
+"""What is said of addresses that lead nowhere, of which the framework knows only the status."""
 
 
-NO_ROUTE = {"Not Found": "there is no such page", "Method Not Allowed": "this address is for something else"}
-"""What the framework says of addresses that lead nowhere, in sentences."""
+class MessageOut(BaseModel):
+    """Something said, as data: which message, what stands in it, and its English text."""
+
+    id: str
+    arguments: dict[str, Any] = {}
+    text: str
 
 
 class ErrorOut(BaseModel):
@@ -62,6 +78,8 @@ class ErrorOut(BaseModel):
     error: str
     status: int
     hint: str = ""
+    message: MessageOut
+    advice: MessageOut | None = None
 
 
 ERRORS: dict[int | str, dict[str, object]] = {
@@ -116,7 +134,7 @@ def answer_early(
         try:
             yield _page(request, template, view())
         except FirstdriftError as error:  # the database, which was there a moment ago
-            yield bytes(error_answer(request, status_of(error), error.reason, error.hint).body)
+            yield bytes(error_answer(request, status_of(error), error.message, error.advice).body)
 
     return StreamingResponse(parts(), media_type="text/html", headers=_VARY | {"link": ", ".join(needed)})
 
@@ -150,15 +168,38 @@ def language_of(request: Request) -> str:
     return choose_language(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
 
 
-def error_answer(request: Request, status: int, error: str, hint: str = "") -> Response:
+def error_answer(request: Request, status: int, error: Message, hint: Message | None = None) -> Response:
     """Say what is wrong and what to try, in the form the client reads."""
-    body = ErrorOut(error=error, status=status, hint=hint or HINTS.get(HTTPStatus(status), ""))
-    response = answer(request, "error.html", body.model_dump(), status)
+    advice = hint or HINTS.get(status)
+    view = {
+        "ok": False,
+        "error": text_of(error),
+        "status": status,
+        "hint": text_of(advice) if advice is not None else "",
+        "message": error,
+        "advice": advice,
+    }
+    response = answer(request, "error.html", view, status)
     if status == HTTPStatus.UNAUTHORIZED:
         response.headers["www-authenticate"] = "Bearer"
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         response.headers["retry-after"] = str(RETRY_SECONDS)
     return response
+
+
+def located(error: FirstdriftError) -> Message:
+    """Say what is wrong, and with which file."""
+    if error.path is None:
+        return error.message
+    return Message.of("server.at_path", path=str(error.path), what=error.message)
+
+
+def _message_of(refusal: HTTPException) -> Message:
+    said: object = refusal.detail
+    if isinstance(said, Message):
+        return said
+    # The framework itself says no more than the name of the status.
+    return NO_ROUTE.get(refusal.status_code) or verbatim(str(said))
 
 
 def status_of(error: FirstdriftError) -> HTTPStatus:
@@ -179,16 +220,15 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(FirstdriftError)
     async def ours(request: Request, exc: FirstdriftError) -> Response:
-        where = f"{exc.path}: " if exc.path is not None else ""
-        return error_answer(request, status_of(exc), where + exc.reason, exc.hint)
+        return error_answer(request, status_of(exc), located(exc), exc.advice)
 
     @app.exception_handler(OverflowError)
     async def beyond_any_id(request: Request, _exc: OverflowError) -> Response:
-        return error_answer(request, HTTPStatus.NOT_FOUND, "there is nothing with so large a number")
+        return error_answer(request, HTTPStatus.NOT_FOUND, Message.of("server.no_such_id"))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, exc: HTTPException) -> Response:
-        response = error_answer(request, exc.status_code, NO_ROUTE.get(exc.detail, exc.detail))
+        response = error_answer(request, exc.status_code, _message_of(exc))
         response.headers.update(exc.headers or {})
         return response
 

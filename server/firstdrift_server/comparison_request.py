@@ -16,6 +16,7 @@ from firstdrift.matching.plan import MatchingRules
 from firstdrift.matching.ranks.parallel_sizes import read_layouts
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import thresholds_of_words
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.questions.dumps import real_dump, require_chosen, said_by_files
 from firstdrift_server.validation import PathText, complaint
@@ -84,11 +85,13 @@ class ComparisonRequest(BaseModel):
         """
         if self.rules not in RULES:
             raise SettingsError(
-                f"there is no rule set {self.rules!r}", hint=f"Choose one of {', '.join(RULES)}"
+                Message.of("server.no_rule_set", name=self.rules),
+                hint=Message.of("server.choose_one_of", names=tuple(RULES)),
             )
         if self.level is not None and self.level not in LEVELS:
             raise SettingsError(
-                f"there is no level {self.level!r}", hint=f"Choose one of {', '.join(LEVELS)}"
+                Message.of("server.no_such_level", name=self.level),
+                hint=Message.of("server.choose_one_of", names=tuple(LEVELS)),
             )
         said = self._said(context)
         golden, target = read_layouts(self.tp or None, self.pp or None, self.vpp or None)
@@ -117,7 +120,7 @@ class ComparisonRequest(BaseModel):
         if not self.mappings or context is None:
             return MatchSetFile("")
         if len(self.mappings) > MOST_MAPPINGS:
-            raise SettingsError(f"there are more than {MOST_MAPPINGS} mapping files")
+            raise SettingsError(Message.of("server.many_mapping_files", most=MOST_MAPPINGS))
         return context.ask(said_by_files, [Path(file) for file in self.mappings], context.roots)
 
     def ask(self, context: Context) -> int:
@@ -148,7 +151,7 @@ class ComparisonRequest(BaseModel):
         for side, path in (("golden", self.golden), ("target", self.target)):
             if not path:
                 raise SettingsError(
-                    f"no {side} dump is chosen", hint=f"Choose or paste the path of the {side} dump"
+                    Message.of(f"server.no_{side}_chosen"), hint=Message.of(f"server.choose_{side}")
                 )
         roots = context.roots
         golden, target = (context.ask(real_dump, roots, path) for path in (self.golden, self.target))

@@ -6,6 +6,7 @@ from fastapi import Depends, HTTPException, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 
+from firstdrift.wording.message import Message
 from firstdrift_server.guards.plain_query import fields
 
 FORM = "application/x-www-form-urlencoded"
@@ -19,7 +20,7 @@ async def form_parameters(request: Request) -> QueryParams:
         HTTPException: 415 if the body is something else, which only a foreign page or a mistake sends.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        raise HTTPException(415, "this address takes a submitted form")
+        raise HTTPException(415, Message.of("server.takes_a_form"))
     body = await request.body()
     # A mapping file takes its time, in which others are answered.
     return _read(body) if len(body) <= _SHORT else await run_in_threadpool(_read, body)

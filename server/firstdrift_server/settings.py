@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from firstdrift.catalogue.engine import database_url as embedded_database
 from firstdrift.catalogue.private import ENDED_SESSIONS, UPLOADS
 from firstdrift.errors import SettingsError
 from firstdrift.processes.limits import GIB, memory_of_machine
+from firstdrift.wording.message import Message, joined, verbatim
 from firstdrift_server.tokens import MadeToken, new_token, read_token, weakness
+from firstdrift_server.validation import InvalidValueError
 
 _MOST_JOB_MEMORY = 8 * GIB
 
@@ -94,7 +97,7 @@ class Settings(BaseSettings):
     def _roots_exist(cls, roots: tuple[Path, ...]) -> tuple[Path, ...]:
         for root in roots:
             if not root.is_dir():
-                raise ValueError(f"{root} is not a directory")
+                raise InvalidValueError(Message.of("server.root_is_no_directory", root=str(root)))
         return tuple(root.resolve() for root in roots)
 
     @model_validator(mode="before")
@@ -105,7 +108,7 @@ class Settings(BaseSettings):
         if "token_file" not in kept:
             return kept
         if "token" in kept:
-            raise ValueError("a token (FIRSTDRIFT_TOKEN) and a file with one are given: leave one out")
+            raise InvalidValueError(Message.of("server.token_and_file"))
         return kept | {"token": read_token(Path(kept["token_file"]))}
 
     @field_validator("token")
@@ -113,17 +116,15 @@ class Settings(BaseSettings):
     def _token_is_strong(cls, token: SecretStr | None) -> SecretStr | None:
         weak = None if token is None else weakness(token.get_secret_value())
         if weak is not None:
-            raise ValueError(f"{weak}; python3 -c 'import secrets; print(secrets.token_urlsafe())' makes one")
+            raise InvalidValueError(Message.of("server.weak_token", why=weak))
         return token
 
     @model_validator(mode="after")
     def _strangers_need_a_token(self) -> "Settings":
         if self.token is not None and self.no_token:
-            raise ValueError("a token is given, and none is to be asked for: leave one of them out")
+            raise InvalidValueError(Message.of("server.token_and_no_token"))
         if self.token is None and not is_loopback(self.host):
-            raise ValueError(
-                f"others could reach {self.host!r}: set a token (FIRSTDRIFT_TOKEN), or listen at 127.0.0.1"
-            )
+            raise InvalidValueError(Message.of("server.others_could_reach", host=self.host))
         return self
 
     def with_token(self) -> "Settings":
@@ -170,8 +171,7 @@ def settings_from(**chosen: Any) -> Settings:  # noqa: ANN401 - whatever the com
     try:
         return Settings(**{name: value for name, value in chosen.items() if value is not None})
     except ValidationError as exc:
-        problems = [_describe(problem["loc"], problem["msg"]) for problem in exc.errors()]
-        raise SettingsError("; ".join(problems)) from exc
+        raise SettingsError(joined(*map(_describe, exc.errors()))) from exc
 
 
 def is_loopback(host: str) -> bool:
@@ -184,6 +184,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _describe(location: tuple[int | str, ...], message: str) -> str:
-    said = message.removeprefix("Value error, ")
-    return f"{location[0]}: {said}" if location else said
+def _describe(problem: ErrorDetails) -> Message:
+    raised = problem.get("ctx", {}).get("error")
+    why = raised.message if isinstance(raised, InvalidValueError) else verbatim(problem["msg"])
+    return (
+        Message.of("server.invalid_setting", name=str(problem["loc"][0]), why=why) if problem["loc"] else why
+    )

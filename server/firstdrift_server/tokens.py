@@ -9,6 +9,9 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from firstdrift.wording.message import Message
+from firstdrift_server.validation import InvalidValueError
+
 SHORTEST_TOKEN = 16
 """So many characters are asked for."""
 
@@ -40,15 +43,12 @@ def new_token() -> MadeToken:
     return MadeToken(secrets.token_urlsafe(32))
 
 
-def weakness(token: str) -> str | None:
+def weakness(token: str) -> Message | None:
     """Say why others could guess a token; None if it is good enough."""
     if len(token) < SHORTEST_TOKEN:
-        return f"a token needs at least {SHORTEST_TOKEN} characters"
+        return Message.of("server.short_token", least=SHORTEST_TOKEN)
     if estimated_bits(token) < LEAST_BITS:
-        return (
-            "the token is easily guessed: it is made of few different characters, of a pattern or of words "
-            "that everybody tries first"
-        )
+        return Message.of("server.guessable_token")
     return None
 
 
@@ -76,27 +76,29 @@ def read_token(file: Path) -> str:
     """Read the token from a file that nobody else can read.
 
     Raises:
-        ValueError: it cannot be read, or others can read it.
+        InvalidValueError: it cannot be read, or others can read it.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise ValueError(f"{file} cannot be read ({error.strerror})") from error
+        raise InvalidValueError(
+            Message.of("server.token_file_unreadable", file=str(file), why=error.strerror)
+        ) from error
     with os.fdopen(descriptor, "rb") as opened:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError(f"{file} is no regular file")
+            raise InvalidValueError(Message.of("server.token_file_irregular", file=str(file)))
         if found.st_uid not in (os.geteuid(), 0):
-            raise ValueError(f"{file} belongs to somebody else, who knows the token")
+            raise InvalidValueError(Message.of("server.token_file_of_others", file=str(file)))
         if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ValueError(f"others can read {file}: chmod 600 it, and choose another token")
+            raise InvalidValueError(Message.of("server.token_file_readable", file=str(file)))
         content = opened.read(_LONGEST_FILE + 1)
     try:
         token = content.decode().strip()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{file} holds no text") from error
+        raise InvalidValueError(Message.of("server.token_file_no_text", file=str(file))) from error
     if not token or len(content) > _LONGEST_FILE or not token.isprintable():
-        raise ValueError(f"{file} does not hold one line with a token")
+        raise InvalidValueError(Message.of("server.token_file_lines", file=str(file)))
     return token
 
 

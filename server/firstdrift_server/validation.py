@@ -1,4 +1,4 @@
-"""What is wrong with values that somebody sent, in sentences that pages say in every language."""
+"""What is wrong with values that somebody sent, or set."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator
 
 from firstdrift.paths import spelt
+from firstdrift.wording.message import Message, joined, verbatim
+from firstdrift.wording.text import text_of
 
 PathText = Annotated[str, BeforeValidator(lambda given: spelt(given) if isinstance(given, str) else given)]
 """A path as a client writes it; what of it no UTF-8 can be, as "\\udcb2" in JSON may say, is `spelt`."""
@@ -15,35 +17,50 @@ MOST: Final = 5
 """So many problems are told at once."""
 
 
-def complaint(problems: Iterable[Mapping[str, Any]], *, without: int = 0) -> str:
+class InvalidValueError(ValueError):
+    """A value that makes no sense, found by a validator of ours.
+
+    Attributes:
+        message: why.
+    """
+
+    def __init__(self, message: Message) -> None:
+        """Keep what is to be said."""
+        super().__init__(text_of(message))
+        self.message = message
+
+
+def complaint(problems: Iterable[Mapping[str, Any]], *, without: int = 0) -> Message:
     """Say what is wrong, as Pydantic lists it.
 
     Args:
         problems: each with the place it is at.
         without: so many steps of a place say nothing to whoever sent the value, such as "query".
     """
-    return "; ".join(_sentence(problem, without) for problem in islice(problems, MOST))
+    return joined(*(_problem(problem, without) for problem in islice(problems, MOST)))
 
 
-def _sentence(problem: Mapping[str, Any], without: int) -> str:
+def _problem(problem: Mapping[str, Any], without: int) -> Message:
     name = ".".join(map(str, problem["loc"][without:]))
-    sentence, told = _SAID.get(problem["type"], ("{0}: {1}", ""))
-    about = {"": problem["msg"]} | problem.get("ctx", {})
-    return sentence.format(name, about[told])
+    known = _KNOWN.get(problem["type"])
+    if known is None:
+        return Message.of("server.invalid_value", name=name, why=verbatim(problem["msg"]))
+    message, told = known
+    return Message(message, {"name": name} | ({"limit": problem["ctx"][told]} if told else {}))
 
 
-_NO_INTEGER: Final = ("{0} is no whole number", "")
-_SAID: Final[Mapping[str, tuple[str, str]]] = {
-    "missing": ("{0} is missing", ""),
+_NO_INTEGER: Final = ("server.no_integer", "")
+_KNOWN: Final[Mapping[str, tuple[str, str]]] = {
+    "missing": ("server.missing_value", ""),
     "int_parsing": _NO_INTEGER,
     "int_parsing_size": _NO_INTEGER,
     "int_type": _NO_INTEGER,
     "int_from_float": _NO_INTEGER,
-    "greater_than_equal": ("{0} is less than {1}", "ge"),
-    "less_than_equal": ("{0} is more than {1}", "le"),
-    "enum": ("{0} is none of these: {1}", "expected"),
-    "literal_error": ("{0} is none of these: {1}", "expected"),
-    "string_too_long": ("{0} is longer than {1} characters", "max_length"),
-    "too_long": ("{0} has more than {1} entries", "max_length"),
+    "greater_than_equal": ("server.too_small", "ge"),
+    "less_than_equal": ("server.too_large", "le"),
+    "enum": ("server.not_one_of", "expected"),
+    "literal_error": ("server.not_one_of", "expected"),
+    "string_too_long": ("server.too_long", "max_length"),
+    "too_long": ("server.too_many_entries", "max_length"),
 }
-"""By the type of a problem: what is said, and what of what is known stands in its second gap."""
+"""By the type of a problem: what is said, and what of what is known is its limit."""

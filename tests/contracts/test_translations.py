@@ -5,8 +5,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from string import Formatter
 
 import pytest
 from babel.messages.catalog import Catalog
@@ -19,9 +20,11 @@ from firstdrift.metrics.closeup.hint import HintKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role
 from firstdrift.verdict.judgement import NodeClass, Verdict
+from firstdrift.verdict.thresholds import ABOUT
+from firstdrift.wording import text as wording
 from firstdrift_frontend import STATIC
 from firstdrift_frontend.languages import LANGUAGES, LOCALE, SOURCE
-from firstdrift_frontend.words import WORDS
+from firstdrift_frontend.metric_names import METRICS
 
 PROJECT = Path(__file__).resolve().parents[2]
 GAP = re.compile(r"\{\w+\}|%\(\w+\)[sd]")
@@ -90,7 +93,35 @@ def test_each_text_of_a_script_is_said_where_it_can_be_collected(collected: Cata
     assert [text for text in said if not text or json.loads(text) not in known] == []
 
 
-def test_words_that_data_say_can_be_translated() -> None:
-    enumerations = (Verdict, NodeClass, NodeKind, Direction, Role, Origin, JobState, HintKind)
-    said = {str(word) for words in enumerations for word in words} | set(LEVELS)
-    assert said - set(WORDS) == set()
+@pytest.mark.parametrize(
+    ("room", "words"),
+    [
+        ("verdict", Verdict),
+        ("node_class", NodeClass),
+        ("kind", NodeKind),
+        ("direction", Direction),
+        ("role", Role),
+        ("origin", Origin),
+        ("state", JobState),
+        ("hint_kind", HintKind),
+        ("level", LEVELS),
+        ("threshold", [name for name in ABOUT if not name.startswith("roundoff_")]),
+        ("metric", METRICS),
+        ("metric_meaning", METRICS),
+    ],
+)
+@pytest.mark.parametrize("language", wording.LANGUAGES)
+def test_words_that_data_say_are_in_the_catalogue(room: str, words: Iterable[str], language: str) -> None:
+    known = wording.texts(language)
+    assert [name for name in words if f"{room}.{re.sub('[ -]', '_', name)}" not in known] == []
+
+
+def _fields(text: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+
+
+@pytest.mark.parametrize("language", sorted(set(wording.LANGUAGES) - {wording.SOURCE}))
+def test_every_message_is_there_in_every_language_with_the_same_gaps(language: str) -> None:
+    source, other = wording.texts(wording.SOURCE), wording.texts(language)
+    assert source.keys() ^ other.keys() == set()
+    assert [name for name, text in source.items() if _fields(text) != _fields(other[name])] == []

@@ -64,7 +64,7 @@ def test_a_language_that_there_is_not_is_refused(client: TestClient) -> None:
         ("/?skip=9999999999", "skip 大于 1000000000"),
         ("/?show=nothing", "show 不是其中之一"),
         ("/c/1/s/0/match/nothing", "part 不是其中之一"),
-        ("/c/1/s/0/tree?sort=none", "请选择 tree, execution, 错误, amplification"),
+        ("/c/1/s/0/tree?sort=none", "请选择 tree、execution、error、amplification"),
         ("/c/1/s/0/tree?q=(&regex=1", "不是正则表达式"),
         ("/c/1/s/0/tree?q=(?R)&regex=1", "请直接搜索文本"),
     ],

@@ -220,7 +220,7 @@ def test_unmatched_rows_lead_to_the_page_from_tree_node_and_list(client: TestCli
     assert wanted in html.unescape(tree)
     assert wanted in html.unescape(listed)
     row, reason = next(
-        (row["row"], row["reasons"][0])
+        (row["row"], row["reasons"][0]["text"])
         for row in client.get(f"{base}/unmatched.json").json()["nodes"]["golden"]
     )
     node = html.unescape(client.get(f"{base}/n/{row}").text)

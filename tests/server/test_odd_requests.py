@@ -335,7 +335,7 @@ def complaints(answer: httpx2.Response) -> Iterator[str]:
             return
         said = json.loads(answer.text)
         if (
-            set(said) != {"ok", "error", "status", "hint"}
+            set(said) != {"ok", "error", "status", "hint", "message", "advice"}
             or said["ok"]
             or said["status"] != answer.status_code
         ):

@@ -137,11 +137,11 @@ def test_a_damaged_file_is_named_on_the_page_and_all_else_is_compared(client: Te
     assert found["unreadable"] == found["counts"]["incomparable"] == 1
     assert found["counts"]["pass"] == found["counts"]["pairs"] - 1 > 0
     (pair,) = found["incomparable"]
-    assert ".pth" in pair["reason"]
+    assert ".pth" in pair["reason"]["text"]
     assert "because a file is damaged or missing" in page(client, "/c/4")
     position = next(slice_["slice"] for slice_ in found["slices"] if slice_["counts"]["incomparable"])
     tree = page(client, f"/c/4/s/{position}/tree?verdict=incomparable")
-    assert pair["reason"].partition(":")[0] in unescape(tree)
+    assert pair["reason"]["text"].partition(":")[0] in unescape(tree)
 
 
 def test_the_tree_opens_at_the_first_bad_node_and_works_without_a_script(client: TestClient) -> None:
@@ -390,8 +390,8 @@ def test_errors_have_one_shape_and_say_what_to_do(
     answer = client.request(method, address, headers={"accept": "application/json"})
     said = answer.json()
     assert (answer.status_code, said["status"], said["ok"]) == (status, status, False)
-    assert set(said) == {"ok", "error", "status", "hint"}
-    assert said["error"]
+    assert set(said) == {"ok", "error", "status", "hint", "message", "advice"}
+    assert said["error"] == said["message"]["text"] != ""
     shown = client.request(method, address, headers=HTML)
     if not address.startswith("/api/"):
         assert unescape(shown.text).count(said["error"][1:]) >= 1

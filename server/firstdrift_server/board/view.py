@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.board import BAD, Outcome, outcomes, runs_before
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison, list_comparisons
 from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.wording.message import Message
 from firstdrift_server.parts.addresses import comparison_address, tree_address
 from firstdrift_server.parts.summary import comparison_summary
 
@@ -110,9 +111,15 @@ def board_view(session: Session, asked: Asked) -> dict[str, Any]:
 
 def _check(asked: Asked) -> None:
     if asked.axis is not None and asked.axis not in AXES:
-        raise SettingsError(f"there is no coordinate {asked.axis!r}", hint=f"Choose one of {', '.join(AXES)}")
+        raise SettingsError(
+            Message.of("server.no_such_coordinate", name=asked.axis),
+            hint=Message.of("server.choose_one_of", names=AXES),
+        )
     if asked.sort not in SORTS:
-        raise SettingsError(f"there is no order {asked.sort!r}", hint=f"Choose one of {', '.join(SORTS)}")
+        raise SettingsError(
+            Message.of("server.no_such_order", name=asked.sort),
+            hint=Message.of("server.choose_one_of", names=SORTS),
+        )
 
 
 def _chosen(session: Session, asked: Asked) -> tuple[Sequence[Comparison], list[int]]:

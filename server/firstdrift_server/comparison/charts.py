@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from firstdrift.wording.text import text_of
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_frontend.numbers import exact
 from firstdrift_server.comparison.strip import Cell, Strip
@@ -43,11 +44,11 @@ def strip_chart(strip: Strip, scale: str | None = None) -> dict[str, Any] | None
     traces = [_trace(line.label, line.cells, low, high, logarithmic) for line in strip.lines]
     return {
         "traces": traces,
-        "threshold": {"value": strip.threshold.value, "meaning": strip.threshold.meaning}
+        "threshold": {"value": strip.threshold.value, "meaning": text_of(strip.threshold.meaning)}
         if strip.threshold
         else None,
         "x_title": strip.axis.replace("_", " "),
-        "y_title": metric.label,
+        "y_title": text_of(metric.label),
         "logarithmic": logarithmic,
         "range": [low, high],
     }

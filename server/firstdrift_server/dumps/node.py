@@ -14,6 +14,7 @@ from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_stacks
 from firstdrift.paths import inside
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.slices import dump_summary, slice_at
 from firstdrift_server.node.view import stack_object
@@ -45,7 +46,7 @@ def dump_node_view(
         NotInCatalogueError: there is no such row.
     """
     if index >= len(tree.rows):
-        raise NotInCatalogueError(f"there is no row {index}")
+        raise NotInCatalogueError(Message.of("server.no_row", row=index))
     known, row = slice_at(session, dump_id, position), tree.rows[index]
     order = tree.orders[index]
     until = time.monotonic() + SECONDS
@@ -98,10 +99,14 @@ def dump_node_page(
     wanted = parameters.get("tensor") or next(iter([*outputs, *names]), None)
     statistic = parameters.get("statistic") or STATISTICS[0]
     if wanted is not None and wanted not in names:
-        raise SettingsError(f"the node has no tensor {wanted!r}", hint=f"Choose {', '.join(names)}")
+        raise SettingsError(
+            Message.of("server.no_tensor", tensor=wanted),
+            hint=Message.of("server.choose", names=tuple(names)),
+        )
     if statistic not in STATISTICS:
         raise SettingsError(
-            f"there is no statistic {statistic!r}", hint=f"Choose one of {', '.join(STATISTICS)}"
+            Message.of("server.no_such_statistic", name=statistic),
+            hint=Message.of("server.choose_one_of", names=STATISTICS),
         )
     shown = None
     if wanted is not None:
@@ -127,7 +132,10 @@ def _trend(
     dump_id, _, name = node
     axes = [axis for axis in AXES if len({getattr(point.coordinates, axis) for point in points}) > 1]
     if along is not None and along not in AXES:
-        raise SettingsError(f"there is no coordinate {along!r}", hint=f"Choose one of {', '.join(AXES)}")
+        raise SettingsError(
+            Message.of("server.no_such_coordinate", name=along),
+            hint=Message.of("server.choose_one_of", names=AXES),
+        )
     axis = along or next(iter(axes), AXES[0])
     until = time.monotonic() + SECONDS
     table = []
@@ -170,10 +178,10 @@ def _first(point: Point) -> int:
     return -1 if point[0] is None else point[0]
 
 
-def _why_not(point: TrendPoint, view: TensorView | None) -> str:
+def _why_not(point: TrendPoint, view: TensorView | None) -> Message | str:
     if point.record is None:
-        return "this slice has no such tensor, or was not read yet"
-    return (view and view.problem) or "no statistics were recorded, and no values saved"
+        return Message.of("server.no_tensor_in_slice")
+    return (view and view.problem) or Message.of("server.no_statistics")
 
 
 def _without(where: Coordinates, axis: str) -> str:
@@ -247,4 +255,4 @@ def _stack(session: Session, context: Context, known: IndexedSlice, name: str) -
     try:
         return stack_object(context.stacks.get(known.id, read).get(name, ()))
     except FirstdriftError as error:
-        return stack_object(()) | {"problem": error.reason}
+        return stack_object(()) | {"problem": error.message}

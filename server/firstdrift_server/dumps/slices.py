@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.dumps.records import IndexedDump, IndexedSlice, get_dump, slices_of_dump
 from firstdrift.errors import NotInCatalogueError
+from firstdrift.wording.message import Message
 from firstdrift_server.parts.addresses import dump_address
 
 
@@ -35,4 +36,4 @@ def slice_at(session: Session, dump_id: int, position: int) -> IndexedSlice:
     for known in own_slices(session, dump_id):
         if known.position == position:
             return known
-    raise NotInCatalogueError(f"dump {dump_id} has no slice {position}")
+    raise NotInCatalogueError(Message.of("server.dump_without_slice", dump=dump_id, slice=position))

@@ -20,6 +20,7 @@ from firstdrift.comparison.single_dump import TensorView
 from firstdrift.errors import NotInCatalogueError
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.judgement import NodeClass
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.node import dump_node_view
 from firstdrift_server.dumps.slices import dump_summary, own_slices, slice_at
@@ -126,10 +127,10 @@ def read_slice_at(session: Session, dump_id: int, position: int) -> IndexedSlice
     """
     known = slice_at(session, dump_id, position)
     if known.nodes is None:
-        why = known.problems[0].reason if known.problems else "it was not read yet"
+        why = known.problems[0].reason if known.problems else Message.of("server.not_read_yet")
         raise NotInCatalogueError(
-            f"slice {position} of dump {dump_id} cannot be shown: {why}",
-            hint=f"Open /dumps/{dump_id} and read the slices that are left",
+            Message.of("server.slice_cannot_be_shown", dump=dump_id, slice=position, why=why),
+            hint=Message.of("server.read_slices_left", dump=dump_id),
         )
     return known
 

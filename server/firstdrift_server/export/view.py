@@ -10,12 +10,14 @@ from anyio import CancelScope, fail_after, to_thread
 from fastapi import Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message as Event
+from starlette.types import Receive, Scope, Send
 
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.errors import SettingsError
 from firstdrift.paths import encodable
+from firstdrift.wording.message import Message
 from firstdrift_server.answers import language_of
 from firstdrift_server.comparison.view import comparison_data
 from firstdrift_server.context import Context
@@ -64,7 +66,9 @@ def exported(
     with context.reading() as session:
         get_comparison(session, comparison)
         if not slice_pairs_of(session, comparison):
-            raise SettingsError("nothing has been compared yet", hint="Try again when a slice is done")
+            raise SettingsError(
+                Message.of("server.nothing_compared"), hint=Message.of("server.try_when_a_slice_is_done")
+            )
     if written in _TABLES:
         return _table(context, comparison, written, columns)
     with context.reading() as session:
@@ -112,7 +116,7 @@ class _Table(StreamingResponse):
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_in_time(message: Message) -> None:
+        async def send_in_time(message: Event) -> None:
             with fail_after(STALLED_SECONDS):
                 await send(message)
 

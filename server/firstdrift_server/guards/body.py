@@ -4,9 +4,11 @@ import re
 from http import HTTPStatus
 
 from fastapi import HTTPException, Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message as Event
 
 from firstdrift.matching.manual.mapping_files import LARGEST_FILE
+from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer
 
 UPLOADS = "/api/v1/uploads"
@@ -49,14 +51,14 @@ class BodyGuard:
         return max(LARGEST_CHUNK, self.largest) if is_upload else self.largest
 
 
-def _complaint(largest: int) -> str:
-    return f"the request body is larger than {largest:,} bytes"
+def _complaint(largest: int) -> Message:
+    return Message.of("server.large_body", most=largest)
 
 
 def _counted(receive: Receive, largest: int) -> Receive:
     total = 0
 
-    async def counted() -> Message:
+    async def counted() -> Event:
         nonlocal total
         message = await receive()
         total += len(message.get("body", b""))

@@ -5,8 +5,10 @@ from http import HTTPStatus
 
 from fastapi import Request
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message as Event
 
+from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer
 
 log = logging.getLogger("firstdrift.server")
@@ -29,7 +31,7 @@ class FailureGuard:
         """
         begun = has_room = False
 
-        async def send_and_note(message: Message) -> None:
+        async def send_and_note(message: Event) -> None:
             nonlocal begun, has_room
             begun = True
             if message["type"] == "http.response.start":
@@ -45,7 +47,7 @@ class FailureGuard:
                 raise
             request = Request(scope)
             log.exception("%s %s failed", request.method, scope["path"])
-            response = error_answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "something went wrong here")
+            response = error_answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, Message.of("server.fault"))
             if begun:
                 await send({"type": "http.response.body", "body": response.body})
             else:

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer
 from firstdrift_server.settings import Settings, is_loopback
 
@@ -46,8 +47,7 @@ class HostGuard:
         if scope["type"] != "http" or self._is_for_us(scope):
             await self.app(scope, receive, send)
             return
-        error = "this server does not answer to that host name"
-        hint = "Open the address that firstdrift printed, or add the name to FIRSTDRIFT_ALLOWED_HOSTS"
+        error, hint = Message.of("server.other_host"), Message.of("server.allow_host")
         response = error_answer(Request(scope), HTTPStatus.BAD_REQUEST, error, hint)
         await response(scope, receive, send)
 

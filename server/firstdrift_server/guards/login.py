@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from firstdrift.wording.message import Message
 from firstdrift_server.answers import answer, error_answer, wants_json
 from firstdrift_server.asked import TOKEN, address_without_token
 from firstdrift_server.guards import share
@@ -105,9 +106,8 @@ def _stop(request: Request, sessions: Sessions) -> Response | None:
         if wait:
             return _too_early(request, math.ceil(wait))
         is_wrong = request.headers.get("authorization", "")
-        said = "this is not the token" if is_wrong else "a token is required"
-        hint = "Open the address that firstdrift printed when it was started, or log in"
-        return error_answer(request, HTTPStatus.UNAUTHORIZED, said, hint)
+        error = Message.of("server.wrong_token") if is_wrong else Message.of("server.token_required")
+        return error_answer(request, HTTPStatus.UNAUTHORIZED, error, Message.of("server.log_in"))
     # This is the answer to visitors only where their links open nothing any more.
     gone = share.has_links(request, sessions.cookie)
     return login_form(
@@ -122,7 +122,7 @@ def _bearer(request: Request, sessions: Sessions) -> Attempt:
 
 
 def _too_early(request: Request, wait: int) -> Response:
-    error = "too many wrong tokens were tried, so that none is looked at for some seconds"
+    error = Message.of("server.too_many_wrong_tokens")
     return _asking_again(error_answer(request, HTTPStatus.TOO_MANY_REQUESTS, error), wait)
 
 

@@ -7,6 +7,7 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -24,7 +25,7 @@ class OriginGuard:
         if scope["type"] != "http" or is_own(scope["method"], Headers(scope=scope)):
             await self.app(scope, receive, send)
             return
-        error = "a page of another site asked for this, so it was refused"
+        error = Message.of("server.other_site")
         response = error_answer(Request(scope), HTTPStatus.FORBIDDEN, error)
         await response(scope, receive, send)
 

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from firstdrift.catalogue.sharing.links import link_to, open_links
 from firstdrift.errors import FirstdriftError
+from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer, status_of
 from firstdrift_server.context import Context
 from firstdrift_server.visitors import asked_of, come_through, shown_secrets
@@ -39,7 +40,7 @@ def stop_visitor(request: Request, cookie: str, refusal: Response) -> Response |
             links = open_links(session, shown_secrets(request, cookie))
             link = None if asked is None else link_to(session, asked.comparison, links)
     except FirstdriftError as error:
-        return error_answer(request, status_of(error), error.reason, error.hint)
+        return error_answer(request, status_of(error), error.message, error.advice)
     if not links:
         return refusal
     come_through(request, links[0])
@@ -48,6 +49,6 @@ def stop_visitor(request: Request, cookie: str, refusal: Response) -> Response |
     if (method, path) == ("POST", LANGUAGE):
         return None
     if asked is None or link is None or (asked.writes and not link.may_write):
-        hint = "The link you came with shows one comparison; log in to see more"
-        return error_answer(request, HTTPStatus.NOT_FOUND, "there is nothing here", hint)
+        hint = Message.of("server.link_shows_one_comparison")
+        return error_answer(request, HTTPStatus.NOT_FOUND, Message.of("server.nothing_here"), hint)
     return None

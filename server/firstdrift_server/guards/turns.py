@@ -11,8 +11,10 @@ from http import HTTPStatus
 from threading import BoundedSemaphore
 
 from fastapi import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message as Event
 
+from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer
 from firstdrift_server.context import Context
 from firstdrift_server.guards.origin import SAFE_METHODS
@@ -39,14 +41,14 @@ class TurnGuard:
         visit = kind_of_visit(scope["path"], scope["query_string"])
         turns = context.turns[visit]
         if not await _has_turn(turns, request):
-            error, hint = "too many visitors ask for something at once", "Try again in a few seconds"
+            error, hint = Message.of("server.too_many_visitors"), Message.of("server.try_again_soon")
             response = error_answer(request, HTTPStatus.SERVICE_UNAVAILABLE, error, hint)
             await response(scope, receive, send)
             return
         with ExitStack() as held:
             held.callback(turns.release)
 
-            async def send_on(message: Message) -> None:
+            async def send_on(message: Event) -> None:
                 # Whoever takes a page slowly keeps nobody waiting.
                 if message.get("body") and visit is not Visit.FILE:
                     held.close()

@@ -5,6 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 from fastapi import APIRouter, HTTPException, Request
 from starlette.responses import RedirectResponse, Response
 
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Fields, Submitted
 from firstdrift_server.guards.login import local_address, login_form
@@ -35,7 +36,7 @@ def _token_in(typed: str) -> str:
 def login_page(request: Request, context: Shared, left: str | None = None) -> Response:
     """Show the form; `left` to whoever has just logged out."""
     if context.sessions is None:
-        raise HTTPException(404, "no token is set, so there is nothing to log in to")
+        raise HTTPException(404, Message.of("server.no_login"))
     return login_form(request, "/", left=left is not None)
 
 
@@ -43,5 +44,5 @@ def login_page(request: Request, context: Shared, left: str | None = None) -> Re
 def log_out(request: Request, context: Shared) -> Response:
     """End the session, here as in the browser."""
     if context.sessions is None:
-        raise HTTPException(404, "no token is set, so there is nothing to log out of")
+        raise HTTPException(404, Message.of("server.no_logout"))
     return context.sessions.farewell(session_of(request), "/login?left=yes")

@@ -27,6 +27,7 @@ from firstdrift.catalogue.matches.match_sets import (
 )
 from firstdrift.matching.manual.edits import Edit, EditKind, checked
 from firstdrift.paths import encodable
+from firstdrift.wording.message import verbatim
 from firstdrift_server.answers import ERRORS, ErrorOut
 from firstdrift_server.context import Shared
 from firstdrift_server.match.sets import (
@@ -111,7 +112,7 @@ async def _import_from(request: Request) -> Import:
     try:
         return await run_in_threadpool(msgspec.json.decode, body, type=Import)
     except msgspec.DecodeError as error:
-        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, verbatim(str(error))) from error
 
 
 _IMPORT_SCHEMA: dict[str, Any] = {

@@ -30,6 +30,7 @@ from firstdrift.catalogue.matches.match_sets import (
 )
 from firstdrift.errors import ConflictError, SettingsError
 from firstdrift.matching.manual.edits import EditKind
+from firstdrift.wording.message import Message
 from firstdrift_frontend.rendering import render
 from firstdrift_server.answers import answer, language_of, status_of, wants_json
 from firstdrift_server.context import Context, Shared
@@ -96,7 +97,7 @@ def apply(
             raise
         with context.reading() as session:
             view = _view(session, context, comparison, position, picking, fields)
-        view["problem"] = {"error": error.reason, "hint": error.hint}
+        view["problem"] = {"error": error.message, "hint": error.advice}
         return answer(request, "match.html", view, status_of(error))
     if wants_json(request):
         with context.reading() as session:
@@ -327,7 +328,9 @@ def _seen(fields: QueryParams) -> int:
 
 def _chosen(session: Session, comparison: int, picking: "Picking") -> int:
     if picking.match_set is None:
-        raise SettingsError("no match set is chosen", hint="Choose one, or begin one")
+        raise SettingsError(
+            Message.of("server.no_match_set_chosen"), hint=Message.of("server.choose_or_begin")
+        )
     return set_of(session, comparison, picking.match_set).id
 
 

@@ -22,6 +22,7 @@ from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.matching.manual.mapping_files import LARGEST_FILE
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.verdict.judgement import Counts, Findings
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import comparison_address
 from firstdrift_server.parts.summary import comparison_summary
@@ -62,7 +63,9 @@ def set_of(session: Session, comparison: int, match_set: int | None) -> MatchSet
     """
     known = no_match_set(session, comparison) if match_set is None else get_match_set(session, match_set)
     if known.comparison_id != comparison:
-        raise NotInCatalogueError(f"match set {match_set} is not one of comparison {comparison}")
+        raise NotInCatalogueError(
+            Message.of("server.other_match_set", match_set=match_set, comparison=comparison)
+        )
     return known
 
 
@@ -237,12 +240,11 @@ def matches_in(context: Context, name: str, text: str) -> MatchSetFile:
         SettingsError: it makes no sense, and where.
     """
     if len(text.encode("utf-8", "surrogatepass")) > LARGEST_FILE:
-        reason = f"is no mapping file: it is larger than {LARGEST_FILE >> 20} MiB"
-        raise SettingsError(reason, path=repr(name))
+        raise SettingsError(Message.of("server.large_mapping_file", most=LARGEST_FILE >> 20), path=repr(name))
     try:
         return context.ask(said_by_text, name or "imported", text)
     except ValueError as error:
-        raise SettingsError("is no name of a file", path=repr(name)) from error
+        raise SettingsError(Message.of("server.is_no_file_name"), path=repr(name)) from error
 
 
 def as_file(session: Session, known: MatchSet, written: Format, version: int | None) -> Written:
@@ -261,7 +263,7 @@ def as_file(session: Session, known: MatchSet, written: Format, version: int | N
         return Written(f"{name}.json", match_set_text(said), "application/json")
     results = known.results(at)
     if results is None:
-        raise SettingsError("the results of that version are gone", hint="Put it in force again")
+        raise SettingsError(Message.of("server.results_gone"), hint=Message.of("server.put_in_force_again"))
     plans = plans_of(session, results)
     text = layer_mapping(plans) if written is Format.LAYER_MAPPING else data_mapping(plans)
     return Written(f"{name}-{written.value.replace('_', '-')}.yaml", text, "application/yaml")
@@ -276,7 +278,9 @@ def _asked(session: Session, asked: Asked) -> "tuple[MatchSet, State, SlicePair]
     for pair in state.pairs:
         if pair.position == position:
             return known, state, pair
-    raise NotInCatalogueError(f"comparison {comparison} has no slice {position}")
+    raise NotInCatalogueError(
+        Message.of("server.comparison_without_slice", comparison=comparison, slice=position)
+    )
 
 
 def _benches(

@@ -21,6 +21,7 @@ from firstdrift.catalogue.tables import JobState
 from firstdrift.errors import FirstdriftError, SettingsError
 from firstdrift.matching.manual.edits import Edit, EditKind, checked
 from firstdrift.matching.manual.mapping_files import LARGEST_FILE
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.match.sets import effect_view, set_of, suggestions_view
 from firstdrift_server.parts.addresses import comparison_address, match_address, query_of, tree_address
@@ -75,7 +76,10 @@ class Picking:
         """
         kind = parameters.get("kind") or ""
         if kind not in ("", *EditKind):
-            raise SettingsError(f"there is nothing called {kind[:20]!r} to do", hint="Choose match, unmatch")
+            raise SettingsError(
+                Message.of("server.no_such_edit", kind=kind[:20]),
+                hint=Message.of("server.choose", names=tuple(map(str, EditKind))),
+            )
         finds, starts = [[parameters.get(f"{what}_{side}") for side in SIDES] for what in ("find", "from")]
         return cls(
             match_set=read_number(parameters.get("set"), "set") or None,
@@ -495,7 +499,7 @@ def ranked_view(
         SettingsError: nothing is picked.
     """
     if not picking.has_any:
-        raise SettingsError("no node is named", hint="Pick a node that has no partner")
+        raise SettingsError(Message.of("server.no_node_named"), hint=Message.of("server.pick_a_node"))
     side: Side = "golden" if picking.golden else "target"
     asked = (known.comparison_id, known.id or None, position)
     names = {side: picking.names(side)[0]}
@@ -507,5 +511,5 @@ def ranked_view(
     return about | {"suggestions": found["suggestions"], "problem": None}
 
 
-def _said(error: FirstdriftError) -> dict[str, str]:
-    return {"error": error.reason, "hint": error.hint}
+def _said(error: FirstdriftError) -> dict[str, Message | None]:
+    return {"error": error.message, "hint": error.advice}

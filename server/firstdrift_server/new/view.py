@@ -13,6 +13,8 @@ from firstdrift.matching.ranks.parallel_sizes import write_layouts
 from firstdrift.paths import inside, unspelt
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import ABOUT
+from firstdrift.wording.message import Message
+from firstdrift_server.answers import located
 from firstdrift_server.comparison_request import ComparisonRequest, require_slices
 from firstdrift_server.context import Context
 from firstdrift_server.new.folders import listed_folder
@@ -25,7 +27,7 @@ from firstdrift_server.uploads.view import dump_view
 
 SIDES = ("golden", "target")
 MOST_RECENT = 6
-HINT = "Check how it is spelt, or choose a dump below"
+HINT = Message.of("server.check_path")
 
 
 def new_view(
@@ -48,9 +50,9 @@ def new_view(
     trusted = sides[0]["entry"]
     baselines, unfit = _baselines(context, Path(trusted.path) if trusted else None, options.baseline)
     problem = problem or unfit
-    hint = ""
+    hint = None
     if refused is not None and all(side["problem"] is None for side in sides):
-        problem, hint = problem or refused.reason, refused.hint
+        problem, hint = problem or refused.message, refused.advice
     return {
         "fields": {name: fields.get(name, "") for name in ComparisonRequest.model_fields},
         "order": str(_order(fields)),
@@ -77,13 +79,12 @@ def new_view(
     }
 
 
-def _options(context: Context, fields: Mapping[str, str]) -> tuple[Options, tuple[str, ...], str | None]:
+def _options(context: Context, fields: Mapping[str, str]) -> tuple[Options, tuple[str, ...], Message | None]:
     try:
         choice = ComparisonRequest.from_fields(fields)
         return choice.options(context), choice.mappings, None
     except FirstdriftError as error:
-        where = f"{error.path}: " if error.path is not None else ""
-        return Options(), (), where + error.reason
+        return Options(), (), located(error)
 
 
 def new_address(golden: str, target: str, options: Options, note: str = "") -> str:
@@ -102,7 +103,7 @@ def new_address(golden: str, target: str, options: Options, note: str = "") -> s
 
 def _baselines(
     context: Context, golden: Path | None, chosen: int | None
-) -> tuple[list[dict[str, Any]], str | None]:
+) -> tuple[list[dict[str, Any]], Message | None]:
     """List what can be chosen as the baseline of a golden dump, and say what is wrong with what is chosen."""
     with context.reading() as session:
         listed = baseline_choices(session, golden, chosen)
@@ -110,7 +111,7 @@ def _baselines(
             if golden is not None and chosen is not None:
                 require_finished_baseline(session, chosen, golden)
         except SettingsError as error:
-            return listed, error.reason
+            return listed, error.message
     return listed, None
 
 
@@ -124,11 +125,11 @@ def _order(fields: Mapping[str, str]) -> Order:
     return Order.NAME if fields.get("order") == Order.NAME else Order.RECENT
 
 
-def _missing(context: Context, golden: Path, target: Path, options: Options) -> str | None:
+def _missing(context: Context, golden: Path, target: Path, options: Options) -> Message | None:
     try:
         require_slices(context, golden, target, options)
     except FirstdriftError as error:
-        return error.reason
+        return error.message
     return None
 
 
@@ -140,10 +141,10 @@ def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: 
     try:
         entry = context.ask(describe_choice, context.roots, chosen)
     except FirstdriftError as error:
-        problem, hint = error.reason, error.hint or HINT
+        problem, hint = error.message, error.advice or HINT
         where = chosen if error.path is None else str(error.path)
     if is_needed and not chosen:
-        problem, hint = f"no {side} dump is chosen", "Paste its path, or choose one below"
+        problem, hint = Message.of(f"server.no_{side}_chosen"), Message.of("server.paste_or_choose")
     shown = _shown_folder(context, side, fields)
     try:
         folder = listed_folder(context, shown, order)
@@ -152,7 +153,7 @@ def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: 
     except FirstdriftError as error:
         folder = listed_folder(context, "", order)
         if problem is None:
-            problem, hint, where = error.reason, error.hint or HINT, shown
+            problem, hint, where = error.message, error.advice or HINT, shown
     listed = (*folder.entries, *folder.above, *((folder.itself,) if folder.itself else ()))
     return {
         "side": side,

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from firstdrift.errors import SettingsError
+from firstdrift.wording.message import Message
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
 from firstdrift_server.node.view import node_view
@@ -51,6 +52,9 @@ def look(  # noqa: PLR0913 - what an address may say
 
     wanted = {part.strip() for part in parts.split(",")}
     if not wanted <= set(PARTS):
-        raise SettingsError(f"there are no such parts: {parts[:60]!r}", hint=f"Choose of {', '.join(PARTS)}")
+        raise SettingsError(
+            Message.of("server.no_such_parts", parts=parts[:60]),
+            hint=Message.of("server.choose_of", names=tuple(PARTS)),
+        )
     asked = asked_from(number, down, across, ",".join(at), heads)
     return StrictJSONResponse(closeup_view(context, (comparison, position, row), asked, wanted))

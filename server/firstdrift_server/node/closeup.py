@@ -12,6 +12,7 @@ from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair
 from firstdrift.catalogue.comparisons.tree import Pair, get_row, pairs_of_row
 from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.node.tensor_choice import tensor_keys, worst_tensor
 from firstdrift_server.parts.addresses import node_address
@@ -35,7 +36,10 @@ def asked_from(
 
 def _number(name: str, text: str) -> int:
     if not (text.strip().isdecimal() and len(text) < 20):  # noqa: PLR2004 - no tensor is larger
-        raise SettingsError(f"{name}: {text[:40]!r} is not a whole number", hint="Give 0 or more")
+        raise SettingsError(
+            Message.of("server.not_a_whole_number", name=name, text=text[:40]),
+            hint=Message.of("server.give_0_or_more"),
+        )
     return int(text)
 
 
@@ -83,7 +87,7 @@ def _find(
     keys = tensor_keys(pairs)
     number = worst_tensor(row, pairs) if tensor is None else _number_of(tensor, keys)
     if number is None:
-        raise NotInCatalogueError("no tensors of this node were compared")
+        raise NotInCatalogueError(Message.of("server.node_without_pairs"))
     shapes = tuple(side.shape for pair in pairs for side in (pair.plan.golden, pair.plan.target))
     finished = get_comparison(session, comparison).finished_at
     known = Known(pairs[number].plan, pairs[number].measurement, shapes, finished)
@@ -95,4 +99,4 @@ def _number_of(tensor: str | int, keys: list[str]) -> int:
         return keys.index(str(tensor))
     if isinstance(tensor, int) and 0 <= tensor < len(keys):
         return tensor
-    raise NotInCatalogueError(f"this node has no compared tensor {tensor!r}")
+    raise NotInCatalogueError(Message.of("server.no_compared_tensor", tensor=tensor))

@@ -14,6 +14,7 @@ from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.parallel.slices import read_stacks
 from firstdrift.paths import inside
+from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
 from firstdrift_server.node.tensor_choice import tensor_keys, worst_tensor
@@ -124,33 +125,33 @@ def _tensor(record: TensorRecord, summary: SideSummary | None) -> dict[str, Any]
     }
 
 
-def _details(measured: Measurement) -> list[tuple[str, Any]]:
+def _details(measured: Measurement) -> list[tuple[Message, Any]]:
     """List what has no column: places, values and top tokens."""
-    found: list[tuple[str, Any]] = []
+    found: list[tuple[Message, Any]] = []
     if measured.errors is not None:
         found += [
-            ("Largest error at flat index", measured.errors.max_absolute_at),
-            ("Golden value there", measured.errors.max_absolute_golden),
-            ("Target value there", measured.errors.max_absolute_target),
-            ("Worst row at index", measured.errors.worst_row),
+            (Message.of("server.largest_error_at"), measured.errors.max_absolute_at),
+            (Message.of("server.golden_value_there"), measured.errors.max_absolute_golden),
+            (Message.of("server.target_value_there"), measured.errors.max_absolute_target),
+            (Message.of("server.worst_row_at"), measured.errors.worst_row),
         ]
     if measured.integers is not None:
         found += [
-            ("First mismatch at flat index", measured.integers.first_mismatch),
-            ("Golden value there", measured.integers.golden_at_first),
-            ("Target value there", measured.integers.target_at_first),
-            ("Same values in another order", measured.integers.same_set),
+            (Message.of("server.first_mismatch_at"), measured.integers.first_mismatch),
+            (Message.of("server.golden_value_there"), measured.integers.golden_at_first),
+            (Message.of("server.target_value_there"), measured.integers.target_at_first),
+            (Message.of("server.same_values_other_order"), measured.integers.same_set),
         ]
     if measured.logits is not None:
         last = measured.logits.last
         found += [
-            ("Golden top token", last.golden_top),
-            ("Target top token", last.target_top),
-            ("Golden margin of the top token", last.golden_margin),
-            ("Target margin of the top token", last.target_margin),
-            ("Probability of the golden top token", last.golden_top_probability),
-            ("What target gives that token", last.target_probability_of_golden_top),
-            ("A tie, decided by rounding", last.tie_flip),
+            (Message.of("server.golden_top_token"), last.golden_top),
+            (Message.of("server.target_top_token"), last.target_top),
+            (Message.of("server.golden_margin"), last.golden_margin),
+            (Message.of("server.target_margin"), last.target_margin),
+            (Message.of("server.golden_probability"), last.golden_top_probability),
+            (Message.of("server.target_probability"), last.target_probability_of_golden_top),
+            (Message.of("server.rounding_tie"), last.tie_flip),
         ]
     return [(name, value) for name, value in found if value is not None]
 
@@ -185,7 +186,7 @@ def _stack(session: Session, context: Context, slice_id: int, names: Sequence[st
     try:
         return stack_object(context.stacks.get(slice_id, read).get(names[0], ()))
     except FirstdriftError as error:
-        return stack_object(()) | {"problem": error.reason}
+        return stack_object(()) | {"problem": error.message}
 
 
 def stack_object(frames: Sequence[str]) -> dict[str, Any]:

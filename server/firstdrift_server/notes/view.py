@@ -12,6 +12,7 @@ from firstdrift.catalogue.comparisons.tree import get_row, rows_of_nodes
 from firstdrift.catalogue.sharing.notes import NodeNote, add_note, get_note, notes_of
 from firstdrift.exports.report_json import coordinates_object
 from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import node_address
 from firstdrift_server.visitors import Viewer, viewer_of
@@ -98,4 +99,4 @@ def require_own(request: Request, context: Context, comparison: int, note: int) 
     with context.reading() as session:
         known = get_note(session, comparison, note)
     if not viewer_of(request).may_change(known.link_id):
-        raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such note of yours")
+        raise HTTPException(HTTPStatus.NOT_FOUND, Message.of("server.no_note_of_yours"))

@@ -18,6 +18,7 @@ from firstdrift.exports.snippet import reproduction
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.tensor import Role, coarsest_roundoff
+from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
     from firstdrift.metrics.closeup.look import Closeup
@@ -75,7 +76,7 @@ def look_at(known: Known, asked: Asked, parts: Collection[str]) -> dict[str, Any
     except NothingToSeeError as error:
         return {"reason": error.message}
     except OSError as error:
-        return {"reason": f"a file of the dump is gone, or may not be read ({error.strerror})"}
+        return {"reason": Message.of("server.file_gone", why=error.strerror)}
 
 
 def _look(known: Known, asked: Asked, parts: Collection[str]) -> dict[str, Any]:
@@ -234,13 +235,9 @@ def _brief(value: float | None) -> float | None:
     return float(f"{value:.4g}") if value is not None and isfinite(value) else value
 
 
-def _written_later(files: Sequence[Path], finished_at: datetime | None) -> list[str]:
+def _written_later(files: Sequence[Path], finished_at: datetime | None) -> list[Message]:
     if finished_at is None:
         return []
     limit = finished_at.timestamp() + _WRITTEN_LATER
     later = [file.name for file in files if file.stat().st_mtime > limit]
-    return (
-        [f"{later[0]} was written after the comparison, whose numbers are of what it held before"]
-        if later
-        else []
-    )
+    return [Message.of("server.written_later", file=name) for name in later[:1]]

@@ -14,6 +14,7 @@ from firstdrift.dumps.detect import recognise
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, PathOutsideRootsError
 from firstdrift.files import scan_folder
 from firstdrift.paths import inside, unspelt
+from firstdrift.wording.message import Message
 from firstdrift_server.questions.dumps import real_dump
 
 MOST_ENTRIES = 500
@@ -107,7 +108,7 @@ def list_folder(
         )
     here = inside(roots, wanted or roots[0])
     if not here.is_dir():
-        raise DumpNotFoundError("there is no such folder", path=here)
+        raise DumpNotFoundError(Message.of("server.no_folder"), path=here)
     seen = list(islice(_entries(roots, here, unspelt(begins).lower()), MOST_SEEN + 1))
     listed = sorted(seen[:MOST_SEEN], key=lambda entry: (not entry.is_folder, _natural(entry.name)))
     if order is Order.RECENT:
@@ -158,7 +159,9 @@ def _entries(roots: Sequence[Path], folder: Path, begins: str) -> Iterator[Entry
                 elif os.path.splitext(entry.name)[1] in TENSOR_FILES and entry.is_file():  # noqa: PTH122 (faster)
                     yield Entry(entry.name, entry.path, is_folder=False)
     except OSError as error:
-        raise DumpUnreadableError(f"this folder cannot be listed ({error.strerror})", path=folder) from error
+        raise DumpUnreadableError(
+            Message.of("server.folder_not_listed", why=error.strerror), path=folder
+        ) from error
 
 
 def _changed_at(path: str) -> float:

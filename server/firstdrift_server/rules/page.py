@@ -50,6 +50,6 @@ def apply(request: Request, comparison: int, fields: Form, context: Shared) -> R
             raise
         with context.reading() as session:
             view = rules_view(session, context, comparison, fields, sees_others=True)
-        view["problem"] = {"error": error.reason, "hint": error.hint}
+        view["problem"] = {"error": error.message, "hint": error.advice}
         return answer(request, "rules.html", view, status_of(error))
     return RedirectResponse(comparison_address(comparison), HTTPStatus.SEE_OTHER)

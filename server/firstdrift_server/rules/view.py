@@ -17,6 +17,7 @@ from firstdrift.exports.report_json import counts_object, finding_object
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
 from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, Thresholds, thresholds_from
+from firstdrift.wording.message import Message, verbatim
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import (
     comparison_address,
@@ -56,7 +57,10 @@ def read_judging(given: Mapping[str, str], comparison: Comparison) -> Judging:
     is_whole = bool(given.get("rules"))
     rules = given["rules"] if is_whole else now.rules
     if rules not in RULES:
-        raise SettingsError(f"there is no rule set {rules!r}", hint=f"Choose one of {', '.join(RULES)}")
+        raise SettingsError(
+            Message.of("server.no_rule_set", name=rules),
+            hint=Message.of("server.choose_one_of", names=tuple(RULES)),
+        )
     moved = {name: text for name, text in given.items() if name not in _PARAMETERS and text.strip()}
     thresholds = thresholds_from(moved, DEFAULTS if is_whole else now.thresholds)
     kept = None if is_whole or "baseline" in given else now.baseline
@@ -71,7 +75,9 @@ def judging_to_try(given: Mapping[str, str], comparison: Comparison, *, sees_oth
     """
     judging = read_judging(given, comparison)
     if not sees_others and judging.baseline not in (None, comparison.options.baseline):
-        raise SettingsError("another baseline cannot be tried here", hint="Log in to choose one")
+        raise SettingsError(
+            Message.of("server.no_other_baseline"), hint=Message.of("server.log_in_to_choose")
+        )
     return judging
 
 
@@ -100,7 +106,8 @@ def require_applicable(session: Session, comparison: Comparison, judging: Judgin
 
     if judging.rules not in RULES:
         raise SettingsError(
-            f"there is no rule set {judging.rules!r}", hint=f"Choose one of {', '.join(RULES)}"
+            Message.of("server.no_rule_set", name=judging.rules),
+            hint=Message.of("server.choose_one_of", names=tuple(RULES)),
         )
     if judging.baseline is not None:
         require_baseline(session, comparison, judging.baseline)
@@ -163,7 +170,9 @@ def preview_object(
     judging = judging_to_try(parameters, comparison, sees_others=sees_others)
     first = _first(comparison, pairs, parameters)
     if not pairs:
-        raise SettingsError("nothing has been compared yet", hint="Wait until the comparison is finished")
+        raise SettingsError(
+            Message.of("server.nothing_compared"), hint=Message.of("server.wait_for_comparison")
+        )
     look_at_all = sees_others and _wants_all(parameters)
     found = _try(session, context, comparison, pairs, judging, first, look_at_all=look_at_all)
     return judging_object(judging) | {
@@ -204,7 +213,7 @@ def rules_view(
         if judging.baseline is not None and judging != in_force:
             require_baseline(session, comparison, judging.baseline)
     except SettingsError as error:
-        problem = {"error": error.reason, "hint": error.hint}
+        problem = {"error": error.message, "hint": error.advice}
         judging = in_force
     is_changed = judging != in_force
     look_at_all = sees_others and _wants_all(parameters)
@@ -254,7 +263,7 @@ def _number(text: str | None, name: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER):
-        raise SettingsError(f"{name} is not a number: {text[:20]!r}")
+        raise SettingsError(Message.of("server.not_a_number", name=name, text=text[:20]))
     return int(text)
 
 
@@ -268,7 +277,9 @@ def _first(comparison: Comparison, pairs: Sequence[SlicePair], parameters: Query
     positions = [pair.position for pair in pairs]
     if wanted is not None:
         if wanted not in positions:
-            raise NotInCatalogueError(f"comparison {comparison.id} has no slice {wanted}")
+            raise NotInCatalogueError(
+                Message.of("server.comparison_without_slice", comparison=comparison.id, slice=wanted)
+            )
         return wanted
     findings = comparison.findings
     found = (findings.first_bad_node or findings.first_bad_token) if findings is not None else None
@@ -316,7 +327,7 @@ def _threshold(name: str, judging: Judging, in_force: Judging) -> dict[str, Any]
     scale = "rest" if name in _IN_DECADES_OF_THE_REST else "share" if name in _SHARES else "decades"
     return {
         "name": name,
-        "title": about.title,
+        "title": verbatim(about.title) if name in _DTYPES else Message.of(f"threshold.{name}"),
         "meaning": about.meaning,
         "least": about.least,
         "most": about.most,

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import RedirectResponse, Response
 
 from firstdrift.errors import SettingsError
+from firstdrift.wording.message import Message
 from firstdrift_frontend.languages import LANGUAGES
 from firstdrift_server.answers import LANGUAGE_COOKIE
 from firstdrift_server.forms import Fields
@@ -21,7 +22,10 @@ def choose(fields: Fields) -> Response:
     """Remember the language, and go back to the page."""
     language, back = fields.get("language", ""), fields.get("back", "/")
     if language not in LANGUAGES:
-        raise SettingsError(f"there are no pages in {language}", hint=f"Choose one of {', '.join(LANGUAGES)}")
+        raise SettingsError(
+            Message.of("server.no_such_language", language=language[:40]),
+            hint=Message.of("server.choose_one_of", names=tuple(LANGUAGES)),
+        )
     response = RedirectResponse(local_address(back), HTTPStatus.SEE_OTHER)
     response.set_cookie(LANGUAGE_COOKIE, language, max_age=_YEAR, httponly=True, samesite="lax")
     return response

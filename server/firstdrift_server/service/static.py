@@ -3,6 +3,7 @@
 from fastapi import APIRouter, HTTPException, Request
 from starlette.responses import Response
 
+from firstdrift.wording.message import Message
 from firstdrift_frontend.assets import asset
 
 router = APIRouter(include_in_schema=False)
@@ -13,7 +14,7 @@ def static_file(request: Request, folder: str, name: str) -> Response:
     """Send a file, compressed where the browser takes it."""
     found = asset(folder, name)
     if found is None:
-        raise HTTPException(404, "there is no such file")
+        raise HTTPException(404, Message.of("server.no_static_file"))
     zipped = "gzip" in request.headers.get("accept-encoding", "")
     headers = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
     if zipped:

@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from firstdrift.catalogue.sharing.links import new_link, note_seen, open_links, revoke_link, shared_comparison
 from firstdrift.errors import CatalogueError
+from firstdrift.wording.message import Message
 from firstdrift_server.answers import answer
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Fields, Submitted
@@ -79,9 +80,7 @@ def come(request: Request, secret: str, context: Shared, to: str | None = None) 
     with context.reading() as session:
         found = open_links(session, [secret])
         if not found:
-            raise HTTPException(
-                HTTPStatus.NOT_FOUND, "this link opens nothing: it has expired or was revoked", NO_STORE
-            )
+            raise HTTPException(HTTPStatus.NOT_FOUND, Message.of("server.dead_link"), NO_STORE)
         link = found[0]
         address = address_for(session, link, to)
     _keep_seen(context, link.id)

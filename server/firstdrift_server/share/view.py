@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.sharing.links import ShareLink, active_links, link_to, shared_comparison
 from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import comparison_address, query_of, share_address
 from firstdrift_server.parts.summary import comparison_summary
@@ -90,7 +91,8 @@ def lasting(chosen: str) -> timedelta | None:
     """
     if chosen not in LASTS:
         raise SettingsError(
-            f"lasts: {chosen[:40]!r} cannot be chosen", hint=f"Choose one of {', '.join(LASTS)}"
+            Message.of("server.no_such_duration", chosen=chosen[:40]),
+            hint=Message.of("server.choose_one_of", names=tuple(LASTS)),
         )
     return LASTS[chosen]
 

@@ -22,6 +22,7 @@ from firstdrift.catalogue.comparisons.outline import (
     Outline,
 )
 from firstdrift.errors import SettingsError
+from firstdrift.wording.message import Message
 from firstdrift_server.parts.tree_row import UNMATCHED
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -161,7 +162,10 @@ class TreeState:
 
 def _check(name: str, values: frozenset[str], known: Sequence[str]) -> None:
     if unknown := values - set(known):
-        raise SettingsError(f"there is no {name} {min(unknown)!r}", hint=f"Choose {', '.join(known)}")
+        raise SettingsError(
+            Message.of("server.no_such_value", name=name, value=min(unknown)),
+            hint=Message.of("server.choose", names=tuple(known)),
+        )
 
 
 def read_number(text: str | None, name: str) -> int | None:
@@ -173,7 +177,7 @@ def read_number(text: str | None, name: str) -> int | None:
     if text is None or text == "":
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= 9):  # noqa: PLR2004 - far beyond any tree
-        raise SettingsError(f"{name} is not a number: {text[:20]!r}")
+        raise SettingsError(Message.of("server.not_a_number", name=name, text=text[:20]))
     return int(text)
 
 
@@ -197,7 +201,7 @@ def read_rows(outline: Outline, text: str) -> Flags:
         first, dash, last = part.partition("-")
         start, end = read_number(first, "row"), read_number(last if dash else first, "row")
         if start is None or end is None:
-            raise SettingsError(f"this is no list of rows: {part[:20]!r}")
+            raise SettingsError(Message.of("server.no_list_of_rows", text=part[:20]))
         chosen[start : end + 1] = True
     return chosen
 

@@ -9,6 +9,7 @@ from firstdrift.catalogue.comparisons.outline import Outline, rows_containing, r
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, slice_labels_of
 from firstdrift.errors import SettingsError
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.node.view import node_of
 from firstdrift_server.parts.addresses import comparison_address, tree_address, unmatched_address
@@ -181,7 +182,7 @@ def _read_places(text: str) -> list[range]:
         first, _, last = part.partition("-")
         start, end = read_number(first, "place"), read_number(last or first, "place")
         if start is None or end is None:
-            raise SettingsError(f"this is no list of places: {part[:20]!r}")
+            raise SettingsError(Message.of("server.no_list_of_places", text=part[:20]))
         pieces.append(range(start, min(end + 1, start + left)))
         left -= len(pieces[-1])
     return pieces
@@ -212,7 +213,7 @@ def after_step(view: TreeView, parameters: Parameters) -> TreeState | None:
 def _row(parameters: Parameters, name: str, last: int) -> int | None:
     row = read_number(parameters.get(name), name)
     if row is not None and row > last:
-        raise SettingsError(f"there is no row {row}")
+        raise SettingsError(Message.of("server.no_row", row=row))
     return row
 
 
@@ -221,7 +222,8 @@ def _stop(text: str) -> Stop:
         return Stop(text)
     except ValueError as error:
         raise SettingsError(
-            f"there is nothing called {text[:20]!r} to go to", hint="Choose bad, origin, unmatched"
+            Message.of("server.nowhere_to_go", name=text[:20]),
+            hint=Message.of("server.choose", names=tuple(map(str, Stop))),
         ) from error
 
 

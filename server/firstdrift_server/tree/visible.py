@@ -25,6 +25,7 @@ from firstdrift.catalogue.comparisons.outline import (
     Outline,
 )
 from firstdrift.errors import NotInCatalogueError
+from firstdrift.wording.message import Message
 from firstdrift_server.parts.tree_row import UNMATCHED
 from firstdrift_server.tree.state import TreeState, codes_of, read_rows, write_rows
 
@@ -75,7 +76,7 @@ def view_tree(outline: Outline, state: TreeState, containing: Integers | None = 
         SettingsError: the open or closed rows are not written as such.
     """
     if state.row is not None and state.row >= len(outline):
-        raise NotInCatalogueError(f"there is no row {state.row}")
+        raise NotInCatalogueError(Message.of("server.no_row", row=state.row))
     matching = match_filters(outline, state, containing)
     selected = state.row if state.row is not None else first_of_interest(outline, matching)
     opened = _opened(outline, state, selected)
@@ -138,7 +139,7 @@ def places_below(view: TreeView, row: int) -> range:
     """
     here = np.flatnonzero(view.visible == row)
     if not len(here):
-        raise NotInCatalogueError(f"row {row} is not among those that are seen")
+        raise NotInCatalogueError(Message.of("server.row_not_seen", row=row))
     first = int(here[0]) + 1
     return range(first, first + int(np.count_nonzero(view.visible[first:] <= view.outline.last[row])))
 

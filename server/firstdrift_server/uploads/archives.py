@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from firstdrift.catalogue.sizes import ENTRY, FOLDER, blocks_of, file_takes
 from firstdrift.errors import FirstdriftError, NoRoomError, UploadError
+from firstdrift.wording.message import Message
 from firstdrift_server.uploads.names import parts_of
 
 if TYPE_CHECKING:
@@ -82,12 +83,16 @@ def unpack(archive: Path, folder: Path, limits: Limits, watch: Watch) -> None:
         raise
     except OSError as error:
         if error.errno in NO_ROOM:
-            raise NoRoomError("the disk is full", hint="Make room, and try again") from error
-        raise UploadError(f"the archive cannot be unpacked ({error.strerror or error})") from error
+            raise NoRoomError(
+                Message.of("uploads.disk_full"), hint=Message.of("uploads.make_room")
+            ) from error
+        raise UploadError(Message.of("uploads.cannot_unpack", why=error.strerror or str(error))) from error
     except (
         Exception
     ) as error:  # what decompressors, zipfile and tarfile make of damaged files is listed nowhere
-        raise UploadError(f"the archive is damaged ({error or type(error).__name__})") from error
+        raise UploadError(
+            Message.of("uploads.archive_damaged", why=str(error) or type(error).__name__)
+        ) from error
 
 
 def require_links_inside(folder: Path) -> None:
@@ -144,8 +149,8 @@ def _ends_inside(folder: Path, link: Path) -> bool:
 def _leads_out(folder: Path, link: Path) -> UploadError:
     name = link.relative_to(folder).as_posix()
     return UploadError(
-        f"the link {name!a} leads out of the archive, or to what it does not hold",
-        hint="Pack what links lead to: tar --dereference",
+        Message.of("uploads.link_leads_out", link=name),
+        hint=Message.of("uploads.dereference"),
     )
 
 
@@ -163,17 +168,18 @@ class _Filling:
     def expect(self, files: int, size: int, taken: int) -> None:
         """Refuse before anything is written what will be too much."""
         if files > self._limits.files:
-            most = f"{self._limits.files:,}"
-            raise UploadError(f"the archive holds more than {most} files", hint="Upload it in parts")
+            raise UploadError(
+                Message.of("uploads.many_files", most=self._limits.files), hint=Message.of("uploads.in_parts")
+            )
         if taken > self._limits.size:
             raise NoRoomError(
-                f"what the archive holds needs more than the {self._limits.size:,} bytes there is room for",
-                hint="Remove uploads that are not needed any more, or raise FIRSTDRIFT_UPLOAD_QUOTA",
+                Message.of("uploads.archive_needs_room", room=self._limits.size),
+                hint=Message.of("uploads.remove_uploads"),
             )
         if size > self._most:
             raise UploadError(
-                f"the archive holds more than {self._limits.ratio} times its own size",
-                hint="Put the dump itself below a directory that the server was started with",
+                Message.of("uploads.archive_grows", ratio=self._limits.ratio),
+                hint=Message.of("uploads.put_below_roots"),
             )
 
     def add_folder(self, name: str) -> None:
@@ -195,7 +201,7 @@ class _Filling:
         self._count(0, ENTRY, files=1)
         source = self.folder.joinpath(*parts_of(to))
         if source.is_symlink() or not source.is_file():
-            raise UploadError(f"the link {name!a} leads to what the archive does not hold before it")
+            raise UploadError(Message.of("uploads.hard_link_to_nothing", link=name))
         os.link(source, self._new(name))
 
     def add_link(self, name: str, to: str) -> None:
@@ -204,12 +210,12 @@ class _Filling:
         self._count_folders(place.parent)
         self._links.append((place, to))
         if len(self._links) > MOST_LINKS:
-            raise UploadError(f"the archive holds more than {MOST_LINKS:,} links")
+            raise UploadError(Message.of("uploads.many_links", most=MOST_LINKS))
 
     def make_links(self) -> None:
         """Make the links, now that nothing is written any more; each must end inside."""
         if not self._files:
-            raise UploadError("the archive holds nothing")
+            raise UploadError(Message.of("uploads.empty_archive"))
         for link, to in self._links:
             if to.startswith("/") or not to:
                 raise self._leads_out(link)
@@ -226,7 +232,7 @@ class _Filling:
     def _new(self, name: str) -> Path:
         place = self._place(name)
         if place == self.folder or place.exists():
-            raise UploadError(f"the archive holds {name!a} twice")
+            raise UploadError(Message.of("uploads.twice_in_archive", name=name))
         self._count_folders(place.parent)
         place.parent.mkdir(parents=True, exist_ok=True)
         return place
@@ -259,7 +265,7 @@ def _unzip(file: IO[bytes], filling: _Filling) -> None:
             filling.share = done / total if total else 0.0
             done += entry.file_size
             if entry.flag_bits & ENCRYPTED:
-                raise UploadError("the archive is encrypted", hint="Pack it without a password")
+                raise UploadError(Message.of("uploads.encrypted"), hint=Message.of("uploads.no_password"))
             if entry.is_dir():
                 filling.add_folder(entry.filename)
             elif kind in (0, stat.S_IFREG):
@@ -281,7 +287,9 @@ def _untar(file: IO[bytes], filling: _Filling) -> None:
         try:
             archive = tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|")  # noqa: SIM115
         except tarfile.ReadError as error:
-            raise UploadError(f"this is no archive ({error})", hint="Upload a zip or a tar file") from error
+            raise UploadError(
+                Message.of("uploads.no_archive", why=str(error)), hint=Message.of("uploads.zip_or_tar")
+            ) from error
         with archive:
             for member in archive:
                 filling.share = file.tell() / size if size else 1.0
@@ -297,7 +305,7 @@ def _untar(file: IO[bytes], filling: _Filling) -> None:
                     filling.add_file(member.name, cast("IO[bytes]", archive.extractfile(member)))
                 stream.has_data, stream.header = False, 0
             if stream.given < archive.offset + TAR_BLOCK:
-                raise UploadError("the archive is cut short: its end is missing", hint="Upload it again")
+                raise UploadError(Message.of("uploads.cut_short"), hint=Message.of("uploads.upload_again"))
         stream.read_to_end()
 
 
@@ -311,12 +319,12 @@ def _check(member: "tarfile.TarInfo", folder: Path) -> None:
     try:
         tarfile.data_filter(member, str(folder))
     except tarfile.FilterError as error:
-        said = f"{member.name!a} must not be unpacked ({type(error).__name__})"
-        raise UploadError(said, hint="Pack what links lead to: tar --dereference") from error
+        refused = Message.of("uploads.must_not_be_unpacked", name=member.name, why=type(error).__name__)
+        raise UploadError(refused, hint=Message.of("uploads.dereference")) from error
 
 
 def _special(name: str) -> UploadError:
-    return UploadError(f"{name!a} is a device or a pipe, which no dump has")
+    return UploadError(Message.of("uploads.special_file", name=name))
 
 
 class _Stream:
@@ -333,7 +341,7 @@ class _Stream:
         if not self.has_data:
             self.header += len(piece)
             if self.header > LONGEST_HEADER:
-                raise UploadError("the archive is damaged (a header without an end)")
+                raise UploadError(Message.of("uploads.endless_header"))
         return piece
 
     def read_to_end(self) -> None:
@@ -342,7 +350,7 @@ class _Stream:
         while piece := self._plain.read(PIECE):
             left -= len(piece)
             if left < 0:
-                raise UploadError("the archive goes on after its end")
+                raise UploadError(Message.of("uploads.goes_on_after_end"))
 
 
 def _decompressed(file: IO[bytes]) -> IO[bytes]:

@@ -8,6 +8,7 @@ import os
 from pathlib import PurePosixPath
 
 from firstdrift.errors import UploadError
+from firstdrift.wording.message import Message
 
 LONGEST_PART = 255
 LONGEST_PATH = 2048
@@ -26,14 +27,14 @@ def parts_of(name: str) -> tuple[str, ...]:
     try:
         length = len(os.fsencode(name))
     except UnicodeEncodeError as error:
-        raise UploadError(f"no file can be called {_shown(name)}") from error
+        raise UploadError(Message.of("uploads.no_file_name", name=_shown(name))) from error
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if name.startswith("/") or ".." in parts:
-        raise UploadError(f"{_shown(name)} leads out of the folder it would be put in")
+        raise UploadError(Message.of("uploads.name_leads_out", name=_shown(name)))
     if "\0" in name or len(parts) > DEEPEST or length > LONGEST_PATH:
-        raise UploadError(f"no file can be called {_shown(name)}")
+        raise UploadError(Message.of("uploads.no_file_name", name=_shown(name)))
     if any(len(os.fsencode(part)) > LONGEST_PART for part in parts):
-        raise UploadError(f"a part of the name {_shown(name)} is longer than {LONGEST_PART} bytes")
+        raise UploadError(Message.of("uploads.long_name", name=_shown(name), most=LONGEST_PART))
     return parts
 
 
@@ -54,4 +55,4 @@ def folder_name(name: str) -> str:
 
 
 def _shown(name: str) -> str:
-    return ascii(name if len(name) < 100 else f"{name[:100]}…")  # noqa: PLR2004 - what fits into a message
+    return name if len(name) < 100 else f"{name[:100]}…"  # noqa: PLR2004 - what fits into a message

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from firstdrift.catalogue.private import make_file, make_folder
 from firstdrift.catalogue.sizes import FOLDER, file_takes, size_on_disk
 from firstdrift.errors import ConflictError, NoRoomError, NotInCatalogueError, UploadError
+from firstdrift.wording.message import Message
 from firstdrift_server.uploads.names import folder_name, is_archive, parts_of
 
 INCOMING, BIN = ".incoming", ".bin"
@@ -46,7 +47,7 @@ LEAST_FREE_ENTRIES = 10_000
 """So many files and folders the disk must be able to take besides, where it says how many it can."""
 
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
-_MAKE_ROOM = "Remove uploads that are not needed any more, or raise FIRSTDRIFT_UPLOAD_QUOTA"
+_MAKE_ROOM = Message.of("uploads.remove_uploads")
 
 
 class UploadFile(Struct, frozen=True):
@@ -100,7 +101,7 @@ class Unpacking:
         """Take down how far it is, or end it."""
         self.files, self.size, self.share = files, size, share
         if self.stop:
-            raise UploadError("the upload was cancelled")
+            raise UploadError(Message.of("uploads.cancelled"))
 
 
 class Uploads:
@@ -122,8 +123,8 @@ class Uploads:
         """
         if not self.quota:
             raise UploadError(
-                "uploads are switched off",
-                hint="Put dumps below a directory that the server was started with",
+                Message.of("uploads.switched_off"),
+                hint=Message.of("uploads.put_dumps_below_roots"),
             )
         tidy = tuple(UploadFile("/".join(_file_parts(file.path)), file.size) for file in files)
         _require_distinct(tidy)
@@ -146,8 +147,8 @@ class Uploads:
         except FileNotFoundError:
             self._known.pop(upload_id, None)
             raise NotInCatalogueError(
-                f"there is no upload {upload_id[:40]!a}",
-                hint="It was cancelled, or lay too long: begin it anew",
+                Message.of("uploads.no_upload", upload=upload_id[:40]),
+                hint=Message.of("uploads.begin_anew"),
             ) from None
 
     def _read(self, upload_id: str) -> Upload:
@@ -182,15 +183,16 @@ class Uploads:
         """
         upload = self.get(upload_id)
         if not 0 <= number < len(upload.files):
-            raise NotInCatalogueError(f"the upload has no file {number}")
+            raise NotInCatalogueError(Message.of("uploads.no_file", number=number))
         size = upload.files[number].size
         there = self.arrived(upload, number)
         if offset != there:
             raise ConflictError(
-                f"{there:,} bytes of this file have arrived, not {offset:,}", hint=f"Go on at {there}"
+                Message.of("uploads.other_offset", arrived=there, offset=offset),
+                hint=Message.of("uploads.go_on_at", offset=there),
             )
         if offset + len(data) > size:
-            raise UploadError(f"the file was announced with {size:,} bytes, and this would make it longer")
+            raise UploadError(Message.of("uploads.longer_than_announced", size=size))
         path = self._file(upload, number)
         with _room():
             make_folder(path.parent)
@@ -309,9 +311,9 @@ class Uploads:
         if takes > self.room():
             shutil.rmtree(self.folder / BIN, ignore_errors=True)
         if takes > (room := self.room()):
-            raise NoRoomError(f"{takes:,} bytes are too many: there is room for {room:,}", hint=_MAKE_ROOM)
+            raise NoRoomError(Message.of("uploads.no_room", bytes=takes, room=room), hint=_MAKE_ROOM)
         if entries > self._entries():
-            raise NoRoomError("the disk can take no more files", hint="Remove files that nobody needs")
+            raise NoRoomError(Message.of("uploads.no_more_files"), hint=Message.of("uploads.remove_files"))
 
     def _entries(self) -> int:
         """Say how many files and folders the disk can still take, of those that say so."""
@@ -334,9 +336,10 @@ class Uploads:
         ]
         if missing:
             raise UploadError(
-                f"{len(missing):,} of {len(upload.files):,} files have not arrived whole,"
-                f" {missing[0].path!a} among them",
-                hint="Ask for the upload, and go on where each file ends",
+                Message.of(
+                    "uploads.incomplete", missing=len(missing), files=len(upload.files), first=missing[0].path
+                ),
+                hint=Message.of("uploads.ask_and_go_on"),
             )
         for number, file in enumerate(upload.files):
             if not file.size:  # of an empty file there is nothing to send
@@ -367,7 +370,7 @@ class Uploads:
     def _move(self, source: Path, to: Path) -> None:
         with self._lock:
             if not source.is_dir() or to.exists():
-                raise NotInCatalogueError(f"there is no uploaded dump {source.name!a}")
+                raise NotInCatalogueError(Message.of("uploads.no_dump", name=source.name))
             make_folder(to.parent)
             source.rename(to)
             os.utime(to)
@@ -377,7 +380,9 @@ class Uploads:
         self.get(upload_id)
         with self._lock:
             if upload_id in self._unpacking:
-                raise ConflictError("this upload is being unpacked", hint="Ask for it to see how far it is")
+                raise ConflictError(
+                    Message.of("uploads.being_unpacked"), hint=Message.of("uploads.ask_how_far")
+                )
             mine = self._unpacking[upload_id] = Unpacking()
         try:
             yield mine
@@ -407,14 +412,14 @@ class Uploads:
 def _file_parts(path: str) -> tuple[str, ...]:
     parts = parts_of(path)
     if not parts or path.endswith("/") or not path.isprintable():
-        raise UploadError(f"{path!a} is no name of a file")
+        raise UploadError(Message.of("uploads.not_a_file_name", name=path))
     return parts
 
 
 def _one_part(name: str) -> str:
     parts = parts_of(name)
     if len(parts) != 1 or parts[0].startswith("."):
-        raise NotInCatalogueError(f"there is no uploaded dump {name!a}")
+        raise NotInCatalogueError(Message.of("uploads.no_dump", name=name))
     return parts[0]
 
 
@@ -440,9 +445,9 @@ def _require_distinct(files: Sequence[UploadFile]) -> None:
     paths = {file.path for file in files}
     folders = _folders_of(files)
     if len(paths) < len(files):
-        raise UploadError("two files have the same name")
+        raise UploadError(Message.of("uploads.same_name"))
     if both := paths & folders:
-        raise UploadError(f"{min(both)!a} is both a file and a folder")
+        raise UploadError(Message.of("uploads.file_and_folder", name=min(both)))
 
 
 def _innermost(folder: Path) -> Path:
@@ -466,5 +471,7 @@ def _room() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoRoomError("the disk is full", hint="Make room, and go on with the upload") from error
-        raise UploadError(f"the upload cannot be kept ({error.strerror})") from error
+            raise NoRoomError(
+                Message.of("uploads.disk_full"), hint=Message.of("uploads.make_room_and_go_on")
+            ) from error
+        raise UploadError(Message.of("uploads.cannot_keep", why=error.strerror)) from error
