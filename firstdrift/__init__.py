@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from firstdrift.comparison.compare import compare
-    from firstdrift.comparison.report import Options, Report
+    from firstdrift.comparison.editable_report import EditableReport as Report
+    from firstdrift.comparison.report import Options
     from firstdrift.errors import FirstdriftError
     from firstdrift.matching.manual.edits import match, unmatch
     from firstdrift.matching.plan import MatchingRules
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["FirstdriftError", "MatchingRules", "Options", "Report", "compare", "match", "unmatch"]
 
 _HOMES = {
-    "compare": "firstdrift.comparison.compare",
-    "FirstdriftError": "firstdrift.errors",
-    "MatchingRules": "firstdrift.matching.plan",
-    "Options": "firstdrift.comparison.report",
-    "Report": "firstdrift.comparison.report",
-    "match": "firstdrift.matching.manual.edits",
-    "unmatch": "firstdrift.matching.manual.edits",
+    "compare": "firstdrift.comparison.compare:compare",
+    "FirstdriftError": "firstdrift.errors:FirstdriftError",
+    "MatchingRules": "firstdrift.matching.plan:MatchingRules",
+    "Options": "firstdrift.comparison.report:Options",
+    "Report": "firstdrift.comparison.editable_report:EditableReport",
+    "match": "firstdrift.matching.manual.edits:match",
+    "unmatch": "firstdrift.matching.manual.edits:unmatch",
 }
 
 
@@ -35,4 +36,5 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    module, _, own_name = _HOMES[name].partition(":")
+    return getattr(import_module(module), own_name)

@@ -13,12 +13,11 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.comparison.report import SliceResult
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import SettingsError, TensorUnreadableError
 from firstdrift.matching.plan import SlicePlan, TensorPair
@@ -128,7 +127,19 @@ class Summary(Struct, frozen=True):
         return _FOR_TORCH if wants_torch else ""
 
 
-def summaries(slices: Iterable[SliceResult], algorithms: Sequence[Algorithm]) -> tuple[Summary, ...]:
+class Measured(Protocol):
+    """A pair of slices, as far as its summary goes: its plan, and the measurement of each pair."""
+
+    @property
+    def plan(self) -> SlicePlan:
+        """What was compared."""
+
+    @property
+    def measurements(self) -> Sequence[Measurement]:
+        """What was measured of each pair."""
+
+
+def summaries(slices: Iterable[Measured], algorithms: Sequence[Algorithm]) -> tuple[Summary, ...]:
     """Say of each algorithm of how many pairs it gave a number, and where it failed."""
     values = [0] * len(algorithms)
     failures: list[list[tuple[str, str, str]]] = [[] for _ in algorithms]

@@ -9,7 +9,7 @@ class Clock:
     """Adds up the seconds spent on each stage.
 
     Attributes:
-        seconds: by stage, all of them from the start.
+        seconds: by stage; those that are given from the start, others when they are first measured.
     """
 
     def __init__(self, *stages: str) -> None:
@@ -22,12 +22,12 @@ class Clock:
         """Count the time of the block as spent on a stage."""
         started = time.perf_counter()
         yield
-        self.seconds[stage] += time.perf_counter() - started
+        self.add({stage: time.perf_counter() - started})
 
     def add(self, seconds: Mapping[str, float]) -> None:
         """Count what was spent elsewhere."""
         for stage, spent in seconds.items():
-            self.seconds[stage] += spent
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
 
     def elapsed(self) -> float:
         """Return the seconds since the clock was started, spent on a stage or not."""

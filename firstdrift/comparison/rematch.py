@@ -1,18 +1,21 @@
 """Lay edits over a comparison that is there: only what they change is measured and judged.
 
 plan ── edits ──▶ plan'     pairs that were in the plan keep their measurements
-                    └──▶ new pairs ──▶ measure_pair ──▶ judge_slice ──▶ conclude
+                    └──▶ new pairs are measured
 """
 
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.comparison.compare import count_unreadable, measure_pairs, plan_slice, settled
-from firstdrift.comparison.report import Options, Report, SliceResult
+from firstdrift.comparison.in_memory import InMemory
+from firstdrift.comparison.report import Options, Report
+from firstdrift.comparison.session import ComparisonSession, without_details
+from firstdrift.comparison.stages import count_unreadable, measure_missing
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.edits import Edit
@@ -22,9 +25,9 @@ from firstdrift.matching.structure.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Dump, Slice
 from firstdrift.parallel.slices import read_slice
-from firstdrift.verdict.baseline import QUIET
-from firstdrift.verdict.findings import conclude, judge_after
-from firstdrift.verdict.judgement import Counts, Findings
+from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement
+
+AnyReport = TypeVar("AnyReport", bound=Report)
 
 Identity = tuple[object, ...]
 """What tells a pair from all others of two slices: which tensors are compared, and how."""
@@ -71,7 +74,7 @@ def identity(pair: TensorPair) -> Identity:
     )
 
 
-def rematch(report: Report, edits: Sequence[Edit]) -> Report:
+def rematch(report: AnyReport, edits: Sequence[Edit]) -> AnyReport:
     """Return the report with further edits laid over it; the report itself stays as it is.
 
     Slices that have none of the nodes are taken over as they are. The two dumps are opened again, and
@@ -84,19 +87,20 @@ def rematch(report: Report, edits: Sequence[Edit]) -> Report:
     started = time.perf_counter()
     matching = report.options.matching
     options = replace(report.options, matching=replace(matching, edits=(*matching.edits, *edits)))
-    dumps = _Dumps(report)
-    slices: list[SliceResult] = []
-    for result in report.slices:
-        slices.append(_rematch(result, slices, report, options, dumps))
+    storage = _Edited(report, options, edits)
+    session = ComparisonSession(storage, options.rules, options.thresholds)
+    session.run(range(len(report.slices)))
+    slices = storage.slices()
     if slices:
         require_applied(edits, [result.plan.notes for result in slices])
-    slices = settled(slices)
+    findings = session.conclude()
+    slices = storage.slices()
     return replace(
         report,
         options=options,
-        slices=tuple(slices),
-        findings=conclude([result.judgement for result in slices]),
-        counts=sum((result.judgement.counts for result in slices), Counts()),
+        slices=slices,
+        findings=findings,
+        counts=session.counts(),
         seconds={**report.seconds, "rematch": time.perf_counter() - started},
         unreadable=report.unreadable
         + sum(map(count_unreadable, slices))
@@ -188,38 +192,31 @@ def require_applied(edits: Sequence[Edit], notes: Sequence[Sequence[str]]) -> No
             raise SettingsError(refused[0])
 
 
-def _rematch(
-    result: SliceResult, before: Sequence[SliceResult], report: Report, options: Options, dumps: "_Dumps"
-) -> SliceResult:
-    edits = options.matching.edits[len(report.options.matching.edits) :]
-    plan = result.plan
-    golden = {name for match in plan.matches for name in match.golden} | set(plan.unmatched_golden)
-    target = {name for match in plan.matches for name in match.target} | set(plan.unmatched_target)
-    if not is_touched(edits, golden, target):
-        notes = refusals(edits, golden, target)
-        return replace(result, plan=replace(plan, notes=(*plan.notes, *notes)))
-    known = dict(zip(map(identity, plan.pairs), result.measurements, strict=True))
-    plan, rows = plan_slice(*dumps.read(plan), options)
-    plan = report.additions.prepare(plan)
-    measurements = report.additions.measure(plan, measure_missing(plan, known))
-    earlier = [one.judgement for one in before]
-    noise = report.noise.get(plan.golden.coordinates, QUIET)
-    judgement = judge_after(
-        earlier, plan, rows, measurements, options.rules, limits=options.thresholds, noise=noise
-    )
-    return SliceResult(plan, rows, tuple(measurements), judgement)
+class _Edited(InMemory):
+    """The pairs of slices of a report, with edits laid over; what they do not touch stays as it is."""
 
+    def __init__(self, report: Report, options: Options, edits: Sequence[Edit]) -> None:
+        super().__init__(options, report.additions, report.noise)
+        self._before, self._edits, self._dumps = report.slices, edits, _Dumps(report)
 
-def measure_missing(
-    plan: SlicePlan,
-    known: dict[Identity, Measurement],
-    measure: Callable[[SlicePlan, int, int], list[Measurement]] = measure_pairs,
-) -> list[Measurement]:
-    """Return the measurement of each pair of a plan; only those that are not known are made."""
-    new = [pair for pair in plan.pairs if identity(pair) not in known]
-    made = measure(replace(plan, pairs=tuple(new)), 0, len(new)) if new else []
-    known = known | dict(zip(map(identity, new), made, strict=True))
-    return [known[identity(pair)] for pair in plan.pairs]
+    def kept(self, position: int) -> SliceJudgement | None:
+        result = self._before[position]
+        plan = result.plan
+        golden = {name for match in plan.matches for name in match.golden} | set(plan.unmatched_golden)
+        target = {name for match in plan.matches for name in match.target} | set(plan.unmatched_target)
+        if is_touched(self._edits, golden, target):
+            return None
+        notes = (*plan.notes, *refusals(self._edits, golden, target))
+        self.results[position] = replace(result, plan=replace(plan, notes=notes))
+        return without_details(result.judgement)
+
+    def read(self, position: int) -> tuple[Slice, Slice]:
+        return self._dumps.read(self._before[position].plan)
+
+    def measure(self, position: int, plan: SlicePlan) -> list[Measurement]:
+        before = self._before[position]
+        known = dict(zip(map(identity, before.plan.pairs), before.measurements, strict=True))
+        return measure_missing(plan, list(map(identity, plan.pairs)), known)
 
 
 class _Dumps:

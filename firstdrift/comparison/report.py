@@ -1,12 +1,10 @@
 """The answer to a comparison, as the terminal, the pages, JSON and notebooks show it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
 from firstdrift.comparison.user_hooks import Additions
-from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.plan import MatchingRules, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates, Problem
@@ -16,12 +14,6 @@ from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdi
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message, joined
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-    from firstdrift.comparison.rematch import Effect
-    from firstdrift.matching.structure.suggestions import Suggestion
 
 
 class Options(Struct, frozen=True):
@@ -79,7 +71,7 @@ class SliceResult(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """The answer to `firstdrift.compare`.
+    """The answer to `firstdrift.compare`, as it is exported and shown.
 
     Attributes:
         golden: what was read of the golden dump; likewise target.
@@ -121,73 +113,6 @@ class Report(Struct, frozen=True):
         new = [f"a further prompt begins at {at.describe()}: it is judged by itself" for at in starts]
         pairing = (*self.pairing.notes, *new)
         return all_notes(pairing, [(plan.target.coordinates, plan.notes) for plan in plans])
-
-    def match(
-        self, golden: str | Iterable[str], target: str | Iterable[str], *, descendants: bool = True
-    ) -> "Report":
-        """Return the report with nodes matched by hand; several on one side were fused into one.
-
-        The backward pass and the gradients follow, and with `descendants` what is inside is aligned. Only
-        what is new is measured. This report stays as it is.
-
-        Raises:
-            DumpError: one of the dumps cannot be used any more.
-            SettingsError: nodes of that name are in no slice, or they cannot be the same.
-        """
-        from firstdrift.comparison.rematch import rematch
-        from firstdrift.matching.manual.edits import match
-
-        return rematch(self, [match(golden, target, descendants=descendants)])
-
-    def unmatch(
-        self,
-        golden: str | Iterable[str] = (),
-        target: str | Iterable[str] = (),
-        *,
-        descendants: bool = True,
-    ) -> "Report":
-        """Return the report with the matches of nodes taken apart; this report stays as it is.
-
-        Raises:
-            DumpError: one of the dumps cannot be used any more.
-            SettingsError: nodes of that name are in no slice, or are not matched.
-        """
-        from firstdrift.comparison.rematch import rematch
-        from firstdrift.matching.manual.edits import unmatch
-
-        return rematch(self, [unmatch(golden, target, descendants=descendants)])
-
-    def preview(self, *edits: Edit) -> "Effect":
-        """Say what edits (`firstdrift.match`, `firstdrift.unmatch`) would change.
-
-        Raises:
-            DumpError: one of the dumps cannot be used any more.
-            SettingsError: an edit can be applied to no slice.
-        """
-        from firstdrift.comparison.rematch import preview
-
-        return preview(self, edits)
-
-    def suggest(
-        self, *, golden: str | None = None, target: str | None = None, at: int = 0, most: int = 10
-    ) -> "tuple[Suggestion, ...]":
-        """Rank the partners that a node of slice number `at` may have, the likeliest first.
-
-        Raises:
-            DumpError: one of the dumps cannot be used any more.
-            SettingsError: not exactly one node is named, or there is no such node or slice.
-        """
-        from firstdrift.comparison.rematch import suggest_for
-
-        return suggest_for(self, golden=golden, target=target, at=at, most=most)
-
-    def frame(self) -> "DataFrame":
-        """Return one row for each pair, unmatched node and unmatched tensor as a pandas frame."""
-        import pandas as pd
-
-        from firstdrift.comparison.table import columns_of, pair_rows
-
-        return pd.DataFrame(pair_rows(self), columns=list(columns_of(self)))
 
 
 def all_notes(

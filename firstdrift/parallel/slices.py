@@ -1,9 +1,13 @@
 """Read slices, those of several ranks as the one slice of the model that is spread over them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from firstdrift.dumps import detect
 from firstdrift.model.slice import Dump, Slice, SliceListing
+
+Merge = Callable[[SliceListing, Sequence[Slice]], Slice]
+"""Merges the slices of ranks, as `merge_ranks` does: it looks at some of their values."""
 
 
 def read_slice(dump: Dump, listing: SliceListing) -> Slice:
@@ -12,11 +16,24 @@ def read_slice(dump: Dump, listing: SliceListing) -> Slice:
     Raises:
         DumpUnreadableError: a file that all else hangs on is damaged.
     """
+    return read_merged(listing, partial(detect.read_slice, dump))
+
+
+def read_merged(
+    listing: SliceListing, read: Callable[[SliceListing], Slice], merge: Merge | None = None
+) -> Slice:
+    """Read a slice rank by rank and merge what was read; one that is of a single process is read as it is.
+
+    Args:
+        listing: which slice.
+        read: reads that of one process.
+        merge: merges them; `merge_ranks`, unless another process does it.
+    """
     if not listing.parts:
-        return detect.read_slice(dump, listing)
+        return read(listing)
     from firstdrift.parallel.merge_ranks import merge_ranks
 
-    return merge_ranks(listing, [detect.read_slice(dump, part) for part in listing.parts])
+    return (merge or merge_ranks)(listing, [read(part) for part in listing.parts])
 
 
 def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:

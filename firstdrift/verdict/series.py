@@ -1,6 +1,6 @@
 """Slices that are judged once more when all are known: bad outputs that no node of a slice shows.
 
-judge_slice, slice by slice ─▶ settle, over all of them ─▶ conclude
+judge_slice, slice by slice ─▶ bad_outputs, over all of them ─▶ with_bad_output ─▶ conclude
 
 So what is said of a slice, its counts and its rows agrees with what is said first.
 """
@@ -9,29 +9,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from firstdrift.verdict.findings import bad_outputs
 from firstdrift.verdict.judge import with_roll_ups
 from firstdrift.verdict.judgement import Counts, Finding, PairJudgement, SliceJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow
 
 _COUNT_OF = {Verdict.PASS: "passed"}
-
-
-def settle(
-    judgements: Sequence[SliceJudgement], rows: Sequence[Sequence[TreeRow]] = ()
-) -> list[SliceJudgement]:
-    """Give logits, or last outputs, the verdict that follows from all slices; what has it stays as it is.
-
-    Args:
-        judgements: of all slices of a comparison, with rows and pairs or without.
-        rows: the tree of each slice; may be left out where judgements have no rows.
-    """
-    bad = bad_outputs(judgements)
-    trees = rows or [()] * len(judgements)
-    return [
-        with_bad_output(judged, bad[judged.coordinates], tree) if judged.coordinates in bad else judged
-        for judged, tree in zip(judgements, trees, strict=True)
-    ]
 
 
 def with_bad_output(judged: SliceJudgement, finding: Finding, rows: Sequence[TreeRow] = ()) -> SliceJudgement:

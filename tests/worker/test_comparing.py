@@ -31,7 +31,7 @@ from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.jobs.queue import list_workers
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import ComparisonEntry, JobState
-from firstdrift.comparison import compare as library
+from firstdrift.comparison import stages as library
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options, Report
 from firstdrift.errors import DumpNotFoundError, FirstdriftError

@@ -16,13 +16,13 @@ from firstdrift.catalogue.comparisons import tree
 from firstdrift.catalogue.comparisons.charts import layer_errors
 from firstdrift.catalogue.comparisons.outline import load_outline, rows_containing
 from firstdrift.catalogue.comparisons.records import create_comparison, delete_comparison, purge_deleted
-from firstdrift.catalogue.comparisons.results import without_details
 from firstdrift.catalogue.comparisons.sides import called, load_sides, rows_named
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, get_slice_pair, slice_pairs_of
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.tables import RowEntry
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options, Report, SliceResult
+from firstdrift.comparison.session import without_details
 from firstdrift.errors import NotInCatalogueError
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.judgement import ORIGINS

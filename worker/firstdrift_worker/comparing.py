@@ -7,7 +7,7 @@ under other rules, does only what has not been done.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,21 +27,20 @@ from firstdrift.catalogue.jobs.lease import Lease
 from firstdrift.catalogue.jobs.queue import SLICE_STEPS, confirm, finish_job
 from firstdrift.catalogue.matches.match_preview import unchanged_slice
 from firstdrift.comparison.clock import Clock
-from firstdrift.comparison.compare import count_unreadable, left_over, plan_slice, plan_slices
-from firstdrift.comparison.report import Options, SliceResult
+from firstdrift.comparison.report import SliceResult
+from firstdrift.comparison.session import ComparisonSession, Planned, without_details
+from firstdrift.comparison.stages import count_unreadable, left_over, plan_slice, plan_slices
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, LimitError, SettingsError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
-from firstdrift.parallel.merge_ranks import merge_ranks
-from firstdrift.parallel.slices import read_slice
+from firstdrift.parallel.slices import read_merged, read_slice
 from firstdrift.plurals import counted
 from firstdrift.processes.limits import Limits, reading_time
 from firstdrift.verdict.baseline import Noise
-from firstdrift.verdict.findings import conclude, judge_after
-from firstdrift.verdict.judgement import Counts, SliceJudgement
-from firstdrift.verdict.series import settle
+from firstdrift.verdict.judgement import Counts, Finding, Findings, SliceJudgement
+from firstdrift.verdict.series import with_bad_output
 from firstdrift_worker.measuring import Measurer
 
 STAGES = ("index", "match", "measure", "store")
@@ -156,18 +155,14 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
         pair = DumpPair(golden, target, pairing)
     with work.writing() as session:
         results.start_results(session, comparison_id, golden.id, target.id, pair.pairing)
-    done: dict[int, SavedSlice] = {}
-    slice_ids = pair.slice_ids()
-    for position, ids in enumerate(slice_ids):
-        place = SlicePlace(comparison_id, comparison.revision, position, *ids)
-        earlier = [saved.judgement for saved in done.values()]
-        slice_work = _SliceWork(work, comparison.options, place, len(slice_ids), measurer, earlier, baseline)
-        saved = slice_work.saved() or slice_work.copied() or slice_work.do(golden, target)
-        if saved is not None:
-            done[position] = saved
-    if slice_ids and not done:
+    storage = _InCatalogue(work, comparison, pair, measurer, baseline)
+    options = comparison.options
+    judging = ComparisonSession(storage, options.rules, options.thresholds)
+    judging.run(range(len(pairing.pairs)))
+    if pairing.pairs and not storage.saved:
         raise (golden.damages + target.damages)[0]
-    _conclude(work, comparison, pair, _settled(work, comparison, done), clock)
+    findings = judging.conclude()
+    _finish(work, comparison, pair, findings, storage.saved, clock)
 
 
 def _look_at(work: Work, golden: Indexed, target: Indexed) -> Callable[[Dump, SliceListing], Slice]:
@@ -191,72 +186,67 @@ def _require_noise(baseline: Mapping[Coordinates, int], pairing: SlicePairing) -
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _SliceWork:
-    """A pair of slices to be compared, number `place.position` of `slices`; `earlier` ran before it.
+class _InCatalogue:
+    """The storage (`firstdrift.comparison.session.Storage`) of a job: all that is done is kept at once.
 
-    `baseline` says in which slice pair of the healthy run the noise of each golden slice is.
+    Attributes:
+        saved: what was kept of each pair of slices, by position.
     """
 
-    work: Work
-    options: Options
-    place: SlicePlace
-    slices: int
-    measurer: Measurer
-    earlier: Sequence[SliceJudgement]
-    baseline: Mapping[Coordinates, int]
+    # `baseline` says in which pair of slices of the healthy run the noise of each golden slice is.
+    def __init__(
+        self,
+        work: Work,
+        comparison: Comparison,
+        pair: DumpPair,
+        measurer: Measurer,
+        baseline: Mapping[Coordinates, int],
+    ) -> None:
+        self.saved: dict[int, SavedSlice] = {}
+        self._work, self._comparison, self._measurer, self._baseline = work, comparison, measurer, baseline
+        self._golden, self._target = pair.golden, pair.target
+        self._slice_ids = pair.slice_ids()
+        self._slices: tuple[Slice, Slice] | None = None
 
-    def saved(self) -> SavedSlice | None:
-        """Give what was kept of it for this revision, if it was."""
-        with reading(self.work.engine) as session:
-            return results.saved_slice(session, self.place)
-
-    def copied(self) -> SavedSlice | None:
-        """Take over what was found of it before edits were made, if they change nothing of it."""
-        if not self.options.matching.edits:
+    def kept(self, position: int) -> SliceJudgement | None:
+        """Return what was kept of a pair for this revision, or found of it before edits were made."""
+        place = self._place(position)
+        with reading(self._work.engine) as session:
+            saved = results.saved_slice(session, place)
+        saved = saved or self._copied(place)
+        if saved is None:
             return None
-        with reading(self.work.engine) as session:
-            found = unchanged_slice(session, self.place, self.options)
-        return None if found is None else results.copy_slice(self.work.writing, self.place, *found)
+        self.saved[position] = saved
+        return saved.judgement
 
-    def do(self, golden_dump: Indexed, target_dump: Indexed) -> SavedSlice | None:
-        """Match, measure, judge and keep it; None if one of the slices is damaged, which spoils no other."""
-        clock = Clock(*STAGES)
-        self._progress(0, "reading")
+    def _copied(self, place: SlicePlace) -> SavedSlice | None:
+        """Take over what was found of a pair before edits were made, if they change nothing of it."""
+        if not self._comparison.options.matching.edits:
+            return None
+        with reading(self._work.engine) as session:
+            found = unchanged_slice(session, place, self._comparison.options)
+        return None if found is None else results.copy_slice(self._work.writing, place, *found)
+
+    def planned(self, position: int, clock: Clock) -> Planned | None:
+        """Read and match a pair of slices."""
+        self._progress(position, 0, "reading")
+        golden_id, target_id = self._slice_ids[position]
         with clock.measure("index"):
-            golden = read_indexed(self.work, golden_dump, self.place.golden)
-            target = read_indexed(self.work, target_dump, self.place.target)
+            golden = read_indexed(self._work, self._golden, golden_id)
+            target = read_indexed(self._work, self._target, target_id)
         if golden is None or target is None:
             return None
-        self._progress(0, "matching")
+        self._slices = golden, target
+        self._progress(position, 0, "matching")
         with clock.measure("match"):
-            plan, rows = plan_slice(golden, target, self.options)
-        with clock.measure("measure"):
-            measurements = self._measure(plan)
-            judgement = judge_after(
-                self.earlier,
-                plan,
-                rows,
-                measurements,
-                self.options.rules,
-                limits=self.options.thresholds,
-                noise=self._noise(golden),
-            )
-        result = SliceResult(plan, rows, tuple(measurements), judgement)
-        with clock.measure("store"):
-            results.save_slice(self.work.writing, self.place, result, (golden, target), clock.seconds)
-        return SavedSlice(results.without_details(judgement), count_unreadable(result), clock.seconds)
+            return plan_slice(golden, target, self._comparison.options)
 
-    def _noise(self, golden: Slice) -> Noise:
-        """Read what a healthy run shows of it."""
-        with reading(self.work.engine) as session:
-            return load_noise(session, self.baseline, golden.listing.coordinates)
-
-    def _measure(self, plan: SlicePlan) -> list[Measurement]:
+    def measured(self, position: int, plan: SlicePlan) -> list[Measurement]:
         """Measure what has not been measured before, and keep it as it comes."""
+        ids = self._slice_ids[position]
         keys = results.pair_keys(plan.pairs)
-        with reading(self.work.engine) as session:
-            known = results.load_measurements(session, self.place.golden, self.place.target)
+        with reading(self._work.engine) as session:
+            known = results.load_measurements(session, *ids)
         measured = {
             index: known[key]
             for index, (key, pair) in enumerate(zip(keys, plan.pairs, strict=True))
@@ -264,24 +254,56 @@ class _SliceWork:
         }
         new = [index for index in range(len(plan.pairs)) if index not in measured]
         bytes_here = sum(plan.pairs[index].data_bytes for index in new)
-        bytes_to_come = bytes_here * (self.slices - self.place.position)
+        bytes_to_come = bytes_here * (len(self._slice_ids) - position)
         left = len(new)
-        self._progress(0, "measuring")
-        for chunk, measurements in self.measurer.measure(plan, new, bytes_to_come, self.work.check):
+        self._progress(position, 0, "measuring")
+        for chunk, measurements in self._measurer.measure(plan, new, bytes_to_come, self._work.check):
             of_chunk = dict(zip(chunk.indexes, measurements, strict=True))
-            with self.work.writing() as session:
+            with self._work.writing() as session:
                 by_key = {keys[index]: measurement for index, measurement in of_chunk.items()}
-                results.add_measurements(session, self.place.golden, self.place.target, by_key)
+                results.add_measurements(session, *ids, by_key)
             measured |= of_chunk
             left -= len(of_chunk)
-            self._progress(1 - left / len(new), f"measuring, {counted(left, 'pair')} left")
+            self._progress(position, 1 - left / len(new), f"measuring, {counted(left, 'pair')} left")
         return [measured[index] for index in range(len(plan.pairs))]
 
-    def _progress(self, share: float, stage: str) -> None:
-        self.work.check()
-        done = round((self.place.position + share) * SLICE_STEPS)
-        stage = f"slice {self.place.position + 1} of {self.slices}: {stage}"
-        self.work.lease.progress(done, self.slices * SLICE_STEPS, stage)
+    def noise(self, golden: Coordinates) -> Noise:
+        """Read what a healthy run shows of a golden slice."""
+        with reading(self._work.engine) as session:
+            return load_noise(session, self._baseline, golden)
+
+    def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
+        """Write what was found of a pair that was planned last."""
+        if self._slices is None:
+            return
+        with clock.measure("store"):
+            place = self._place(position)
+            results.save_slice(self._work.writing, place, result, self._slices, clock.seconds)
+        self._slices = None
+        said = without_details(result.judgement)
+        self.saved[position] = SavedSlice(said, count_unreadable(result), clock.seconds)
+
+    def settle(self, position: int, bad: Finding) -> None:
+        """Let the logits of a pair be bad."""
+        saved = self.saved[position]
+        settled = with_bad_output(saved.judgement, bad)
+        with self._work.writing() as session:
+            results.save_bad_output(
+                session, self._comparison.id, self._comparison.revision, position, settled
+            )
+        self.saved[position] = replace(saved, judgement=settled)
+
+    def _place(self, position: int) -> SlicePlace:
+        return SlicePlace(
+            self._comparison.id, self._comparison.revision, position, *self._slice_ids[position]
+        )
+
+    def _progress(self, position: int, share: float, stage: str) -> None:
+        self._work.check()
+        of_all = len(self._slice_ids)
+        done = round((position + share) * SLICE_STEPS)
+        stage = f"slice {position + 1} of {of_all}: {stage}"
+        self._work.lease.progress(done, of_all * SLICE_STEPS, stage)
 
 
 def index_dump(work: Work, path: Path, known: int | None) -> Indexed:
@@ -344,11 +366,11 @@ def read_indexed(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
 
 def _read_merged(work: Work, indexed: Indexed, slice_id: int, listing: SliceListing) -> Slice | None:
     """Merge a slice from those of its ranks, of which none may be damaged."""
-    parts = [read_indexed(work, indexed, indexed.slices[part].id) for part in listing.parts]
-    known = [part for part in parts if part is not None]
+    parts = {part: read_indexed(work, indexed, indexed.slices[part].id) for part in listing.parts}
+    known = {part: found for part, found in parts.items() if found is not None}
     if len(known) < len(parts):
         return None
-    merged = merge_ranks(listing, known)
+    merged = read_merged(listing, known.__getitem__)
     dumps.add_nodes(work.writing, slice_id, merged)
     return merged
 
@@ -358,26 +380,18 @@ def _is_still_good(measurement: Measurement, pair: TensorPair) -> bool:
     return measurement.kind is not MeasurementKind.INCOMPARABLE or pair.incomparable is not None
 
 
-def _settled(work: Work, comparison: Comparison, done: Mapping[int, SavedSlice]) -> dict[int, SavedSlice]:
-    """Let what was kept of each slice agree with what all of them show."""
-    judgements = settle([saved.judgement for saved in done.values()])
-    found: dict[int, SavedSlice] = {}
-    for (position, saved), judgement in zip(done.items(), judgements, strict=True):
-        if judgement is not saved.judgement:
-            with work.writing() as session:
-                results.save_bad_output(session, comparison.id, comparison.revision, position, judgement)
-        found[position] = replace(saved, judgement=judgement)
-    return found
-
-
-def _conclude(
-    work: Work, comparison: Comparison, pair: DumpPair, done: Mapping[int, SavedSlice], clock: Clock
+def _finish(
+    work: Work,
+    comparison: Comparison,
+    pair: DumpPair,
+    findings: Findings,
+    done: Mapping[int, SavedSlice],
+    clock: Clock,
 ) -> None:
     unread = [listings for at, listings in enumerate(pair.pairing.pairs) if at not in done]
     left = left_over(pair.pairing, unread)
     for saved in done.values():
         clock.add(saved.seconds)
-    findings = conclude([saved.judgement for saved in done.values()])
     golden_ids, target_ids = zip(*pair.slice_ids(), strict=True) if pair.pairing.pairs else ((), ())
     with work.writing() as session:
         answer = Answer(

@@ -22,7 +22,7 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from firstdrift.comparison.compare import measure_pairs
+from firstdrift.comparison.stages import measure_pairs
 from firstdrift.files import confine_process
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.elementwise.measure import prepare_engine

@@ -11,14 +11,13 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 from sqlalchemy import Row
 
 from firstdrift.errors import SettingsError
 
 if TYPE_CHECKING:
     from regex import Pattern
-
-    from firstdrift.catalogue.comparisons.outline import Integers
 
 SEARCH_SECONDS: Final = 2.0
 LONGEST: Final = 1000
@@ -39,7 +38,7 @@ _WHY: Final = {
 """What is said of the mistakes that are made most, by the first word of what `regex` says of them."""
 
 
-def names_matching(pattern: str, named: Iterable[Row[int, str] | tuple[int, str]]) -> "Integers":
+def names_matching(pattern: str, named: Iterable[Row[int, str] | tuple[int, str]]) -> npt.NDArray[np.int32]:
     """Return the indexes of the names that match a regular expression, upper or lower case.
 
     Raises:

@@ -7,23 +7,15 @@ import zlib
 from functools import cache
 from pathlib import Path
 
-from msgspec import DecodeError, Struct
+from msgspec import DecodeError
 from msgspec.msgpack import Decoder, Encoder
 
-from firstdrift.matching.plan import SlicePlan
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.comparison.session import Planned
 
 _QUICKLY = 1
 """Level of compression: higher ones save a tenth and take longer."""
 
 _NOWHERE = Path()
-
-
-class Planned(Struct, frozen=True, eq=False):
-    """What of a slice pair is compared, and its tree."""
-
-    plan: SlicePlan
-    rows: tuple[TreeRow, ...]
 
 
 def pack(planned: Planned) -> bytes | None:

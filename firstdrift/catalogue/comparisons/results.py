@@ -13,14 +13,13 @@ from itertools import chain
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.bulk import insert_in_batches, insert_many
 from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.columns import Now
-from firstdrift.catalogue.comparisons.plans import Planned, pack, unpack
+from firstdrift.catalogue.comparisons.plans import pack, unpack
 from firstdrift.catalogue.tables import (
     ComparisonEntry,
     MeasurementEntry,
@@ -30,8 +29,9 @@ from firstdrift.catalogue.tables import (
     SliceEntry,
     SlicePairEntry,
 )
-from firstdrift.comparison.compare import count_unreadable
 from firstdrift.comparison.report import DumpSummary, SliceResult
+from firstdrift.comparison.session import Planned, without_details
+from firstdrift.comparison.stages import count_unreadable
 from firstdrift.errors import JobLostError
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
@@ -260,11 +260,6 @@ def _others(place: SlicePlace) -> tuple[ColumnElement[bool], ...]:
         SlicePairEntry.comparison_id == place.comparison_id,
         SlicePairEntry.position == place.position,
     )
-
-
-def without_details(judgement: SliceJudgement) -> SliceJudgement:
-    """Leave out the rows and pairs: enough to conclude from, and small."""
-    return replace(judgement, rows=(), pairs=())
 
 
 def save_bad_output(

@@ -7,9 +7,8 @@ Nothing is measured and no tensor is read.
 """
 
 import re
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -17,22 +16,23 @@ from msgspec.structs import replace
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.baselines import load_noise, noise_places
+from firstdrift.catalogue.comparisons.preview_storage import PreviewStorage
 from firstdrift.catalogue.comparisons.records import Comparison, Judging
 from firstdrift.catalogue.comparisons.results import (
     load_measurements,
     load_planned,
     pair_keys,
-    without_details,
 )
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.catalogue.matches.match_preview import load_bench
 from firstdrift.catalogue.tables import PairEntry, RowEntry, TensorEntry
-from firstdrift.comparison.report import Options
+from firstdrift.comparison.clock import Clock
+from firstdrift.comparison.report import Options, SliceResult
+from firstdrift.comparison.session import ComparisonSession, Planned, in_time
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.verdict.findings import bad_outputs, conclude, judge_after
-from firstdrift.verdict.judgement import OWN_RULES, Counts, Findings, NodeClass, SliceJudgement, Verdict
+from firstdrift.verdict.findings import conclude
+from firstdrift.verdict.judgement import OWN_RULES, Counts, Finding, Findings, NodeClass, Verdict
 from firstdrift.verdict.series import with_bad_output
 from firstdrift.verdict.thresholds import DEFAULTS
 from firstdrift.verdict.tree import TreeRow, build_rows
@@ -145,45 +145,68 @@ def try_rules(
     Raises:
         SettingsError: there is no such rule set, or the baseline is gone.
     """
-    until = time.monotonic() + seconds
-    places = noise_places(session, judging.baseline)
+    storage = _OtherRules(session, {pair.position: pair for pair in pairs}, judging.baseline, measured_of)
     known = {pair.position: pair.judgement for pair in pairs}
-    after: dict[int, SliceJudgement] = {}
-    looked_at: dict[int, tuple[SlicePair, Measured, SliceJudgement]] = {}
-    missing = 0
-    for pair in sorted(pairs, key=lambda pair: pair.position != first):
-        if after and time.monotonic() > until:
-            break
-        measured = measured_of(pair)
-        before = known | after
-        said = judge_after(
-            [judged for position, judged in before.items() if position < pair.position],
-            measured.plan,
-            measured.rows,
-            measured.measurements,
-            judging.rules,
-            limits=judging.thresholds,
-            noise=load_noise(session, places, pair.golden),
-        )
-        looked_at[pair.position] = (pair, measured, said)
-        after[pair.position] = without_details(said)
-        missing += measured.missing
-    bad = bad_outputs(list((known | after).values()))
-    tallies: dict[int, tuple[Tally, Tally]] = {}
-    for position, (pair, measured, said) in looked_at.items():
-        is_bad = said.coordinates in bad
-        settled = with_bad_output(said, bad[said.coordinates], measured.rows) if is_bad else said
-        tallies[position] = (stored_tally(session, pair), tally_of(measured, settled))
+    trial = ComparisonSession(storage, judging.rules, judging.thresholds, known=known)
+    trial.run(in_time(known, first, seconds))
+    findings_after = trial.conclude()
+    tallies = list(storage.tallies())
     return Trial(
-        before=sum((one for one, _ in tallies.values()), Tally()),
-        after=sum((other for _, other in tallies.values()), Tally()),
-        of_slice=next(iter(tallies.values()), (Tally(), Tally())),
+        before=sum((one for one, _ in tallies), Tally()),
+        after=sum((other for _, other in tallies), Tally()),
+        of_slice=next(iter(tallies), (Tally(), Tally())),
         findings_before=comparison.findings or conclude(list(known.values())),
-        findings_after=conclude(list((known | after).values())),
-        slices=len(after),
+        findings_after=findings_after,
+        slices=len(tallies),
         of_slices=len(pairs),
-        missing=missing,
+        missing=storage.missing,
     )
+
+
+class _OtherRules(PreviewStorage):
+    """Pairs of slices as they were measured.
+
+    Attributes:
+        missing: how many pairs of tensors this version has not measured.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        pairs: Mapping[int, SlicePair],
+        baseline: int | None,
+        measured_of: MeasuredOf,
+    ) -> None:
+        super().__init__(session, baseline)
+        self.missing = 0
+        self._pairs, self._measured_of = pairs, measured_of
+        self._measurements: tuple[Measurement, ...] = ()
+        self._results: dict[int, SliceResult] = {}
+
+    def planned(self, position: int, clock: Clock) -> Planned:
+        del clock
+        found = self._measured_of(self._pairs[position])
+        self.missing += found.missing
+        self._measurements = found.measurements
+        return Planned(found.plan, found.rows)
+
+    def measured(self, position: int, plan: SlicePlan) -> tuple[Measurement, ...]:
+        del position, plan
+        return self._measurements
+
+    def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
+        del clock
+        self._results[position] = result
+
+    def settle(self, position: int, bad: Finding) -> None:
+        if (result := self._results.get(position)) is not None:
+            settled = with_bad_output(result.judgement, bad, result.rows)
+            self._results[position] = replace(result, judgement=settled)
+
+    def tallies(self) -> Iterator[tuple[Tally, Tally]]:
+        """Count what is said of each pair of slices that was judged, and what would be said."""
+        for position, result in self._results.items():
+            yield stored_tally(self.session, self._pairs[position]), tally_of(result)
 
 
 def as_it_is(session: Session, comparison: Comparison, pairs: Sequence[SlicePair], first: int = 0) -> Trial:
@@ -195,13 +218,14 @@ def as_it_is(session: Session, comparison: Comparison, pairs: Sequence[SlicePair
     return Trial(whole, whole, (here, here), findings, findings, len(pairs), len(pairs))
 
 
-def tally_of(measured: Measured, said: SliceJudgement) -> Tally:
+def tally_of(result: SliceResult) -> Tally:
     """Count what was said of a slice."""
+    said = result.judgement
     classes = Counter(str(row.node_class) for row in said.rows)
-    row_of_match = {row.match: row.index for row in measured.rows}
+    row_of_match = {row.match: row.index for row in result.rows}
     flagged = (
         (row_of_match[pair.match], judged.reasons)
-        for pair, judged in zip(measured.plan.pairs, said.pairs, strict=True)
+        for pair, judged in zip(result.plan.pairs, said.pairs, strict=True)
         if judged.verdict in _FLAGS
     )
     return Tally(

@@ -4,7 +4,6 @@ bench = load_bench(session, pair, options)      two slices, matched by all rules
 effect(session, state, edits, benches.get)      what the edits would change, in counts and findings
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,30 +13,30 @@ from msgspec.structs import replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.baselines import load_noise, noise_places
+from firstdrift.catalogue.comparisons.preview_storage import PreviewStorage
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
-from firstdrift.catalogue.comparisons.results import SlicePlace, load_measurements, pair_keys, without_details
+from firstdrift.catalogue.comparisons.results import SlicePlace, load_measurements, pair_keys
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
 from firstdrift.catalogue.dumps.records import get_slice, load_slice, slices_of_dump
 from firstdrift.catalogue.matches.match_sets import MatchSet, laid_over
 from firstdrift.catalogue.tables import JobState, NodeEntry
-from firstdrift.comparison.compare import measure_pairs
+from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.rematch import Effect, count_new, difference, refusals, require_applied
 from firstdrift.comparison.report import Options
+from firstdrift.comparison.session import ComparisonSession, Planned, in_time
+from firstdrift.comparison.stages import Measure, measure_missing, measure_pairs
 from firstdrift.errors import LimitError, SettingsError
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.match import find_matches, lay_edits_on, lay_edits_over
 from firstdrift.matching.pairing import Pairing
-from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
+from firstdrift.matching.plan import NodeMatch, SlicePlan
 from firstdrift.matching.structure.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Slice, SliceListing
-from firstdrift.parallel.merge_ranks import merge_ranks
-from firstdrift.verdict.findings import conclude, judge_after
-from firstdrift.verdict.judgement import Counts, SliceJudgement
-from firstdrift.verdict.series import settle
+from firstdrift.parallel.slices import Merge, read_merged
+from firstdrift.verdict.judgement import SliceJudgement
 from firstdrift.verdict.tree import build_rows
 from firstdrift.wording.message import Message
 
@@ -47,7 +46,7 @@ PREVIEW_SECONDS: Final = 1.0
 PREVIEW_BYTES: Final = 32 * 2**20
 """More data than this is not read for a preview."""
 
-_NOT_READ: Final = Message.of("catalogue.not_read_for_preview")
+_NOT_READ: Final = Measurement(MeasurementKind.INCOMPARABLE, Message.of("catalogue.not_read_for_preview"))
 
 
 class Bench(Struct, frozen=True, eq=False):
@@ -70,6 +69,11 @@ class Bench(Struct, frozen=True, eq=False):
         plan = lay_edits_over(self.golden, self.target, self.work.copy(), self.notes, edits)
         return at_level(plan, self.target, self.options.level)
 
+    def planned(self, edits: Iterable[Edit]) -> Planned:
+        """Return the plan with edits laid over, and the two trees laid over each other."""
+        plan = self.plan(edits)
+        return Planned(plan, build_rows(self.golden, self.target, plan))
+
     def matched(self, edits: Sequence[Edit]) -> Pairing:
         """Return what is matched with edits laid over; it is not to be changed."""
         if not edits:
@@ -83,27 +87,20 @@ Benches = Callable[[SlicePair], Bench]
 """Gives the bench of a pair of slices, made or remembered."""
 
 
-Measure = Callable[[SlicePlan, int, int], list[Measurement]]
-"""Measures pairs of a plan, as `measure_pairs` does."""
-
-Merge = Callable[[SliceListing, Sequence[Slice]], Slice]
-"""Merges the slices of ranks, as `merge_ranks` does: it looks at some of their values."""
-
-
-def load_bench(session: Session, pair: SlicePair, options: Options, merge: Merge = merge_ranks) -> Bench:
+def load_bench(session: Session, pair: SlicePair, options: Options, merge: Merge | None = None) -> Bench:
     """Load two indexed slices and match them by all rules but the edits."""
     golden, target = (_load(session, one, merge) for one in (pair.golden_slice_id, pair.target_slice_id))
     work, notes = find_matches(golden, target, options.matching)
     return Bench((pair.golden_slice_id, pair.target_slice_id), golden, target, options, work, notes)
 
 
-def _load(session: Session, slice_id: int, merge: Merge) -> Slice:
+def _load(session: Session, slice_id: int, merge: Merge | None) -> Slice:
     """Restore a slice; one that was merged from ranks is merged again, for its parts say where data lie."""
     known = get_slice(session, slice_id)
     if known.merged is None:
         return load_slice(session, slice_id)
     ids = {one.listing: one.id for one in slices_of_dump(session, known.dump_id)}
-    return merge(known.merged, [load_slice(session, ids[part]) for part in known.merged.parts])
+    return read_merged(known.merged, lambda part: load_slice(session, ids[part]), merge)
 
 
 class State(Struct, frozen=True):
@@ -228,121 +225,139 @@ def effect(
         SettingsError: an edit can be applied to no slice.
     """
     check_edits(session, state, edits, bench_of)
-    until = time.monotonic() + seconds
-    trial = _Trial(session, state, tuple(edits), bench_of, measure)
-    for pair in sorted(state.pairs, key=lambda pair: pair.position != first):
-        if trial.looked_at and time.monotonic() > until:
-            break
-        trial.look_at(pair)
+    measuring = _Measuring(session, measure)
+    old, new = (_Version(session, state, more, bench_of, measuring) for more in ((), tuple(edits)))
+    trial = _Trial(state, old, new)
+    for position in in_time([pair.position for pair in state.pairs], first, seconds):
+        trial.look_at(position)
     return trial.effect()
 
 
 class _Trial:
-    """Edits tried on one slice after the other."""
+    """A comparison without edits and with them, one pair of slices after the other."""
 
-    def __init__(
-        self, session: Session, state: State, edits: tuple[Edit, ...], bench_of: Benches, measure: Measure
-    ) -> None:
-        self.session, self.state, self.edits, self.bench_of = session, state, edits, bench_of
-        self.measure = measure
-        self.places = noise_places(session, state.base.options.baseline)
-        self.looked_at = 0
-        self.new_pairs = self.unmeasured = 0
-        self.bytes_left = PREVIEW_BYTES
-        self.before: dict[int, SliceJudgement] = {}
-        self.after: dict[int, SliceJudgement] = {}
-        self.added: dict[NodeMatch, None] = {}
-        self.removed: dict[NodeMatch, None] = {}
-        self.notes: dict[str, None] = {}
+    def __init__(self, state: State, old: "_Version", new: "_Version") -> None:
+        self._old, self._new = old, new
+        options = state.base.options
+        self._before, self._after = (
+            ComparisonSession(version, options.rules, options.thresholds, known=state.judged)
+            for version in (old, new)
+        )
+        self._of_slices = len(state.pairs)
+        self._looked_at: list[int] = []
+        self._new_pairs = 0
+        self._added: dict[NodeMatch, None] = {}
+        self._removed: dict[NodeMatch, None] = {}
+        self._notes: dict[str, None] = {}
 
-    def look_at(self, pair: SlicePair) -> None:
-        """Judge a slice without and with the edits."""
-        self.looked_at += 1
-        known = self.state.judged.get(pair.position)
-        is_touched = touches(self.session, self.edits, pair.golden_slice_id, pair.target_slice_id)
-        if not is_touched and known is not None:
-            self.before[pair.position] = self.after[pair.position] = known
+    def look_at(self, position: int) -> None:
+        """Judge a pair of slices without and with the edits."""
+        self._looked_at.append(position)
+        self._before.look_at(position)
+        self._after.look_at(position)
+        if (new := self._new.plan_of(position)) is None:
             return
-        bench = self.bench_of(pair)
-        old, new = bench.plan(self.state.edits), bench.plan((*self.state.edits, *self.edits))
-        measured = load_measurements(self.session, *bench.slice_ids)
-        self.before[pair.position] = known or self._judge(
-            bench, old, measured, self._earlier(self.before, pair)
-        )
-        unmeasured = self.unmeasured
-        self.after[pair.position] = self._judge(bench, new, measured, self._earlier(self.after, pair))
-        if known is None:
-            self.unmeasured -= unmeasured
+        old = self._old.plan_of(position) or self._old.planned(position).plan
         added, removed = difference(old, new)
-        self.added |= dict.fromkeys(added)
-        self.removed |= dict.fromkeys(removed)
-        self.notes |= dict.fromkeys(note for note in new.notes if note not in old.notes)
-        self.new_pairs += count_new(old, new)
-
-    def _earlier(self, judged: Mapping[int, SliceJudgement], pair: SlicePair) -> list[SliceJudgement]:
-        known = dict(self.state.judged) | dict(judged)
-        return [one for position, one in known.items() if position < pair.position]
-
-    def _judge(
-        self,
-        bench: Bench,
-        plan: SlicePlan,
-        known: Mapping[bytes, Measurement],
-        earlier: Sequence[SliceJudgement],
-    ) -> SliceJudgement:
-        keys = pair_keys(plan.pairs)
-        new = {key: pair for key, pair in zip(keys, plan.pairs, strict=True) if key not in known}
-        made = dict(zip(new, self._measure(plan, tuple(new.values())), strict=True))
-        measurements = [made[key] if key in made else known[key] for key in keys]
-        rows = build_rows(bench.golden, bench.target, plan)
-        options = self.state.base.options
-        noise = load_noise(self.session, self.places, bench.golden.listing.coordinates)
-        return without_details(
-            judge_after(
-                earlier, plan, rows, measurements, options.rules, limits=options.thresholds, noise=noise
-            )
-        )
-
-    def _measure(self, plan: SlicePlan, pairs: Sequence[TensorPair]) -> list[Measurement]:
-        """Measure pairs as long as few bytes are read; of the others, say that they were not."""
-        small = [pair for pair in pairs if self._may_read(pair.data_bytes)]
-        new = SlicePlan(plan.golden, plan.target, (), tuple(small), (), ())
-        try:
-            measured = self.measure(new, 0, len(small)) if small else []
-        except LimitError as error:
-            measured = [Measurement(MeasurementKind.INCOMPARABLE, error.message) for _ in small]
-        known = dict(zip(map(id, small), measured, strict=True))
-        unread = Measurement(MeasurementKind.INCOMPARABLE, _NOT_READ)
-        self.unmeasured += len(pairs) - len(small)
-        return [known.get(id(pair), unread) for pair in pairs]
-
-    def _may_read(self, size: int) -> bool:
-        if size > self.bytes_left:
-            return False
-        self.bytes_left -= size
-        return True
+        self._added |= dict.fromkeys(added)
+        self._removed |= dict.fromkeys(removed)
+        self._notes |= dict.fromkeys(note for note in new.notes if note not in old.notes)
+        self._new_pairs += count_new(old, new)
 
     def effect(self) -> Effect:
         """Sum up."""
-        before, after = (settled(dict(self.state.judged) | side) for side in (self.before, self.after))
+        findings = self._before.conclude(), self._after.conclude()
         return Effect(
-            before=sum((before[position].counts for position in self.before), Counts()),
-            after=sum((after[position].counts for position in self.after), Counts()),
-            findings_before=conclude(list(before.values())),
-            findings_after=conclude(list(after.values())),
-            added=tuple(self.added),
-            removed=tuple(self.removed),
-            new_pairs=self.new_pairs,
-            unmeasured=self.unmeasured,
-            notes=tuple(self.notes),
-            slices=self.looked_at,
-            of_slices=len(self.state.pairs),
+            before=self._before.counts(self._looked_at),
+            after=self._after.counts(self._looked_at),
+            findings_before=findings[0],
+            findings_after=findings[1],
+            added=tuple(self._added),
+            removed=tuple(self._removed),
+            new_pairs=self._new_pairs,
+            unmeasured=self._new.unmeasured,
+            notes=tuple(self._notes),
+            slices=len(self._looked_at),
+            of_slices=self._of_slices,
         )
 
 
-def settled(judged: Mapping[int, SliceJudgement]) -> dict[int, SliceJudgement]:
-    """Let what is said of each slice, by position, agree with what all of them show."""
-    return dict(zip(judged, settle(list(judged.values())), strict=True))
+class _Version(PreviewStorage):
+    """The pairs of slices of a match set, with further edits laid over, or none.
+
+    Attributes:
+        unmeasured: how many pairs of tensors were not measured: there is too much data.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        state: State,
+        edits: tuple[Edit, ...],
+        bench_of: Benches,
+        measuring: "_Measuring",
+    ) -> None:
+        super().__init__(session, state.base.options.baseline)
+        self.unmeasured = 0
+        self._pairs = {pair.position: pair for pair in state.pairs}
+        self._judged, self._edits_before, self._edits = state.judged, state.edits, edits
+        self._bench_of, self._measuring = bench_of, measuring
+        self._planned: tuple[int, SlicePlan] | None = None
+
+    def kept(self, position: int) -> SliceJudgement | None:
+        pair = self._pairs[position]
+        is_touched = touches(self.session, self._edits, pair.golden_slice_id, pair.target_slice_id)
+        return None if is_touched else self._judged.get(position)
+
+    def planned(self, position: int, clock: Clock | None = None) -> Planned:
+        del clock
+        planned = self._bench_of(self._pairs[position]).planned((*self._edits_before, *self._edits))
+        self._planned = position, planned.plan
+        return planned
+
+    def plan_of(self, position: int) -> SlicePlan | None:
+        """Return the plan of a pair, if it was the last that was judged."""
+        return self._planned[1] if self._planned is not None and self._planned[0] == position else None
+
+    def measured(self, position: int, plan: SlicePlan) -> list[Measurement]:
+        known = self._measuring.known(self._pairs[position])
+        found = measure_missing(plan, pair_keys(plan.pairs), known, self._measuring.measure)
+        self.unmeasured += sum(one is _NOT_READ for one in found)
+        return found
+
+
+class _Measuring:
+    """Measures what has not been measured before, as long as few bytes are read."""
+
+    def __init__(self, session: Session, measure: Measure) -> None:
+        self._session, self._measure = session, measure
+        self._bytes_left = PREVIEW_BYTES
+        self._known: tuple[int, Mapping[bytes, Measurement]] | None = None
+
+    def known(self, pair: SlicePair) -> Mapping[bytes, Measurement]:
+        """Return what has been measured of a pair of slices."""
+        if self._known is None or self._known[0] != pair.position:
+            found = load_measurements(self._session, pair.golden_slice_id, pair.target_slice_id)
+            self._known = pair.position, found
+        return self._known[1]
+
+    def measure(self, plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
+        """Measure pairs of a plan; of those that would take too many bytes, say that they were not."""
+        pairs = plan.pairs[start:stop]
+        small = [pair for pair in pairs if self._may_read(pair.data_bytes)]
+        new = SlicePlan(plan.golden, plan.target, (), tuple(small), (), ())
+        try:
+            measured = self._measure(new, 0, len(small)) if small else []
+        except LimitError as error:
+            measured = [Measurement(MeasurementKind.INCOMPARABLE, error.message) for _ in small]
+        known = dict(zip(map(id, small), measured, strict=True))
+        return [known.get(id(pair), _NOT_READ) for pair in pairs]
+
+    def _may_read(self, size: int) -> bool:
+        if size > self._bytes_left:
+            return False
+        self._bytes_left -= size
+        return True
 
 
 def load_plan(session: Session, pair: SlicePair) -> SlicePlan:

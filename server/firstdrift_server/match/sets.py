@@ -162,7 +162,7 @@ def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[E
         SettingsError: an edit can be applied to no slice.
     """
     from firstdrift.catalogue.matches.match_preview import effect
-    from firstdrift.comparison.compare import measure_pairs
+    from firstdrift.comparison.stages import measure_pairs
 
     known, state, pair = _asked(session, asked)
     measure = context.in_child(measure_pairs)

@@ -15,7 +15,7 @@ from firstdrift import compare
 from firstdrift.comparison import closeup
 from firstdrift.comparison.algorithms import with_results
 from firstdrift.comparison.closeup import NothingToSeeError, files_of, load_pair
-from firstdrift.comparison.compare import measure_pairs
+from firstdrift.comparison.stages import measure_pairs
 from firstdrift.exports.snippet import reproduction
 from firstdrift.files import confine_process
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair

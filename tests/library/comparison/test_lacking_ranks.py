@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from firstdrift import Report
-from firstdrift.comparison import compare as library
+from firstdrift.comparison import in_memory
 from firstdrift.comparison.compare import compare
 from firstdrift.model.slice import Dump, Slice, SliceListing
 from firstdrift.parallel.slices import read_slice
@@ -190,7 +190,7 @@ def test_what_was_read_to_find_out_which_ranks_are_compared_is_not_read_again(
         read.append(listing)
         return read_slice(dump, listing)
 
-    monkeypatch.setattr(library, "read_slice", counted)
+    monkeypatch.setattr(in_memory, "read_slice", counted)
     assert compare(dumps / "tensor", other).findings.first_bad_node is None
     assert len(read) == reads
 

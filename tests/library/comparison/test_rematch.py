@@ -7,8 +7,7 @@ import pytest
 
 import firstdrift
 from firstdrift import MatchingRules, Options, Report, compare, match, unmatch
-from firstdrift.comparison import compare as comparing
-from firstdrift.comparison import rematch as rematching
+from firstdrift.comparison import stages
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
@@ -62,13 +61,13 @@ def test_a_report_is_left_as_it_was_and_taking_apart_leads_back_to_it(by_name: R
 
 def test_only_what_is_new_is_measured(by_name: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[int] = []
-    really = comparing.measure_pairs
+    really = stages.measure_pairs
 
     def counting(plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
         measured.append(stop - start)
         return really(plan, start, stop)
 
-    monkeypatch.setattr(rematching.measure_missing, "__defaults__", (counting,))
+    monkeypatch.setattr(stages.measure_missing, "__defaults__", (counting,))
     after = by_name.match(MLP.format(1), FEED_FORWARD.format(1))
     assert measured == [after.counts.pairs - by_name.counts.pairs]
     measured.clear()

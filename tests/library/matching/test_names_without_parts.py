@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firstdrift.comparison.compare import Report, compare
+from firstdrift import Report
+from firstdrift.comparison.compare import compare
 
 PARTS = ("attn.in_proj", "attn.out_proj", "attn", "mlp.fc1", "mlp.fc2", "mlp")
 """In an order that names tell too."""

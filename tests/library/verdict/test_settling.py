@@ -1,12 +1,15 @@
 """What all slices show is said of each of them: in verdicts, rows and counts."""
 
+from collections.abc import Sequence
+
 from library.verdict.made_slices import Call, MadePair, make
 from library.verdict.test_findings import logits
 
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.findings import conclude
+from firstdrift.verdict.findings import bad_outputs, conclude
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement, Verdict
-from firstdrift.verdict.series import settle
+from firstdrift.verdict.series import with_bad_output
+from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.text import text_of
 
 MODEL = "Module.model.Model.forward.0"
@@ -22,6 +25,16 @@ def token(number: int, error: float) -> MadePair:
 def settled(*errors: float) -> list[SliceJudgement]:
     made = [token(number, error) for number, error in enumerate(errors)]
     return settle([one.judge().said for one in made], [one.rows for one in made])
+
+
+def settle(
+    judged: Sequence[SliceJudgement], rows: Sequence[Sequence[TreeRow]] = ((),) * 4
+) -> list[SliceJudgement]:
+    bad = bad_outputs(judged)
+    return [
+        with_bad_output(one, bad[one.coordinates], tree) if one.coordinates in bad else one
+        for one, tree in zip(judged, rows, strict=False)
+    ]
 
 
 def test_logits_that_only_other_tokens_show_to_be_bad_are_an_error_of_their_token() -> None:

@@ -1,0 +1,139 @@
+"""What the library and the terminal compare with: results that stay in memory, dumps that are read once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from firstdrift.comparison.clock import Clock
+from firstdrift.comparison.report import DumpSummary, Options, SliceResult
+from firstdrift.comparison.session import Planned
+from firstdrift.comparison.stages import plan_slice
+from firstdrift.comparison.user_hooks import Additions
+from firstdrift.errors import DumpUnreadableError
+from firstdrift.matching.plan import SlicePlan
+from firstdrift.metrics.measurement import Measurement
+from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.parallel.slices import read_merged, read_slice
+from firstdrift.verdict.baseline import QUIET, Noise
+from firstdrift.verdict.judgement import Finding, SliceJudgement
+from firstdrift.verdict.series import with_bad_output
+
+
+class InMemory(ABC):
+    """A storage (`firstdrift.comparison.session.Storage`) that holds all results.
+
+    Attributes:
+        results: what was found of each pair of slices, by position.
+    """
+
+    def __init__(self, options: Options, additions: Additions, noise: Mapping[Coordinates, Noise]) -> None:
+        """Begin without results."""
+        self.results: dict[int, SliceResult] = {}
+        self._options, self._additions, self._noise = options, additions, noise
+
+    @abstractmethod
+    def read(self, position: int) -> tuple[Slice, Slice] | None:
+        """Read a pair of slices; None if one is damaged."""
+
+    @abstractmethod
+    def measure(self, position: int, plan: SlicePlan) -> Sequence[Measurement]:
+        """Measure the pairs of a plan."""
+
+    def kept(self, position: int) -> SliceJudgement | None:
+        """Return what was said of a pair before: nothing."""
+        del position
+        return None
+
+    def planned(self, position: int, clock: Clock) -> Planned | None:
+        """Read and match a pair of slices."""
+        with clock.measure("index"):
+            slices = self.read(position)
+        if slices is None:
+            return None
+        with clock.measure("match"):
+            planned = plan_slice(*slices, self._options)
+            return replace(planned, plan=self._additions.prepare(planned.plan))
+
+    def measured(self, position: int, plan: SlicePlan) -> Sequence[Measurement]:
+        """Measure the pairs of a plan, with the algorithms of the user's."""
+        return self._additions.measure(plan, self.measure(position, plan))
+
+    def noise(self, golden: Coordinates) -> Noise:
+        """Return what a healthy run shows of a golden slice."""
+        return self._noise.get(golden, QUIET)
+
+    def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
+        """Keep what was found of a pair."""
+        del clock
+        self.results[position] = result
+
+    def settle(self, position: int, bad: Finding) -> None:
+        """Let the logits of a pair be bad."""
+        result = self.results[position]
+        settled = with_bad_output(result.judgement, bad, result.rows)
+        self.results[position] = replace(result, judgement=settled)
+
+    def slices(self) -> tuple[SliceResult, ...]:
+        """Return what was found, in execution order."""
+        return tuple(self.results[position] for position in sorted(self.results))
+
+
+class DumpReader:
+    """Reads the slices of a dump and counts what there is in them."""
+
+    def __init__(self, dump: Dump) -> None:
+        """Begin with no slice read."""
+        self.dump = dump
+        self.errors: list[DumpUnreadableError] = []
+        self._nodes = 0
+        self._tensors = 0
+        self._slices: set[SliceListing] = set()
+        self._problems: list[Problem] = list(dump.problems)
+        self._order_origin = "recorded"
+        self._looked_at: dict[SliceListing, Slice] = {}
+
+    def look_at(self, listing: SliceListing) -> Slice:
+        """Return a slice before it is known whether it is compared, and keep it until then.
+
+        Raises:
+            DumpUnreadableError: it is damaged.
+        """
+        found = self._looked_at[listing] = read_slice(self.dump, listing)
+        return found
+
+    def forget_but(self, listings: Iterable[SliceListing]) -> None:
+        """Keep what was looked at only of slices that are compared, merged or not."""
+        compared = {part for listing in listings for part in (listing.parts or (listing,))}
+        self._looked_at = {key: found for key, found in self._looked_at.items() if key in compared}
+
+    def read(self, listing: SliceListing) -> Slice | None:
+        """Return a slice; None if it is damaged, which spoils no other."""
+        try:
+            read = read_merged(listing, self._part)
+        except DumpUnreadableError as error:
+            self.errors.append(error)
+            self._problems.append(Problem(str(error.path or listing.directory), error.reason))
+            return None
+        self._slices.update(listing.parts or (listing,))
+        self._nodes += len(read.nodes)
+        self._tensors += sum(len(node.tensors) for node in read.nodes)
+        self._problems += read.problems
+        self._order_origin = read.order_origin
+        return read
+
+    def _part(self, listing: SliceListing) -> Slice:
+        return self._looked_at.pop(listing, None) or read_slice(self.dump, listing)
+
+    def summary(self) -> DumpSummary:
+        """Sum up what was read."""
+        return DumpSummary(
+            path=str(self.dump.path),
+            format=self.dump.format,
+            slices=len(self.dump.slices),
+            nodes=self._nodes,
+            tensors=self._tensors,
+            problems=tuple(dict.fromkeys(self._problems)),  # slices may share a file
+            order_origin=self._order_origin,
+            compared=len(self._slices),
+        )

@@ -1,0 +1,165 @@
+"""One comparison as it goes on: pair of slices after pair of slices, then all of them together.
+
+    planned ─▶ measured ─▶ judged ─▶ kept       each pair of slices, unless what was said of it still holds
+    settled ─▶ concluded                        all of them
+
+Whoever compares goes through the same session: `compare`, `rematch`, the worker's job and the previews.
+What differs between them is the `Storage`, which knows where slices come from, what was measured before
+and where results are kept.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.comparison.clock import Clock
+from firstdrift.comparison.report import SliceResult
+from firstdrift.matching.plan import SlicePlan
+from firstdrift.metrics.measurement import Measurement
+from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.baseline import Noise
+from firstdrift.verdict.findings import bad_outputs, conclude, judge_after
+from firstdrift.verdict.judgement import OWN_RULES, Counts, Finding, Findings, SliceJudgement
+from firstdrift.verdict.series import with_bad_output
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.tree import TreeRow
+
+
+class Planned(Struct, frozen=True, eq=False):
+    """What of a pair of slices is compared, and their two trees laid over each other."""
+
+    plan: SlicePlan
+    rows: tuple[TreeRow, ...]
+
+
+class Storage(Protocol):
+    """Where a session finds pairs of slices, and where it keeps what it says of them.
+
+    Pairs of slices are named by their position in the comparison.
+    """
+
+    def kept(self, position: int) -> SliceJudgement | None:
+        """Return what was said of a pair before, if it still holds."""
+
+    def planned(self, position: int, clock: Clock) -> Planned | None:
+        """Return what is compared of a pair; None if one of the slices is damaged."""
+
+    def measured(self, position: int, plan: SlicePlan) -> Sequence[Measurement]:
+        """Return the measurement of each pair of tensors of a plan."""
+
+    def noise(self, golden: Coordinates) -> Noise:
+        """Return what a healthy run shows of a golden slice."""
+
+    def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
+        """Keep what was found of a pair; the clock says how long it took."""
+
+    def settle(self, position: int, bad: Finding) -> None:
+        """Change what was kept of a pair: its logits, or last output, are bad, as the other slices show."""
+
+
+class ComparisonSession:
+    """Judges pairs of slices, each knowing what was said of those that ran before.
+
+    Attributes:
+        judged: what is said of each pair, by position, without rows and pairs of tensors.
+        damaged: the positions of pairs of which a slice could not be read.
+        clock: how long the stages took.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        rules: str = OWN_RULES,
+        limits: Thresholds = DEFAULTS,
+        *,
+        known: Mapping[int, SliceJudgement] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            storage: where pairs of slices come from, and go to.
+            rules: the rule set by which they are judged.
+            limits: its thresholds.
+            known: what is said of pairs until they are looked at.
+            clock: adds up the time.
+        """
+        self.judged: dict[int, SliceJudgement] = dict(known or {})
+        self.damaged: list[int] = []
+        self.clock = clock or Clock()
+        self._storage = storage
+        self._rules, self._limits = rules, limits
+
+    def run(self, positions: Iterable[int]) -> None:
+        """Look at pairs of slices, one after the other."""
+        for position in positions:
+            self.look_at(position)
+
+    def look_at(self, position: int) -> None:
+        """Judge a pair of slices, unless what was said of it still holds."""
+        said = self._storage.kept(position) or self._judge(position)
+        if said is None:
+            self.damaged.append(position)
+        else:
+            self.judged[position] = said
+
+    def _judge(self, position: int) -> SliceJudgement | None:
+        clock = Clock()
+        planned = self._storage.planned(position, clock)
+        if planned is None:
+            self.clock.add(clock.seconds)
+            return None
+        with clock.measure("measure"):
+            measured = tuple(self._storage.measured(position, planned.plan))
+            judged = judge_after(
+                self._before(position),
+                planned.plan,
+                planned.rows,
+                measured,
+                self._rules,
+                limits=self._limits,
+                noise=self._storage.noise(planned.plan.golden.coordinates),
+            )
+        self._storage.keep(position, SliceResult(planned.plan, planned.rows, measured, judged), clock)
+        self.clock.add(clock.seconds)
+        return without_details(judged)
+
+    def _before(self, position: int) -> list[SliceJudgement]:
+        return [judged for at, judged in sorted(self.judged.items()) if at < position]
+
+    def conclude(self) -> Findings:
+        """Let what is said of each pair agree with what all of them show, and say what that is."""
+        with self.clock.measure("measure"):
+            bad = bad_outputs(list(self.judged.values()))
+            for position, judged in list(self.judged.items()):
+                if (finding := bad.get(judged.coordinates)) is not None:
+                    self._settle(position, judged, finding)
+            return conclude(list(self.judged.values()))
+
+    def _settle(self, position: int, judged: SliceJudgement, bad: Finding) -> None:
+        settled = with_bad_output(judged, bad)
+        if settled is not judged:
+            self.judged[position] = settled
+            self._storage.settle(position, bad)
+
+    def counts(self, positions: Iterable[int] | None = None) -> Counts:
+        """Sum up the counts of some pairs of slices, or of all."""
+        chosen = self.judged if positions is None else positions
+        return sum((self.judged[position].counts for position in chosen), Counts())
+
+
+def without_details(judgement: SliceJudgement) -> SliceJudgement:
+    """Leave out the rows and pairs: enough to conclude from, and small."""
+    return replace(judgement, rows=(), pairs=())
+
+
+def in_time(positions: Iterable[int], first: int, seconds: float) -> Iterator[int]:
+    """Give positions until the time is over, `first` before all others and whatever it takes."""
+    until = time.monotonic() + seconds
+    for count, position in enumerate(sorted(positions, key=lambda at: at != first)):
+        if count and time.monotonic() > until:
+            return
+        yield position

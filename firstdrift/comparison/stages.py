@@ -1,0 +1,110 @@
+"""The stages of a comparison before anything is judged, each a function of what the one before it gave.
+
+    plan_slices ─▶ plan_slice, for each pair of slices ─▶ measure_pairs
+
+The worker runs them apart, and a test can look in between.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from firstdrift.comparison.levels import at_level
+from firstdrift.comparison.report import Options, SliceResult
+from firstdrift.comparison.session import Planned
+from firstdrift.dumps.storage.tensor_data import load_tensor
+from firstdrift.matching.match import match_slices
+from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
+from firstdrift.matching.slices import Read, pair_slices
+from firstdrift.metrics.measure import measure_pair
+from firstdrift.metrics.measurement import FITS_NOT, Measurement, MeasurementKind
+from firstdrift.model.slice import Dump, Slice, SliceListing
+from firstdrift.model.tensor import is_part_of_rank
+from firstdrift.parallel.slices import read_slice
+from firstdrift.verdict.logits import is_logits
+from firstdrift.verdict.router_ties import may_be_scores
+from firstdrift.verdict.tree import build_rows
+from firstdrift.wording.phrases import as_message
+
+Key = TypeVar("Key", bound=Hashable)
+
+Measure = Callable[[SlicePlan, int, int], list[Measurement]]
+"""Measures the pairs start..stop-1 of a plan, as `measure_pairs` does."""
+
+
+def plan_slices(golden: Dump, target: Dump, options: Options, read: Read = read_slice) -> SlicePairing:
+    """Say which slices of the two dumps are compared with each other.
+
+    Args:
+        golden: the golden dump.
+        target: the target dump.
+        options: which slices may be compared.
+        read: reads those that tell whether ranks of one number hold the same.
+    """
+    return pair_slices(golden, target, options.matching, read)
+
+
+def plan_slice(golden: Slice, target: Slice, options: Options) -> Planned:
+    """Say which nodes and tensors of two slices are compared, and lay the two trees over each other."""
+    plan = at_level(match_slices(golden, target, options.matching), target, options.level)
+    return Planned(plan, build_rows(golden, target, plan))
+
+
+def measure_pairs(plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
+    """Measure the pairs start..stop-1 of a plan; a pair that cannot be measured says why."""
+    return [_measure(pair) for pair in plan.pairs[start:stop]]
+
+
+def _measure(pair: TensorPair) -> Measurement:
+    if pair.incomparable is not None:
+        return Measurement(MeasurementKind.INCOMPARABLE, as_message(pair.incomparable))
+    if pair.golden_parts or pair.target_parts:
+        from firstdrift.metrics.joined import measure_joined
+
+        return measure_joined(pair.golden, pair.target, pair.parts, load_tensor, pair.transform)
+    is_part = is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
+    has_data = pair.golden.location is not None and not is_part
+    measure = partial(
+        measure_pair,
+        transform=pair.transform,
+        logits=has_data and is_logits(pair),
+        scores=has_data and may_be_scores(pair),
+    )
+    if pair.golden.shards is not None or pair.target.shards is not None:
+        from firstdrift.metrics.ranks.merged import measure_shards
+
+        return measure_shards(pair.golden, pair.target, measure, load_tensor)
+    return measure(pair.golden, pair.target, load_tensor)
+
+
+def measure_missing(
+    plan: SlicePlan, keys: Sequence[Key], known: Mapping[Key, Measurement], measure: Measure = measure_pairs
+) -> list[Measurement]:
+    """Return the measurement of each pair of a plan; only those whose keys are not known are made."""
+    new = {key: pair for key, pair in zip(keys, plan.pairs, strict=True) if key not in known}
+    made = measure(replace(plan, pairs=tuple(new.values())), 0, len(new)) if new else []
+    found = {**known, **dict(zip(new, made, strict=True))}
+    return [found[key] for key in keys]
+
+
+def left_over(pairing: SlicePairing, unread: Sequence[tuple[SliceListing, SliceListing]]) -> SlicePairing:
+    """Move slices that turned out to be damaged to what could not be compared."""
+    return replace(
+        pairing,
+        pairs=tuple(pair for pair in pairing.pairs if pair not in unread),
+        unmatched_golden=pairing.unmatched_golden + tuple(golden.coordinates for golden, _ in unread),
+        unmatched_target=pairing.unmatched_target + tuple(target.coordinates for _, target in unread),
+    )
+
+
+def count_unreadable(result: SliceResult) -> int:
+    """Count the pairs whose values were saved, and are missing, damaged or not as recorded."""
+    return sum(
+        measured.kind is MeasurementKind.INCOMPARABLE
+        and pair.incomparable is None
+        and (measured.reason is None or measured.reason.id not in FITS_NOT)
+        and any(side.problem is not None or side.location is not None for side in (pair.golden, pair.target))
+        for pair, measured in zip(result.plan.pairs, result.measurements, strict=True)
+    )
