@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from firstdrift.operators.paths import PARTS_OF_LAYER
 from firstdrift.operators.registry import aliases_of, registry
 
 LIBRARY = Path(__file__).parents[2] / "firstdrift"
