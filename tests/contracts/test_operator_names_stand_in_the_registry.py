@@ -30,9 +30,8 @@ EXCEPTIONS = {
 def names_of_the_registry() -> set[str]:
     known = registry()
     aliases = {alias for entry in known.operators.values() for alias in aliases_of(entry)}
-    return {name for name in aliases | set(known.by_name) | set(WORDS) if len(name) > 2} - set(
-        OF_OTHER_THINGS
-    )
+    names = {name for name in aliases | set(known.by_name) | WORDS if len(name) > 2}
+    return names - OF_OTHER_THINGS - set(PARTS_OF_LAYER)
 
 
 def strings(nodes: Iterable[ast.AST | None]) -> list[str]:
