@@ -9,7 +9,6 @@ does not know is passed over.
 """
 
 import json
-import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -23,18 +22,13 @@ from msgspec import NODEFAULT, DecodeError, Struct, convert
 from msgspec.json import Decoder
 from msgspec.structs import fields
 
+from firstdrift.strict_json import to_compact_json
 from firstdrift.wording.message import Message, verbatim
-
-_strict = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 def to_text(value: object) -> str:
     """Encode a record, or a tuple or mapping of records."""
-    plain = to_plain(value)
-    try:
-        return _strict(plain)
-    except ValueError:
-        return _strict(_named_floats(plain))
+    return to_compact_json(to_plain(value))
 
 
 def from_text(kind: Any, text: str) -> Any:  # noqa: ANN401 (a type in, one of its values out)
@@ -60,20 +54,6 @@ def to_plain(value: Any) -> Any:  # noqa: ANN401 (a record in, what JSON has out
     """Take records apart into what JSON has; floats are left as they are."""
     kind: Any = type(value)
     return _encoder(kind)(value)
-
-
-def _named_floats(plain: Any) -> Any:  # noqa: ANN401
-    match plain:
-        case float() if math.isnan(plain):
-            return "NaN"
-        case float() if math.isinf(plain):
-            return "Infinity" if plain > 0 else "-Infinity"
-        case dict():
-            return {key: _named_floats(value) for key, value in plain.items()}
-        case list():
-            return [_named_floats(value) for value in plain]
-        case _:
-            return plain
 
 
 @cache

@@ -162,7 +162,7 @@ def _options(chosen: dict[str, Any]) -> "Options":
 def _print(report: "Report", *, as_json: bool) -> None:
     if as_json:
         from firstdrift.exports.report_json import report_object
-        from firstdrift.exports.strict_json import to_json
+        from firstdrift.strict_json import to_json
 
         click.echo(to_json(report_object(report), indent=1))
         return

@@ -27,8 +27,8 @@ def inspect(ctx: click.Context, /, dump: Path, as_json: bool, **chosen: Any) -> 
     overflows.
     """
     from firstdrift.comparison.inspection import inspect_dump
-    from firstdrift.exports.strict_json import to_json
     from firstdrift.exports.text import inspection_object, inspection_text
+    from firstdrift.strict_json import to_json
 
     for name in ("step", "rank", "token"):
         if chosen[name] is not None and not (chosen["tree"] or chosen["overflow"]):
@@ -51,8 +51,8 @@ def _show_views(
     """Show the trees or overflows of slices; return whether a node overflows, and whether that is unknown."""
     from firstdrift.comparison.single_dump import view_dump
     from firstdrift.exports.one_dump import overflow_object, overflow_text, tree_lines, tree_object
-    from firstdrift.exports.strict_json import to_json
     from firstdrift.exports.text import inspection_object
+    from firstdrift.strict_json import to_json
 
     overflows, unknown, views = False, False, []
     for view in view_dump(dump, place["step"], place["rank"], place["token"]):

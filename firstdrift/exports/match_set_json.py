@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from firstdrift.exports.strict_json import to_json
 from firstdrift.matching.manual.edits import Edit, MatchSetFile
 from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.matching.manual.match_set_file import FORMAT, MARK
+from firstdrift.strict_json import to_json
 
 
 def match_set_text(said: MatchSetFile) -> str:

@@ -14,10 +14,10 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
-from firstdrift.exports.strict_json import to_json
 from firstdrift.exports.text import printable
 from firstdrift.paths import encodable, spelt
 from firstdrift.plurals import plural
+from firstdrift.strict_json import to_json
 from firstdrift.wording.message import VERBATIM, Message
 from firstdrift.wording.text import text_of, word
 from firstdrift_frontend import TEMPLATES, assets, numbers

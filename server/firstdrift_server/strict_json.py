@@ -1,41 +1,9 @@
-"""Views as strict JSON: records become objects, times become text, and NaN keeps its name."""
-
-import dataclasses
-from collections.abc import Mapping
-from datetime import datetime
-from pathlib import PurePath
-from typing import Any
+"""Answers in strict JSON."""
 
 import msgspec
-from msgspec import Struct
 from starlette.responses import Response
 
-from firstdrift.exports.strict_json import to_json
-from firstdrift.paths import spelt
-from firstdrift.wording.message import Message
-from firstdrift.wording.plain import message_object
-
-
-def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - whatever JSON has
-    """Take a view apart into dicts, lists, strings and numbers."""
-    match value:
-        case Mapping():
-            return {spelt(key) if isinstance(key, str) else key: plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [plain(item) for item in value]
-        case frozenset():
-            return sorted(map(plain, value))
-        case datetime():
-            return value.isoformat()
-        case str() | PurePath():
-            return spelt(value)
-    if isinstance(value, Message):
-        return plain(message_object(value))
-    if isinstance(value, Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return value
+from firstdrift.strict_json import plain, to_json
 
 
 class StrictJSONResponse(Response):

@@ -17,10 +17,10 @@ from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options
 from firstdrift.errors import PathOutsideRootsError, SettingsError
 from firstdrift.exports.report_json import report_object
-from firstdrift.exports.strict_json import to_json
 from firstdrift.matching.manual.mapping_files import LARGEST_FILE, read_mapping_text
 from firstdrift.matching.manual.match_set_file import read_matches
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.strict_json import to_json
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 

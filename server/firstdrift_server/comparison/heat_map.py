@@ -16,8 +16,8 @@ from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.exports.layer_columns import LayerColumns, layer_columns, moment_of
 from firstdrift.exports.report_json import coordinates_object
-from firstdrift.exports.strict_json import spelled_out
 from firstdrift.paths import encodable
+from firstdrift.strict_json import spelled_out
 from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
 from firstdrift_server.comparison.progress import findings_so_far, slices_expected
 from firstdrift_server.comparison.strip import AXES, states_of

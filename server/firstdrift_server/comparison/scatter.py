@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.charts import NodeErrors, names_of_rows, node_errors
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
-from firstdrift.exports.strict_json import spelled_out
 from firstdrift.paths import encodable
+from firstdrift.strict_json import spelled_out
 
 WORST = 1500
 """How many nodes are drawn for their output error, and how many more for what they add to the error."""

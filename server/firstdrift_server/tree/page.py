@@ -20,13 +20,14 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
     """Show the part of the tree around the selected row; the first bad node if none is selected."""
     from firstdrift_server.tree.view import find_tree_page, tree_view
 
-    asked = context, comparison, position, request.query_params
     with context.reading() as session:
-        find_tree_page(session, *asked)  # what is wrong with the address is said at once
+        page = find_tree_page(
+            session, context, comparison, position, request.query_params
+        )  # what is wrong with the address is said at once
 
     def view() -> dict[str, Any]:
         with context.reading() as session:
-            return tree_view(session, context, find_tree_page(session, *asked))
+            return tree_view(session, context, page)
 
     return answer_early(request, "tree.html", view, scripts=("tree/page.js",))
 

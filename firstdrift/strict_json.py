@@ -1,0 +1,75 @@
+"""JSON that strict parsers read and that keeps NaN and infinities, as strings.
+
+{"mean": NaN}   →   {"mean": "NaN"}      likewise "Infinity" and "-Infinity"
+"""
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any
+
+from msgspec import Struct
+
+from firstdrift.paths import spelt
+from firstdrift.wording.message import Message
+from firstdrift.wording.plain import message_object
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_compact = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
+def to_json(value: object, *, indent: int | None = None) -> str:
+    """Write a value of dicts, lists, strings, numbers, booleans and None as strict JSON.
+
+    The text can be encoded: bytes of a file name that are no UTF-8 stand as escapes.
+    """
+    text = json.dumps(spelled_out(value), allow_nan=False, ensure_ascii=False, indent=indent)
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def to_compact_json(value: object) -> str:
+    """Write a value as strict JSON in ASCII without spaces; few hold a number that has to be spelled out."""
+    try:
+        return _compact(value)
+    except ValueError:
+        return _compact(spelled_out(value))
+
+
+def spelled_out(value: Any) -> Any:  # noqa: ANN401
+    """Replace NaN and infinities by their names, everywhere inside."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(key): spelled_out(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [spelled_out(item) for item in value]
+    return value
+
+
+def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - whatever JSON has
+    """Take a view apart into dicts, lists, strings and numbers.
+
+    Records become objects, messages `message_object`, times text; names that are no UTF-8 are `spelt`.
+    """
+    match value:
+        case Mapping():
+            return {spelt(key) if isinstance(key, str) else key: plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case frozenset():
+            return sorted(map(plain, value))
+        case datetime():
+            return value.isoformat()
+        case str() | PurePath():
+            return spelt(value)
+        case Message():
+            return plain(message_object(value))
+        case Struct():
+            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value
