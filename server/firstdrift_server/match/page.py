@@ -40,7 +40,7 @@ from firstdrift_server.parts.addresses import match_address
 from firstdrift_server.strict_json import StrictJSONResponse
 
 if TYPE_CHECKING:
-    from firstdrift_server.match.view import Picking
+    from firstdrift_server.match.picking import Picking
 
     Changing = Callable[[Context, int, int, Picking, QueryParams], Picking]
 
@@ -57,7 +57,7 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
     With `preview` what a match of the picked nodes would change is shown as well, with `suggest` who may be
     their partners. The page of results of a match set is that of the comparison it is laid over.
     """
-    from firstdrift_server.match.view import Picking
+    from firstdrift_server.match.picking import Picking
 
     picking = Picking.read(request.query_params)
     with context.reading() as session:
@@ -73,7 +73,7 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
 @router.get("/c/{comparison}/s/{position}/match/{part}")
 def show_part(request: Request, comparison: int, position: int, part: Part, context: Shared) -> Response:
     """Give a part of the page, for a page that is open: rows, the version in force, what is picked, ..."""
-    from firstdrift_server.match.view import Picking
+    from firstdrift_server.match.picking import Picking
 
     picking = Picking.read(request.query_params)
     with context.reading() as session:
@@ -87,7 +87,7 @@ def apply(
     request: Request, comparison: int, position: int, change: Change, fields: Form, context: Shared
 ) -> Response:
     """Change a match set, and lead back to the page; if it cannot be, nothing that is picked is lost."""
-    from firstdrift_server.match.view import Picking
+    from firstdrift_server.match.picking import Picking
 
     picking = Picking.read(fields)
     try:
@@ -123,7 +123,7 @@ def _view(
 
     view = match_view(session, context, comparison, position, picking)
     known = set_of(session, comparison, picking.match_set)
-    if parameters.get("preview") and view["picked"]["is_ready"]:
+    if parameters.get("preview") and view["picked"].is_ready:
         view["effect"] = trial_view(session, context, known, position, picking)
     if parameters.get("suggest") and picking.has_any:
         view["suggestions"] = ranked_view(session, context, known, position, picking)
@@ -139,7 +139,8 @@ def _view(
 def _rows(
     request: Request, session: Session, context: Context, known: MatchSet, position: int, picking: "Picking"
 ) -> dict[str, Any]:
-    from firstdrift_server.match.view import SIDES, panes_of, rows_of_pane
+    from firstdrift_server.match.panes import panes_of, rows_of_pane
+    from firstdrift_server.match.picking import SIDES
 
     side = SIDES[request.query_params.get("side") == "target"]
     panes = panes_of(session, context, known, position)
@@ -166,11 +167,12 @@ def _state(
 def _picked(
     request: Request, session: Session, context: Context, known: MatchSet, position: int, picking: "Picking"
 ) -> dict[str, Any]:
-    from firstdrift_server.match.view import panes_of, picked_view
+    from firstdrift_server.match.panes import panes_of
+    from firstdrift_server.match.view import picked_view
 
     picked = picked_view(session, panes_of(session, context, known, position), picking)
     html = _html(request, "match_picked.html", picked=picked, **_around(known, position, picking))
-    return {name: picked[name] for name in ("kind", "is_ready", "is_too_many")} | {"html": html}
+    return {"kind": picked.kind, "is_ready": picked.is_ready, "is_too_many": picked.is_too_many, "html": html}
 
 
 def _effect(
@@ -217,12 +219,13 @@ def _html(request: Request, template: str, **context: Any) -> str:  # noqa: ANN4
 def _edit(
     context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
 ) -> "Picking":
-    from firstdrift_server.match.view import panes_of, picked_view
+    from firstdrift_server.match.panes import panes_of
+    from firstdrift_server.match.view import picked_view
 
     with context.reading() as session:
         known = set_of(session, comparison, picking.match_set)
         panes = panes_of(session, context, known, position)
-        edits = (picking.edit(EditKind(picked_view(session, panes, picking)["kind"])),)
+        edits = (picking.edit(EditKind(picked_view(session, panes, picking).kind)),)
         if picking.match_set is None:
             check_for(session, context, known, edits)
         else:

@@ -8,7 +8,8 @@ from firstdrift.catalogue.matches.match_sets import judge_again
 from firstdrift.verdict.thresholds import thresholds_from
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
-from firstdrift_server.rules.view import preview_object, require_applicable, rules_object
+from firstdrift_server.rules.effect import preview_object
+from firstdrift_server.rules.judging import require_applicable, rules_object
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.visitors import viewer_of
 

@@ -15,7 +15,8 @@ from firstdrift_server.answers import answer, status_of, wants_json
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Form
 from firstdrift_server.parts.addresses import comparison_address, rules_address
-from firstdrift_server.rules.view import judging_to_apply, rules_view
+from firstdrift_server.rules.judging import judging_to_apply
+from firstdrift_server.rules.view import rules_view
 from firstdrift_server.visitors import viewer_of
 
 router = APIRouter(include_in_schema=False)

@@ -1,0 +1,302 @@
+"""The two panes of the match page: the nodes of either side, and which of them wait for a decision.
+
+Rows come from the newest results that are finished; what was decided since, and is being measured, is marked
+in them.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.outline import Flags, Integers, Outline, rows_containing
+from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.sides import Sides, called, load_sides, rows_named
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label
+from firstdrift.catalogue.comparisons.tree import Row, rows_at
+from firstdrift.catalogue.matches.match_sets import MatchSet
+from firstdrift.catalogue.tables import JobState
+from firstdrift.matching.manual.edits import Edit
+from firstdrift_server.context import Context
+from firstdrift_server.match.picking import SIDES, Picking, Side
+from firstdrift_server.tree.state import Parameters, read_number
+
+CHUNK = 50
+"""Rows are sent in pieces of this size."""
+
+FIRST_CHUNKS = 3
+"""A pane begins with so many."""
+
+MOST_PENDING = 200
+"""More nodes than this are not marked as being matched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """The rows that both panes are made of.
+
+    Attributes:
+        comparison: whose results they are: of the version in force, or of the last that is finished.
+        pending: rows that are decided since, and not measured yet.
+    """
+
+    comparison: int
+    pair: SliceLabel
+    outline: Outline
+    sides: Sides
+    pending: Flags
+
+    def of(self, side: Side) -> Flags:
+        """Tell which rows have a node of a side."""
+        return self.sides.golden if side == "golden" else self.sides.target
+
+    @property
+    def free(self) -> Flags:
+        """Tell which rows wait for a decision."""
+        return (self.outline.unmatched | self.sides.doubtful) & ~self.pending
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a pane shows, in the order of the tree: rows that are wanted, and what these lie in."""
+
+    visible: Integers
+    wanted: Flags
+
+    def place_of(self, rows: Integers) -> int | None:
+        """Return the place of the first of some rows that is shown; None if none is."""
+        places = np.flatnonzero(np.isin(self.visible, rows))
+        return int(places[0]) if len(places) else None
+
+
+def shown_results(session: Session, known: MatchSet) -> tuple[int, list[Edit]]:
+    """Return the comparison with the newest finished results of a match set, and what was decided since."""
+    since: list[Edit] = []
+    for version in reversed(known.chain()):
+        results = version.results_id
+        if results is not None and get_comparison(session, results).state is JobState.DONE:
+            return results, since
+        since += version.edits
+    return known.comparison_id, since
+
+
+def panes_of(session: Session, context: Context, known: MatchSet, position: int) -> Panes:
+    """Look up the rows of the newest finished results, and mark what was decided since.
+
+    Raises:
+        NotInCatalogueError: there is no such slice (yet).
+    """
+    comparison, since = shown_results(session, known)
+    pair = get_slice_label(session, comparison, position)
+    return _panes(session, context, comparison, pair, since)
+
+
+def _panes(
+    session: Session, context: Context, comparison: int, pair: SliceLabel, since: Sequence[Edit]
+) -> Panes:
+    outline = context.outline(session, pair)
+    sides = context.sides.get((pair.id, pair.revision), lambda: load_sides(session, pair.id, len(outline)))
+    pending = np.zeros(len(outline), np.bool_)
+    for side in SIDES:
+        for descendants in (True, False):
+            edits = [edit for edit in since if edit.descendants is descendants]
+            names = [name for edit in edits for name in getattr(edit, side)]
+            for row in rows_named(session, pair.id, side, names[:MOST_PENDING]):
+                pending[row : (outline.last[row] if descendants else row) + 1] = True
+    return Panes(comparison, pair, outline, sides, pending)
+
+
+def listing_of(session: Session, panes: Panes, side: Side, picking: Picking) -> Listing:
+    """Work out which rows a pane shows."""
+    has_node = panes.of(side)
+    wanted = has_node if picking.show_all else has_node & panes.free
+    text = picking.text[SIDES.index(side)]
+    if text:
+        found = np.zeros_like(wanted)
+        found[rows_containing(session, panes.pair.id, text)] = True
+        wanted = wanted & found
+    shown = wanted.copy()
+    level: Integers = np.flatnonzero(wanted).astype(np.int32)
+    while len(level):
+        above = np.unique(panes.outline.parent[level])
+        above = above[above >= 0]
+        level = above[~shown[above]]
+        shown[level] = True
+    return Listing(np.flatnonzero(shown & has_node).astype(np.int32), wanted)
+
+
+def pane_view(session: Session, panes: Panes, side: Side, picking: Picking) -> dict[str, Any]:
+    """Lay a pane out around what is picked, or around the first node that waits for a decision."""
+    listing = listing_of(session, panes, side, picking)
+    picked = rows_named(session, panes.pair.id, side, picking.names(side))
+    place = listing.place_of(picked)
+    if place is None:
+        first = np.flatnonzero(panes.free[listing.visible])
+        place = int(first[0]) if len(first) else 0
+    wanted = picking.start[SIDES.index(side)]
+    start = max(0, place // CHUNK - 1) * CHUNK if wanted is None else wanted // CHUNK * CHUNK
+    rows = rows_view(session, panes, listing, (side, picking.names(side)), start, FIRST_CHUNKS * CHUNK)
+    return {
+        "side": side,
+        "text": picking.text[SIDES.index(side)],
+        **_counts(panes, side),
+        "total": len(listing.visible),
+        "place": place,
+        "start": start,
+        "before": max(0, start - FIRST_CHUNKS * CHUNK) if start else None,
+        "after": start + FIRST_CHUNKS * CHUNK if start + len(rows) < len(listing.visible) else None,
+        "rows": rows,
+    }
+
+
+def _counts(panes: Panes, side: Side) -> dict[str, int]:
+    has_node = panes.of(side)
+    return {
+        "nodes": int(has_node.sum()),
+        "free": int((has_node & panes.free & panes.outline.unmatched).sum()),
+        "doubtful": int((has_node & panes.free & panes.sides.doubtful).sum()),
+    }
+
+
+def rows_of_pane(
+    session: Session, panes: Panes, side: Side, picking: Picking, parameters: Parameters
+) -> dict[str, Any]:
+    """Give pieces of a pane, and the place that is asked for.
+
+    | parameter  | place                                                                |
+    | ---------- | -------------------------------------------------------------------- |
+    | next=12    | of the next row after place 12 that waits for a decision; then again |
+    |            | from the top; -1 stands for before the first                         |
+    | place_of=1 | of the first node that is picked of this side                        |
+
+    Raises:
+        SettingsError: a parameter makes no sense.
+    """
+    listing = listing_of(session, panes, side, picking)
+    asked = parameters.get("chunks") or ""
+    numbers = [read_number(part, "chunk") for part in asked.split(".")] if asked else []
+    place = None
+    if (after := parameters.get("next")) is not None:
+        free = np.flatnonzero(panes.free[listing.visible] & listing.wanted[listing.visible])
+        later = free[free > (-1 if after == "-1" else read_number(after, "next") or 0)]
+        place = int(later[0]) if len(later) else int(free[0]) if len(free) else None
+    elif parameters.get("place_of") is not None:
+        place = listing.place_of(rows_named(session, panes.pair.id, side, picking.names(side)))
+    if place is not None:
+        numbers.append(place // CHUNK)
+    picks = (side, picking.names(side))
+    return {
+        "side": side,
+        "total": len(listing.visible),
+        **_counts(panes, side),
+        "place": place,
+        "chunks": [
+            (number, rows_view(session, panes, listing, picks, number * CHUNK, CHUNK))
+            for number in numbers[:8]
+            if number is not None
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """The node, or the nodes, of a side in a row.
+
+    Attributes:
+        row: index in the tree.
+        names: of the nodes of this side; `partner` of the other.
+        status: "unmatched", "doubtful", "matched", or "pending" until the newest version is measured.
+    """
+
+    row: int
+    names: list[str]
+    partner: list[str]
+    status: str
+    depth: int
+    kind: str
+    type_name: str
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
+class PaneRow(NodeRow):
+    """A row of a pane.
+
+    Attributes:
+        place: among the rows that the pane shows.
+        is_context: it is there only for what lies in it.
+    """
+
+    place: int
+    label: str
+    is_context: bool
+    is_picked: bool
+
+
+def rows_view(
+    session: Session,
+    panes: Panes,
+    listing: Listing,
+    picks: tuple[Side, tuple[str, ...]],
+    start: int,
+    count: int,
+) -> list[PaneRow]:
+    """Describe the rows of a pane from a place on, at most `count`."""
+    side, picked = picks
+    rows = rows_at(session, panes.pair.id, listing.visible[start : start + count].tolist())
+    golden = _called(session, panes, side, rows)
+    found = []
+    for place, row in enumerate(rows, start):
+        index, node = row.tree.index, node_row(panes, side, row)
+        label, type_name = golden.get(index, (row.tree.label, node.type_name))
+        found.append(
+            PaneRow(
+                row=index,
+                names=node.names,
+                partner=node.partner,
+                status=node.status,
+                depth=node.depth,
+                kind=node.kind,
+                type_name=type_name,
+                direction=node.direction,
+                place=place,
+                label=label,
+                is_context=not listing.wanted[index],
+                is_picked=bool(set(node.names) & set(picked)),
+            )
+        )
+    return found
+
+
+def node_row(panes: Panes, side: Side, row: Row) -> NodeRow:
+    """Describe the node, or the nodes, of a side in a row."""
+    tree = row.tree
+    if panes.pending[tree.index]:
+        status = "pending"
+    elif row.match is None:
+        status = "unmatched"
+    else:
+        status = "doubtful" if row.match.doubtful else "matched"
+    return NodeRow(
+        row=tree.index,
+        names=list(getattr(tree, side)),
+        partner=list(tree.target if side == "golden" else tree.golden),
+        status=status,
+        depth=tree.depth,
+        kind=str(tree.kind),
+        type_name=tree.type_name,
+        direction=str(tree.direction),
+    )
+
+
+def _called(session: Session, panes: Panes, side: Side, rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
+    """Say label and type of the golden nodes of rows that are named after target nodes of other names."""
+    if side == "target":
+        return {}
+    others = {row.tree.index: row.tree.golden for row in rows if row.tree.target not in ((), row.tree.golden)}
+    wanted = [name for names in others.values() for name in names]
+    known = called(session, panes.pair.golden_slice_id, wanted)
+    found = {index: [known.get(name, (name, "")) for name in names] for index, names in others.items()}
+    return {index: (", ".join(label for label, _ in each), each[0][1]) for index, each in found.items()}
