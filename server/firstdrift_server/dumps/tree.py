@@ -18,6 +18,7 @@ from firstdrift.catalogue.dumps.single_dump import (
 )
 from firstdrift.comparison.single_dump import TensorView
 from firstdrift.errors import NotInCatalogueError
+from firstdrift.model.slice import Problem
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.judgement import NodeClass
 from firstdrift.wording.message import Message
@@ -29,9 +30,13 @@ from firstdrift_server.tree.state import Parameters, TreeState, read_number, wri
 from firstdrift_server.tree.view import (
     CHUNK,
     CHUNKS,
+    Neighbours,
+    SliceLink,
+    TreePart,
+    TreePieces,
     after_step,
-    filters_of,
     first_place,
+    part_of,
     pieces_asked_for,
     seen_of,
 )
@@ -66,9 +71,25 @@ def tree_of(session: Session, context: Context, slice_id: int) -> DumpTree:
     return context.dump_trees.get((slice_id, computed), lambda: load_dump_tree(session, slice_id))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpTreePageView(TreePart):
+    """The tree of a slice of one dump, for its page.
+
+    Attributes:
+        values: how many tensors have known values, and how many not.
+        overflow_count: number of nodes with NaN or infinities.
+    """
+
+    dump: dict[str, Any]
+    values: dict[str, int]
+    overflow_count: int
+    problems: list[Problem]
+    order_origin: str | None
+
+
 def dump_tree_view(
     session: Session, context: Context, dump_id: int, position: int, parameters: Parameters
-) -> dict[str, Any]:
+) -> DumpTreePageView:
     """Lay a tree out for its page.
 
     Raises:
@@ -78,45 +99,40 @@ def dump_tree_view(
     known, tree, view = _seen(session, context, dump_id, position, parameters)
     start = first_place(view, read_number(parameters.get("start"), "start"))
     rows = _window(session, known.id, tree, view, start, CHUNKS * CHUNK)
-    address = dump_tree_address(dump_id, position)
-    return seen_of(view) | {
-        "dump": dump_summary(get_dump(session, dump_id)),
-        "address": address,
-        "slice": position,
-        "slice_name": known.coordinates.describe(),
-        "slices": _neighbours(session, dump_id, position, view.state),
-        "state": view.state,
-        "filters": filters_of(view.outline, view.state),
-        "columns": [(name, name in view.state.columns) for name in COLUMNS],
-        "rows_in_tree": len(view.outline),
-        "chunk": CHUNK,
-        "before": max(0, start - CHUNKS * CHUNK),
-        "after": start + CHUNKS * CHUNK,
-        "start": start,
-        "rows": rows,
-        "has_more": start + len(rows) < len(view.visible),
-        "values": {"known": tree.known, "unknown": tree.unknown, "unreadable": tree.unreadable},
-        "overflow_count": len(tree.overflow),
-        "problems": list(known.problems),
-        "order_origin": known.order_origin,
-        "node": None
+    return DumpTreePageView(
+        **seen_of(view),
+        **part_of(view, start, len(rows)),
+        rows=rows,
+        dump=dump_summary(get_dump(session, dump_id)),
+        address=dump_tree_address(dump_id, position),
+        slice=position,
+        slice_name=known.coordinates.describe(),
+        slices=_neighbours(session, dump_id, position, view.state),
+        columns=[(name, name in view.state.columns) for name in COLUMNS],
+        values={"known": tree.known, "unknown": tree.unknown, "unreadable": tree.unreadable},
+        overflow_count=len(tree.overflow),
+        problems=list(known.problems),
+        order_origin=known.order_origin,
+        node=None
         if view.selected is None
         else dump_node_view(session, context, dump_id, position, view.selected, tree),
-    }
+    )
 
 
 def dump_chunks(
     session: Session, context: Context, dump_id: int, position: int, parameters: Parameters
-) -> dict[str, Any]:
+) -> TreePieces:
     """Give pieces of the visible rows: those asked for, or those around the selected row."""
     known, tree, view = _seen(session, context, dump_id, position, parameters)
-    return seen_of(view) | {
-        "address": dump_tree_address(dump_id, position),
-        "pieces": [
+    return TreePieces(
+        **seen_of(view),
+        address=dump_tree_address(dump_id, position),
+        columns=view.state.columns,
+        pieces=[
             _window(session, known.id, tree, view, places.start, len(places))
             for places in pieces_asked_for(view, parameters)
         ],
-    }
+    )
 
 
 def read_slice_at(session: Session, dump_id: int, position: int) -> IndexedSlice:
@@ -239,24 +255,22 @@ def _shown_tensor(
     return next(iter([*outputs, *real]), (None, None))
 
 
-def _neighbours(session: Session, dump_id: int, position: int, state: TreeState) -> dict[str, Any]:
+def _neighbours(session: Session, dump_id: int, position: int, state: TreeState) -> Neighbours:
     """Say where the same view is found in the slices before and after."""
     query = state.without_position().query()
-    readable = [known for known in own_slices(session, dump_id) if known.nodes is not None]
-
-    def entry(known: IndexedSlice) -> dict[str, Any]:
-        address = dump_tree_address(dump_id, known.position)
-        return {
-            "slice": known.position,
-            "name": known.coordinates.describe(),
-            "verdict": "pass",
-            "address": f"{address}?{query}" if query else address,
-        }
-
-    places = [known.position for known in readable]
-    here = places.index(position)
-    return {
-        "all": [entry(known) for known in readable],
-        "previous": entry(readable[here - 1]) if here else None,
-        "next": entry(readable[here + 1]) if here + 1 < len(readable) else None,
-    }
+    links = [
+        SliceLink(
+            known.position,
+            known.coordinates.describe(),
+            "pass",
+            f"{dump_tree_address(dump_id, known.position)}?{query}".rstrip("?"),
+        )
+        for known in own_slices(session, dump_id)
+        if known.nodes is not None
+    ]
+    here = [link.slice for link in links].index(position)
+    return Neighbours(
+        links,
+        previous=links[here - 1] if here else None,
+        next=links[here + 1] if here + 1 < len(links) else None,
+    )

@@ -3,7 +3,7 @@
 Its view needs NumPy, which the server is ready without.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -11,6 +11,9 @@ from starlette.responses import Response
 from firstdrift_server.answers import answer_early
 from firstdrift_server.context import Shared
 from firstdrift_server.tree.answer import rows_answer
+
+if TYPE_CHECKING:
+    from firstdrift_server.tree.view import TreePageView
 
 router = APIRouter(include_in_schema=False)
 
@@ -21,11 +24,10 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
     from firstdrift_server.tree.view import find_tree_page, tree_view
 
     with context.reading() as session:
-        page = find_tree_page(
-            session, context, comparison, position, request.query_params
-        )  # what is wrong with the address is said at once
+        # What is wrong with the address is said at once.
+        page = find_tree_page(session, context, comparison, position, request.query_params)
 
-    def view() -> dict[str, Any]:
+    def view() -> "TreePageView":
         with context.reading() as session:
             return tree_view(session, context, page)
 

@@ -1,7 +1,7 @@
 """The tree of a slice as its page shows it: filters, rows, and what surrounds them."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from sqlalchemy.orm import Session
 
@@ -41,6 +41,107 @@ CHUNKS = BEFORE + 1 + AFTER
 
 MOST_ROWS = 256
 """So many rows can be asked for at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceLink:
+    """A slice, and where the same view of its tree is found."""
+
+    slice: int
+    name: str
+    verdict: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The slices of which the tree can be seen, and those before and after the one that is."""
+
+    all: list[SliceLink]
+    previous: SliceLink | None
+    next: SliceLink | None
+
+
+@dataclass(frozen=True, slots=True)
+class FilterValue:
+    """A value of a filter, and how many rows it would let through by itself."""
+
+    value: str
+    count: int
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter that tells rows of a tree apart."""
+
+    name: str
+    values: list[FilterValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What of a tree is seen.
+
+    Attributes:
+        query: the state, as the part of an address after the question mark.
+        total: number of visible rows; `matching` of those that the filters let through.
+        place: of the selected row, among the visible ones.
+        same_rows: true after a step that left the rows as they were.
+    """
+
+    query: str
+    total: int
+    matching: int
+    has_bad: bool
+    selected: int | None
+    place: int
+    same_rows: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreePieces(Seen):
+    """Pieces of the visible rows, for a page that is open."""
+
+    address: str
+    columns: tuple[str, ...]
+    pieces: list[list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreePart(Seen):
+    """The part of a tree that a page begins with.
+
+    Attributes:
+        columns: all that can be shown, each with whether it is.
+        start: place of the first row; `before` and `after` are where the parts beside this one start.
+    """
+
+    address: str
+    slice: int
+    slice_name: str
+    slices: Neighbours
+    state: TreeState
+    filters: list[Filter]
+    columns: list[tuple[str, bool]]
+    rows_in_tree: int
+    chunk: int
+    before: int
+    after: int
+    start: int
+    rows: list[dict[str, Any]]
+    has_more: bool
+    node: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreePageView(TreePart):
+    """The tree of a slice pair, for its page."""
+
+    comparison: dict[str, Any]
+    comparison_address: str
+    unmatched: str
+    sorts: tuple[str, ...]
 
 
 def view_from(session: Session, context: Context, pair: SliceLabel, parameters: Parameters) -> TreeView:
@@ -96,60 +197,94 @@ def find_tree_page(
     return TreePage(pair, view, first_place(view, read_number(parameters.get("start"), "start")))
 
 
-def tree_view(session: Session, context: Context, page: TreePage) -> dict[str, Any]:
+def tree_view(session: Session, context: Context, page: TreePage) -> TreePageView:
     """Lay a tree out for its page."""
     pair, view, start = page.pair, page.view, page.start
     comparison, position = pair.comparison_id, pair.position
     rows = window(session, pair.id, view, start, CHUNKS * CHUNK)
-    return seen_of(view) | {
-        "comparison": comparison_summary(session, get_comparison(session, comparison)),
-        "comparison_address": comparison_address(comparison, slice=position),
-        "address": tree_address(comparison, position),
-        "unmatched": unmatched_address(comparison, position),
-        "slice": position,
-        "slice_name": pair.target.describe(),
-        "slices": _neighbours(session, comparison, position, view.state),
-        "state": view.state,
-        "filters": filters_of(view.outline, view.state),
-        "sorts": SORTS,
-        "columns": [(name, name in view.state.columns) for name in COLUMNS],
-        "rows_in_tree": len(view.outline),
-        "chunk": CHUNK,
-        "before": max(0, start - CHUNKS * CHUNK),
-        "after": start + CHUNKS * CHUNK,
-        "start": start,
-        "rows": rows,
-        "has_more": start + len(rows) < len(view.visible),
-        "node": None if view.selected is None else node_of(session, context, pair, view.selected),
-    }
+    return TreePageView(
+        **seen_of(view),
+        **part_of(view, start, len(rows)),
+        rows=rows,
+        comparison=comparison_summary(session, get_comparison(session, comparison)),
+        comparison_address=comparison_address(comparison, slice=position),
+        address=tree_address(comparison, position),
+        unmatched=unmatched_address(comparison, position),
+        slice=position,
+        slice_name=pair.target.describe(),
+        slices=_neighbours(session, comparison, position, view.state),
+        sorts=SORTS,
+        columns=[(name, name in view.state.columns) for name in COLUMNS],
+        node=None if view.selected is None else node_of(session, context, pair, view.selected),
+    )
 
 
 def chunks_of(
     session: Session, context: Context, comparison: int, position: int, parameters: Parameters
-) -> dict[str, Any]:
+) -> TreePieces:
     """Give pieces of the visible rows: those asked for, or those around the selected row."""
     pair = get_slice_label(session, comparison, position)
     view = view_from(session, context, pair, parameters)
-    return seen_of(view) | {
-        "address": tree_address(comparison, position),
-        "pieces": [
+    return TreePieces(
+        **seen_of(view),
+        address=tree_address(comparison, position),
+        columns=view.state.columns,
+        pieces=[
             window(session, pair.id, view, places.start, len(places))
             for places in pieces_asked_for(view, parameters)
         ],
-    }
+    )
 
 
-def seen_of(view: TreeView) -> dict[str, Any]:
+class SeenFields(TypedDict):
+    """The fields of `Seen`."""
+
+    query: str
+    total: int
+    matching: int
+    has_bad: bool
+    selected: int | None
+    place: int
+    same_rows: bool
+
+
+class PartFields(TypedDict):
+    """Fields of `TreePart` that follow from the rows alone."""
+
+    state: TreeState
+    filters: list[Filter]
+    rows_in_tree: int
+    chunk: int
+    before: int
+    after: int
+    start: int
+    has_more: bool
+
+
+def seen_of(view: TreeView) -> SeenFields:
     """Say what of a tree is seen."""
     return {
         "query": view.state.query(),
-        "columns": view.state.columns,
         "total": len(view.visible),
         "matching": int(view.matching.sum()),
         "has_bad": bool((view.outline.bad & view.matching).any()),
         "selected": view.selected,
         "place": view.position,
         "same_rows": view.same_rows,
+    }
+
+
+def part_of(view: TreeView, start: int, shown: int) -> PartFields:
+    """Say which part of a tree begins at a place and shows so many rows."""
+    return {
+        "state": view.state,
+        "filters": filters_of(view.outline, view.state),
+        "rows_in_tree": len(view.outline),
+        "chunk": CHUNK,
+        "before": max(0, start - CHUNKS * CHUNK),
+        "after": start + CHUNKS * CHUNK,
+        "start": start,
+        "has_more": start + shown < len(view.visible),
     }
 
 
@@ -238,30 +373,22 @@ def pieces_around(view: TreeView) -> list[range]:
     return [range(start, start + CHUNK) for start in range(first, first + CHUNKS * CHUNK, CHUNK)]
 
 
-def _neighbours(session: Session, comparison: int, position: int, state: TreeState) -> dict[str, Any]:
+def _neighbours(session: Session, comparison: int, position: int, state: TreeState) -> Neighbours:
     """Say where the same view is found in the slices before and after."""
-    pairs = slice_labels_of(session, comparison)
     query = state.without_position().query()
-
-    def entry(pair: SliceLabel) -> dict[str, Any]:
-        address = tree_address(comparison, pair.position)
-        return {
-            "slice": pair.position,
-            "name": pair.target.describe(),
-            "verdict": str(pair.verdict),
-            "address": f"{address}?{query}" if query else address,
-        }
-
-    by_position = {pair.position: pair for pair in pairs}
-    previous, following = by_position.get(position - 1), by_position.get(position + 1)
-    return {
-        "all": [entry(pair) for pair in pairs],
-        "previous": entry(previous) if previous else None,
-        "next": entry(following) if following else None,
+    links = {
+        pair.position: SliceLink(
+            pair.position,
+            pair.target.describe(),
+            str(pair.verdict),
+            f"{tree_address(comparison, pair.position)}?{query}".rstrip("?"),
+        )
+        for pair in slice_labels_of(session, comparison)
     }
+    return Neighbours(list(links.values()), links.get(position - 1), links.get(position + 1))
 
 
-def filters_of(outline: Outline, state: TreeState) -> list[dict[str, Any]]:
+def filters_of(outline: Outline, state: TreeState) -> list[Filter]:
     """List the filters that tell rows of a tree apart, with how many rows each value would let through."""
     counts, chosen = facets(outline), dict(state.chosen)
     offered = {
@@ -269,13 +396,10 @@ def filters_of(outline: Outline, state: TreeState) -> list[dict[str, Any]]:
         for name, values in state.choices.items()
     }
     return [
-        {
-            "name": name,
-            "values": [
-                {"value": value, "count": counts[name][value], "is_chosen": value in chosen.get(name, ())}
-                for value in values
-            ],
-        }
+        Filter(
+            name,
+            [FilterValue(value, counts[name][value], value in chosen.get(name, ())) for value in values],
+        )
         for name, values in offered.items()
         if len(values) > 1 or name in chosen
     ]
