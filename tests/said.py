@@ -1,6 +1,6 @@
 """What a message says, for tests: its id, those of the messages in it, and what stands in their gaps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from firstdrift.wording.message import Argument, Message
 
@@ -23,3 +23,8 @@ def ids_of(message: Message | None) -> set[str]:
 def gaps_of(message: Message | None, id: str) -> dict[str, Argument]:  # noqa: A002
     """Return what stands in the gaps of the first message of an id."""
     return next(dict(part.arguments) for part in within(message) if part.id == id)
+
+
+def ids(messages: Iterable[Message]) -> list[str]:
+    """Return the ids of messages, without their room: "reason.same_name"."""
+    return [message.id.partition(".")[2] for message in messages]

@@ -100,7 +100,8 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
         return _union_decoder(arguments)
     if origin is tuple:
         item = _decoder(arguments[0])
-        return lambda plain: tuple(map(item, plain))
+        # Where there are several messages now, earlier versions may have kept one text.
+        return lambda plain: tuple(map(item, filter(None, [plain]) if isinstance(plain, str) else plain))
     if origin is not None and issubclass(origin, Mapping):
         item = _decoder(arguments[1])
         return lambda plain: {key: item(value) for key, value in plain.items()}

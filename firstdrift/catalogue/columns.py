@@ -7,6 +7,7 @@
 | `Word`    | a member of an enumeration | its value                                                   |
 | `Record`  | a frozen record            | strict JSON text                                            |
 | `Listed`  | a tuple of texts, integers | the same                                                    |
+| `Said`    | a message, or several      | the same; of an earlier version a text                      |
 | `Instant` | an aware datetime          | seconds since 1970 as a float, by the clock of the database  |
 
 NaN sorts after all numbers on both; -0.0 is 0.0 to SQLite.
@@ -26,9 +27,13 @@ from sqlalchemy.sql.expression import ColumnElement
 from sqlalchemy.types import TypeDecorator
 
 from firstdrift.catalogue.codec import from_text, to_text
+from firstdrift.wording.message import Message, verbatim
 
 Processor = Callable[[Any], Any]
 _REMEMBERED = 4096
+_OF_MESSAGES = ('{"id"', '[{"id"')
+"""How the JSON of a message, or of several, begins."""
+
 _ESCAPE = "\x1a"
 _UNSTORABLE = re.compile("[\x00\x1a\ud800-\udfff]")
 _ESCAPED = re.compile("\x1a([0-9a-f]{4})")
@@ -141,6 +146,31 @@ class Listed(Record):
     def result_processor(self, dialect: Dialect, coltype: object) -> Processor:
         """Decode, each text once."""
         return lru_cache(_REMEMBERED)(super().result_processor(dialect, coltype))
+
+
+class Said(Record):
+    """A message, or several; no message is an empty text. Earlier versions kept texts without JSON."""
+
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Processor:
+        """Encode, each value once."""
+        encode = super().bind_processor(dialect)
+        return lru_cache(_REMEMBERED)(lambda said: "" if said == () else encode(said))
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Processor:
+        """Decode, each text once."""
+        del dialect, coltype
+        return lru_cache(_REMEMBERED)(self._read)
+
+    def _read(self, text: str | None) -> Any:  # noqa: ANN401 (as its kind says)
+        if text is None:
+            return None
+        if text.startswith(_OF_MESSAGES):
+            return from_text(self.kind, text)
+        if self.kind is Message:
+            return verbatim(text)
+        return (verbatim(text),) if text else ()
 
 
 class Instant(TypeDecorator[datetime]):

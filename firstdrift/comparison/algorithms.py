@@ -185,7 +185,7 @@ def _results(
         golden, target = load_tensor(first), load_tensor(second)
     except TensorUnreadableError as error:
         return tuple(CustomResult(name, remark=str(error)) for name in names)
-    shape = common_shape(golden.shape, target.shape, pair.transform)
+    shape = common_shape(golden.shape, target.shape, may_reshape=bool(pair.transform))
     arrays = (_read_only(golden, shape), _read_only(target, shape))
     return tuple(_result(algorithm, *arrays) for algorithm in algorithms)
 

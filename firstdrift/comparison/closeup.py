@@ -14,7 +14,7 @@ from firstdrift.metrics.comparability import common_shape, shapes_differ
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.tensor import DataLocation, TensorRecord, is_part_of_rank
 from firstdrift.wording.message import Message
-from firstdrift.wording.phrases import as_message, side_named
+from firstdrift.wording.phrases import side_named
 from firstdrift.wording.text import text_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
     """
     if (reason := why_not(pair, measured)) is not None:
         raise NothingToSeeError(reason)
-    notes = [as_message(pair.transform)] if pair.transform else []
+    notes = list(pair.transform)
     if pair.golden_parts or pair.target_parts:
         golden, target, said = _load_joined(pair)
         notes += [said] if said else []
@@ -92,7 +92,7 @@ def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
     _require_as_measured(measured.golden, golden, "golden")
     _require_as_measured(measured.target, target, "target")
     shapes = golden.shape, target.shape
-    shape = common_shape(*shapes, pair.transform)
+    shape = common_shape(*shapes, may_reshape=bool(pair.transform))
     if shape is None:
         raise NothingToSeeError(shapes_differ(*shapes))
     if not pair.transform and golden.shape != target.shape:
@@ -108,7 +108,7 @@ def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
 def why_not(pair: TensorPair, measured: Measurement) -> Message | None:
     """Say why there is nothing to look at, as far as is known without reading; None if there may be."""
     if pair.incomparable is not None:
-        return as_message(pair.incomparable)
+        return pair.incomparable
     if measured.kind is MeasurementKind.SCALAR:
         return Message.of("closeup.scalars")
     if measured.kind is MeasurementKind.INCOMPARABLE:

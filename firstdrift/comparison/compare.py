@@ -23,6 +23,7 @@ from firstdrift.matching.plan import SlicePairing, SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates, Slice
 from firstdrift.verdict.baseline import Noise, noise_of
+from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
     from firstdrift.comparison.algorithms import Algorithm
@@ -177,7 +178,7 @@ def _with_notes_on_noise(pairing: SlicePairing, noise: Mapping[Coordinates, Nois
             "the baseline shows nothing of the slices that are compared",
             hint="Give a dump of a healthy run with the same steps, ranks and tokens",
         )
-    notes = (f"the baseline shows nothing of {coordinates.describe()}" for coordinates in unknown)
+    notes = (Message.of("comparison.note.no_baseline", slice=coordinates.name()) for coordinates in unknown)
     return replace(pairing, notes=(*pairing.notes, *notes))
 
 

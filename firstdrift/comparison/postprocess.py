@@ -24,8 +24,12 @@ from firstdrift.dumps.storage.tensor_data import CONTAINER_BY_SUFFIX, read_heade
 from firstdrift.errors import SettingsError, TensorUnreadableError
 from firstdrift.files import TooLargeError, read_regular
 from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.matching.tensors import shapes_differ
 from firstdrift.metrics.comparability import Shape, common_shape
 from firstdrift.model.tensor import DataLocation, TensorRecord
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import shape as shape_of
+from firstdrift.wording.phrases import side_named
 
 _LARGEST_FILE: Final = 16 * 2**20
 _LONGEST_SHOWN: Final = 5
@@ -41,6 +45,10 @@ _MAPS: Final = {
     },
 }
 """Of each key of the file, which dump it is about, and from which side a matrix multiplies."""
+
+
+_FROM_LEFT: Final = "matching.postprocess.from_left"
+_FROM_RIGHT: Final = "matching.postprocess.from_right"
 
 
 class Matrix(Struct, frozen=True):
@@ -84,21 +92,20 @@ def apply(postprocess: Postprocess, plan: SlicePlan) -> SlicePlan:
     """Declare in a plan by what its tensors are multiplied; names that no pair has become a note."""
     unused = {"golden": set(postprocess.golden), "target": set(postprocess.target)}
     pairs = tuple(_apply(pair, postprocess, unused) for pair in plan.pairs)
-    notes = tuple(
-        f"postprocess: no pair has a {side} tensor {_first_few(names)}"
-        for side, names in unused.items()
-        if names
-    )
+    notes = tuple(_unused(side, names) for side, names in unused.items() if names)
     return replace(plan, pairs=pairs, notes=(*plan.notes, *notes))
 
 
-def _first_few(names: set[str]) -> str:
-    ordered = sorted(names)
-    return ", ".join(ordered[:_LONGEST_SHOWN]) + (", …" if len(ordered) > _LONGEST_SHOWN else "")
+def _unused(side: str, names: set[str]) -> Message:
+    """Say which tensors of a side no pair has; of many the first few."""
+    shown, more = tuple(sorted(names)[:_LONGEST_SHOWN]), max(0, len(names) - _LONGEST_SHOWN)
+    if more:
+        return Message.of("matching.postprocess.many_unused", side=side_named(side), names=shown, more=more)
+    return Message.of("matching.postprocess.unused", side=side_named(side), names=shown)
 
 
 def _apply(pair: TensorPair, postprocess: Postprocess, unused: dict[str, set[str]]) -> TensorPair:
-    records, said = {}, [pair.transform] if pair.transform else []
+    records, said = {}, list(pair.transform)
     for side, maps in (("golden", postprocess.golden), ("target", postprocess.target)):
         record, node = getattr(pair, side), getattr(pair, f"{side}_node")
         name = next((name for name in _names(node, record) if name in maps), None)
@@ -108,15 +115,14 @@ def _apply(pair: TensorPair, postprocess: Postprocess, unused: dict[str, set[str
         if pair.incomparable is not None and record.location is None:
             continue
         if pair.is_joined or record.location is None:
-            what = "is joined from several" if pair.is_joined else "was not saved"
-            return replace(pair, incomparable=f"the {side} tensor should be multiplied, but {what}")
+            why = "matching.postprocess.joined" if pair.is_joined else "matching.postprocess.not_saved"
+            return replace(pair, incomparable=Message.of(why, side=side_named(side)))
         left, right = maps[name]
         shape = _shape_of_product(record.shape, left, right)
         if shape is None:
-            shapes = " x ".join(
-                str(list(each.shape or ())) for each in (left, record, right) if each is not None
-            )
-            return replace(pair, incomparable=f"the {side} tensor cannot be multiplied: {shapes}")
+            shapes = tuple(shape_of(each.shape or ()) for each in (left, record, right) if each is not None)
+            why_not = Message.of("matching.postprocess.do_not_fit", side=side_named(side), shapes=shapes)
+            return replace(pair, incomparable=why_not)
         location = replace(
             record.location,
             left=left.location if left else None,
@@ -124,16 +130,18 @@ def _apply(pair: TensorPair, postprocess: Postprocess, unused: dict[str, set[str
         )
         records[side] = replace(record, location=location, shape=shape, statistics=None, digest=None)
         said += [
-            f"{side} multiplied from the {place} by {matrix.location.file.name}"
-            for place, matrix in (("left", left), ("right", right))
+            Message.of(how, side=side_named(side), matrix=matrix.location.file.name)
+            for how, matrix in ((_FROM_LEFT, left), (_FROM_RIGHT, right))
             if matrix is not None
         ]
     if not records:
         return pair
-    changed = replace(pair, **records, transform="; ".join(said), incomparable=None)
+    changed = replace(pair, **records, transform=tuple(said), incomparable=None)
     golden, target = changed.golden.shape, changed.target.shape
-    if golden is not None and target is not None and common_shape(golden, target, pair.transform) is None:
-        return replace(changed, incomparable=f"shapes differ: {list(golden)} and {list(target)}")
+    if golden is None or target is None:
+        return changed
+    if common_shape(golden, target, may_reshape=bool(pair.transform)) is None:
+        return replace(changed, incomparable=shapes_differ(golden, target))
     return changed
 
 

@@ -20,12 +20,13 @@ from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.match import find_matches, lay_edits_on
-from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
+from firstdrift.matching.plan import Messages, NodeMatch, SlicePlan, TensorPair
 from firstdrift.matching.structure.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Dump, Slice
 from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement
+from firstdrift.wording.message import Message
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 
@@ -55,7 +56,7 @@ class Effect(Struct, frozen=True):
     removed: tuple[NodeMatch, ...]
     new_pairs: int
     unmeasured: int = 0
-    notes: tuple[str, ...] = ()
+    notes: Messages = ()
     slices: int = 0
     of_slices: int = 0
 
@@ -174,20 +175,20 @@ def is_touched(edits: Sequence[Edit], golden: Container[str], target: Container[
     )
 
 
-def refusals(edits: Sequence[Edit], golden: Container[str], target: Container[str]) -> tuple[str, ...]:
+def refusals(edits: Sequence[Edit], golden: Container[str], target: Container[str]) -> Messages:
     """Write the remarks on edits whose nodes a pair of slices lacks."""
     absent = ((edit, edit.why_absent(golden, target)) for edit in edits)
     return tuple(edit.refused(why) for edit, why in absent if why is not None)
 
 
-def require_applied(edits: Sequence[Edit], notes: Sequence[Sequence[str]]) -> None:
+def require_applied(edits: Sequence[Edit], notes: Sequence[Sequence[Message]]) -> None:
     """Raise an error if an edit could be applied to none of the slices that these notes are on.
 
     Raises:
         SettingsError: it names the edit and says why.
     """
     for edit in edits:
-        refused = [note for of_slice in notes for note in of_slice if note.startswith(edit.refused(""))]
+        refused = [note for of_slice in notes for note in of_slice if edit.is_refused(note)]
         if len(refused) >= len(notes):
             raise SettingsError(refused[0])
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from firstdrift.comparison.user_hooks import Additions
-from firstdrift.matching.plan import MatchingRules, SlicePairing, SlicePlan, TensorPair
+from firstdrift.matching.plan import MatchingRules, Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.verdict.baseline import Noise
@@ -106,22 +106,25 @@ class Report(Struct, frozen=True):
                 if judged.verdict is Verdict.INCOMPARABLE:
                     yield result.judgement.coordinates, pair, joined(*judged.reasons)
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> Messages:
         """Return the remarks on how slices and nodes were matched; those on one slice say which."""
         plans = [result.plan for result in self.slices]
         starts = prompt_starts([result.judgement for result in self.slices])
-        new = [f"a further prompt begins at {at.describe()}: it is judged by itself" for at in starts]
+        new = [Message.of("comparison.note.further_prompt", slice=at.name()) for at in starts]
         pairing = (*self.pairing.notes, *new)
         return all_notes(pairing, [(plan.target.coordinates, plan.notes) for plan in plans])
 
 
 def all_notes(
-    of_all: Sequence[str], of_slices: Sequence[tuple[Coordinates, Sequence[str]]]
-) -> tuple[str, ...]:
+    of_all: Sequence[Message], of_slices: Sequence[tuple[Coordinates, Sequence[Message]]]
+) -> Messages:
     """Put remarks together: those on all slices are said once, those on some say on which."""
     shared = set.intersection(*(set(notes) for _, notes in of_slices)) if of_slices else set()
     said = dict.fromkeys(of_all)
     for coordinates, notes in of_slices:
-        where = coordinates.describe()
-        said |= dict.fromkeys(note if note in shared else f"{where}: {note}" for note in notes)
+        said |= dict.fromkeys(note if note in shared else _in_slice(coordinates, note) for note in notes)
     return tuple(said)
+
+
+def _in_slice(coordinates: Coordinates, note: Message) -> Message:
+    return Message.of("comparison.note.in_slice", slice=coordinates.name(), note=note)

@@ -17,7 +17,8 @@ from firstdrift.comparison.session import Planned
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
-from firstdrift.matching.slices import Read, pair_slices
+from firstdrift.matching.ranks.missing_ranks import Read
+from firstdrift.matching.slices import pair_slices
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import FITS_NOT, Measurement, MeasurementKind
 from firstdrift.model.slice import Dump, Slice, SliceListing
@@ -26,7 +27,6 @@ from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.router_ties import may_be_scores
 from firstdrift.verdict.tree import build_rows
-from firstdrift.wording.phrases import as_message
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -59,16 +59,16 @@ def measure_pairs(plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
 
 def _measure(pair: TensorPair) -> Measurement:
     if pair.incomparable is not None:
-        return Measurement(MeasurementKind.INCOMPARABLE, as_message(pair.incomparable))
+        return Measurement(MeasurementKind.INCOMPARABLE, pair.incomparable)
     if pair.golden_parts or pair.target_parts:
         from firstdrift.metrics.joined import measure_joined
 
-        return measure_joined(pair.golden, pair.target, pair.parts, load_tensor, pair.transform)
+        return measure_joined(pair.golden, pair.target, pair.parts, load_tensor, bool(pair.transform))
     is_part = is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
     has_data = pair.golden.location is not None and not is_part
     measure = partial(
         measure_pair,
-        transform=pair.transform,
+        may_reshape=bool(pair.transform),
         logits=has_data and is_logits(pair),
         scores=has_data and may_be_scores(pair),
     )

@@ -172,7 +172,7 @@ def cells_of(line: Line, width: int = len(COLUMNS)) -> tuple[Cell, ...]:
         line.module,
         *_pair_cells(line.pair),
         line.origin,
-        line.pair.transform,
+        "; ".join(texts_of(line.pair.transform)),
         measured.kind.value,
         judged.verdict.value,
         line.node_class,

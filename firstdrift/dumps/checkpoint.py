@@ -102,11 +102,11 @@ def description_of(entry: str) -> Description | None:
         return None
 
 
-def how_dequantised(record: TensorRecord) -> str:
-    """Say how a tensor was made from whole numbers ("dequantised with weight_scale"); "" if it was not."""
+def how_dequantised(record: TensorRecord) -> tuple[str, ...]:
+    """Return the tensors by which one was made from whole numbers ("weight_scale"); none if it was not."""
     location = record.location
     said = description_of(location.entry) if location and location.container == _CONTAINER else None
-    return f"dequantised with {', '.join(said.by)}" if said else ""
+    return tuple(said.by) if said else ()
 
 
 def fits(scale: tuple[int, ...], weight: tuple[int, ...]) -> bool:

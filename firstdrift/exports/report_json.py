@@ -23,7 +23,7 @@ def report_object(report: Report) -> dict[str, Any]:
             "golden": [coordinates_object(c) for c in report.pairing.unmatched_golden],
             "target": [coordinates_object(c) for c in report.pairing.unmatched_target],
         },
-        "notes": list(report.notes()),
+        "notes": [message_object(note) for note in report.notes()],
         "unreadable": report.unreadable,
         "incomparable": [
             incomparable_object(*found) for found in islice(report.incomparable(), INCOMPARABLE_SHOWN)

@@ -5,6 +5,7 @@ from math import prod
 from firstdrift.matching.fused.joined_tensors import joined_axis
 from firstdrift.matching.plan import Joining, TensorPair
 from firstdrift.model.tensor import DataLocation, TensorRecord
+from firstdrift.wording.text import texts_of
 
 _HEAD = """\
 from pathlib import Path
@@ -50,7 +51,8 @@ def reproduction(pair: TensorPair, shape: tuple[int, ...]) -> str | None:
         return None
     about = f"# golden {pair.golden_node!r} {pair.golden.label!r}\n"
     about += f"# target {pair.target_node!r} {pair.target.label!r}\n"
-    remark = f"# {pair.transform!r}\n" if pair.transform else ""
+    done = "; ".join(texts_of(pair.transform))
+    remark = f"# {done!r}\n" if done else ""
     load = f"golden = {sides[0]}\ntarget = {sides[1]}\n"
     return f"{about}{remark}{_HEAD}\n{load}{_TAIL.format(shape=shape)}"
 

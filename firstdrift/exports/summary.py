@@ -14,6 +14,7 @@ from pathlib import PurePath
 from msgspec import Struct
 
 from firstdrift.comparison.report import DumpSummary, Report
+from firstdrift.matching.plan import Messages
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, Reasons, RowJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow, layer_rows
@@ -100,7 +101,7 @@ class Summary(Struct, frozen=True):
     layers: tuple[Layer, ...]
     worst: tuple[NodeLine, ...]
     bad: int
-    notes: tuple[str, ...]
+    notes: Messages
     unpaired: tuple[tuple[str, ...], tuple[str, ...]]
     unreadable: int
     seconds: float | None = None

@@ -67,7 +67,7 @@ def report_text(report: Report) -> str:
     if moved := report.options.thresholds.moved():
         lines.append(f"thresholds    {', '.join(f'{name}={value:g}' for name, value in moved.items())}")
     notes = report.notes()
-    lines += [f"note          {note}" for note in notes[:_SHOWN]] + _more(notes)
+    lines += [f"note          {text_of(note)}" for note in notes[:_SHOWN]] + _more(notes)
     for side, left in (
         ("golden", report.pairing.unmatched_golden),
         ("target", report.pairing.unmatched_target),

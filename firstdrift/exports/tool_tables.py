@@ -117,6 +117,7 @@ class _Msit:
             return (token, number, *sides, *(None,) * 7, f"only {line.side} has it.")
         pair, measured = line.pair, line.measured
         errors, logits = measured.errors, measured.logits
+        why = pair.incomparable or measured.reason
         return (
             token,
             number,
@@ -125,7 +126,7 @@ class _Msit:
             *_numbers_of(errors, _MSIT_ERRORS),
             None if logits is None else logits.kl_divergence,
             None if errors is None else errors.relative_l2,
-            pair.incomparable or (text_of(measured.reason) if measured.reason else ""),
+            "" if why is None else text_of(why),
         )
 
 

@@ -26,8 +26,16 @@ from firstdrift.matching.fused.stacked_experts import pair_stacks
 from firstdrift.matching.manual.apply_edits import apply_edits
 from firstdrift.matching.manual.apply_mapping import apply_mappings
 from firstdrift.matching.manual.edits import Edit
-from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
-from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
+from firstdrift.matching.pairing import INSIDE_CORRESPONDS, Found, Join, Pairing, start_pairing
+from firstdrift.matching.plan import (
+    MatchingRules,
+    Messages,
+    NodeMatch,
+    Origin,
+    SlicePlan,
+    TensorPair,
+    UnmatchedTensor,
+)
 from firstdrift.matching.ranks.partial_dump import (
     as_recorded,
     say_lone_rank,
@@ -49,7 +57,8 @@ from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import is_part_of_rank
 from firstdrift.parallel.point_to_point import is_communication
-from firstdrift.plurals import counted
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 _AROUND: Final = 0.8
 """Score of modules around modules that correspond to each other."""
@@ -67,7 +76,7 @@ def match_slices(golden: Slice, target: Slice, rules: MatchingRules) -> SlicePla
     return lay_edits_over(golden, target, work, notes, rules.edits)
 
 
-def find_matches(golden: Slice, target: Slice, rules: MatchingRules) -> tuple[Pairing, tuple[str, ...]]:
+def find_matches(golden: Slice, target: Slice, rules: MatchingRules) -> tuple[Pairing, Messages]:
     """Match two slices by all rules but the edits; return what is matched, and remarks."""
     known = find_namesakes(golden, target)
     slices = without_lists(known.golden, known.target), without_lists(known.target, known.golden)
@@ -80,13 +89,13 @@ def find_matches(golden: Slice, target: Slice, rules: MatchingRules) -> tuple[Pa
 
 
 def lay_edits_over(
-    golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...], edits: Iterable[Edit]
+    golden: Slice, target: Slice, work: Pairing, notes: Messages, edits: Iterable[Edit]
 ) -> SlicePlan:
     """Change what was matched as people said, in place, and write the plan."""
     return _plan(golden, target, work, notes + lay_edits_on(work, edits))
 
 
-def lay_edits_on(work: Pairing, edits: Iterable[Edit]) -> tuple[str, ...]:
+def lay_edits_on(work: Pairing, edits: Iterable[Edit]) -> Messages:
     """Change what was matched as people said, in place; return remarks on edits that could not be applied."""
     return apply_edits(work, edits, _match_trees)
 
@@ -193,7 +202,7 @@ def _follow_join(work: Pairing, join: Join, golden: list[int | None], target: li
     golden_known = tuple(index for index in golden if index is not None)
     target_known = tuple(index for index in target if index is not None)
     if len(golden_known) == len(golden) and len(target_known) == len(target):
-        reasons = (f"follows {work.target.nodes[join.target[0]].name}",)
+        reasons = (Message.of("matching.reason.follows", leader=work.target.nodes[join.target[0]].name),)
         work.add_join(replace(join, golden=golden_known, target=target_known, reasons=reasons))
 
 
@@ -230,7 +239,7 @@ def _match_around(work: Pairing) -> bool:
         partners = [work.partners[index] for index in work.golden.forward[golden] if index in work.partners]
         for target in dict.fromkeys(work.target.parents[index] for index in partners):
             if target != work.target.root and target not in work.found and _correspond(work, golden, target):
-                reasons = ("what is inside corresponds", *work.evidence.reasons(golden, target))
+                reasons = (INSIDE_CORRESPONDS, *work.evidence.reasons(golden, target))
                 found = True
                 work.add(
                     (golden, target),
@@ -305,7 +314,7 @@ def _join_gradients(work: Pairing) -> None:
             _follow_join(work, join, golden, target)
 
 
-def _plan(golden: Slice, target: Slice, work: Pairing, notes: tuple[str, ...]) -> SlicePlan:
+def _plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> SlicePlan:
     """Write the matches down in the order of the target nodes, with the tensors of those that are certain."""
     if work.spread is not None and work.spread.is_target:
         target = widen_slice(target, work.spread.ranks)
@@ -384,14 +393,11 @@ def _is_part_left_open(pair: TensorPair) -> bool:
     return pair.incomparable is not None and any(one.shards and not one.shards.of for one in parts)
 
 
-def _notes_on_ranks(plan: SlicePlan, golden: Slice, target: Slice) -> Iterator[str]:
+def _notes_on_ranks(plan: SlicePlan, golden: Slice, target: Slice) -> Iterator[Message]:
     """Say how much one rank alone leaves open, and which nodes have no partner as only one run had ranks."""
     parts = sum(map(_is_part_left_open, plan.pairs))
     if parts:
-        yield (
-            f"{parts} of {len(plan.pairs)} pairs of tensors cannot be judged for one rank alone, which holds "
-            "but a part of them: choose no rank to compare all of them merged"
-        )
+        yield Message.of("matching.note.parts_of_one_rank", parts=parts, pairs=len(plan.pairs))
     sides = (
         ("golden", golden, plan.unmatched_golden, target),
         ("target", target, plan.unmatched_target, golden),
@@ -400,7 +406,4 @@ def _notes_on_ranks(plan: SlicePlan, golden: Slice, target: Slice) -> Iterator[s
         talks = {node.name for node in own.nodes if is_communication(node.type_name)}
         left = sum(node in talks for node in unmatched)
         if left and not any(is_communication(node.type_name) for node in other.nodes):
-            yield (
-                f"{counted(left, 'unmatched node')} of the {name} dump: communication between ranks, which "
-                "the other run did not need"
-            )
+            yield Message.of("matching.note.communication", nodes=left, side=side_named(name))

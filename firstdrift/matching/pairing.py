@@ -8,14 +8,17 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.layer_ops import Line
-from firstdrift.matching.plan import MatchingRules, Origin
+from firstdrift.matching.plan import MatchingRules, Messages, Origin
 from firstdrift.matching.ranks.partial_dump import Spread, widen
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.similarity import CONFIDENT, Evidence
 from firstdrift.matching.tree import SliceTree, build_tree
 from firstdrift.model.slice import Slice
+from firstdrift.wording.message import Message
 
-SAME_PLACE: Final = ("same name and same place",)
+INSIDE_CORRESPONDS: Final = Message.of("matching.reason.inside_corresponds")
+
+SAME_PLACE: Final = (Message.of("matching.reason.same_place"),)
 
 
 class Found(Struct, frozen=True):
@@ -34,7 +37,7 @@ class Found(Struct, frozen=True):
     origin: Origin
     score: float
     doubtful: bool
-    reasons: tuple[str, ...]
+    reasons: Messages
     joined: bool = False
 
 
@@ -56,7 +59,7 @@ class Join(Struct, frozen=True):
     target: tuple[int, ...]
     origin: Origin
     score: float
-    reasons: tuple[str, ...]
+    reasons: Messages
     compiled: bool = False
     experts: tuple[int, ...] = ()
 
@@ -122,14 +125,16 @@ class Pairing(Struct):
     def add_same_place(self, pair: Pair) -> None:
         """Record that two nodes have the same name and the same place."""
         golden, target = self.golden.nodes[pair[0]], self.target.nodes[pair[1]]
-        reasons: tuple[str, ...] = SAME_PLACE
+        reasons: Messages = SAME_PLACE
         if golden.type_name and target.type_name and golden.type_name != target.type_name:
-            reasons = (*reasons, f"class {golden.type_name} against {target.type_name}")
+            classes = {"golden": golden.type_name, "target": target.type_name}
+            reasons = (*reasons, Message.of("matching.reason.other_class", **classes))
         if golden.call != target.call:
-            reasons = (*reasons, f"call number {golden.call} against {target.call}")
+            calls = {"golden": golden.call, "target": target.call}
+            reasons = (*reasons, Message.of("matching.reason.other_call", **calls))
         self.add(pair, Found(pair[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
 
-    def add_weighed(self, pair: Pair, score: float, *more: str, doubtful: bool = False) -> None:
+    def add_weighed(self, pair: Pair, score: float, *more: Message, doubtful: bool = False) -> None:
         """Record a match that was weighed; it is doubtful if its score is low."""
         reasons = (*self.evidence.reasons(*pair), *more)
         self.add(pair, Found(pair[0], Origin.STRUCTURE, score, doubtful or score < CONFIDENT, reasons))
@@ -137,7 +142,7 @@ class Pairing(Struct):
     def follow(self, pair: Pair, leader: int) -> None:
         """Record a match that follows from that of another target node: backward from forward."""
         led = self.found[leader]
-        reasons = (f"follows {self.target.nodes[leader].name}",)
+        reasons = (Message.of("matching.reason.follows", leader=self.target.nodes[leader].name),)
         self.add(pair, Found(pair[0], led.origin, led.score, led.doubtful, reasons))
 
     def pairs(self) -> list[Pair]:

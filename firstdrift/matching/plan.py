@@ -4,6 +4,7 @@ A plan is made from names, shapes and statistics alone; it can be shown and chec
 """
 
 from enum import StrEnum
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -12,6 +13,10 @@ from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.model.parts import Parts
 from firstdrift.model.slice import Coordinates, Layout, SliceListing
 from firstdrift.model.tensor import TensorRecord
+from firstdrift.wording.message import Message
+
+Messages: TypeAlias = tuple[Message, ...]
+"""Clauses, to be said one after the other."""
 
 
 class Origin(StrEnum):
@@ -53,7 +58,7 @@ class NodeMatch(Struct, frozen=True, gc=False):
     origin: Origin
     score: float = 1.0
     doubtful: bool = False
-    reasons: tuple[str, ...] = ()
+    reasons: Messages = ()
     operands: tuple[str, ...] = ()
 
 
@@ -69,7 +74,7 @@ class TensorPair(Struct, frozen=True, gc=False):
         target_node: name of the target node.
         golden: the golden tensor.
         target: the target tensor.
-        transform: what has to be done to the shapes before comparing, in words; "" if nothing.
+        transform: what is done to the two before they are compared, step by step; empty if nothing.
         incomparable: why the two cannot be compared, known from their records alone; None if they can.
         golden_parts: what the golden tensor is joined from; empty if it is one tensor.
         target_parts: likewise for the target tensor; one of the two is empty.
@@ -82,8 +87,8 @@ class TensorPair(Struct, frozen=True, gc=False):
     target_node: str
     golden: TensorRecord
     target: TensorRecord
-    transform: str = ""
-    incomparable: str | None = None
+    transform: Messages = ()
+    incomparable: Message | None = None
     golden_parts: tuple[TensorRecord, ...] = ()
     target_parts: tuple[TensorRecord, ...] = ()
     joining: Joining | None = None
@@ -157,7 +162,7 @@ class SlicePlan(Struct, frozen=True):
     unmatched_target: tuple[str, ...]
     unmatched_golden_tensors: tuple[UnmatchedTensor, ...] = ()
     unmatched_target_tensors: tuple[UnmatchedTensor, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: Messages = ()
 
 
 class SlicePairing(Struct, frozen=True):
@@ -166,7 +171,7 @@ class SlicePairing(Struct, frozen=True):
     pairs: tuple[tuple[SliceListing, SliceListing], ...]
     unmatched_golden: tuple[Coordinates, ...]
     unmatched_target: tuple[Coordinates, ...]
-    notes: tuple[str, ...] = ()
+    notes: Messages = ()
 
 
 class MatchingRules(Struct, frozen=True):

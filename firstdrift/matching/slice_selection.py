@@ -6,15 +6,18 @@
 
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.model.slice import Coordinates, Dump
-from firstdrift.plurals import plural
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
-_MOST_RUNS = 6
+_MOST_RUNS: Final = 6
+"""Runs of numbers that are spelled out in a remark. Chosen: they fit in a line."""
 
 
 def require_chosen_slices(golden: Dump, target: Dump, rules: MatchingRules) -> None:
@@ -27,26 +30,30 @@ def require_chosen_slices(golden: Dump, target: Dump, rules: MatchingRules) -> N
     Raises:
         SettingsError: a dump has none; it says which there are.
     """
-    chosen = {"step": rules.step, "rank": rules.rank, "token": rules.token}
     ranks = [_known(dump, "rank") for dump in (golden, target)]
     is_spread = max(1, len(ranks[0])) != max(1, len(ranks[1]))
     wider = max(ranks, key=len)
+    chosen = {"step": rules.step, "rank": rules.rank, "token": rules.token}
     for name, wanted in chosen.items():
-        if wanted is not None:
-            shift = rules.token_offset if name == "token" else 0
-            known = [_known(dump, name) for dump in (golden, target)]
-            if name == "rank" and is_spread:
-                known = [held if held is wider else frozenset() for held in ranks]
-            _require(name, wanted, shift, *known)
-    if set(chosen.values()) == {None}:
-        return
-    for side, dump, shift, held in zip(
-        ("golden", "target"), (golden, target), (0, rules.token_offset), ranks, strict=True
-    ):
-        of_side = replace(rules, rank=None) if is_spread and held is not wider else rules
-        if not any(is_chosen(listing.coordinates, of_side, shift) for listing in dump.slices):
-            asked = Coordinates(rules.step, of_side.rank, _shifted(rules.token, shift))
-            raise SettingsError(f"no slice of the {side} dump is {asked.describe()}")
+        known = [_known(dump, name) for dump in (golden, target)]
+        if name == "rank" and is_spread:
+            known = [held if held is wider else frozenset() for held in ranks]
+        shift = rules.token_offset if name == "token" else 0
+        why = None if wanted is None else _absence(name, wanted, shift, *known)
+        if why is not None:
+            raise SettingsError(why)
+    if set(chosen.values()) != {None}:
+        without_rank = replace(rules, rank=None)
+        of_sides = [without_rank if is_spread and held is not wider else rules for held in ranks]
+        _require_slice("golden", golden, of_sides[0], 0)
+        _require_slice("target", target, of_sides[1], rules.token_offset)
+
+
+def _require_slice(side: str, dump: Dump, rules: MatchingRules, shift: int) -> None:
+    """Make sure that a dump has a slice of the step, rank and token together."""
+    if not any(is_chosen(listing.coordinates, rules, shift) for listing in dump.slices):
+        asked = Coordinates(rules.step, rules.rank, _shifted(rules.token, shift)).name()
+        raise SettingsError(Message.of("matching.choice.no_slice", side=side_named(side), slice=asked))
 
 
 def is_chosen(at: Coordinates, rules: MatchingRules, token_offset: int) -> bool:
@@ -58,41 +65,56 @@ def is_chosen(at: Coordinates, rules: MatchingRules, token_offset: int) -> bool:
 def spelled(numbers: Iterable[int]) -> str:
     """Write numbers as runs, each as its ends with an en dash between; of very many runs the first few."""
     ordered = sorted(numbers)
+    if not ordered:
+        return ""
     starts = [ordered[0], *(after for before, after in pairwise(ordered) if after != before + 1)]
     ends = [*(before for before, after in pairwise(ordered) if after != before + 1), ordered[-1]]
     runs = [str(a) if a == b else f"{a}\N{EN DASH}{b}" for a, b in zip(starts, ends, strict=True)]
     return ", ".join(runs[:_MOST_RUNS]) + (", \N{HORIZONTAL ELLIPSIS}" if len(runs) > _MOST_RUNS else "")
 
 
-def _require(name: str, wanted: int, shift: int, golden: frozenset[int], target: frozenset[int]) -> None:
-    named = name.capitalize()
-    if not golden and not target and wanted == 0:
-        return
+def _absence(
+    name: str, wanted: int, shift: int, golden: frozenset[int], target: frozenset[int]
+) -> Message | None:
+    """Say which dump lacks the step, rank or token asked for, and what it has; None if both have it."""
+    asked = numbered(name, wanted)
     if not golden and not target:
-        raise SettingsError(f"{named} {wanted} is in neither dump; neither tells {name}s apart")
-    in_golden = not golden or wanted in golden
-    in_target = not target or wanted + shift in target
-    if in_golden and in_target:
-        return
-    if in_golden:
-        moved = f" ({name} {wanted} and an offset of {shift})" if shift else ""
-        raise SettingsError(
-            f"{named} {wanted + shift}{moved} is not in the target dump; it has {_listed(name, target)}"
-        )
-    if in_target:
-        raise SettingsError(f"{named} {wanted} is not in the golden dump; it has {_listed(name, golden)}")
-    known = [numbers for numbers in (golden, target) if numbers]
-    if len(set(known)) == 1:
-        there = plural(len(known[0]), "is", "are")
-        raise SettingsError(f"{named} {wanted} is in neither dump; there {there} {_listed(name, known[0])}")
-    raise SettingsError(
-        f"{named} {wanted} is in neither dump; golden has {_listed(name, golden)}, "
-        f"target {_listed(name, target)}"
+        untold = Message.of("matching.choice.untold", asked=asked, coordinates=coordinates_named(name))
+        return untold if wanted != 0 else None
+    held = {"golden": _held(name, golden), "target": _held(name, target)}
+    lacks = bool(golden) and wanted not in golden, bool(target) and wanted + shift not in target
+    match lacks:
+        case (True, True) if golden == target:
+            return Message.of("matching.choice.in_neither", asked=asked, held=held["golden"])
+        case (True, True):
+            return Message.of("matching.choice.in_neither_of_two", asked=asked, **held)
+        case (True, False):
+            return Message.of("matching.choice.not_in_golden", asked=asked, held=held["golden"])
+        case (False, True) if shift:
+            moved = numbered(name, wanted + shift)
+            said = {"asked": asked, "moved": moved, "held": held["target"]}
+            return Message.of("matching.choice.shifted", **said, offset=shift)
+        case (False, True):
+            return Message.of("matching.choice.not_in_target", asked=asked, held=held["target"])
+    return None
+
+
+def numbered(name: str, number: int | None) -> Message:
+    """Name a step, rank, token or micro step by its number: "token 4"."""
+    return Message.of(f"slice.{name}", number=number)
+
+
+def coordinates_named(name: str) -> Message:
+    """Name all steps, ranks, tokens or micro steps: "tokens"."""
+    return Message.of(f"matching.coordinates.{name}")
+
+
+def _held(name: str, numbers: frozenset[int]) -> Message:
+    if len(numbers) == 1:
+        return numbered(name, next(iter(numbers)))
+    return Message.of(
+        "matching.choice.several", coordinates=coordinates_named(name), numbers=spelled(numbers)
     )
-
-
-def _listed(name: str, numbers: frozenset[int]) -> str:
-    return f"{plural(len(numbers), name)} {spelled(numbers)}"
 
 
 def _known(dump: Dump, name: str) -> frozenset[int]:

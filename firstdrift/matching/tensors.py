@@ -7,30 +7,37 @@ output.0             [1, 5, 896]  ── output.0            [1, 5, 896]
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.dumps.checkpoint import how_dequantised
-from firstdrift.matching.plan import TensorPair, UnmatchedTensor
+from firstdrift.matching.plan import Messages, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.statistics_similarity import bare_shape, value_distance
 from firstdrift.matching.tree import are_of_one_family, is_operator, operator_family
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating
 from firstdrift.operators.properties import is_commutative
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import shape, side_named
 
-BY_SHAPE: Final = "paired by shape"
+BY_SHAPE: Final = Message.of("matching.transform.by_shape")
 """Said of a pair whose keys differ."""
 
-_EXCHANGED: Final = "arguments exchanged"
+_EXCHANGED: Final = Message.of("matching.transform.exchanged")
 """Said of a pair whose keys differ as the operator was given its two arguments the other way round."""
+
+BY_MAPPING: Final = Message.of("matching.transform.by_mapping")
+"""Said of a pair that a mapping file names."""
 
 _AGREE: Final = 0.1
 _TIMES_FARTHER: Final = 4
 """Arguments were exchanged if one agrees with that in the other place, and both differ this much more from
 their own."""
+
+Shape: TypeAlias = tuple[int, ...]
 
 Records = dict[int, TensorRecord]
 """The records of one role that are not paired yet, by their position in the node."""
@@ -87,7 +94,7 @@ class TensorPairing(Struct):
             (first[one], second[other]) for other, one in said.items() if one in first and other in second
         ]
         for records in pairs:
-            self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, "as the mapping says"))
+            self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, BY_MAPPING))
         taken = {one.label for one, _ in pairs}, {other.label for _, other in pairs}
         return (
             replace(
@@ -99,22 +106,32 @@ class TensorPairing(Struct):
         )
 
 
-def relate_shapes(golden: tuple[int, ...] | None, target: tuple[int, ...] | None) -> tuple[str, str | None]:
-    """Say how two shapes can be compared: what to do first ("" for nothing), or why they cannot.
+def relate_shapes(golden: Shape | None, target: Shape | None) -> tuple[Messages, Message | None]:
+    """Say how two shapes can be compared: what to do first, if anything, or why they cannot.
 
     They can if they differ by dimensions of size 1, or by flattening batch and sequence, which are the
     first two. An unknown shape is left to whoever reads the data.
     """
     if golden == target or golden is None or target is None:
-        return "", None
+        return (), None
     first, second = bare_shape(golden), bare_shape(target)
     if first == second or _flattened(first) == second or first == _flattened(second):
-        return f"reshape {list(golden)} -> {list(target)}", None
-    return "", f"shapes differ: {list(golden)} against {list(target)}"
+        return (reshape(golden, target),), None
+    return (), shapes_differ(golden, target)
 
 
-def _flattened(shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    return (shape[0] * shape[1], *shape[2:]) if len(shape) > 1 else None
+def shapes_differ(golden: Shape, target: Shape) -> Message:
+    """Say that two tensors cannot be compared, as their shapes differ."""
+    return Message.of("matching.incomparable.shapes_differ", golden=shape(golden), target=shape(target))
+
+
+def reshape(golden: Shape, target: Shape) -> Message:
+    """Say that a tensor is reshaped before it is compared."""
+    return Message.of("matching.transform.reshape", golden=shape(golden), target=shape(target))
+
+
+def _flattened(sizes: Shape) -> Shape | None:
+    return (sizes[0] * sizes[1], *sizes[2:]) if len(sizes) > 1 else None
 
 
 def _are_alike(golden: tuple[TensorRecord, ...], target: tuple[TensorRecord, ...]) -> bool:
@@ -132,34 +149,44 @@ def _share_arguments(golden: Node, target: Node) -> bool:
 
 
 def _tensor_pair(
-    match: int, names: tuple[str, str], records: tuple[TensorRecord, TensorRecord], remark: str = ""
+    match: int,
+    names: tuple[str, str],
+    records: tuple[TensorRecord, TensorRecord],
+    remark: Message | None = None,
 ) -> TensorPair:
     golden, target = records
     transform, incomparable = relate_shapes(golden.shape, target.shape)
     if golden.is_tensor is not target.is_tensor:
-        transform, incomparable = "", f"{_describe(golden)} against {_describe(target)}"
+        kinds = {"golden": _kind_of(golden), "target": _kind_of(target)}
+        transform, incomparable = (), Message.of("matching.incomparable.other_kinds", **kinds)
     made = [how_dequantised(golden), how_dequantised(target)]
     if any(made):
-        transform = "; ".join(filter(None, [*_sided(made), transform]))
+        transform = (*_dequantised(made), *transform)
         if all(made):
             # Both were rounded to whole numbers already: what is left has to agree like other floats.
             golden, target = replace(golden, dtype="float32"), replace(target, dtype="float32")
-    if remark:
-        transform = f"{remark}; {transform}" if transform else remark
+    if remark is not None:
+        transform = (remark, *transform)
     return TensorPair(match, *names, golden, target, transform, incomparable)
 
 
-def _sided(made: list[str]) -> list[str]:
+def _dequantised(scales: list[tuple[str, ...]]) -> Messages:
     """Say on which side a tensor was made from others: "target dequantised with weight_scale"."""
-    if made[0] == made[1]:
-        return [f"both {made[0]}"]
-    return [f"{side} {how}" for side, how in zip(("golden", "target"), made, strict=True) if how]
+    if scales[0] == scales[1]:
+        return (Message.of("matching.transform.both_dequantised", scales=scales[0]),)
+    return tuple(
+        Message.of("matching.transform.dequantised", side=side_named(side), scales=by)
+        for side, by in zip(("golden", "target"), scales, strict=True)
+        if by
+    )
 
 
-def _describe(record: TensorRecord) -> str:
+def _kind_of(record: TensorRecord) -> Message:
     if not record.is_tensor:
-        return f"a Python {record.dtype}"
-    return "a tensor" if record.shape is None else f"a tensor of shape {list(record.shape)}"
+        return Message.of("matching.kind.argument", type=record.dtype)
+    if record.shape is None:
+        return Message.of("matching.kind.tensor")
+    return Message.of("matching.kind.tensor_of_shape", shape=shape(record.shape))
 
 
 def _left_over(match: int, node: Node, taken: set[int]) -> list[UnmatchedTensor]:
@@ -170,14 +197,14 @@ def _left_over(match: int, node: Node, taken: set[int]) -> list[UnmatchedTensor]
     ]
 
 
-def _pair_positions(golden: Node, target: Node) -> dict[Pair, str]:
+def _pair_positions(golden: Node, target: Node) -> dict[Pair, Message | None]:
     """Pair the positions of two nodes' tensors, each pair with a remark if its keys differ."""
     roles: Iterable[Role] = Role
     if not _share_arguments(golden, target):
         roles = (Role.INPUT if target.direction is Direction.BACKWARD else Role.OUTPUT,)
     free_order = is_operator(target) and _has_free_order(target)
     exchanged = _exchanged_role(golden, target)
-    paired: dict[Pair, str] = {}
+    paired: dict[Pair, Message | None] = {}
     for role in roles:
         first, second = _of_role(golden, role), _of_role(target, role)
         if role is exchanged:
@@ -185,11 +212,11 @@ def _pair_positions(golden: Node, target: Node) -> dict[Pair, str]:
             for pair in _taken(crossed, first, second):
                 paired[pair] = _EXCHANGED
         for pair in _pair_equal_keys(first, second, fitting=True):
-            paired[pair] = ""
+            paired[pair] = None
         for pair in _pair_by_shape(first, second, free_order=free_order):
             paired[pair] = BY_SHAPE
         for pair in _pair_equal_keys(first, second, fitting=False):
-            paired[pair] = ""
+            paired[pair] = None
     return paired
 
 
@@ -262,8 +289,8 @@ def _pair_by_shape(golden: Records, target: Records, *, free_order: bool) -> lis
     """
     first, second = _by_shape(golden), _by_shape(target)
     pairs: list[Pair] = []
-    for shape, positions in first.items():
-        others = second.get(shape, [])
+    for sizes, positions in first.items():
+        others = second.get(sizes, [])
         candidates = list(zip(positions, others, strict=False))
         if len(positions) == len(others) and (
             free_order or all(_kind(golden[one].key) != _kind(target[other].key) for one, other in candidates)

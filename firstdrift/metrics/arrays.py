@@ -25,23 +25,23 @@ Load: TypeAlias = Callable[[DataLocation], Array]
 
 
 def measure_values(
-    golden: DataLocation, target: DataLocation, load: Load, transform: str, logits: bool
+    golden: DataLocation, target: DataLocation, load: Load, may_reshape: bool, logits: bool
 ) -> Measurement:
     """Measure element by element; arguments are those of `measure_pair`.
 
     Raises:
         IncomparableError: one cannot be read, holds no numbers, or the shapes do not fit.
     """
-    return _measure(_load(golden, "golden", load), _load(target, "target", load), transform, logits)
+    return _measure(_load(golden, "golden", load), _load(target, "target", load), may_reshape, logits)
 
 
-def measure_empty(golden: Shape, target: Shape, transform: str) -> Measurement:
+def measure_empty(golden: Shape, target: Shape, may_reshape: bool) -> Measurement:
     """Measure tensors without elements, of which no tool records any values: their shapes say it all.
 
     Raises:
         IncomparableError: the shapes do not fit.
     """
-    return _measure(np.empty(golden, np.float32), np.empty(target, np.float32), transform, logits=False)
+    return _measure(np.empty(golden, np.float32), np.empty(target, np.float32), may_reshape, logits=False)
 
 
 def summarise_values(location: DataLocation, side: str, load: Load) -> SideSummary:
@@ -75,8 +75,8 @@ def _no_numbers(dtype: str, side: str) -> Message:
     return Message.of("metrics.side_no_numbers", side=side_named(side), dtype=dtype)
 
 
-def _measure(golden: Array, target: Array, transform: str, logits: bool) -> Measurement:
-    shape = common_shape(golden.shape, target.shape, transform)
+def _measure(golden: Array, target: Array, may_reshape: bool, logits: bool) -> Measurement:
+    shape = common_shape(golden.shape, target.shape, may_reshape=may_reshape)
     if shape is None:
         raise IncomparableError(shapes_differ(golden.shape, target.shape))
     golden, target = golden.reshape(shape), target.reshape(shape)

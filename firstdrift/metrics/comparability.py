@@ -25,12 +25,12 @@ def shapes_differ(golden: Shape, target: Shape) -> Message:
     return Message.of("metrics.shapes_differ", golden=golden, target=target)
 
 
-def common_shape(golden: Shape, target: Shape, transform: str = "") -> Shape | None:
+def common_shape(golden: Shape, target: Shape, *, may_reshape: bool = False) -> Shape | None:
     """Return the shape to which both tensors can be reshaped for comparison, or None.
 
     Dimensions of size 1 do not count, and neighbouring dimensions may be merged on one side:
-    [1, 5, 896] and [5, 896] give [5, 896], and so do [5, 14, 64] and [5, 896]. With a transform any
-    shapes of one size will do, and the target's is taken.
+    [1, 5, 896] and [5, 896] give [5, 896], and so do [5, 14, 64] and [5, 896]. Where they may
+    be reshaped, any shapes of one size will do, and the target's is taken.
     """
     if golden == target:
         return golden
@@ -40,7 +40,7 @@ def common_shape(golden: Shape, target: Shape, transform: str = "") -> Shape | N
     coarse, fine = sorted((left, right), key=len)
     if set(_ends(coarse)) <= set(_ends(fine)):
         return coarse
-    return target if transform else None
+    return target if may_reshape else None
 
 
 def _ends(shape: Shape) -> Shape:

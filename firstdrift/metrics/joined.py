@@ -42,7 +42,7 @@ _CLEARLY_BETTER: Final = 0.5
 
 
 def measure_joined(
-    golden: TensorRecord, target: TensorRecord, parts: Parts, load: Load, transform: str
+    golden: TensorRecord, target: TensorRecord, parts: Parts, load: Load, may_reshape: bool
 ) -> Measurement:
     """Measure a pair of which one tensor is joined from parts; what a dump holds never makes it raise.
 
@@ -51,10 +51,10 @@ def measure_joined(
         target: the tensor under suspicion, likewise.
         parts: what one of the two is joined from.
         load: reads the values of a tensor; raises TensorUnreadableError where it cannot.
-        transform: what is done to the shapes, in words.
+        may_reshape: whether the tensors may be reshaped to each other, whatever their shapes.
     """
     if any(part.location is None or part.problem is not None for part in parts.records):
-        return measure_pair(golden, target, load, transform)
+        return measure_pair(golden, target, load, may_reshape)
     own = target if parts.are_golden else golden
     whole = whole_of(own)
     try:
@@ -69,7 +69,7 @@ def measure_joined(
         return _incomparable(Message.of("metrics.parts_unreadable", why=error.whole()))
 
     if is_part_of_rank(own):
-        return _measure_part(own, (joined, said), loaded, parts, transform)
+        return _measure_part(own, (joined, said), loaded, parts, may_reshape)
 
     def load_joined(location: DataLocation) -> Array:
         if location is _JOINED:
@@ -80,7 +80,7 @@ def measure_joined(
         golden = replace(golden, location=_JOINED)
     else:
         target = replace(target, location=_JOINED)
-    measured = measure_pair(golden, target, load_joined, transform)
+    measured = measure_pair(golden, target, load_joined, may_reshape)
     return replace(measured, reason=measured.reason or said) if measured.errors is not None else measured
 
 
@@ -93,14 +93,14 @@ def _measure_part(
     joined: tuple[Array, Message | None],
     loaded: Array | None,
     parts: Parts,
-    transform: str,
+    may_reshape: bool,
 ) -> Measurement:
     """Measure what one rank holds of a fused tensor against its part of what was joined."""
     pieces = cut(loaded, joined[0], own.shards) if loaded is not None and own.shards is not None else None
     if pieces is None:
         return _incomparable(Message.of("metrics.part_unknown"))
     other = parts.records[0]
-    measure = partial(measure_pair, transform=transform)
+    measure = partial(measure_pair, may_reshape=may_reshape)
     measured = measure_cut(own, other, pieces, measure, own_is_golden=not parts.are_golden)
     return replace(measured, reason=measured.reason or joined[1]) if measured.errors is not None else measured
 

@@ -31,7 +31,7 @@ def measure_pair(
     golden: TensorRecord,
     target: TensorRecord,
     load: "Load",
-    transform: str = "",
+    may_reshape: bool = False,
     logits: bool = False,
     *,
     scores: bool = False,
@@ -42,19 +42,19 @@ def measure_pair(
         golden: the trusted tensor.
         target: the tensor under suspicion.
         load: reads the values of a tensor; raises TensorUnreadableError where it cannot.
-        transform: not empty if the tensors may be reshaped to each other, whatever their shapes.
+        may_reshape: whether the tensors may be reshaped to each other, whatever their shapes.
         logits: whether the last dimension is the vocabulary.
         scores: whether experts may be chosen by the largest of each row.
     """
     try:
-        measured = _measure(golden, target, load, transform, logits)
+        measured = _measure(golden, target, load, may_reshape, logits)
         return _with_choices(measured, golden, target, load) if scores else measured
     except IncomparableError as error:
         return Measurement(MeasurementKind.INCOMPARABLE, error.message)
 
 
 def _measure(
-    golden: TensorRecord, target: TensorRecord, load: "Load", transform: str, logits: bool
+    golden: TensorRecord, target: TensorRecord, load: "Load", may_reshape: bool, logits: bool
 ) -> Measurement:
     for side, record in (("golden", golden), ("target", target)):
         if record.problem is not None:
@@ -68,12 +68,12 @@ def _measure(
     if golden.location and target.location:
         from firstdrift.metrics.arrays import measure_values
 
-        return measure_values(golden.location, target.location, load, transform, logits)
+        return measure_values(golden.location, target.location, load, may_reshape, logits)
     _require_common_size(golden.shape, target.shape)
     if golden.shape is not None and target.shape is not None and math.prod(golden.shape) == 0:
         from firstdrift.metrics.arrays import measure_empty
 
-        return measure_empty(golden.shape, target.shape, transform)
+        return measure_empty(golden.shape, target.shape, may_reshape)
     if _has_statistics(golden) and _has_statistics(target):
         return _with_digests(measure_statistics(golden, target), golden, target)
     if golden.digest and target.digest:

@@ -41,6 +41,7 @@ from firstdrift.verdict.sums import Addend, addends, explained_by_sum
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow, is_embedding, work_of_row
 from firstdrift.wording.message import verbatim
+from firstdrift.wording.text import text_of
 
 _MOST_CANCELLED = 1e3
 """How much larger than one dot product what it adds up may be: one in a thousand is as small by chance."""
@@ -347,9 +348,8 @@ class _Walk:
             self._name_other_choice(error, said)
         elif error.shape_pair is not None and error.output is None:
             said.node_class, said.worst_pair = NodeClass.STRUCTURE_DIFFERS, error.shape_pair
-            said.reasons = (
-                verbatim(self.plan.pairs[error.shape_pair].incomparable or "numbers of other kinds"),
-            )
+            why = self.plan.pairs[error.shape_pair].incomparable
+            said.reasons = (why or verbatim("numbers of other kinds"),)
         elif error.output is not None and error.output > level:
             said.node_class = NodeClass.PROPAGATED
             size = self._size(error.input, error.input_pair)
@@ -537,11 +537,12 @@ class _Walk:
             return ()
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         parts = (
-            pair.incomparable
+            text_of(pair.incomparable)
             for _, pair in incomparable
-            if is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
+            if pair.incomparable is not None
+            and (is_part_of_rank(pair.golden) or is_part_of_rank(pair.target))
         )
-        why = next((reason for reason in parts if reason), None)
+        why = next(parts, None)
         return (f"what was not compared inside it: {missing[0]}{more}", *((why,) if why else ()))
 
     def _explained_by_parameters(self, error: RowErrors) -> float:

@@ -46,6 +46,7 @@ from firstdrift.verdict.tool_rules import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.verdict.unmatched_reason import why_left_over
 from firstdrift.wording.message import verbatim
+from firstdrift.wording.text import text_of
 
 _PairRules = Callable[
     [SlicePlan, Sequence[Measurement], Sequence[PairError], Thresholds], list[PairJudgement]
@@ -632,7 +633,7 @@ def _input_difference(case: _Case) -> InputDifference | None:
             target=pair.target_node,
             tensor=pair.target.label,
         )
-    detail = pair.incomparable or ""
+    detail = "" if pair.incomparable is None else text_of(pair.incomparable)
     if integers is not None and integers.first_mismatch is not None:
         values = f"golden {integers.golden_at_first}, target {integers.target_at_first}"
         detail = f"{values} at index {integers.first_mismatch}"

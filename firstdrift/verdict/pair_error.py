@@ -20,7 +20,6 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role, is_floating
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
-from firstdrift.wording.phrases import as_message
 
 
 class PairError(NamedTuple):
@@ -61,8 +60,8 @@ def are_of_other_kinds(pair: TensorPair) -> bool:
 
 def why_incomparable(pair: TensorPair, measured: Measurement) -> Message:
     """Say why a pair has no error."""
-    if pair.incomparable:
-        return as_message(pair.incomparable)
+    if pair.incomparable is not None:
+        return pair.incomparable
     if measured.reason is None and are_of_other_kinds(pair):
         return Message.of("pair.other_kinds", golden=pair.golden.dtype, target=pair.target.dtype)
     return measured.reason or Message.of("pair.nothing_recorded")

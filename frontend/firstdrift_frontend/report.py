@@ -95,8 +95,7 @@ def _cut(summary: Summary, nodes: int, notes: int) -> Summary:
         replace(note, node=cut(note.node), text=cut(note.text, _LONGEST_TEXT))
         for note in summary.written[:notes]
     )
-    remarks = tuple(cut(note, 500) for note in summary.notes[:40])
-    return replace(summary, worst=worst, written=written, notes=remarks)
+    return replace(summary, worst=worst, written=written, notes=tuple(map(_shortened, summary.notes[:40])))
 
 
 def _shortened(message: Message) -> Message:

@@ -183,7 +183,7 @@ def test_a_token_that_no_dump_has_exits_with_2_and_says_which_there_are(
 ) -> None:
     done = firstdrift("compare", *main_case, "--token", "99")
     assert (done.status, done.out) == (2, "")
-    assert done.err.endswith("Token 99 is in neither dump; there are tokens 0\u20135.\n")
+    assert done.err.endswith("token 99 is in neither dump; both have tokens 0\u20135.\n")
 
 
 def test_nothing_in_common_exits_with_2_and_counts_nothing(firstdrift: Run, unpacked: Unpacked) -> None:

@@ -38,12 +38,10 @@ def test_entries_that_match_nothing_are_told(
 ) -> None:
     (tmp_path / "mine.yaml").write_text("MLP:\n  fc9: down_proj\nBLIP:\n  a: b\n")
     done = firstdrift("compare", *two_frameworks, "--mapping", tmp_path / "mine.yaml", "--json")
-    assert json.loads(done.out)["notes"] == [
-        (
-            "mine.yaml line 2, MLP: fc9 -> down_proj: matched nothing, "
-            "no module of the target dump has that path inside MLP"
-        ),
-        "mine.yaml line 4, BLIP: a -> b: matched nothing, the target dump has no module of class BLIP",
+    notes = [note["arguments"] for note in json.loads(done.out)["notes"]]
+    assert [(note["entry"]["arguments"]["line"], note["why"]["id"]) for note in notes] == [
+        (2, "matching.mapping.no_target_path"),
+        (4, "matching.mapping.no_target_class"),
     ]
 
 
@@ -75,7 +73,7 @@ def test_a_match_set_is_taken_as_a_mapping(
     edits[0]["golden"] = ["nothing"]
     (tmp_path / "set.json").write_text(json.dumps({"firstdrift_match_set": 1, "edits": edits}))
     noted = json.loads(firstdrift("compare", *dumps, "--json", "--no-structure", *given).out)
-    assert "there is no golden node nothing" in noted["notes"][0]
+    assert noted["notes"][0]["arguments"]["why"]["id"] == "matching.edit.no_node"
     (tmp_path / "set.json").write_text('{"firstdrift_match_set": 1, "edits": 7}')
     refused = firstdrift("compare", *dumps, *given)
     assert refused.status == 2

@@ -21,6 +21,7 @@ from firstdrift.matching.manual.mapping_files import LARGEST_FILE, read_mapping_
 from firstdrift.matching.manual.match_set_file import read_matches
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.strict_json import to_json
+from firstdrift.wording.text import texts_of
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 
@@ -245,6 +246,6 @@ def test_of_what_only_looks_like_a_mapping_no_word_is_in_the_results(tmp_path: P
     else:
         rules = MatchingRules(mappings=mappings)
         report = compare(tmp_path / "golden", tmp_path / "target", Options(matching=rules))
-        said = to_json(report_object(report)) + " ".join(report.notes())
+        said = to_json(report_object(report)) + " ".join(texts_of(report.notes()))
         assert f"{name} line" in said
     assert SECRET not in said.lower()

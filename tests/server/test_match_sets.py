@@ -186,7 +186,7 @@ def test_suggestions_are_ranked_with_score_and_reasons(client: TestClient, compa
     assert found[0]["golden"] == [MLP.format(3)]
     assert found[0]["target"] == [FEED_FORWARD.format(3)]
     assert 1 >= found[0]["score"] > found[1]["score"] > 0
-    assert "the modules around them correspond" in found[0]["reasons"]
+    assert "matching.reason.parents_correspond" in [reason["id"] for reason in found[0]["reasons"]]
     number = int(begin(client, comparison).rpartition("/")[2])
     change(client, f"/api/v1/match-sets/{number}", 0, edit(3))
     later = client.get(address, params={"target": FEED_FORWARD.format(1), "match_set": number}).json()
@@ -241,7 +241,7 @@ def test_a_mapping_of_msprobe_is_read_in(client: TestClient, fresh: Compare) -> 
     assert client.post(f"{address}/import", json=body).status_code == 201
     settle(client)
     found = client.get(address).json()
-    assert found["versions"][0]["says"] == "read data_mapping_llama.yaml"
+    assert found["versions"][0]["says"]["arguments"] == {"file": "data_mapping_llama.yaml"}
     assert found["results"]["state"] == "done"
 
 

@@ -435,8 +435,8 @@ def test_a_token_that_no_dump_has_is_refused_before_anything_is_compared(
     asked = {"golden": golden, "target": target, "token": 99}
     answer = client.post("/api/v1/comparisons", json=asked)
     assert (answer.status_code, answer.json()["ok"]) == (422, False)
-    assert answer.json()["error"] == "Token 99 is in neither dump; there are tokens 0\u20137"
-    said = "Token 99 is in neither dump; there are tokens 0\u20137."
+    assert answer.json()["error"] == "token 99 is in neither dump; both have tokens 0\u20137"
+    said = "token 99 is in neither dump; both have tokens 0\u20137."
     form = client.post("/new", data={name: str(value) for name, value in asked.items()}, headers=HTML)
     assert form.status_code == 422
     assert said in form.text

@@ -68,6 +68,6 @@ def test_what_one_rank_holds_is_said_on_its_node_and_the_values_of_a_part_are_no
     nodes = [page(client, f"/c/3/s/0/n/{row}") for row in range(30)]
     parts = [row for row, node in enumerate(nodes) if "the part of rank 0 among those of ranks 0+1" in node]
     assert parts
-    assert any("rank 0 holds a part of a sum over ranks 0+1" in node for node in nodes)
+    assert any("rank 0 holds one addend of a sum over ranks 0+1" in node for node in nodes)
     shown = page(client, f"/c/3/s/0/n/{parts[0]}?tensor=output.0")
     assert "is what one rank holds, which is compared with its part of the whole" in shown

@@ -40,6 +40,7 @@ from firstdrift.catalogue.tables import (
 )
 from firstdrift.comparison.report import DumpSummary, Options
 from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.matching.plan import Messages
 from firstdrift.model.slice import Coordinates
 from firstdrift.paths import spelt, unspelt
 from firstdrift.verdict.judge import RULES
@@ -85,7 +86,7 @@ class Comparison(Struct, frozen=True):
     target: DumpSummary | None
     unmatched_golden: tuple[Coordinates, ...]
     unmatched_target: tuple[Coordinates, ...]
-    notes: tuple[str, ...]
+    notes: Messages
     unreadable: int | None
 
     @property

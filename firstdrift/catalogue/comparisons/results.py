@@ -33,7 +33,7 @@ from firstdrift.comparison.report import DumpSummary, SliceResult
 from firstdrift.comparison.session import Planned, without_details
 from firstdrift.comparison.stages import count_unreadable
 from firstdrift.errors import JobLostError
-from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
+from firstdrift.matching.plan import Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates, Dump, Slice
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, SliceJudgement, Verdict
@@ -95,8 +95,8 @@ def pair_keys(pairs: Sequence[TensorPair]) -> list[bytes]:
             pair.golden.label,
             pair.target_node,
             pair.target.label,
-            pair.transform,
-            pair.incomparable or "",
+            to_text(pair.transform) if pair.transform else "",
+            "" if pair.incomparable is None else to_text(pair.incomparable),
             to_text((pair.golden_parts, pair.target_parts)) if pair.joining else "",
         )
         key = _digest("\0".join(parts).encode(errors="surrogatepass"))
@@ -219,7 +219,7 @@ def copy_slice(
     writing: Callable[[], AbstractContextManager[Session]],
     place: SlicePlace,
     source: int,
-    notes: tuple[str, ...],
+    notes: Messages,
 ) -> SavedSlice | None:
     """Keep for one comparison what was found of a slice pair in another, with further remarks.
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, aliased, load_only
 
 from firstdrift.catalogue.tables import SliceEntry, SlicePairEntry
 from firstdrift.errors import NotInCatalogueError
-from firstdrift.matching.plan import UnmatchedTensor
+from firstdrift.matching.plan import Messages, UnmatchedTensor
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import SliceJudgement, Verdict
 
@@ -57,7 +57,7 @@ class SlicePair(SliceLabel, frozen=True):
     judgement: SliceJudgement
     unmatched_golden: tuple[UnmatchedTensor, ...]
     unmatched_target: tuple[UnmatchedTensor, ...]
-    notes: tuple[str, ...]
+    notes: Messages
     unreadable: int
     rows: int
     pairs: int

@@ -31,7 +31,7 @@ from firstdrift.errors import LimitError, SettingsError
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.match import find_matches, lay_edits_on, lay_edits_over
 from firstdrift.matching.pairing import Pairing
-from firstdrift.matching.plan import NodeMatch, SlicePlan
+from firstdrift.matching.plan import Messages, NodeMatch, SlicePlan
 from firstdrift.matching.structure.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Slice, SliceListing
@@ -49,6 +49,10 @@ PREVIEW_BYTES: Final = 32 * 2**20
 _NOT_READ: Final = Measurement(MeasurementKind.INCOMPARABLE, Message.of("catalogue.not_read_for_preview"))
 
 
+_NO_SLICE: Final = Message.of("matching.edit.no_slice")
+"""Why an edit could be applied to no slice at all."""
+
+
 class Bench(Struct, frozen=True, eq=False):
     """Two indexed slices, matched by all rules but the edits.
 
@@ -62,7 +66,7 @@ class Bench(Struct, frozen=True, eq=False):
     target: Slice
     options: Options
     work: Pairing
-    notes: tuple[str, ...]
+    notes: Messages
 
     def plan(self, edits: Iterable[Edit]) -> SlicePlan:
         """Return the plan with edits laid over."""
@@ -149,14 +153,14 @@ def check_edits(session: Session, state: State, edits: Sequence[Edit], bench_of:
     notes = []
     for pair in state.pairs:
         if not touches(session, waiting, pair.golden_slice_id, pair.target_slice_id):
-            notes.append(tuple(edit.refused("no slice has nodes of that name") for edit in waiting))
+            notes.append(tuple(edit.refused(_NO_SLICE) for edit in waiting))
             continue
         notes.append(bench_of(pair).plan((*state.edits, *edits)).notes)
-        waiting = [edit for edit in waiting if any(note.startswith(edit.refused("")) for note in notes[-1])]
+        waiting = [edit for edit in waiting if any(map(edit.is_refused, notes[-1]))]
         if not waiting:
             return
     # What a slice says of the nodes it has tells more than that others lack them.
-    notes.sort(key=lambda of_slice: any("no slice has" in note for note in of_slice))
+    notes.sort(key=lambda of_slice: any(note.arguments.get("why") == _NO_SLICE for note in of_slice))
     require_applied(waiting, notes)
 
 
@@ -167,9 +171,7 @@ def touches(session: Session, edits: Iterable[Edit], golden: int, target: int) -
     return _has_any(session, golden, names[0]) or _has_any(session, target, names[1])
 
 
-def unchanged_slice(
-    session: Session, place: SlicePlace, options: Options
-) -> tuple[int, tuple[str, ...]] | None:
+def unchanged_slice(session: Session, place: SlicePlace, options: Options) -> tuple[int, Messages] | None:
     """Find a slice pair that a match set changes nothing of, in the comparison that the set is laid over.
 
     Return its id, and the remarks on edits whose nodes it lacks; None if there is none, or it has some of
@@ -248,7 +250,7 @@ class _Trial:
         self._new_pairs = 0
         self._added: dict[NodeMatch, None] = {}
         self._removed: dict[NodeMatch, None] = {}
-        self._notes: dict[str, None] = {}
+        self._notes: dict[Message, None] = {}
 
     def look_at(self, position: int) -> None:
         """Judge a pair of slices without and with the edits."""

@@ -35,6 +35,7 @@ from firstdrift.comparison.report import Options
 from firstdrift.errors import ConflictError, NotInCatalogueError, SettingsError
 from firstdrift.matching.manual.edits import Edit, checked
 from firstdrift.matching.manual.mapping import MappingFile
+from firstdrift.wording.message import Message
 
 LONGEST_NAME = 200
 MOST_EDITS = 10_000
@@ -57,11 +58,14 @@ class Version(Struct, frozen=True):
     results_id: int | None
     made_at: datetime
 
-    def describe(self) -> str:
+    def message(self) -> Message:
         """Say what it adds: "match golden a with target b; and 2 more"."""
-        said = [edit.describe() for edit in self.edits]
-        said += [f"read {mapping.name}" for mapping in self.mappings]
-        return "; ".join([said[0], f"and {len(said) - 1} more"] if len(said) > 1 else said)
+        said = [edit.message() for edit in self.edits]
+        said += [Message.of("matching.version.reads", file=mapping.name) for mapping in self.mappings]
+        if len(said) == 1:
+            return said[0]
+        first = said[0] if said else Message.of("matching.version.nothing")
+        return Message.of("matching.version.several", first=first, more=len(said) - 1) if said else first
 
 
 class MatchSet(Struct, frozen=True):
@@ -357,21 +361,22 @@ def _locked(session: Session, match_set_id: int, seen: int) -> MatchSet:
     session.scalar(lock.execution_options(populate_existing=True))
     known = get_match_set(session, match_set_id)
     if known.version != seen:
-        raise ConflictError(_what_changed(known, seen), hint="Look at it as it is now, and try again")
+        raise ConflictError(_what_changed(known, seen), hint=Message.of("matching.hint.look_again"))
     return known
 
 
-def _what_changed(known: MatchSet, seen: int) -> str:
+def _what_changed(known: MatchSet, seen: int) -> Message:
     """Say how the version in force came about since another one was seen."""
-    said = f"the match set is at version {known.version}, not at {seen}"
+    said = Message.of("matching.version.moved", version=known.version, seen=seen)
     versions = {one.version for one in known.versions} | {0}
     if seen not in versions:
         return said
     now, then = known.chain(), known.chain(seen)
     made = [one for one in now if one not in then]
     gone = [one for one in then if one not in now]
-    changes = [f"undone: {one.describe()}" for one in reversed(gone)] + [one.describe() for one in made]
-    return f"{said}; since then: {' | '.join(changes)}"
+    changes = [Message.of("matching.version.undone", change=one.message()) for one in reversed(gone)]
+    changes += [one.message() for one in made]
+    return Message.of("matching.version.moved_since", moved=said, changes=tuple(changes))
 
 
 def _move(

@@ -5,15 +5,16 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, LargeBinary, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from firstdrift.catalogue.columns import Listed, Now, Record
+from firstdrift.catalogue.columns import Listed, Now, Record, Said
 from firstdrift.catalogue.tables.entry import Entry
 from firstdrift.comparison.report import DumpSummary, Options
-from firstdrift.matching.plan import Origin, TensorPair, UnmatchedTensor
+from firstdrift.matching.plan import Messages, Origin, TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Counts, Findings, NodeClass, Reasons, SliceJudgement, Verdict
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.wording.message import Message
 
 
 class ComparisonEntry(Entry):
@@ -60,7 +61,7 @@ class ComparisonEntry(Entry):
     unmatched_target: Mapped[tuple[Coordinates, ...]] = mapped_column(
         Record(tuple[Coordinates, ...]), default=()
     )
-    notes: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]), default=())
+    notes: Mapped[Messages] = mapped_column(Listed(Messages), default=())
     unreadable: Mapped[int | None]
 
 
@@ -103,7 +104,7 @@ class SlicePairEntry(Entry):
     judgement: Mapped[SliceJudgement] = mapped_column(Record(SliceJudgement))
     unmatched_golden: Mapped[tuple[UnmatchedTensor, ...]] = mapped_column(Record(tuple[UnmatchedTensor, ...]))
     unmatched_target: Mapped[tuple[UnmatchedTensor, ...]] = mapped_column(Record(tuple[UnmatchedTensor, ...]))
-    notes: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]))
+    notes: Mapped[Messages] = mapped_column(Listed(Messages))
     unreadable: Mapped[int]
     rows: Mapped[int]
     pairs: Mapped[int]
@@ -155,7 +156,7 @@ class RowEntry(Entry):
     origin: Mapped[Origin | None]
     score: Mapped[float | None]
     doubtful: Mapped[bool]
-    match_reasons: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]))
+    match_reasons: Mapped[Messages] = mapped_column(Listed(Messages))
     verdict: Mapped[Verdict]
     node_class: Mapped[NodeClass]
     reasons: Mapped[Reasons] = mapped_column(Listed(Reasons))
@@ -220,8 +221,8 @@ class PairEntry(Entry):
     target_order: Mapped[int]
     target_position: Mapped[int]
     joined: Mapped[TensorPair | None] = mapped_column(Record(TensorPair))
-    transform: Mapped[str]
-    incomparable: Mapped[str | None]
+    transform: Mapped[Messages] = mapped_column(Said(Messages))
+    incomparable: Mapped[Message | None] = mapped_column(Said(Message))
     measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id"), index=True)
     verdict: Mapped[Verdict]
     error: Mapped[float | None]

@@ -30,14 +30,15 @@ from firstdrift.matching.cross_framework.layer_ops import (
 from firstdrift.matching.fused.fused_experts import has_experts
 from firstdrift.matching.fused.joined_tensors import join_rows, joined_axis, say_rows
 from firstdrift.matching.pairing import Pairing
-from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
-from firstdrift.matching.tensors import TensorPairing, relate_shapes
+from firstdrift.matching.plan import Joining, Messages, TensorPair, UnmatchedTensor
+from firstdrift.matching.tensors import TensorPairing, relate_shapes, reshape
 from firstdrift.matching.tree import SliceTree
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating, possible_shapes
 from firstdrift.operators.kinds import Work
 from firstdrift.operators.properties import adds_as_well
 from firstdrift.operators.recognise import work_of
+from firstdrift.wording.message import Message
 
 _MAKERS: Final = frozenset({Work.ADD, Work.MULTIPLY, Work.ATTEND, Work.LOOKUP, Work.ACTIVATE, Work.GATE})
 _MAKERS_FOR_EXPERTS: Final = _MAKERS | {Work.ROUTE}
@@ -49,7 +50,8 @@ _NEAR: Final = 4
 _ROTATION: Final = 3
 """A rotation takes what it rotates, cosine and sine."""
 
-_ENDS: Final = "it ends the module around it"
+_ENDS: Final = Message.of("matching.reason.last_in_module")
+_ENDED: Final = Message.of("matching.reason.given_by_last_node")
 """Part of the name of what adds the residual as well."""
 
 
@@ -59,17 +61,17 @@ class Known(Struct, frozen=True):
     Attributes:
         nodes: indices of the nodes that hold it; more than one if it is joined from their tensors.
         record: its record there; that of all parts joined, if it is.
-        why: how it is known, in words.
+        why: how it is known.
         parts: the tensors it is joined from; empty if it is one.
-        transform: how they are joined, in words.
+        transform: what is done to them before they are compared.
         joining: how they are joined; None if there are none.
     """
 
     nodes: tuple[int, ...]
     record: TensorRecord
-    why: str
+    why: Message
     parts: tuple[TensorRecord, ...] = ()
-    transform: str = ""
+    transform: Messages = ()
     joining: Joining | None = None
 
 
@@ -103,7 +105,7 @@ def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, 
     ):
         pairs = [pair for pair in pairs if not any(map(_is_single, pair))]
     names = nodes[0].name, nodes[1].name
-    tensors.pairs += [TensorPair(match, *names, *pair, reshape(*pair)) for pair in pairs]
+    tensors.pairs += [TensorPair(match, *names, *pair, reshape_to_fit(*pair)) for pair in pairs]
     tensors.pairs += [
         TensorPair(match, *names, *pair, incomparable=relate_shapes(pair[0].shape, pair[1].shape)[1])
         for pair in other_length
@@ -182,11 +184,11 @@ def _merge(golden: tuple[int, ...], target: tuple[int, ...]) -> bool:
     return ends[0] - {1} <= ends[1] or ends[1] - {1} <= ends[0]
 
 
-def reshape(golden: TensorRecord, target: TensorRecord) -> str:
-    """Say in words how two tensors that fit are brought to one shape."""
+def reshape_to_fit(golden: TensorRecord, target: TensorRecord) -> Messages:
+    """Say how two tensors that fit are brought to one shape."""
     if golden.shape == target.shape or golden.shape is None or target.shape is None:
-        return ""
-    return f"reshape {list(golden.shape)} -> {list(target.shape)}"
+        return ()
+    return (reshape(golden.shape, target.shape),)
 
 
 class _Lender:
@@ -253,7 +255,7 @@ class _Lender:
             or joined_axis(_shapes(outputs), record.shape) != -1
         ):
             return None
-        return Known((partner,), record, f"{self._name(partner)} gives its parts as one")
+        return Known((partner,), record, self._why("matching.reason.parts_as_one", partner))
 
     def _known_from(self, pairs: list[TensorPair], *, to_target: bool) -> dict[tuple[int, str], Known]:
         numbers = {node.name: index for index, node in enumerate(self._tree.nodes)}
@@ -271,10 +273,9 @@ class _Lender:
             if own.role is not Role.OUTPUT or own_parts or pair.incomparable is not None:
                 continue
             nodes = groups[others[node]] if parts else (others[node],)
-            transform = pair.transform if parts else ""
-            known[numbers[name], own.label] = Known(
-                nodes, record, f"as {name}", parts, transform, pair.joining
-            )
+            transform = pair.transform if parts else ()
+            why = Message.of("matching.reason.same_tensor", node=name)
+            known[numbers[name], own.label] = Known(nodes, record, why, parts, transform, pair.joining)
         return known
 
     def _values(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
@@ -318,7 +319,7 @@ class _Lender:
             for record, (child, given) in zip(outputs, self._last_given(index), strict=False)
             if _may_be_one(record, given)
         }
-        return self._shared(shared, "what ends it gives them")
+        return self._shared(shared, _ENDED)
 
     def _last_given(self, module: int) -> list[tuple[int, TensorRecord]]:
         """Return what a module gives by what makes it: as many tensors of the last nodes inside it."""
@@ -330,7 +331,7 @@ class _Lender:
             last[:0] = [(child, record) for record in _outputs(self._tree, child)]
         return last[-count:] if 0 < count <= len(last) else []
 
-    def _shared(self, shared: dict[str, tuple[int, str]], why: str) -> dict[str, Known]:
+    def _shared(self, shared: dict[str, tuple[int, str]], why: Message) -> dict[str, Known]:
         return {
             label: replace(known, why=why)
             for label, other in shared.items()
@@ -348,7 +349,7 @@ class _Lender:
         if known is None or known.joining is not Joining.CONCATENATED or len(known.parts) != len(outputs):
             return {}
         return {
-            record.label: Known((node,), part, f"it is what {self._name(node)} gives")
+            record.label: Known((node,), part, self._why("matching.reason.output_of", node))
             for record, node, part in zip(outputs, known.nodes, known.parts, strict=True)
             if fit(part, record)
         }
@@ -361,7 +362,7 @@ class _Lender:
         found: dict[str, Known] = {}
         for at, record in enumerate(outputs):
             own = slice(at * len(experts.numbers), (at + 1) * len(experts.numbers))
-            why = f"it is what {self._name(known.nodes[own][0])} of each expert gives"
+            why = self._why("matching.reason.output_of_each_expert", known.nodes[own][0])
             if rows := _rows_of(known.nodes[own], known.parts[own], record, experts.numbers, why):
                 found[record.label] = rows
         return found
@@ -380,7 +381,7 @@ class _Lender:
             first_seen = [self._first_seen.get(value_key(part)) for part in parts]
             if first_seen != list(experts.nodes):
                 break
-            why = f"{self._name(experts.nodes[0])} of each expert is given it"
+            why = self._why("matching.reason.input_of_each_expert", experts.nodes[0])
             known = [part for part in parts if part is not None]
             rows = _rows_of(experts.nodes, known, outputs[0], experts.numbers, why)
             return {outputs[0].label: rows} if rows else {}
@@ -395,7 +396,7 @@ class _Lender:
         record = first_output(self._other, partner)
         if record is None:
             return {}
-        return {outputs[0].label: Known((partner,), record, f"it completes {self._name(partner)}")}
+        return {outputs[0].label: Known((partner,), record, self._why("matching.reason.completes", partner))}
 
     def _as_given_on(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
         """Find the value of a node by what the step after it is given."""
@@ -415,7 +416,7 @@ class _Lender:
         key = value_key(record)
         if key is None or self._first_seen[key] != partner:
             return {}
-        return {outputs[0].label: Known((partner,), record, f"{self._name(partner)} is given it")}
+        return {outputs[0].label: Known((partner,), record, self._why("matching.reason.input_of", partner))}
 
     def _as_rotated(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
         """Find the values of a rotation by position: the other dump has what is rotated, and the angles."""
@@ -430,10 +431,9 @@ class _Lender:
             if len(parts) == _ROTATION and all(part.location is not None for part in (*parts, record)):
                 name = self._name(known.nodes[0])
                 joined = replace(known.record, statistics=None, digest=None, location=None)
-                why = f"it rotates what {name} gives"
-                transform = f"{name} rotated by position"
-                if reshaped := reshape(known.record, record):
-                    transform += f"; {reshaped}"
+                why = self._why("matching.reason.rotates", known.nodes[0])
+                rotation = Message.of("matching.transform.rotated", node=name)
+                transform = (rotation, *reshape_to_fit(known.record, record))
                 rotated[record.label] = Known(known.nodes, joined, why, parts, transform, Joining.ROTATED)
         return rotated
 
@@ -471,6 +471,9 @@ class _Lender:
     def _name(self, node: int) -> str:
         return self._other.relative_name(node)
 
+    def _why(self, how: str, node: int) -> Message:
+        return Message.of(how, node=self._name(node))
+
 
 def _may_be_one(record: TensorRecord, other: TensorRecord) -> bool:
     """Tell whether two tensors of one dump may be the same: nothing that was recorded tells them apart."""
@@ -505,7 +508,7 @@ def _rows_of(
     parts: Sequence[TensorRecord],
     whole: TensorRecord,
     experts: Sequence[int],
-    why: str,
+    why: Message,
 ) -> Known | None:
     """Say that a value is that of the rows of experts; None unless the shapes prove it."""
     joined = join_rows(parts)

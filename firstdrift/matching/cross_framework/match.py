@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from firstdrift.matching.cross_framework.align import Aligned, align_lines, align_steps
-from firstdrift.matching.cross_framework.inferred_values import Lent, fit, lend_values, reshape
+from firstdrift.matching.cross_framework.inferred_values import Lent, fit, lend_values, reshape_to_fit
 from firstdrift.matching.cross_framework.layer_ops import (
     Layer,
     Line,
@@ -18,7 +18,12 @@ from firstdrift.matching.cross_framework.layer_ops import (
     is_step,
     lay_out,
 )
-from firstdrift.matching.fused.joined_tensors import concatenated, join_records, whole_axes
+from firstdrift.matching.fused.joined_tensors import (
+    ARRANGED_BY_VALUES,
+    concatenated,
+    join_records,
+    whole_axes,
+)
 from firstdrift.matching.pairing import Found, Join, Pairing
 from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.ranks.partial_dump import spread_of_lines
@@ -27,7 +32,7 @@ from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.operators.kinds import CHARACTERISTIC
 from firstdrift.operators.paths import PARTS_OF_LAYER
-from firstdrift.plurals import counted
+from firstdrift.wording.message import Message
 
 _SHARED_TYPES: Final = 0.2
 """Dumps of one framework share a larger part of their types."""
@@ -48,6 +53,15 @@ _LEAST_STEPS: Final = 4
 """Characteristic steps that two dumps must have in common to be held to be of one model."""
 
 _DOUBTFUL: Final = 0.5
+
+_SAME_BLOCK: Final = {
+    "attention": Message.of("matching.reason.same_block.attention"),
+    "cross attention": Message.of("matching.reason.same_block.cross_attention"),
+    "mlp": Message.of("matching.reason.same_block.mlp"),
+}
+_SAME_OUTPUT_WIDTH: Final = Message.of("matching.reason.same_output_width")
+_SAME_OPERATORS: Final = Message.of("matching.reason.same_operators")
+_PARTS_JOINED: Final = Message.of("matching.transform.parts_joined")
 
 
 def match_foreign(work: Pairing, *, late: bool) -> bool:
@@ -78,7 +92,12 @@ def match_foreign(work: Pairing, *, late: bool) -> bool:
     work.foreign = lines
     layers = [pair for pair in aligned if isinstance(pair.golden, Layer)]
     for place, pair in enumerate(layers):
-        _add(work, (pair.golden.node, pair.target.node), pair, f"layer {place + 1} of {len(layers)}")
+        _add(
+            work,
+            (pair.golden.node, pair.target.node),
+            pair,
+            Message.of("matching.reason.layer", number=place + 1, layers=len(layers)),
+        )
     for pair in aligned:
         if isinstance(pair.golden, Step) and isinstance(pair.target, Step):
             _add_steps(work, pair, pair.golden, pair.target)
@@ -133,8 +152,8 @@ def _lend(
             (trees[1].nodes[known.nodes[0]].name, known.record, known.parts),
         ]
         golden, target = sides[::-1] if to_target else sides
-        said = known.transform or ("parts joined, arranged as the values tell" if own_parts else "")
-        said = said or reshape(golden[1], target[1])
+        said = known.transform or ((_PARTS_JOINED, ARRANGED_BY_VALUES) if own_parts else ())
+        said = said or reshape_to_fit(golden[1], target[1])
         how = Joining.CONCATENATED if own_parts else known.joining
         tensors.pairs.append(
             TensorPair(
@@ -215,7 +234,7 @@ def _types(tree: SliceTree) -> set[str]:
 
 
 def _add(
-    work: Pairing, nodes: tuple[int, int], pair: Aligned, *reasons: str, score: float = _SAME_WIDTH
+    work: Pairing, nodes: tuple[int, int], pair: Aligned, *reasons: Message, score: float = _SAME_WIDTH
 ) -> None:
     if nodes[0] not in work.partners and nodes[1] not in work.found:
         score = _DOUBTFUL if pair.doubtful else score
@@ -225,11 +244,11 @@ def _add(
 def _add_steps(work: Pairing, pair: Aligned, golden: Step, target: Step) -> None:
     known = golden.width is not None and target.width is not None
     score = _SAME_WIDTH if known else _NO_WIDTH
-    reasons = [f"same work: {golden.work}"]
+    reasons = [Message.of("matching.reason.same_kind", kind=golden.work.value)]
     if golden.block and golden.block == target.block:
-        reasons.append(f"both in the {golden.block}")
+        reasons.append(_SAME_BLOCK[golden.block])
     if known:
-        reasons.append("same output width")
+        reasons.append(_SAME_OUTPUT_WIDTH)
     reasons += _told_by_names(work, golden, target)
     first, second = _recorded(work.golden, golden), _recorded(work.target, target)
     if not golden.parts and not target.parts:
@@ -240,22 +259,22 @@ def _add_steps(work: Pairing, pair: Aligned, golden: Step, target: Step) -> None
         work.add_join(Join(first, second, Origin.STRUCTURE, score, tuple(reasons), experts=experts))
 
 
-def _told_by_names(work: Pairing, *steps: Step) -> Iterator[str]:
+def _told_by_names(work: Pairing, *steps: Step) -> Iterator[Message]:
     """Say of which steps only name and weight tell what they do."""
     for tree, step in zip((work.golden, work.target), steps, strict=True):
         if not tree.nodes[step.node].type_name:
-            name = tree.relative_name(step.node)
-            yield f"no class is recorded of {name}: name and shapes tell what it does"
+            yield Message.of("matching.reason.no_class", node=tree.relative_name(step.node))
 
 
-def _fused(work: Pairing, golden: Step, target: Step) -> str:
+def _fused(work: Pairing, golden: Step, target: Step) -> Message:
     trees = (work.golden, work.target) if golden.parts else (work.target, work.golden)
     parts, whole = (golden, target) if golden.parts else (target, golden)
     # Of experts, each column is named by the first of them: there may be hundreds.
-    names = " + ".join(trees[0].relative_name(node) for node in parts.nodes[:: len(parts.experts) or 1])
-    if parts.experts:
-        return f"{trees[1].relative_name(whole.node)} is {names} of {counted(len(parts.experts), 'expert')}"
-    return f"{trees[1].relative_name(whole.node)} is {names} fused"
+    names = tuple(trees[0].relative_name(node) for node in parts.nodes[:: len(parts.experts) or 1])
+    name, experts = trees[1].relative_name(whole.node), len(parts.experts)
+    if experts:
+        return Message.of("matching.reason.fused_experts", whole=name, parts=names, experts=experts)
+    return Message.of("matching.reason.fused", whole=name, parts=names)
 
 
 def _recorded(tree: SliceTree, step: Step) -> tuple[int, ...]:
@@ -302,7 +321,7 @@ def _match_modules(work: Pairing, layers: Aligned) -> None:
     ]
     scores = [score for score in scores if score[0] >= _LEAST_SHARED]
     for _, one, other in sorted(scores + _only_ones(work, golden, target), key=lambda score: -score[0]):
-        _add(work, (one, other), layers, "they hold the same steps", score=_SAME_CONTENTS)
+        _add(work, (one, other), layers, _SAME_OPERATORS, score=_SAME_CONTENTS)
 
 
 def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_golden: bool) -> set[int]:

@@ -12,13 +12,14 @@ from typing import Final
 
 from firstdrift.matching.fused.joined_tensors import join_records, joined_axis
 from firstdrift.matching.pairing import Join, Pairing
-from firstdrift.matching.plan import Origin
+from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.statistics_similarity import value_distance
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.fused import fusions
+from firstdrift.wording.message import Message
 
 _FITS: Final = 0.95
 """Score of parts whose shapes join to that of the whole, and whose names say so too."""
@@ -28,6 +29,10 @@ _BY_NAME: Final = 0.8
 
 _SAME_VALUES: Final = 1e-2
 """Relative difference of the statistics up to which a whole of unknown name is that of the parts."""
+
+_SHAPES_JOIN: Final = Message.of("matching.reason.shapes_join")
+_VALUES_AGREE: Final = Message.of("matching.reason.values_of_whole_agree")
+_SAME_OPERATORS: Final = Message.of("matching.reason.same_operators_inside")
 
 
 def join_siblings(work: Pairing, golden: list[int], target: list[int]) -> None:
@@ -67,7 +72,7 @@ def possible_joins(work: Pairing, node: int, *, of_golden: bool) -> Iterator[Joi
             yield Join(nodes[0], nodes[1], Origin.STRUCTURE, said[0], said[1])
 
 
-def complete_join(work: Pairing, pair: Pair, origin: Origin, reason: str) -> Join | None:
+def complete_join(work: Pairing, pair: Pair, origin: Origin, reason: Message) -> Join | None:
     """Return the match of a part, its siblings and their whole, where a pair of part and whole was said.
 
     None where the shapes of the two fit each other, or those of the parts do not join to that of the whole.
@@ -81,7 +86,7 @@ def complete_join(work: Pairing, pair: Pair, origin: Origin, reason: str) -> Joi
         for parts in _groups(of_parts, siblings):
             if part in parts and _fit(of_parts, parts, of_whole, whole):
                 nodes = (parts, (whole,)) if of_parts is work.golden else ((whole,), parts)
-                reasons = (reason, _describe(of_parts, parts, of_whole, whole), "shapes join")
+                reasons = (reason, _describe(of_parts, parts, of_whole, whole), _SHAPES_JOIN)
                 return Join(nodes[0], nodes[1], origin, 1.0, reasons)
     return None
 
@@ -100,7 +105,7 @@ def join_operators(work: Pairing, join: Join) -> None:
             tuple(children[position] for children in golden),
             tuple(children[position] for children in target),
         )
-        work.add_join(Join(*inside, join.origin, join.score, ("same operators inside what was fused",)))
+        work.add_join(Join(*inside, join.origin, join.score, (_SAME_OPERATORS,)))
 
 
 def parts_of_one(tree: SliceTree, nodes: Iterable[int]) -> Iterator[tuple[int, ...]]:
@@ -130,7 +135,7 @@ def _groups(tree: SliceTree, siblings: list[int]) -> Iterator[tuple[int, ...]]:
 
 def _says_fused(
     of_parts: SliceTree, parts: tuple[int, ...], of_whole: SliceTree, whole: int
-) -> tuple[float, tuple[str, ...]] | None:
+) -> tuple[float, Messages] | None:
     """Return score and reasons if parts were fused into a whole: by name and shape, or by shape and value."""
     nodes = [of_parts.nodes[part] for part in parts]
     node = of_whole.nodes[whole]
@@ -145,9 +150,9 @@ def _says_fused(
     described = _describe(of_parts, parts, of_whole, whole)
     agree = fit is True and _values_agree(nodes, node)
     if agree:
-        return (1.0 if known else _FITS), (described, "shapes join", "values agree")
+        return (1.0 if known else _FITS), (described, _SHAPES_JOIN, _VALUES_AGREE)
     if known and fit is not False:
-        return (_FITS, (described, "shapes join")) if fit else (_BY_NAME, (described,))
+        return (_FITS, (described, _SHAPES_JOIN)) if fit else (_BY_NAME, (described,))
     return None
 
 
@@ -187,6 +192,6 @@ def _first(node: Node, role: Role) -> TensorRecord | None:
     return next((tensor for tensor in of_role if tensor.is_tensor and tensor.shape), None)
 
 
-def _describe(of_parts: SliceTree, parts: tuple[int, ...], of_whole: SliceTree, whole: int) -> str:
-    names = " + ".join(of_parts.relative_name(part) for part in parts)
-    return f"{of_whole.relative_name(whole)} is {names} fused"
+def _describe(of_parts: SliceTree, parts: tuple[int, ...], of_whole: SliceTree, whole: int) -> Message:
+    names = tuple(of_parts.relative_name(part) for part in parts)
+    return Message.of("matching.reason.fused", whole=of_whole.relative_name(whole), parts=names)

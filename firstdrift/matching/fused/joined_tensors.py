@@ -13,18 +13,24 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
+from firstdrift.matching.plan import Joining, Messages, TensorPair, UnmatchedTensor
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
 from firstdrift.matching.tree import is_operator
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, Sharding, TensorRecord, join_statistics, shared_location
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import shape
+from firstdrift.wording.text import text_of
 
 Shape: TypeAlias = tuple[int, ...]
 
+_JOINED_ALONG: Final = {-1: "matching.transform.joined_last", 0: "matching.transform.joined_first"}
 _AXES: Final = (-1, 0)
 """Dimensions along which tensors are joined: outputs along the last, weights [out, in] along the first."""
 
-_AS_VALUES_TELL: Final = ", arranged as the values tell"
+ARRANGED_BY_VALUES: Final = Message.of("matching.transform.arranged_by_values")
+"""Said of parts of which only the values tell how they lie in the whole."""
+
 _NAMED: Final = 4
 """Experts that are named."""
 
@@ -47,7 +53,7 @@ def join_records(parts: Sequence[TensorRecord], axis: int) -> TensorRecord:
     problem = next((part.problem for part in parts if part.problem is not None), None)
     statistics = join_statistics(parts)
     if problem is None and statistics is None and any(part.location is None for part in parts):
-        problem = "of the parts neither data nor statistics were recorded"
+        problem = text_of(Message.of("matching.incomparable.parts_not_recorded"))
     shape = _joined_shape([part.shape for part in parts], axis)
     return replace(
         parts[0],
@@ -184,10 +190,13 @@ def _list_left_over(
         ]
 
 
-def say_rows(experts: Sequence[int], *, located: bool) -> str:
+def say_rows(experts: Sequence[int], *, located: bool) -> Messages:
     """Say how the rows of experts are joined; for many the first few are named."""
-    numbers = ", ".join(map(str, experts[:_NAMED])) + (", ..." if len(experts) > _NAMED else "")
-    return f"rows by expert ({numbers})" + (_AS_VALUES_TELL if located else "")
+    named = tuple(experts[:_NAMED])
+    rows = Message.of("matching.transform.rows_by_expert", experts=named)
+    if len(experts) > _NAMED:
+        rows = Message.of("matching.transform.rows_by_many_experts", experts=named, count=len(experts))
+    return (rows, ARRANGED_BY_VALUES) if located else (rows,)
 
 
 class _Fused(Struct, frozen=True):
@@ -223,15 +232,15 @@ class _Fused(Struct, frozen=True):
     def _concatenated(self, parts: list[TensorRecord], whole: TensorRecord, axis: int | None) -> TensorPair:
         joined = join_records(parts, -1 if axis is None else axis)
         if axis is None:
-            shapes = " and ".join(_shape(part) for part in parts)
-            why = f"shapes {shapes} do not join to {_shape(whole)}"
-            pair = replace(self._pair(self.parts[0].name, joined, whole, ""), incomparable=why)
+            known = tuple(map(_shape, parts))
+            why = Message.of("matching.incomparable.parts_do_not_join", parts=known, whole=_shape(whole))
+            pair = replace(self._pair(self.parts[0].name, joined, whole), incomparable=why)
             return self._of_parts(pair, parts, Joining.CONCATENATED)
-        said = f"{self._names()} joined along the {'last' if axis else 'first'} dimension"
+        said: Messages = (Message.of(_JOINED_ALONG[axis], parts=self._names()),)
         if whole.location is not None and all(part.location is not None for part in parts):
-            said += _AS_VALUES_TELL
+            said = (*said, ARRANGED_BY_VALUES)
         reshape = relate_shapes(joined.shape, whole.shape)[0]
-        pair = self._pair(self.parts[0].name, joined, whole, f"{said}; {reshape}" if reshape else said)
+        pair = self._pair(self.parts[0].name, joined, whole, said + reshape)
         return self._of_parts(pair, parts, Joining.CONCATENATED)
 
     def of_experts(
@@ -247,16 +256,19 @@ class _Fused(Struct, frozen=True):
         located = all(part.location is not None for part in (*parts, whole))
         reshape = relate_shapes(joined.shape, whole.shape)[0]
         said = say_rows(experts, located=located)
-        pair = self._pair(nodes[0].name, joined, whole, f"{said}; {reshape}" if reshape else said)
+        pair = self._pair(nodes[0].name, joined, whole, said + reshape)
         pair = replace(pair, part_nodes=tuple(node.name for node in nodes))
         return self._of_parts(pair, parts, Joining.OF_EXPERTS)
 
     def _summed(self, parts: list[TensorRecord], whole: TensorRecord) -> TensorPair:
         total = replace(parts[0], statistics=None, digest=None, location=None)
-        pair = self._pair(self.parts[0].name, total, whole, f"sum of {self._names()}")
+        said = Message.of("matching.transform.sum_of_parts", parts=self._names())
+        pair = self._pair(self.parts[0].name, total, whole, (said,))
         return self._of_parts(pair, parts, Joining.SUMMED)
 
-    def _pair(self, node: str, part: TensorRecord, whole: TensorRecord, transform: str) -> TensorPair:
+    def _pair(
+        self, node: str, part: TensorRecord, whole: TensorRecord, transform: Messages = ()
+    ) -> TensorPair:
         if self.parts_are_golden:
             return TensorPair(self.match, node, self.whole.name, part, whole, transform)
         return TensorPair(self.match, self.whole.name, node, whole, part, transform)
@@ -266,9 +278,9 @@ class _Fused(Struct, frozen=True):
             return replace(pair, golden_parts=tuple(parts), joining=joining)
         return replace(pair, target_parts=tuple(parts), joining=joining)
 
-    def _names(self) -> str:
+    def _names(self) -> tuple[str, ...]:
         names = [f"{node.path}.{node.call}" if is_operator(node) else node.path for node in self.parts]
-        return " + ".join(name.rpartition(".")[2] if not is_operator(self.whole) else name for name in names)
+        return tuple(name.rpartition(".")[2] if not is_operator(self.whole) else name for name in names)
 
 
 def _fits(golden: Shape | None, target: Shape | None) -> bool:
@@ -300,8 +312,8 @@ def _partner(part: Node, whole: Node, record: TensorRecord) -> TensorRecord | No
     return of_role[0] if only else None
 
 
-def _shape(record: TensorRecord) -> str:
-    return "unknown" if record.shape is None else str(list(record.shape))
+def _shape(record: TensorRecord) -> Message:
+    return Message.of("matching.kind.unknown_shape") if record.shape is None else shape(record.shape)
 
 
 def _joined_shape(shapes: Sequence[Shape | None], axis: int) -> Shape | None:

@@ -17,13 +17,14 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.matching.fused.joined_tensors import join_records
+from firstdrift.matching.fused.joined_tensors import ARRANGED_BY_VALUES, join_records
 from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.fused import other_spellings, parts_of_name
 from firstdrift.operators.paths import is_one_expert, runs_through_experts, single_weight, stacked_weight
+from firstdrift.wording.message import Message
 
 _FITS: Final = 0.95
 """Score of weights whose names say that they were stacked, and whose shapes do too."""
@@ -132,7 +133,7 @@ class _Stacks:
         record = replace(whole.record, role=Role.PARAMETER, key=_label(whole))
         joined = replace(joined, key=record.key)
         located = all(one.location is not None for one in (record, *(part.record for part in parts)))
-        said = _said(parts, record) + (", arranged as the values tell" if located else "")
+        said = (_said(parts, record), *([ARRANGED_BY_VALUES] if located else []))
         pair = TensorPair(row, parts[0].node.name, whole.node.name, joined, record, said)
         if not parts_are_golden:
             pair = TensorPair(row, whole.node.name, parts[0].node.name, record, joined, said)
@@ -176,7 +177,13 @@ class _Stacks:
             own = (whole.node.name,)
             golden, target = (free, own) if side_of_parts == 0 else (own, free)
             self.matches.append(
-                NodeMatch(golden, target, Origin.STRUCTURE, _FITS, reasons=("stacked experts",))
+                NodeMatch(
+                    golden,
+                    target,
+                    Origin.STRUCTURE,
+                    _FITS,
+                    reasons=(Message.of("matching.reason.stacked_experts"),),
+                )
             )
             self.row_of[1 - side_of_parts][whole.node.name] = row
             self.row_of[side_of_parts].update(dict.fromkeys(free, row))
@@ -252,10 +259,12 @@ def _fit(parts: Sequence[TensorRecord], whole: TensorRecord, *, stacked: bool) -
     return len(shape) == 2 or any(size in shape[1:] for size in next(iter(inner)))  # noqa: PLR2004
 
 
-def _said(parts: Sequence[_Held], whole: TensorRecord) -> str:
-    names = list(dict.fromkeys(re.split(r"[.]", _plain(part))[-1] for part in parts))
-    beside = f", {' + '.join(names)} side by side" if len(names) > 1 else ""
-    return f"{(whole.shape or (0,))[0]} experts stacked{beside}"
+def _said(parts: Sequence[_Held], whole: TensorRecord) -> Message:
+    names = tuple(dict.fromkeys(re.split(r"[.]", _plain(part))[-1] for part in parts))
+    experts = (whole.shape or (0,))[0]
+    if len(names) > 1:
+        return Message.of("matching.transform.stacked_side_by_side", experts=experts, names=names)
+    return Message.of("matching.transform.stacked", experts=experts)
 
 
 def _plain(held: _Held) -> str:

@@ -18,18 +18,19 @@ from msgspec.structs import replace
 
 from firstdrift.matching.manual.edits import Edit, EditKind
 from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
-from firstdrift.matching.plan import Origin
+from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients
 from firstdrift.model.node import Direction
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.wording.message import Message
 
-BY_HAND: Final = ("matched by hand",)
+_BY_HAND: Final = (Message.of("matching.reason.by_hand"),)
 
 MatchTrees = Callable[[Pairing], None]
 """The automatic rules: matches what is not matched yet of two trees."""
 
 
-def apply_edits(work: Pairing, edits: Iterable[Edit], match_trees: MatchTrees) -> tuple[str, ...]:
+def apply_edits(work: Pairing, edits: Iterable[Edit], match_trees: MatchTrees) -> Messages:
     """Change what is matched as people said; return a note on each edit that could not be applied."""
     overlay = _Overlay(work, match_trees)
     refused = ((edit, overlay.apply(edit)) for edit in edits)
@@ -99,7 +100,7 @@ class _Overlay:
         self.match_trees = match_trees
         self.golden, self.target = _side(work.golden), _side(work.target)
 
-    def apply(self, edit: Edit) -> str | None:
+    def apply(self, edit: Edit) -> Message | None:
         """Apply an edit; return why not if it cannot be."""
         why = edit.why_absent(self.golden.numbers, self.target.numbers)
         if why is not None:
@@ -113,30 +114,30 @@ class _Overlay:
             self._match(golden, target, descendants=edit.descendants)
         return why
 
-    def _why_not(self, golden: list[int], target: list[int]) -> str | None:
+    def _why_not(self, golden: list[int], target: list[int]) -> Message | None:
         """Say why nodes cannot be the same."""
         first = self.work.golden.nodes[golden[0]]
         nodes = [self.work.golden.nodes[index] for index in golden]
         for node in (*nodes, *(self.work.target.nodes[index] for index in target)):
             if (node.direction is Direction.BACKWARD) is not (first.direction is Direction.BACKWARD):
-                return f"{first.name} and {node.name} are not of the same pass"
+                return Message.of("matching.edit.other_pass", first=first.name, second=node.name)
             if holds_gradients(node) is not holds_gradients(first):
-                return f"only one of {first.name} and {node.name} stands for the gradients of parameters"
+                return Message.of("matching.edit.only_one_of_gradients", first=first.name, second=node.name)
         for side, indexes in ((self.golden, golden), (self.target, target)):
             for inner in indexes:
                 for outer in indexes:
                     if inner != outer and side.is_inside(inner, outer):
-                        return f"{side.tree.nodes[inner].name} is inside {side.tree.nodes[outer].name}"
+                        return _is_inside(side.tree, inner, outer)
         return self._why_in_itself(target) if len(target) > 1 else None
 
-    def _why_in_itself(self, target: list[int]) -> str | None:
+    def _why_in_itself(self, target: list[int]) -> Message | None:
         """Say why nodes cannot become one row of the tree: it would hang below itself, by way of others."""
         firsts = {index: join.target[0] for join in self.work.joins for index in join.target}
         tree = self.work.target
         above = tree.parents[target[0]]
         while above != tree.root:
             if above in target:
-                return f"{tree.nodes[target[0]].name} is inside {tree.nodes[above].name}"
+                return _is_inside(tree, target[0], above)
             above = tree.parents[firsts.get(above, above)]
         return None
 
@@ -158,7 +159,7 @@ class _Overlay:
         for side, indexes in zip(sides, (golden, target), strict=True):
             side.said |= side.reach(indexes, descendants=False)
 
-    def _take_apart(self, golden: list[int], target: list[int], *, descendants: bool) -> str | None:
+    def _take_apart(self, golden: list[int], target: list[int], *, descendants: bool) -> Message | None:
         work = self.work
         pairs = [
             pair
@@ -166,7 +167,7 @@ class _Overlay:
             if (not golden or pair[0] in golden) and (not target or pair[1] in target)
         ]
         if not pairs:
-            return "they are not matched" if golden and target else "it is not matched"
+            return Message.of("matching.edit.not_matched", nodes=len(golden) + len(target))
         self.golden.free_by_hand({pair[0] for pair in pairs})
         self.target.free_by_hand({pair[1] for pair in pairs})
         reach = (
@@ -180,6 +181,10 @@ class _Overlay:
         self.golden.apart.append({pair[0] for pair in apart})
         self.target.apart.append({pair[1] for pair in apart})
         return None
+
+
+def _is_inside(tree: SliceTree, inner: int, outer: int) -> Message:
+    return Message.of("matching.edit.inside", inner=tree.nodes[inner].name, outer=tree.nodes[outer].name)
 
 
 def _side(tree: SliceTree) -> _Side:
@@ -211,7 +216,7 @@ def _match_part(
     join = Join(tuple(here[0][at] for at in same[0]), tuple(here[1][at] for at in same[1]), *_SAID)
     if len(join.golden) == len(join.target) == 1:
         pair = join.golden[0], join.target[0]
-        part.add(pair, Found(pair[0], Origin.MANUAL, 1.0, doubtful=False, reasons=BY_HAND))
+        part.add(pair, Found(pair[0], Origin.MANUAL, 1.0, doubtful=False, reasons=_BY_HAND))
     else:
         part.add_join(join)
     for known in sorted(target & work.found.keys()):
@@ -236,7 +241,7 @@ def _match_part(
 
 
 _PART: Final = SliceListing(Coordinates(), Path())
-_SAID: Final = (Origin.MANUAL, 1.0, BY_HAND)
+_SAID: Final = (Origin.MANUAL, 1.0, _BY_HAND)
 
 
 def _numbered(join: Join, golden: dict[int, int], target: dict[int, int]) -> Join:

@@ -16,10 +16,12 @@ from msgspec import Struct, field
 from firstdrift.matching.fused.find_fused import complete_join, join_operators
 from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
 from firstdrift.matching.pairing import Found, Pairing
-from firstdrift.matching.plan import Origin
+from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
 from firstdrift.model.node import Direction, Node
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 _OUTPUT: Final = re.compile(r"(?P<type>.+?)_(?:outtensor|output_?)(?P<number>[0-9]{1,9})")
 """msit's way to name one output of a type: "RmsNormOperation_outtensor0", "Linear_output_0"."""
@@ -27,7 +29,7 @@ _OUTPUT: Final = re.compile(r"(?P<type>.+?)_(?:outtensor|output_?)(?P<number>[0-
 _NUMBER: Final = re.compile(r"(?:^|[._])([0-9]{1,18})(?=[._]|$)")
 
 
-def apply_mappings(work: Pairing) -> tuple[str, ...]:
+def apply_mappings(work: Pairing) -> Messages:
     """Match what the mapping files of the rules say; return a note on each entry that matched nothing.
 
     The first file that says something of a node decides; backward nodes follow their forward nodes.
@@ -41,14 +43,14 @@ class _Applied(Struct):
     work: Pairing
     mapping: MappingFile
     used: set[MappingEntry] = field(default_factory=set)
-    failures: dict[MappingEntry, str] = field(default_factory=dict)
+    failures: dict[MappingEntry, Message] = field(default_factory=dict)
 
     def match(self, pair: Pair, entries: Iterable[MappingEntry]) -> None:
         """Record that two nodes are the same, unless another rule of the files said otherwise of one."""
         entries = tuple(entries)
         work = self.work
         if work.found.get(pair[1]) is None and pair[0] not in work.partners:
-            reason = self.mapping.describe(entries[-1])
+            reason = self.mapping.name_entry(entries[-1])
             join = complete_join(work, self._modules_of(pair), Origin.MAPPING, reason)
             if join is not None:
                 work.add_join(join)
@@ -58,7 +60,7 @@ class _Applied(Struct):
         if work.found.get(pair[1]) is not None and work.partners.get(pair[0]) is not None:
             self.used.update(entries)
         else:
-            self.fail(entries[-1], "one of the two already has another partner")
+            self.fail(entries[-1], Message.of("matching.mapping.matched_otherwise"))
 
     def _modules_of(self, pair: Pair) -> Pair:
         """Return the modules that run two operators, which may have been fused; modules stay as they are."""
@@ -67,23 +69,24 @@ class _Applied(Struct):
         have_modules = around[0] != work.golden.root and around[1] != work.target.root
         return around if have_modules and is_operator(work.target.nodes[pair[1]]) else pair
 
-    def fail(self, entry: MappingEntry, why: str) -> None:
+    def fail(self, entry: MappingEntry, why: Message) -> None:
         """Remember why an entry did not match a node."""
         self.failures.setdefault(entry, why)
 
-    def notes(self, why_never: Callable[[MappingEntry], str]) -> Iterator[str]:
+    def notes(self, why_never: Callable[[MappingEntry], Message]) -> Iterator[Message]:
         """Say of each entry that matched nothing why not."""
         for entry in self.mapping.entries:
             if entry in self.used:
                 continue
             if not self.mapping.may_quote:
-                yield f"{self.mapping.name} line {entry.line}: matched nothing"
+                yield Message.of("matching.mapping.unused_line", file=self.mapping.name, line=entry.line)
             else:
                 why = self.failures.get(entry) or why_never(entry)
-                yield f"{self.mapping.describe(entry)}: matched nothing, {why}"
+                entry_name = self.mapping.name_entry(entry)
+                yield Message.of("matching.mapping.unused", entry=entry_name, why=why)
 
 
-def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[str]:
+def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     applied = _Applied(work, mapping)
     walker = _Walker(mapping, work.target)
     golden = {call_key(node): index for index, node in _modules(work.golden)}
@@ -94,14 +97,14 @@ def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[str]:
             continue
         partner = golden.get((node.kind, path, node.call))
         if partner is None:
-            applied.fail(entries[-1], f"the golden dump has no module {path}")
+            applied.fail(entries[-1], Message.of("matching.mapping.no_golden_module", path=path))
         else:
             applied.match((partner, index), entries)
 
-    def why_never(entry: MappingEntry) -> str:
+    def why_never(entry: MappingEntry) -> Message:
         if entry.scope != TOP_LAYER and entry.scope not in walker.class_of.values():
-            return f"the target dump has no module of class {entry.scope}"
-        return f"no module of the target dump has that path inside {entry.scope}"
+            return Message.of("matching.mapping.no_target_class", scope=entry.scope)
+        return Message.of("matching.mapping.no_target_path", scope=entry.scope)
 
     return applied.notes(why_never)
 
@@ -141,7 +144,7 @@ class _Walker:
         return next((entry for entry in found if entry is not None), None)
 
 
-def _apply_cells(work: Pairing, mapping: MappingFile) -> Iterable[str]:
+def _apply_cells(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     applied = _Applied(work, mapping)
     golden = {(_cell(node), node.direction, node.call): index for index, node in _forward(work.golden)}
     whole = {entry.target: entry for entry in mapping.entries}
@@ -160,10 +163,10 @@ def _apply_cells(work: Pairing, mapping: MappingFile) -> Iterable[str]:
         partner = golden.get((said, node.direction, node.call))
         if partner is None:
             for entry in entries:
-                applied.fail(entry, f"the golden dump has no {said}")
+                applied.fail(entry, _absent("golden", said))
         else:
             applied.match((partner, index), entries)
-    return applied.notes(lambda entry: f"no name in the target dump holds {entry.target}")
+    return applied.notes(lambda entry: Message.of("matching.mapping.no_target_name", name=entry.target))
 
 
 def _cell(node: Node) -> str:
@@ -173,7 +176,7 @@ def _cell(node: Node) -> str:
     return f"{node.path}.{node.type_name}"
 
 
-def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[str]:
+def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     applied = _Applied(work, mapping)
     golden = {node.name: index for index, node in enumerate(work.golden.nodes)}
     target = {node.name: index for index, node in enumerate(work.target.nodes)}
@@ -183,10 +186,10 @@ def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[str]:
             split_item(entry.golden[0]),
         )
         sides = (("target", target, target_node, work.target), ("golden", golden, golden_node, work.golden))
-        missing = [f"the {side} dump has no {name}" for side, known, name, _ in sides if name not in known]
+        missing = [_absent(side, name) for side, known, name, _ in sides if name not in known]
         labels = {"target": target_label, "golden": golden_label}
         missing += [
-            f"{name} has no {labels[side]}"
+            Message.of("matching.mapping.no_tensor", node=name, tensor=labels[side])
             for side, known, name, tree in sides
             if name in known and not _has(tree.nodes[known[name]], labels[side])
         ]
@@ -198,19 +201,23 @@ def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[str]:
             applied.match(pair, (entry,))
         found = work.found.get(pair[1])
         if found is None or found.golden != pair[0]:
-            applied.fail(entry, "another entry says that one of the two nodes has another partner")
+            applied.fail(entry, Message.of("matching.mapping.said_otherwise"))
             continue
         applied.used.add(entry)
         if target_label is not None and golden_label is not None and target_label != golden_label:
             work.said_tensors.setdefault(pair, {})[target_label] = golden_label
-    return applied.notes(lambda _: "it was not reached")
+    return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
+
+
+def _absent(side: str, name: str) -> Message:
+    return Message.of("matching.mapping.absent", side=side_named(side), name=name)
 
 
 def _has(node: Node, label: str | None) -> bool:
     return label is None or any(record.label == label for record in node.tensors)
 
 
-def _apply_types(work: Pairing, mapping: MappingFile) -> Iterable[str]:
+def _apply_types(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     applied = _Applied(work, mapping)
     golden, target = _by_type(work.golden), _by_type(work.target)
     for entry in mapping.entries:
@@ -221,11 +228,11 @@ def _apply_types(work: Pairing, mapping: MappingFile) -> Iterable[str]:
             for layer, nodes in layers.items():
                 others = golden.get(golden_type, {}).get(layer, [])
                 if len(nodes) != len(others):
-                    where = f"layer {layer}" if layer is not None else "outside all layers"
-                    applied.fail(
-                        entry,
-                        f"{where} has {len(nodes)} of {target_type} and {len(others)} of {golden_type}",
-                    )
+                    counts = {"target": len(nodes), "golden": len(others), "layer": layer}
+                    types = {"target_type": target_type, "golden_type": golden_type}
+                    is_outside = layer is None
+                    which = "matching.mapping.other_counts" + ("_outside" if is_outside else "")
+                    applied.fail(entry, Message.of(which, **counts, **types))
                     continue
                 for pair in zip(others, nodes, strict=True):
                     applied.match(pair, (entry,))
@@ -236,7 +243,7 @@ def _apply_types(work: Pairing, mapping: MappingFile) -> Iterable[str]:
                     ):
                         work.said_tensors.setdefault(pair, {})[target_output] = golden_output
 
-    return applied.notes(lambda entry: f"the target dump has no {_split_type(entry.target)[0]}")
+    return applied.notes(lambda entry: _absent("target", _split_type(entry.target)[0]))
 
 
 def _split_type(said: str) -> tuple[str, str | None]:
@@ -277,7 +284,7 @@ def _forward(tree: SliceTree) -> Iterator[tuple[int, Node]]:
             yield index, node
 
 
-_APPLY: Final[dict[MappingKind, Callable[[Pairing, MappingFile], Iterable[str]]]] = {
+_APPLY: Final[dict[MappingKind, Callable[[Pairing, MappingFile], Iterable[Message]]]] = {
     MappingKind.LAYER: _apply_layers,
     MappingKind.DATA: _apply_items,
     MappingKind.CELL: _apply_cells,

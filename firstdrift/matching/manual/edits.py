@@ -16,8 +16,13 @@ from msgspec import Struct
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.mapping import MappingFile
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 _MOST_SHOWN: Final = 3
+"""Nodes of a side that a remark names. Chosen: queries, keys and values, the most that is fused by hand."""
+
+_REFUSED: Final = "matching.edit.refused"
 
 
 class EditKind(StrEnum):
@@ -43,23 +48,28 @@ class Edit(Struct, frozen=True):
     target: tuple[str, ...] = ()
     descendants: bool = True
 
-    def describe(self) -> str:
+    def message(self) -> Message:
         """Say what was decided: "match golden a, b with target c, and what is inside"."""
-        sides = (("golden", self.golden), ("target", self.target))
-        link = " with " if self.kind is EditKind.MATCH else " and "
-        said = link.join(f"{side} {_listed(names)}" for side, names in sides if names)
-        return f"{self.kind} {said}" + (", and what is inside" if self.descendants else "")
+        sides = {"golden": self.golden, "target": self.target}
+        nodes = {side: _listed(names) for side, names in sides.items() if names}
+        named = "both" if len(nodes) > 1 else next(iter(nodes), "none")
+        said = Message.of(f"matching.edit.{self.kind}.{named}", **nodes)
+        return Message.of("matching.edit.with_children", edit=said) if self.descendants else said
 
-    def refused(self, why: str) -> str:
+    def refused(self, why: Message) -> Message:
         """Write the remark that it could not be applied to a pair of slices."""
-        return f"{self.describe()}: not applied, {why}"
+        return Message.of(_REFUSED, edit=self.message(), why=why)
 
-    def why_absent(self, golden: Container[str], target: Container[str]) -> str | None:
+    def is_refused(self, note: Message) -> bool:
+        """Tell whether a remark says that this edit could not be applied."""
+        return note.id == _REFUSED and note.arguments["edit"] == self.message()
+
+    def why_absent(self, golden: Container[str], target: Container[str]) -> Message | None:
         """Say which of its nodes a pair of slices lacks, given the names it has; None if it has all."""
         for side, names, known in (("golden", self.golden, golden), ("target", self.target, target)):
             for name in names:
                 if name not in known:
-                    return f"there is no {side} node {name}"
+                    return Message.of("matching.edit.no_node", side=side_named(side), node=name)
         return None
 
 
@@ -105,24 +115,38 @@ def checked(edit: Edit) -> Edit:
     """
     for side, names in (("golden", edit.golden), ("target", edit.target)):
         if len(set(names)) < len(names):
-            raise SettingsError(f"a {side} node is named twice: {edit.describe()}")
-    if edit.kind is EditKind.UNMATCH and not (edit.golden or edit.target):
-        raise SettingsError("no node is named", hint="Name the nodes whose match is to be taken apart")
-    if edit.kind is EditKind.MATCH:
-        if not (edit.golden and edit.target):
-            raise SettingsError("a match needs a node on either side", hint="Name golden and target nodes")
-        if len(edit.golden) > 1 and len(edit.target) > 1:
             raise SettingsError(
-                f"{len(edit.golden)} golden nodes are matched with {len(edit.target)} target nodes",
-                hint="Several nodes may be matched with one, not with several",
+                Message.of("matching.edit.named_twice", side=side_named(side), edit=edit.message())
             )
+    if edit.kind is EditKind.MATCH:
+        _require_sides(edit)
+    elif not (edit.golden or edit.target):
+        raise SettingsError(
+            Message.of("matching.edit.nothing_named"), hint=Message.of("matching.hint.name_nodes")
+        )
     return edit
+
+
+def _require_sides(edit: Edit) -> None:
+    """Make sure that a match has nodes on either side, and one of them only one."""
+    if not (edit.golden and edit.target):
+        raise SettingsError(
+            Message.of("matching.edit.one_side"), hint=Message.of("matching.hint.name_both_sides")
+        )
+    if len(edit.golden) > 1 and len(edit.target) > 1:
+        counts = {"golden": len(edit.golden), "target": len(edit.target)}
+        raise SettingsError(
+            Message.of("matching.edit.several_with_several", **counts),
+            hint=Message.of("matching.hint.several_with_one"),
+        )
 
 
 def _names(said: str | Iterable[str]) -> tuple[str, ...]:
     return (said,) if isinstance(said, str) else tuple(said)
 
 
-def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:_MOST_SHOWN])
-    return f"{shown} and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else shown
+def _listed(names: tuple[str, ...]) -> Message:
+    more = len(names) - _MOST_SHOWN
+    if more > 0:
+        return Message.of("matching.edit.many_nodes", nodes=names[:_MOST_SHOWN], more=more)
+    return Message.of("matching.edit.nodes", nodes=names)

@@ -6,6 +6,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from firstdrift.wording.message import Message
+
 TOP_LAYER: Final = "TopLayer"
 """Scope of the entries of a layer mapping that hold for the whole model."""
 
@@ -40,11 +42,6 @@ class MappingEntry(Struct, frozen=True):
     golden: tuple[str, ...]
     scope: str = ""
 
-    def describe(self) -> str:
-        """Say which entry this is: "line 9, MLP: linear_fc2 -> down_proj"."""
-        scope = f"{self.scope}: " if self.scope else ""
-        return f"line {self.line}, {scope}{self.target} -> {' or '.join(self.golden)}"
-
 
 class MappingFile(Struct, frozen=True):
     """What a mapping file says.
@@ -62,9 +59,11 @@ class MappingFile(Struct, frozen=True):
     entries: tuple[MappingEntry, ...]
     may_quote: bool = True
 
-    def describe(self, entry: MappingEntry) -> str:
-        """Say where an entry stands: "layers.yaml line 9, MLP: linear_fc2 -> down_proj"."""
-        return f"{self.name} {entry.describe()}"
+    def name_entry(self, entry: MappingEntry) -> Message:
+        """Say which entry it is: "layers.yaml line 9, MLP: linear_fc2 -> down_proj"."""
+        said = {"file": self.name, "target": entry.target, "scope": entry.scope}
+        which = "matching.mapping.scoped_entry" if entry.scope else "matching.mapping.entry"
+        return Message.of(which, line=entry.line, golden=entry.golden, **said)
 
 
 def split_item(name: str) -> tuple[str, str | None]:

@@ -9,7 +9,6 @@ op_mapping      {"LinearOperation_outtensor0": ["Linear_output_0"]}    types
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -21,13 +20,22 @@ from firstdrift.files import OutsideError, RefusedError, read_regular
 from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
 from firstdrift.model.names import parse_name
 from firstdrift.paths import inside
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import as_message
 
 _OPERATOR_FILE: Final = "op_mapping_file.json"
 LARGEST_FILE: Final = 16 * 2**20
 """Bytes of a mapping file, or of a match set, that is read."""
 
 _DEEPEST_LEVEL: Final = 4
+"""Levels of mappings and lists. A layer mapping has two, an operator mapping two."""
+
 _LONGEST_SHOWN: Final = 100
+"""Characters of the file that an error quotes. Chosen: they fit in a line."""
+
+_QUOTED: Final = "matching.mapping.quoted"
+"""The id of what a message quotes of the file, which not everybody may see."""
+
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _NAME: Final = re.compile(r"(?!.{513})[A-Za-z0-9_]{1,128}(?:\.[A-Za-z0-9_]{1,128})*")
 _CLASS: Final = re.compile(r"_?[A-Z][A-Za-z0-9_]*")
@@ -41,23 +49,21 @@ _SECRET: Final = re.compile(
 )
 """What names the secrets of people, and no module of a network."""
 
-_SAID_OF_YAML: Final = frozenset(
-    {
-        "mapping values are not allowed in this context",
-        "could not find expected ':'",
-        "did not find expected key",
-        "did not find expected node content",
-        "did not find expected ',' or '}'",
-        "did not find expected ',' or ']'",
-        "did not find expected '-' indicator",
-        "found character that cannot start any token",
-        "found a tab character that violates indentation",
-        "found unexpected end of stream",
-        "found unexpected document indicator",
-        "block sequence entries are not allowed in this context",
-    }
-)
-"""What the parser says of a file without quoting it."""
+_SAID_OF_YAML: Final = {
+    "mapping values are not allowed in this context": "values_not_allowed",
+    "could not find expected ':'": "colon_expected",
+    "did not find expected key": "key_expected",
+    "did not find expected node content": "content_expected",
+    "did not find expected ',' or '}'": "brace_expected",
+    "did not find expected ',' or ']'": "bracket_expected",
+    "did not find expected '-' indicator": "dash_expected",
+    "found character that cannot start any token": "strange_character",
+    "found a tab character that violates indentation": "tab",
+    "found unexpected end of stream": "unexpected_end",
+    "found unexpected document indicator": "unexpected_document",
+    "block sequence entries are not allowed in this context": "entries_not_allowed",
+}
+"""What the parser says of a file without quoting it, and what we say then."""
 
 _TOP_LAYER_NAMES: Final = (TOP_LAYER, "Cell")
 _OPERATOR_TYPE: Final = re.compile(r"[A-Za-z0-9_]+")
@@ -119,7 +125,7 @@ def parse_mapping(path: Path, text: str, *, may_quote: bool = True) -> MappingFi
             _require_genuine(path.name, mapping)
     except _WrongError as error:
         reason = error.quoting if may_quote else error.plain
-        raise SettingsError(reason, path=path, hint=error.hint) from (error if may_quote else None)
+        raise SettingsError(reason, path=path, hint=error.hint or "") from (error if may_quote else None)
     return mapping if may_quote else replace(mapping, may_quote=False)
 
 
@@ -134,47 +140,61 @@ class _WrongError(Exception):
 
     def __init__(
         self,
-        problem: "str | Callable[[_Show], str]",
+        problem: Message,
         *,
         line: int = 0,
         key: str = "",
         scope: str = "",
-        hint: str = "",
+        hint: Message | None = None,
     ) -> None:
-        """Take a problem, or what says it of the texts of the file, given how to show those."""
-        quoting = problem if isinstance(problem, str) else problem(_shown)
-        plain = problem if isinstance(problem, str) else problem(_unsaid)
-        super().__init__(plain)
-        self.quoting, self.plain = quoting, plain
-        inside = f" of {_shown(scope)}" if scope else ""
-        if line:
-            self.plain = f"line {line}: {plain}"
-            self.quoting = (
-                f"line {line}, key {_shown(key)}{inside}: {quoting}" if key else f"line {line}: {quoting}"
-            )
+        """Take a problem, in which what the file says is `_quoted`, and where it is."""
+        super().__init__(problem.id)
+        self.quoting = _located(problem, line, key, scope)
+        self.plain = _located(_without_quotes(problem), line, "", "")
         self.hint = hint
 
 
-_Show = Callable[[str], str]
+def _located(problem: Message, line: int, key: str, scope: str) -> Message:
+    if not line:
+        return problem
+    if not key:
+        return Message.of("matching.mapping.at_line", line=line, problem=problem)
+    if not scope:
+        return Message.of("matching.mapping.at_key", line=line, key=_quoted(key), problem=problem)
+    where = {"key": _quoted(key), "scope": _quoted(scope), "problem": problem}
+    return Message.of("matching.mapping.at_key_of_scope", line=line, **where)
 
 
-def _unsaid(_: str) -> str:
-    return "(not shown)"
+def _quoted(text: str) -> Message:
+    """Quote what a file says."""
+    shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return Message.of(_QUOTED, text=repr(shown))
+
+
+def _without_quotes(message: Message) -> Message:
+    """Leave out what a message quotes."""
+    if message.id == _QUOTED:
+        return Message.of("matching.mapping.not_shown")
+    arguments = {
+        name: _without_quotes(value) if isinstance(value, Message) else value
+        for name, value in message.arguments.items()
+    }
+    return Message(message.id, arguments)
 
 
 def _require_genuine(name: str, mapping: MappingFile) -> None:
     """Refuse what only happens to be laid out like a mapping."""
-    hint = f"A mapping file ends in {', '.join(_SUFFIXES)} and names modules, classes, types or tensors only"
+    hint = Message.of("matching.hint.mapping_file", suffixes=_SUFFIXES)
     if not name.endswith(_SUFFIXES) or name.startswith("."):
-        raise _WrongError("it is not called like a mapping file", hint=hint)
+        raise _WrongError(Message.of("matching.mapping.other_suffix"), hint=hint)
     for entry in mapping.entries:
         for said in (entry.target, *entry.golden, entry.scope or "x"):
             if not _NAME.fullmatch(said):
-                raise _WrongError("it says what is no name of a module or tensor", line=entry.line, hint=hint)
+                raise _WrongError(Message.of("matching.mapping.no_name"), line=entry.line, hint=hint)
             if _SECRET.search(said):
-                raise _WrongError("it seems to hold a secret", line=entry.line, hint=hint)
+                raise _WrongError(Message.of("matching.mapping.secret"), line=entry.line, hint=hint)
     if not _IS_GENUINE[mapping.kind](mapping.entries):
-        raise _WrongError("it does not look like a mapping file", hint=hint)
+        raise _WrongError(Message.of("matching.mapping.unlike_mapping"), hint=hint)
 
 
 def _names_classes(entries: Sequence[MappingEntry]) -> bool:
@@ -206,16 +226,18 @@ def _read_text(path: Path, within: Sequence[Path] | None) -> str:
     try:
         return read_regular(path, within=within, most=LARGEST_FILE).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SettingsError(f"is no text in UTF-8 (byte {error.start})", path=path) from error
+        raise SettingsError(Message.of("matching.mapping.no_utf8", byte=error.start), path=path) from error
     except OutsideError as error:
-        raise PathOutsideRootsError(error.reason, hint="Choose a file below one of them") from error
+        hint = Message.of("matching.hint.below_one")
+        raise PathOutsideRootsError(error.reason, hint=hint) from error
     except RefusedError as error:
-        raise SettingsError(f"is no mapping file: {error.reason}", path=path) from error
+        reason = Message.of("matching.mapping.no_mapping_file", why=as_message(error.reason))
+        raise SettingsError(reason, path=path) from error
     except OSError as error:
-        reason = f"the mapping file could not be read ({error.strerror})"
+        reason = Message.of("matching.mapping.not_read", why=str(error.strerror))
         raise SettingsError(reason, path=path) from error
     except ValueError as error:
-        raise SettingsError("is no path", path=repr(path)) from error
+        raise SettingsError(Message.of("matching.mapping.no_path"), path=repr(path)) from error
 
 
 def _parse(name: str, text: str) -> MappingFile:
@@ -234,10 +256,10 @@ def _parse(name: str, text: str) -> MappingFile:
         for said in (entry.target, *entry.golden):
             if not _is_node_or_tensor(said):
                 raise _WrongError(
-                    partial(_names_no_tensor, said),
+                    Message.of("matching.mapping.names_no_tensor", name=_quoted(said)),
                     line=entry.line,
                     key=entry.target,
-                    hint="Write names as Functional.linear.0.forward.input.0",
+                    hint=Message.of("matching.hint.tensor_names"),
                 )
     return MappingFile(name, MappingKind.DATA, entries)
 
@@ -248,14 +270,18 @@ def _compose(text: str) -> yaml.Node:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        problem = getattr(error, "problem", None)
-        known = problem in _SAID_OF_YAML
-        reason = f"is neither YAML nor JSON: {problem}" if known else "is neither YAML nor JSON"
         line = 0 if mark is None else mark.line + 1
-        raise _WrongError(reason, line=line) from error
+        raise _WrongError(_no_yaml(getattr(error, "problem", None)), line=line) from error
     if root is None:
-        raise _WrongError("the mapping file is empty")
+        raise _WrongError(Message.of("matching.mapping.empty"))
     return root
+
+
+def _no_yaml(problem: str | None) -> Message:
+    known = _SAID_OF_YAML.get(problem or "")
+    if known is None:
+        return Message.of("matching.mapping.no_yaml")
+    return Message.of("matching.mapping.no_yaml_as", why=Message.of(f"matching.yaml.{known}"))
 
 
 def _refuse_bombs(text: str) -> None:
@@ -263,28 +289,29 @@ def _refuse_bombs(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            raise _WrongError(partial(_is_alias, str(event.anchor)), line=_line(event))
+            alias = Message.of("matching.mapping.alias", alias=_quoted(f"*{event.anchor}"))
+            raise _WrongError(alias, line=_line(event))
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST_LEVEL:
-            raise _WrongError("is nested too deeply for a mapping", line=_line(event))
+            raise _WrongError(Message.of("matching.mapping.too_deep"), line=_line(event))
 
 
 def _items(node: yaml.Node, within: str = "") -> _Scalars:
     """Return keys and values of a mapping; each key is a text that occurs once."""
     if not isinstance(node, yaml.MappingNode):
-        raise _WrongError(partial(_is_no_mapping, node), line=_line(node))
+        raise _WrongError(Message.of("matching.mapping.mapping_expected", kind=_kind(node)), line=_line(node))
     lines: dict[str, int] = {}
     items: _Scalars = []
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or not key.value.strip():
-            raise _WrongError(partial(_is_no_key, key), line=_line(key))
+            raise _WrongError(Message.of("matching.mapping.key_is_no_name", kind=_kind(key)), line=_line(key))
         if key.value in lines:
-            first = lines[key.value]
-            raise _WrongError(f"is also on line {first}", line=_line(key), key=key.value, scope=within)
+            twice = Message.of("matching.mapping.twice", first=lines[key.value])
+            raise _WrongError(twice, line=_line(key), key=key.value, scope=within)
         lines[key.value] = _line(key)
         items.append((key, value))
     if not items and not within:
-        raise _WrongError("the mapping file is empty")
+        raise _WrongError(Message.of("matching.mapping.empty"))
     return items
 
 
@@ -294,21 +321,23 @@ def _layer_entries(items: _Scalars) -> Iterator[MappingEntry]:
         scope = section.value
         if scope in _TOP_LAYER_NAMES:
             if top is not None:
-                raise _WrongError(f"is another name of {top}", line=_line(section), key=scope)
+                raise _WrongError(
+                    Message.of("matching.mapping.other_name", of=top), line=_line(section), key=scope
+                )
             top, scope = scope, TOP_LAYER
         if _is_nothing(held):
             continue
         if not isinstance(held, yaml.MappingNode):
             raise _WrongError(
-                partial(_holds_no_mapping, held),
+                Message.of("matching.mapping.holds_no_mapping", kind=_kind(held)),
                 line=_line(held),
                 key=section.value,
-                hint="A layer mapping holds for each class the paths inside it",
+                hint=Message.of("matching.hint.layer_mapping"),
             )
         for key, value in _items(held, scope):
             target, golden = _without_class(key.value), _without_class(_text(key, value))
             if not target or not golden:
-                raise _WrongError("a path is empty", line=_line(key), key=key.value)
+                raise _WrongError(Message.of("matching.mapping.empty_path"), line=_line(key), key=key.value)
             yield MappingEntry(_line(key), target, (golden,), scope)
 
 
@@ -317,14 +346,14 @@ def _operator_entries(items: _Scalars) -> Iterator[MappingEntry]:
         held = value.value if isinstance(value, yaml.SequenceNode) else [value]
         types = tuple(_text(key, item) for item in held)
         if not types:
-            raise _WrongError("the list is empty", line=_line(key), key=key.value)
+            raise _WrongError(Message.of("matching.mapping.empty_list"), line=_line(key), key=key.value)
         for said in (key.value, *types):
             if not _OPERATOR_TYPE.fullmatch(said):
                 raise _WrongError(
-                    partial(_is_no_type, said),
+                    Message.of("matching.mapping.no_type", name=_quoted(said)),
                     line=_line(key),
                     key=key.value,
-                    hint="A type has letters, digits and _ only",
+                    hint=Message.of("matching.hint.types"),
                 )
         yield MappingEntry(_line(key), key.value, types)
 
@@ -341,14 +370,15 @@ def _is_node_or_tensor(name: str) -> bool:
 
 def _text(key: yaml.ScalarNode, value: yaml.Node) -> str:
     if _is_nothing(value):
-        raise _WrongError("has no value", line=_line(key), key=key.value)
+        raise _WrongError(Message.of("matching.mapping.no_value"), line=_line(key), key=key.value)
     if not isinstance(value, yaml.ScalarNode):
         _refuse_value(key, value)
     return str(value.value).strip()
 
 
 def _refuse_value(key: yaml.ScalarNode, value: yaml.Node) -> NoReturn:
-    raise _WrongError(partial(_holds_no_name, value), line=_line(value), key=key.value)
+    problem = Message.of("matching.mapping.holds_no_name", kind=_kind(value))
+    raise _WrongError(problem, line=_line(value), key=key.value)
 
 
 def _is_nothing(node: yaml.Node) -> bool:
@@ -364,39 +394,10 @@ def _line(of: yaml.Node | yaml.Event) -> int:
     return of.start_mark.line + 1 if of.start_mark is not None else 0
 
 
-def _is_alias(name: str, show: _Show) -> str:
-    return f"aliases ({show(f'*{name}')}) are not allowed"
-
-
-def _is_no_type(name: str, show: _Show) -> str:
-    return f"{show(name)} is no operator type"
-
-
-def _names_no_tensor(name: str, show: _Show) -> str:
-    return f"{show(name)} names no tensor"
-
-
-def _holds_no_mapping(node: yaml.Node, show: _Show) -> str:
-    return f"holds {_kind(node, show)}, not a mapping"
-
-
-def _holds_no_name(node: yaml.Node, show: _Show) -> str:
-    return f"holds {_kind(node, show)}, not a name"
-
-
-def _is_no_mapping(node: yaml.Node, show: _Show) -> str:
-    return f"{_kind(node, show)} stands where a mapping is expected"
-
-
-def _is_no_key(node: yaml.Node, show: _Show) -> str:
-    return f"the key is {_kind(node, show)}, not a name"
-
-
-def _kind(node: yaml.Node, show: _Show) -> str:
+def _kind(node: yaml.Node) -> Message:
     if isinstance(node, yaml.ScalarNode):
-        return "nothing" if _is_nothing(node) else f"the text {show(node.value)}"
-    return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")
+        nothing = Message.of("matching.yaml.nothing")
+        return nothing if _is_nothing(node) else Message.of("matching.yaml.text", text=_quoted(node.value))
+    return Message.of(
+        "matching.yaml.list" if isinstance(node, yaml.SequenceNode) else "matching.yaml.mapping"
+    )

@@ -16,6 +16,7 @@ import msgspec
 from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.edits import MatchSetFile, checked
 from firstdrift.matching.manual.mapping_files import parse_mapping, read_mapping_text
+from firstdrift.wording.message import Message, verbatim
 
 MARK: Final = "firstdrift_match_set"
 """The key that tells a match set from mapping files; its value is the version of the format."""
@@ -23,6 +24,7 @@ MARK: Final = "firstdrift_match_set"
 FORMAT: Final = 1
 
 _DEEPEST: Final = 6
+"""Levels of objects and lists. A match set with mapping files in it has six."""
 
 
 def read_matches(files: Iterable[Path], *, within: Sequence[Path] | None = None) -> MatchSetFile:
@@ -59,24 +61,24 @@ def parse_matches(path: Path, text: str, *, may_quote: bool = True) -> MatchSetF
         return MatchSetFile(path.name, mappings=(parse_mapping(path, text, may_quote=may_quote),))
     try:
         said = json.loads(text)
-        _refuse_depth(said)
+        if (why := _shape_problem(said)) is not None:
+            raise SettingsError(Message.of("matching.match_set.unreadable", why=why), path=path)
         if MARK not in said:
-            raise ValueError(f"{MARK} is no key of it")  # noqa: TRY301
+            raise SettingsError(Message.of("matching.match_set.no_mark", mark=MARK), path=path)
         if said[MARK] != FORMAT:
-            which = said[MARK] if isinstance(said[MARK], int) else "another"
-            raise SettingsError(
-                f"is a match set of format {which}, of which this version knows {FORMAT} only",
-                path=path,
-                hint="Read it with a newer firstdrift",
-            )
+            which = said[MARK] if isinstance(said[MARK], int) else "?"
+            reason = Message.of("matching.match_set.other_format", format=which, known=FORMAT)
+            raise SettingsError(reason, path=path, hint=Message.of("matching.hint.newer_version"))
         read = msgspec.convert({"name": path.name} | said, MatchSetFile)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        raise SettingsError(f"is no match set: {error}", path=path) from error
+        reason = Message.of("matching.match_set.unreadable", why=verbatim(str(error)))
+        raise SettingsError(reason, path=path) from error
     for number, edit in enumerate(read.edits, 1):
         try:
             checked(edit)
         except SettingsError as error:
-            raise SettingsError(f"edit {number}: {error.reason}", path=path, hint=error.hint) from error
+            reason = Message.of("matching.match_set.edit", number=number, why=error.message)
+            raise SettingsError(reason, path=path, hint=error.advice or "") from error
     return read
 
 
@@ -85,11 +87,18 @@ def _is_match_set(text: str) -> bool:
     return text.lstrip().startswith("{") and f'"{MARK}"' in text
 
 
-def _refuse_depth(said: Any, depth: int = 0) -> None:  # noqa: ANN401 (what JSON has)
-    if depth > _DEEPEST:
-        raise ValueError("it is nested too deeply")
-    if isinstance(said, Mapping | list):
-        for inner in said.values() if isinstance(said, Mapping) else said:
-            _refuse_depth(inner, depth + 1)
-    elif depth == 0:
-        raise ValueError("it is no object")
+def _shape_problem(said: Any) -> Message | None:  # noqa: ANN401 (what JSON has)
+    """Say what is wrong with the layout of a match set, before it is read: no object, or one too deep."""
+    if not isinstance(said, Mapping | list):
+        return Message.of("matching.match_set.no_object")
+    return Message.of("matching.match_set.too_deep") if _depth(said) > _DEEPEST else None
+
+
+def _depth(said: Any) -> int:  # noqa: ANN401 (what JSON has)
+    """Return how many levels of objects and lists lie in each other, counted no further than the deepest."""
+    level, depth = [said], 0
+    while level and depth <= _DEEPEST:
+        inner = (one.values() if isinstance(one, Mapping) else one for one in level)
+        level = [each for held in inner for each in held if isinstance(each, Mapping | list)]
+        depth += 1
+    return depth

@@ -2,6 +2,7 @@
 
 from firstdrift.errors import SettingsError
 from firstdrift.model.slice import Layout
+from firstdrift.wording.message import Message
 
 OPTIONS = ("tp", "pp", "vpp")
 """Tensor-parallel ranks, pipeline stages, and chunks of layers of a stage: in the order of `Layout`."""
@@ -21,7 +22,10 @@ def read_layouts(*sizes: str | None) -> tuple[Layout | None, Layout | None]:
     for option, given in zip(OPTIONS, sizes, strict=True):
         parts = ("1" if given is None else given).split(":")
         if len(parts) > _SIDES or not all(part.isdecimal() and int(part) for part in parts):
-            raise SettingsError(f"--{option} {given} is neither a number nor two", hint="Say 2, or 1:2")
+            raise SettingsError(
+                Message.of("matching.error.no_size", option=option, given=given),
+                hint=Message.of("matching.hint.sizes"),
+            )
         sides[0].append(int(parts[0]))
         sides[1].append(int(parts[-1]))
     return Layout(*sides[0]), Layout(*sides[1])

@@ -30,6 +30,8 @@ from firstdrift.model.tensor import Role, Sharding, Shards, TensorRecord, is_flo
 from firstdrift.operators.kinds import Work
 from firstdrift.operators.recognise import work_of
 from firstdrift.parallel.point_to_point import is_communication
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import shape, side_named
 
 Align = Callable[[Sequence[Step], Sequence[Step]], list[tuple[Step, Step]]]
 """Aligns the steps of two layers."""
@@ -46,9 +48,7 @@ _MOST_CANDIDATES: Final = 8
 _MOST_DIGITS: Final = 18
 _NUMBER: Final = re.compile(r"\d+")
 
-_DEALT_OUT: Final = (
-    "a number that is dealt out to ranks, of which the dump has one: compare the dump of all ranks"
-)
+_DIVIDED: Final = Message.of("matching.incomparable.divided_among_ranks")
 
 
 class Spread(Struct, frozen=True):
@@ -63,9 +63,9 @@ class Spread(Struct, frozen=True):
     ranks: int
 
     @property
-    def side(self) -> str:
+    def side(self) -> Message:
         """Which dump it is, in words."""
-        return "target" if self.is_target else "golden"
+        return side_named("target" if self.is_target else "golden")
 
 
 class Part(Struct, frozen=True):
@@ -307,12 +307,12 @@ def _settle(pair: TensorPair, spread: Spread, rank: int, *, may_be_addend: bool)
     own, other = (pair.target, pair.golden) if spread.is_target else (pair.golden, pair.target)
     if not own.is_tensor or not other.is_tensor:
         is_dealt_out = _is_dealt_out(own.scalar, other.scalar, spread.ranks)
-        return replace(pair, incomparable=_DEALT_OUT, transform="") if is_dealt_out else pair
+        return replace(pair, incomparable=_DIVIDED, transform=()) if is_dealt_out else pair
     if own.shards is not None:
         return pair
     if (said := _say_part(pair, spread)) is not None:
         shards = Shards((rank,), (own,), sharding=Sharding.CONCATENATED, only=rank, of=spread.ranks)
-        return replace(_with_own(pair, replace(own, shards=shards), spread), incomparable=said, transform="")
+        return replace(_with_own(pair, replace(own, shards=shards), spread), incomparable=said, transform=())
     if pair.incomparable is not None or pair.joining is not None or not may_be_addend:
         return pair
     if not is_floating(own.dtype):
@@ -328,18 +328,18 @@ def _is_dealt_out(own: str | None, whole: str | None, ranks: int) -> bool:
     return len(whole) <= _MOST_DIGITS and int(own) > 0 and int(whole) == ranks * int(own)
 
 
-def _say_part(pair: TensorPair, spread: Spread) -> str | None:
+def _say_part(pair: TensorPair, spread: Spread) -> Message | None:
     """Say that the one rank has a part of a tensor; None if it has not."""
     shapes = pair.golden.shape, pair.target.shape
     if shapes[0] is None or shapes[1] is None:
         return None
-    side, said = spread.side, f"{list(shapes[0])} against {list(shapes[1])}"
+    said = {"side": spread.side, "golden": shape(shapes[0]), "target": shape(shapes[1])}
     known = part(*shapes)
     if known is not None and known.of_target is spread.is_target:
-        return f"the {side} dump has one of {known.times} parts of it ({said}): compare the dump of all ranks"
+        return Message.of("matching.incomparable.one_of_parts", **said, parts=known.times)
     sizes = prod(shapes[0]), prod(shapes[1])
     if pair.incomparable is None and sizes[spread.is_target] < sizes[not spread.is_target]:
-        return f"the {side} dump has a part of it ({said}): compare the dump of all ranks"
+        return Message.of("matching.incomparable.part_only", **said)
     return None
 
 
@@ -481,10 +481,7 @@ def _width(node: Node) -> int | None:
     return next((shape[-1] for shape in outputs if shape), None)
 
 
-def say_lone_rank(spread: Spread, pairs: Sequence[TensorPair]) -> str:
+def say_lone_rank(spread: Spread, pairs: Sequence[TensorPair]) -> Message:
     """Say that a dump is that of one rank, and what follows from that."""
     left = sum(is_part_of_rank(pair.target if spread.is_target else pair.golden) for pair in pairs)
-    return (
-        f"the {spread.side} dump is that of one rank of a model spread over {spread.ranks} or more: parts of "
-        f"tensors ({left}), and what may be a part of a sum, are not compared; compare the dump of all ranks"
-    )
+    return Message.of("matching.note.one_rank_alone", side=spread.side, ranks=spread.ranks, parts=left)

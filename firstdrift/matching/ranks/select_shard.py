@@ -5,7 +5,7 @@
                      an addend         ─▶  nothing to compare it with: only the sum is in the other dump,
                                            unless their statistics agree
 
-What it holds was told by the other ranks (`ranks.py`). What cannot be compared says why, and what to do.
+What it holds was told by the other ranks (`shards.py`). What cannot be compared says why, and what to do.
 """
 
 from msgspec.structs import replace
@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.tensor import Sharding, Shards, TensorRecord, is_part_of_rank, say_addend
 from firstdrift.parallel.merge_ranks import agree
-from firstdrift.wording.text import text_of
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import ranks_named
 
 
 def narrow_to_rank(pair: TensorPair) -> TensorPair:
@@ -35,14 +36,14 @@ def narrow_to_rank(pair: TensorPair) -> TensorPair:
             golden_parts=tuple(map(_own, parts[0])),
             target_parts=tuple(map(_own, parts[1])),
             incomparable=why,
-            transform="",
+            transform=(),
         )
     transform = pair.transform
     if any(one is not None and one.sharding is Sharding.SUMMED for one in shards) and pair.target.is_tensor:
-        transform = ""
+        transform = ()
     if pair.joining is not None:
-        said = [text for one in shards[:2] if one is not None and (text := say_part(one))]
-        transform = "; ".join(text for text in (transform, *said) if text)
+        own = (part_of_rank(one) for one in shards[:2] if one is not None)
+        transform = (*transform, *(said for said in own if said is not None))
     return replace(
         pair,
         golden=_compared(pair.golden, pair),
@@ -53,18 +54,15 @@ def narrow_to_rank(pair: TensorPair) -> TensorPair:
     )
 
 
-def say_part(shards: Shards) -> str:
-    """Say of shards of which one is compared which part of the whole that is; empty if it is no part."""
+def part_of_rank(shards: Shards) -> Message | None:
+    """Say of shards of which one is compared which part of the whole that is; None if it is no part."""
     if shards.only is None or shards.sharding is not Sharding.CONCATENATED:
-        return ""
-    return f"the part of rank {shards.only} among those of {_ranks(shards)} along dimension {shards.axis}"
+        return None
+    ranks = ranks_named(shards.ranks)
+    return Message.of("matching.transform.part_of_rank", rank=shards.only, ranks=ranks, axis=shards.axis)
 
 
-def _ranks(shards: Shards) -> str:
-    return f"ranks {'+'.join(map(str, shards.ranks))}"
-
-
-def _why_not(pair: TensorPair) -> str | None:
+def _why_not(pair: TensorPair) -> Message | None:
     """Return why what a rank holds cannot be compared with what the other dump has; None if it can."""
     for side, other, other_parts in (
         (pair.golden, pair.target, pair.target_parts),
@@ -74,20 +72,14 @@ def _why_not(pair: TensorPair) -> str | None:
         if shards is None or shards.only is None or not side.is_tensor:
             continue
         if shards.sharding is Sharding.SUMMED and not agree((_own(side), other)):
-            return text_of(say_addend(shards))
+            return say_addend(shards)
         if shards.sharding is Sharding.CONCATENATED:
             needed = (*shards.records, *(other_parts or (other,)))
             if any(record.location is None for record in needed):
-                return (
-                    f"rank {shards.only} holds a part of it, and of its part of the whole no values were "
-                    "recorded: choose no rank to compare all of them merged"
-                )
+                return Message.of("matching.incomparable.part_without_values", rank=shards.only)
     for part in (*pair.golden_parts, *pair.target_parts):
         if part.shards is not None and _own(part).shape != part.shape:
-            return (
-                f"rank {part.shards.only} holds parts of what is joined: choose no rank to compare all of "
-                "them merged"
-            )
+            return Message.of("matching.incomparable.parts_of_joined", rank=part.shards.only)
     return None
 
 

@@ -17,13 +17,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from firstdrift.matching.fused.joined_tensors import concatenated, whole_axes
-from firstdrift.matching.plan import TensorPair
-from firstdrift.matching.ranks.select_shard import narrow_to_rank, say_part
-from firstdrift.matching.tensors import relate_shapes
+from firstdrift.matching.plan import Messages, TensorPair
+from firstdrift.matching.ranks.select_shard import narrow_to_rank, part_of_rank
+from firstdrift.matching.tensors import BY_SHAPE, relate_shapes
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, Sharding, Shards, TensorRecord, is_floating, shared_location
 from firstdrift.parallel.expert_parallel import OWN_EXPERTS
 from firstdrift.parallel.merge_ranks import agree
+from firstdrift.wording.message import Message, joined
+from firstdrift.wording.phrases import as_message, ranks_named, shape, side_named
+from firstdrift.wording.text import text_of
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
@@ -88,7 +91,7 @@ def _is_part(pair: TensorPair) -> bool:
 def _settle(pair: TensorPair, *, reduces: bool) -> TensorPair:
     for name, side in (("golden", pair.golden), ("target", pair.target)):
         if side.problem == OWN_EXPERTS:
-            return replace(pair, incomparable=f"{name}: {OWN_EXPERTS}", transform="")
+            return _left_out(pair, Message.of("matching.incomparable.own_experts", side=side_named(name)))
     return _settle_shards(pair, reduces=reduces)
 
 
@@ -100,21 +103,26 @@ def _settle_shards(pair: TensorPair, *, reduces: bool) -> TensorPair:
         return _settle_scalars(pair)
     if pair.joining is not None:
         return replace(pair, golden=_complete(golden, reduces), target=_complete(target, reduces))
-    said = [_ranks(side.shards) for side in (golden, target) if side.shards and len(side.shards.ranks) > 1]
+    sides = golden.shards, target.shards
+    said = [ranks_named(shards.ranks) for shards in sides if shards and len(shards.ranks) > 1]
     for one, other in _arrangements(golden, target):
         transform, why = relate_shapes(one.shape, other.shape)
         if why is None:
             return _settled(pair, _complete(one, reduces), _complete(other, reduces), transform)
-    damaged = [text for side in (golden, target) if side.shards and (text := _damaged(side.shards))]
-    if damaged:
-        return replace(pair, incomparable="; ".join(damaged), transform="")
+    if damaged := [why for side in (golden, target) if side.shards for why in _damaged(side.shards)]:
+        return _left_out(pair, joined(*damaged))
     if lost := [_lost(side.shards) for side in (golden, target) if side.shards and side.shards.missing]:
-        return replace(pair, incomparable="; ".join(lost), transform="")
+        return _left_out(pair, joined(*lost))
     if not said:
         return _settled(pair, _complete(golden, reduces), _complete(target, reduces), None)
-    shapes = f"{_shapes(golden)} against {_shapes(target)}"
-    why = f"the shards of {' and '.join(said)} join to no common shape: {shapes}"
-    return replace(pair, incomparable=why, transform="")
+    shapes = {"golden": _shapes(golden), "target": _shapes(target)}
+    return _left_out(
+        pair, Message.of("matching.incomparable.shards_do_not_join", ranks=tuple(said), **shapes)
+    )
+
+
+def _left_out(pair: TensorPair, why: Message) -> TensorPair:
+    return replace(pair, incomparable=why, transform=())
 
 
 def _arrangements(golden: TensorRecord, target: TensorRecord) -> Iterator[tuple[TensorRecord, TensorRecord]]:
@@ -151,8 +159,9 @@ def _complete(record: TensorRecord, reduces: bool) -> TensorRecord:
         return replace(shards.total, role=record.role, key=record.key, shape=record.shape, shards=settled)
     locations = tuple(part.location for part in shards.records if part.location is not None)
     if len(locations) < len(shards.records):
-        why = f"{_ranks(shards)} hold parts of a sum, whose statistics do not follow from those of the parts"
-        return replace(record, statistics=None, digest=None, problem=record.problem or why, shards=settled)
+        why = Message.of("matching.incomparable.addends_without_values", ranks=ranks_named(shards.ranks))
+        problem = record.problem or text_of(why)
+        return replace(record, statistics=None, digest=None, problem=problem, shards=settled)
     location = shared_location(locations, None)
     return replace(record, statistics=None, digest=None, location=location, shards=settled)
 
@@ -170,41 +179,44 @@ def _sharding(record: TensorRecord, shards: Shards, reduces: bool) -> Sharding:
 
 
 def _settled(
-    pair: TensorPair, golden: TensorRecord, target: TensorRecord, transform: str | None
+    pair: TensorPair, golden: TensorRecord, target: TensorRecord, transform: Messages | None
 ) -> TensorPair:
     """Put the settled records into a pair, and say in its transform what was done."""
-    said = [text for side in (golden, target) if (text := _say(side))]
-    before = pair.transform.partition(";")[0] if "paired by" in pair.transform else ""
+    said = tuple(how for side in (golden, target) if (how := _how_merged(side)) is not None)
+    pair = replace(pair, golden=golden, target=target)
     if transform is None:
-        before, reshape = pair.transform, ""
-    else:
-        reshape = transform
-    incomparable = pair.incomparable if transform is None else None
-    texts = [text for text in (before, *said, reshape) if text]
-    return replace(pair, golden=golden, target=target, transform="; ".join(texts), incomparable=incomparable)
+        return replace(pair, transform=pair.transform + said)
+    before = tuple(how for how in pair.transform if how == BY_SHAPE)
+    return replace(pair, transform=before + said + transform, incomparable=None)
 
 
-def _say(record: TensorRecord) -> str:
+def _how_merged(record: TensorRecord) -> Message | None:
+    """Say what of several ranks is compared; None if there is only one."""
     shards = record.shards
     if shards is None or len(shards.ranks) == 1:
-        return ""
-    ranks = _ranks(shards)
+        return None
     if shards.only is not None and shards.sharding is not Sharding.SUMMED:
         is_open = shards.sharding is Sharding.BY_VALUES
-        said = f"what rank {shards.only} holds, a copy or a part of a sum, as the values tell"
-        return said if is_open else say_part(shards)
+        copy_or_addend = Message.of("matching.transform.copy_or_addend_of_rank", rank=shards.only)
+        return copy_or_addend if is_open else part_of_rank(shards)
+    if shards.sharding is Sharding.CONCATENATED:
+        ranks = ranks_named(shards.ranks)
+        return Message.of("matching.transform.ranks_joined", ranks=ranks, axis=shards.axis)
+    return Message.of(_merging(shards), ranks=ranks_named(shards.ranks))
+
+
+def _merging(shards: Shards) -> str:
+    """Return the id of the message that says how ranks are compared that are not joined."""
     match shards.sharding:
-        case Sharding.CONCATENATED:
-            return f"{ranks} joined along dimension {shards.axis}"
         case Sharding.SUMMED if shards.total is not None:
-            operator = "all-reduce" if shards.total.shards is None else "reduce-scatter"
-            return f"sum over {ranks}, as the {operator} gave it"
+            is_scattered = shards.total.shards is not None
+            return f"matching.transform.{'reduce_scattered' if is_scattered else 'all_reduced'}"
         case Sharding.SUMMED:
-            return f"sum over {ranks}"
+            return "matching.transform.ranks_summed"
         case Sharding.BY_VALUES:
-            return f"each of {ranks}, or their sum, as the values tell"
+            return "matching.transform.ranks_or_their_sum"
         case _:
-            return f"each of {ranks}"
+            return "matching.transform.each_rank"
 
 
 def _settle_scalars(pair: TensorPair) -> TensorPair:
@@ -238,21 +250,16 @@ def _is_int(text: str | None) -> bool:
     return text is not None and _WHOLE.fullmatch(text) is not None
 
 
-def _damaged(shards: Shards) -> str:
-    known = zip(shards.ranks, shards.records, strict=True)
-    return "; ".join(f"rank {rank}: {record.problem}" for rank, record in known if record.problem)
+def _damaged(shards: Shards) -> Iterator[Message]:
+    for rank, record in zip(shards.ranks, shards.records, strict=True):
+        if record.problem:
+            yield Message.of("matching.incomparable.on_rank", rank=rank, why=as_message(record.problem))
 
 
-def _lost(shards: Shards) -> str:
-    missing = ", ".join(map(str, shards.missing))
-    return f"nothing was recorded of it on rank {missing}, on rank {', '.join(map(str, shards.ranks))} it was"
+def _lost(shards: Shards) -> Message:
+    return Message.of("matching.incomparable.lost", missing=shards.missing, ranks=shards.ranks)
 
 
-def _ranks(shards: Shards | None) -> str:
-    return f"ranks {'+'.join(map(str, shards.ranks))}" if shards else ""
-
-
-def _shapes(record: TensorRecord) -> str:
-    if record.shards is None:
-        return str(list(record.shape or ()))
-    return " and ".join(str(list(shard.shape or ())) for shard in record.shards.records)
+def _shapes(record: TensorRecord) -> tuple[Message, ...]:
+    records = record.shards.records if record.shards is not None else (record,)
+    return tuple(shape(each.shape or ()) for each in records)

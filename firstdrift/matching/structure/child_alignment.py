@@ -24,7 +24,7 @@ from firstdrift.matching.structure.sequence_alignment import (
     longest_chain,
     unique_pairs,
 )
-from firstdrift.matching.structure.similarity import CONFIDENT, DOUBTFUL, shape_key
+from firstdrift.matching.structure.similarity import CONFIDENT, DOUBTFUL, SAME_NAME, shape_key
 from firstdrift.matching.structure.statistics_similarity import fingerprint, have_equal_outputs
 from firstdrift.matching.tree import (
     SliceTree,
@@ -35,6 +35,7 @@ from firstdrift.matching.tree import (
 )
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role
+from firstdrift.wording.message import Message
 
 Words: TypeAlias = tuple[str, ...]
 """The strings that a call was given."""
@@ -65,6 +66,11 @@ _MOST_RIVALS: Final = 20
 
 _TIE: Final = 0.02
 """Scores closer than this do not tell two candidates apart."""
+
+
+_ONLY_OUTPUTS_THAT_AGREE: Final = Message.of("matching.reason.only_outputs_that_agree")
+_ARGUMENTS_UNLIKE: Final = Message.of("matching.reason.arguments_unlike")
+_SAME_PATH: Final = Message.of("matching.reason.same_path")
 
 
 def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> None:
@@ -174,7 +180,7 @@ def _pair_by_words(work: Pairing, golden: list[int], target: list[int]) -> None:
             for words, index in others.items():
                 pair = known[words], index
                 if pair[0] not in work.partners and index not in work.found:
-                    reasons = ("same name", f"called with {', '.join(words)}")
+                    reasons = (SAME_NAME, Message.of("matching.reason.called_with", words=words))
                     work.add(pair, Found(pair[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
 
 
@@ -312,7 +318,7 @@ class _Siblings:
         score = self._score(pair, contested=contested)
         unlike = not self._exact and work.evidence.is_contradicted(*pair)
         if is_operator(golden) and not are_of_one_family(golden, target):
-            work.add_weighed(pair, _TWINS, "no other outputs agree with them")
+            work.add_weighed(pair, _TWINS, _ONLY_OUTPUTS_THAT_AGREE)
         elif score < DOUBTFUL:
             return
         elif (
@@ -328,9 +334,9 @@ class _Siblings:
                 (pair[0], rival) for rival in target_rivals
             ]
             ties = [rival for rival in rivals if self._score(rival) > score - _TIE]
-            said = [f"{self._other(tie, pair)} fits as well" for tie in ties[:1]]
+            said = [Message.of("matching.reason.rival", node=self._other(tie, pair)) for tie in ties[:1]]
             by_name_alone = contested and not (golden.tensors and target.tensors)
-            said += ["their arguments or results are unlike"] * unlike
+            said += [_ARGUMENTS_UNLIKE] * unlike
             work.add_weighed(pair, score, *said, doubtful=by_name_alone or unlike or bool(ties))
 
     def _other(self, pair: Pair, known: Pair) -> str:
@@ -364,7 +370,7 @@ def _pair_by_path(work: Pairing, golden: list[int], target: list[int]) -> None:
     paths = [(work.golden.nodes[index].kind, work.golden.nodes[index].path) for index in golden]
     others = [(work.target.nodes[index].kind, work.target.nodes[index].path) for index in target]
     for left, right in common_subsequence(paths, others):
-        reasons = ("same path, call number ignored",)
+        reasons = (_SAME_PATH,)
         found = Found(golden[left], Origin.FUZZY, _FUZZY, doubtful=False, reasons=reasons)
         work.add((golden[left], target[right]), found)
 

@@ -14,13 +14,14 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.matching.pairing import Found, Join, Pairing
-from firstdrift.matching.plan import Origin, TensorPair, UnmatchedTensor
+from firstdrift.matching.pairing import INSIDE_CORRESPONDS, Found, Join, Pairing
+from firstdrift.matching.plan import Messages, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.statistics_similarity import bare_shape
 from firstdrift.matching.tensors import BY_SHAPE, TensorPairing, relate_shapes
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.wording.message import Message
 
 Group: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """Golden nodes and target nodes that are the same."""
@@ -76,7 +77,7 @@ def pair_compiled(tensors: TensorPairing, match: int, golden: Sequence[Node], ta
         and left.take(pair)
     ]
     by_shape = [pair for pair in left.by_shape(known) if left.take(pair)]
-    for remark, chosen in (("", pairs), (BY_SHAPE, by_shape)):
+    for remark, chosen in (((), pairs), ((BY_SHAPE,), by_shape)):
         tensors.pairs += [left.pair(match, pair, remark) for pair in chosen]
     for side, rest in (
         (tensors.unmatched_golden, left.golden),
@@ -135,11 +136,10 @@ class _Left(Struct):
             ]
         return found
 
-    def pair(self, match: int, pair: _Said, remark: str) -> TensorPair:
+    def pair(self, match: int, pair: _Said, remark: Messages) -> TensorPair:
         golden, target = self.taken[pair]
         transform, incomparable = relate_shapes(golden.shape, target.shape)
-        said = "; ".join(part for part in (remark, transform) if part)
-        return TensorPair(match, pair[0][0], pair[1][0], golden, target, said, incomparable)
+        return TensorPair(match, pair[0][0], pair[1][0], golden, target, (*remark, *transform), incomparable)
 
 
 def _links(made: SliceTree, sources: SliceTree) -> Iterator[tuple[int, int, bool]]:
@@ -212,7 +212,7 @@ def _nodes(links: Iterable[_Link]) -> Group:
     )
 
 
-def _reason(work: Pairing, golden: Iterable[int], target: Iterable[int]) -> str:
+def _reason(work: Pairing, golden: Iterable[int], target: Iterable[int]) -> Message:
     first = [work.golden.nodes[index] for index in golden]
     second = [work.target.nodes[index] for index in target]
     names = {_local_name(node) for node in first}
@@ -221,11 +221,11 @@ def _reason(work: Pairing, golden: Iterable[int], target: Iterable[int]) -> str:
         if any(one.node in names for node in second for one in node.sources)
         else (first, second)
     )
-    return f"{_names(made)} was compiled from {_names(sources)}, as the dump says"
+    return Message.of("matching.reason.compiled", made=_names(made), sources=_names(sources))
 
 
-def _names(nodes: Iterable[Node]) -> str:
-    return ", ".join(_local_name(node) for node in nodes)
+def _names(nodes: Iterable[Node]) -> tuple[str, ...]:
+    return tuple(map(_local_name, nodes))
 
 
 def _match_by_name(work: Pairing) -> None:
@@ -247,7 +247,7 @@ def _match_around(work: Pairing) -> None:
         around = work.golden.parents[golden], work.target.parents[target]
         free = around[0] not in work.partners and around[1] not in work.found
         if free and around[0] != work.golden.root and around[1] != work.target.root:
-            reasons = ("what is inside corresponds",)
+            reasons = (INSIDE_CORRESPONDS,)
             work.add(around, Found(around[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
 
 

@@ -20,13 +20,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.matching.pairing import SAME_PLACE, Found, Pairing
-from firstdrift.matching.plan import Origin
+from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
+from firstdrift.matching.structure.similarity import SAME_NAME
 from firstdrift.matching.tensors import relate_shapes
 from firstdrift.matching.tree import is_operator
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Slice
 from firstdrift.operators.fused import fused_names
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 _SEPARATORS: Final = re.compile(r"[./_\-]+")
 _CALL: Final = re.compile(r"(?P<base>.+?)[._](?:(?:call|forward|fwd)[._]?)?(?P<call>[0-9]{1,9})", re.ASCII)
@@ -35,6 +38,8 @@ _MARKED: Final = re.compile(r"(?P<base>.+)[._](?:out|act|activations?|hook|forwa
 
 _LOOKED_AT: Final = 16
 """Names that tell which words the names of a dump lack."""
+
+_ONLY_CALL: Final = Message.of("matching.reason.only_call")
 
 Shift = tuple[tuple[str, ...], tuple[str, ...]]
 """Words that names of one dump begin with, and those of the other in their place; one of them is empty."""
@@ -52,8 +57,8 @@ class Namesakes(Struct, frozen=True):
 
     golden: Slice
     target: Slice
-    pairs: tuple[tuple[Pair, tuple[str, ...]], ...] = ()
-    notes: tuple[str, ...] = ()
+    pairs: tuple[tuple[Pair, Messages], ...] = ()
+    notes: Messages = ()
 
     def match(self, work: Pairing) -> None:
         """Record the pairs of which neither node is matched yet."""
@@ -84,8 +89,8 @@ class _Resolved(Struct, frozen=True):
     """What was found of the nodes of one slice: index here, index there, what spoke for it."""
 
     adopted: Slice
-    pairs: tuple[tuple[int, int, tuple[str, ...]], ...]
-    notes: tuple[str, ...]
+    pairs: tuple[tuple[int, int, Messages], ...]
+    notes: Messages
 
 
 def _is_nameonly(node: Node) -> bool:
@@ -104,7 +109,7 @@ def _resolve(own: Slice, other: Slice, side: str) -> _Resolved | None:
     valued = [at for at in nameonly if own.nodes[at].tensors]
     modules.shift = _common_shift([own.nodes[at].path for at in valued], modules)
     found: dict[int, int] = {}
-    said: dict[int, tuple[str, ...]] = {}
+    said: dict[int, Messages] = {}
     taken: set[int] = set()
     # Values first: a folder around them is no rival. A name as it is comes before one that had to be read.
     for only_as_it_is, indices in ((True, valued), (False, valued), (True, nameonly)):
@@ -153,7 +158,7 @@ class _Modules:
         self._paths = {words: paths[0] for words, paths in spelled.items() if len(paths) == 1}
         self.words = tuple(spelled)
 
-    def find(self, node: Node, *, only_as_it_is: bool) -> tuple[int | None, tuple[str, ...]]:
+    def find(self, node: Node, *, only_as_it_is: bool) -> tuple[int | None, Messages]:
         """Return the call that a node is named after, and what spoke for it; None if there is none."""
         path = self._path(node.path)
         if path is not None:
@@ -182,11 +187,12 @@ class _Modules:
                 return shifted
         return self._paths.get(words) if words else None
 
-    def _which(self, path: str, number: int) -> str:
-        return "its only call" if len(self.calls[path]) == 1 else f"call {number} of {len(self.calls[path])}"
+    def _which(self, path: str, number: int) -> Message:
+        calls = len(self.calls[path])
+        return _ONLY_CALL if calls == 1 else Message.of("matching.reason.call", number=number, calls=calls)
 
-    def _reason(self, name: str, path: str) -> str:
-        return "same name" if name == path else f"{name} names {path}"
+    def _reason(self, name: str, path: str) -> Message:
+        return SAME_NAME if name == path else Message.of("matching.reason.names", name=name, path=path)
 
 
 def _readings(node: Node) -> Iterator[tuple[str, int | None]]:
@@ -295,21 +301,19 @@ def _around(numbers: dict[str, int], nodes: tuple[Node, ...], at: int) -> Iterat
         yield at
 
 
-def _notes(own: Slice, modules: _Modules, side: str, found: dict[int, int]) -> Iterator[str]:
+def _notes(own: Slice, modules: _Modules, side: str, found: dict[int, int]) -> Iterator[Message]:
     here, there = modules.shift
-    if here or there:
-        said = f"lack {'.'.join(there)!r}" if there else f"have {'.'.join(here)!r} more"
-        yield f"the names of the {side} dump {said} at their beginning"
+    if there:
+        yield Message.of("matching.note.prefix_absent", side=side_named(side), prefix=".".join(there))
+    elif here:
+        yield Message.of("matching.note.prefix_more", side=side_named(side), prefix=".".join(here))
     several = sum(
         len(modules.calls[node.path]) > 1
         for at, node in enumerate(own.nodes)
         if at in found and node.tensors and node.path in modules.calls
     )
     if several:
-        yield (
-            f"the {side} dump says no call: what it holds of a module that was called more than once is "
-            f"compared with the first call ({several})"
-        )
+        yield Message.of("matching.note.no_call_numbers", side=side_named(side), nodes=several)
 
 
 def _same_operators(golden: Slice, target: Slice) -> Iterator[Pair]:

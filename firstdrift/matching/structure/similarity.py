@@ -23,6 +23,7 @@ from firstdrift.matching.tree import (
 )
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.wording.message import Message
 
 CONFIDENT: Final = 0.6
 """Score from which a match is compared."""
@@ -64,6 +65,27 @@ _SAME_PARAMETER: Final = 5e-3
 """Relative difference up to which parameters are the same: rounding to bfloat16 changes as much."""
 
 
+SAME_NAME: Final = Message.of("matching.reason.same_name")
+SAME_CLASS: Final = Message.of("matching.reason.same_class")
+SAME_CONTENTS: Final = Message.of("matching.reason.same_contents")
+SAME_SHAPES: Final = {
+    Role.INPUT: Message.of("matching.reason.same_shapes.input"),
+    Role.OUTPUT: Message.of("matching.reason.same_shapes.output"),
+    Role.PARAMETER: Message.of("matching.reason.same_shapes.parameter"),
+}
+VALUES_AGREE: Final = {
+    Role.INPUT: Message.of("matching.reason.values_agree.input"),
+    Role.OUTPUT: Message.of("matching.reason.values_agree.output"),
+    Role.PARAMETER: Message.of("matching.reason.values_agree.parameter"),
+}
+_COMPARED: Final = {
+    "name": (SAME_NAME, "matching.reason.other_name"),
+    "class": (SAME_CLASS, "matching.reason.other_class"),
+    "operator": (Message.of("matching.reason.same_operator"), "matching.reason.other_operator"),
+}
+"""What is said of two nodes where that is the same, and the id of what is said where it is not."""
+
+
 class Evidence(Struct, frozen=True):
     """Weighs what speaks for a golden and a target node being the same.
 
@@ -93,10 +115,10 @@ class Evidence(Struct, frozen=True):
         fits_inside = max(self._scores_inside(golden, target, neighbours), default=0.0)
         return score if score >= fits_inside else _FITS_INSIDE * score
 
-    def reasons(self, golden: int, target: int) -> tuple[str, ...]:
+    def reasons(self, golden: int, target: int) -> tuple[Message, ...]:
         """Say what spoke for a match, one clause each."""
         first, second = self.golden.nodes[golden], self.target.nodes[target]
-        said: list[str] = []
+        said: list[Message] = []
         if is_operator(first):
             said.append(_compare("operator", first.type_name, second.type_name))
         else:
@@ -105,14 +127,14 @@ class Evidence(Struct, frozen=True):
             if first.type_name and second.type_name:
                 said.append(_compare("class", first.type_name, second.type_name))
             if self.contents_similarity(golden, target) == 1.0:
-                said.append("same contents")
+                said.append(SAME_CONTENTS)
             if self._parameter_agreement(golden, target) == 1.0:
-                said.append("parameters agree")
+                said.append(VALUES_AGREE[Role.PARAMETER])
         for role in (Role.INPUT, Role.OUTPUT):
             if shape_similarity(first, second, role) == 1.0:
-                said.append(f"same {role} shapes")
+                said.append(SAME_SHAPES[role])
             if (agreement(first, second, role) or 0.0) >= CONFIDENT:
-                said.append(f"{role} values agree")
+                said.append(VALUES_AGREE[role])
         return tuple(said)
 
     def is_contradicted(self, golden: int, target: int) -> bool:
@@ -246,8 +268,9 @@ def _operator_score(golden: Node, target: Node, neighbours: int) -> float:
     return score + max(0.0, 1 - score) * (_OUTPUTS_AGREE * outputs + _INPUTS_AGREE * inputs)
 
 
-def _compare(what: str, golden: str, target: str) -> str:
-    return f"same {what}" if golden == target else f"{what} {golden} against {target}"
+def _compare(what: str, golden: str, target: str) -> Message:
+    same, other = _COMPARED[what]
+    return same if golden == target else Message.of(other, golden=golden, target=target)
 
 
 def _numbers(name: str) -> list[str]:

@@ -15,7 +15,12 @@ from msgspec import Struct
 from firstdrift.errors import SettingsError
 from firstdrift.matching.fused.find_fused import possible_joins
 from firstdrift.matching.pairing import Join, Pairing
+from firstdrift.matching.plan import Messages
 from firstdrift.matching.structure.similarity import (
+    SAME_CONTENTS,
+    SAME_NAME,
+    SAME_SHAPES,
+    VALUES_AGREE,
     Evidence,
     class_similarity,
     name_similarity,
@@ -25,6 +30,8 @@ from firstdrift.matching.structure.statistics_similarity import agreement
 from firstdrift.matching.tree import SliceTree, is_operator, operator_family
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 _WEIGHTS: Final = {
     "name": 2.0,
@@ -55,6 +62,23 @@ _LOWEST: Final = 0.15
 """Candidates below this score are not shown."""
 
 
+_SAME_LAYER: Final = Message.of("matching.reason.same_layer")
+_PARENTS_CORRESPOND: Final = Message.of("matching.reason.parents_correspond")
+_SAME_NEIGHBOURS: Final = Message.of("matching.reason.same_neighbours")
+_SAME_PARENT_NAME: Final = Message.of("matching.reason.same_parent_name")
+_SAME: Final = {
+    "output shapes": SAME_SHAPES[Role.OUTPUT],
+    "input shapes": SAME_SHAPES[Role.INPUT],
+    "parameter shapes": SAME_SHAPES[Role.PARAMETER],
+    "contents": SAME_CONTENTS,
+}
+_NAMED: Final = {
+    "name": (SAME_NAME, "matching.reason.similar_name"),
+    "type": (Message.of("matching.reason.same_type"), "matching.reason.similar_type"),
+}
+"""What is said of equal names or types, and the id of what is said of similar ones."""
+
+
 class Suggestion(Struct, frozen=True):
     """What a node may correspond to.
 
@@ -69,7 +93,7 @@ class Suggestion(Struct, frozen=True):
     golden: tuple[str, ...]
     target: tuple[str, ...]
     score: float
-    reasons: tuple[str, ...]
+    reasons: Messages
     doubtful: bool = False
 
 
@@ -88,11 +112,12 @@ def suggest(
         SettingsError: not exactly one node is named, or there is no such node.
     """
     if (golden is None) is (target is None):
-        raise SettingsError("one node is to be named, golden or target")
+        raise SettingsError(Message.of("matching.suggestion.one_node"))
     tree, name = (work.golden, golden) if golden is not None else (work.target, target)
     index = next((at for at, node in enumerate(tree.nodes) if node.name == name), None)
     if index is None:
-        raise SettingsError(f"there is no {'golden' if golden is not None else 'target'} node {name}")
+        side = side_named("golden" if golden is not None else "target")
+        raise SettingsError(Message.of("matching.edit.no_node", side=side, node=name))
     around = _Neighbours(work)
     pairs = _candidates(work, index, of_golden=golden is not None)
     found: list[_Weighed | Suggestion] = [
@@ -135,7 +160,7 @@ def _fused(work: Pairing, join: Join) -> Suggestion:
         tuple(work.golden.nodes[at].name for at in join.golden),
         tuple(work.target.nodes[at].name for at in join.target),
         join.score if same else join.score * _OTHER_LAYER,
-        (*join.reasons, *(["same layer number"] if same else [])),
+        (*join.reasons, *([_SAME_LAYER] if same else [])),
     )
 
 
@@ -281,31 +306,30 @@ def _layer(tree: SliceTree, index: int) -> list[str]:
 
 def _reasons(
     work: Pairing, pair: tuple[int, int], known: Mapping[str, float], values: float
-) -> Iterator[str]:
+) -> Iterator[Message]:
     """Say what speaks for a pair, one clause each."""
     first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
     if values >= _ALIKE:
-        yield "output values agree"
+        yield VALUES_AGREE[Role.OUTPUT]
     if known.get("parent"):
-        yield "the modules around them correspond"
+        yield _PARENTS_CORRESPOND
     if known.get("position") == 1.0:
-        yield "they stand between the same neighbours"
+        yield _SAME_NEIGHBOURS
     if known.get("around") == 1.0 and not known.get("parent"):
-        yield "the modules around them have the same name"
+        yield _SAME_PARENT_NAME
     if known.get("layer"):
-        yield "same layer number"
+        yield _SAME_LAYER
     yield from _said_of_names(work, pair, first, second, known)
-    for what in ("output shapes", "input shapes", "parameter shapes", "contents"):
-        if known.get(what) == 1.0:
-            yield f"same {what}"
+    yield from (said for what, said in _SAME.items() if known.get(what) == 1.0)
 
 
 def _said_of_names(
     work: Pairing, pair: tuple[int, int], first: Node, second: Node, known: Mapping[str, float]
-) -> Iterator[str]:
+) -> Iterator[Message]:
     names = _bare_name(work.golden, pair[0]), _bare_name(work.target, pair[1])
     for what, words in (("name", names), ("type", (first.type_name, second.type_name))):
+        same, alike = _NAMED[what]
         if words[0] == words[1] and what in known:
-            yield f"same {what}"
+            yield same
         elif known.get(what, 0.0) >= _ALIKE:
-            yield f"{what} {words[0]} is like {words[1]}"
+            yield Message.of(alike, golden=words[0], target=words[1])

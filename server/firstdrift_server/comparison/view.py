@@ -27,7 +27,7 @@ from firstdrift.exports.report_json import (
 from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Finding, Findings
-from firstdrift.wording.message import joined
+from firstdrift.wording.message import Message, joined
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.comparison.charts import SCALES, scale_of
 from firstdrift_server.comparison.heat_map import axes_of, layers_table
@@ -277,7 +277,7 @@ def _first_places(comparison: Comparison, slices: Sequence[SlicePair]) -> dict[s
     }
 
 
-def _notes(comparison: Comparison, slices: Sequence[SlicePair]) -> list[str]:
+def _notes(comparison: Comparison, slices: Sequence[SlicePair]) -> list[Message]:
     return list(all_notes(comparison.notes, [(pair.target, pair.notes) for pair in slices]))
 
 

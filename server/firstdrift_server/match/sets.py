@@ -107,7 +107,7 @@ def _version_view(one: Version, *, in_force: bool) -> dict[str, Any]:
         "version": one.version,
         "parent": one.parent,
         "in_force": in_force,
-        "says": one.describe(),
+        "says": one.message(),
         "edits": [edit_object(edit) for edit in one.edits],
         "mappings": [mapping.name for mapping in one.mappings],
         "results": one.results_id,

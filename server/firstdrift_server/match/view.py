@@ -150,7 +150,7 @@ def picked_view(session: Session, panes: Panes, picking: Picking) -> Picked:
 
 def state_view(session: Session, known: MatchSet, position: int) -> dict[str, Any]:
     """Say which version is in force, how far its results are, and what was done before."""
-    said = {one.version: one.describe() for one in known.versions}
+    said = {one.version: one.message() for one in known.versions}
     results = known.results()
     in_force = {one.version for one in known.chain()}
     shown, since = shown_results(session, known)
@@ -167,7 +167,7 @@ def state_view(session: Session, known: MatchSet, position: int) -> dict[str, An
         "history": [
             {
                 "version": one.version,
-                "says": one.describe(),
+                "says": one.message(),
                 "in_force": one.version in in_force,
                 "at": one.made_at,
             }

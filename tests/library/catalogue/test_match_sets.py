@@ -35,6 +35,7 @@ from firstdrift.errors import ConflictError, NotInCatalogueError, SettingsError
 from firstdrift.matching.manual.edits import Edit, match, unmatch
 from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, MappingKind
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.wording.message import Message
 
 A, B = Path("/dumps/golden"), Path("/dumps/target")
 SAID = Options(matching=MatchingRules(structure=False, edits=(match("first", "said"),)), level="module")
@@ -132,14 +133,15 @@ def test_who_has_seen_another_version_is_told_what_changed(engine: Engine, match
     ):
         with writing(engine) as session, pytest.raises(ConflictError) as caught:
             change(session)
-        assert caught.value.reason == (
-            "the match set is at version 1, not at 0; since then: "
-            "match golden a with target b, and what is inside"
-        )
+        (change_made,) = caught.value.message.arguments["changes"]
+        assert change_made == ONE.message()
     with writing(engine) as session:
         undo(session, match_set, 1)
-    with pytest.raises(ConflictError, match="at version 0, not at 1; since then: undone: match golden a"):
+    with pytest.raises(ConflictError) as conflict:
         add(engine, match_set, 1, TWO)
+    assert conflict.value.message.arguments["changes"] == (
+        Message.of("matching.version.undone", change=ONE.message()),
+    )
     with pytest.raises(ConflictError) as caught:
         add(engine, match_set, 77, TWO)
     assert caught.value.reason == "the match set is at version 0, not at 77"
@@ -176,7 +178,7 @@ def test_mapping_files_are_kept_with_the_version_that_read_them(engine: Engine, 
     with writing(engine) as session:
         known = add_edits(session, match_set, 0, (), (MAPPING,))
     assert (known.mappings(), known.edits(), known.mappings(0)) == ((MAPPING,), (), ())
-    assert known.versions[0].describe() == "read m.yaml"
+    assert known.versions[0].message() == Message.of("matching.version.reads", file="m.yaml")
     with reading(engine) as session:
         results = get_comparison(session, known.results() or 0)
     assert results.options.matching.mappings == (MAPPING,)

@@ -67,7 +67,9 @@ def fused(tmp_path: Path) -> TensorPair:
     records = tuple(saved(tmp_path, name, part) for name, part in zip("qkv", parts, strict=True))
     whole = saved(tmp_path, "qkv", np.concatenate(parts, axis=-1) + np.float32(0.5))
     joined = replace(records[0], shape=(4, 16), location=None)
-    return pair_of(joined, whole, transform="joined", golden_parts=records, joining=Joining.CONCATENATED)
+    return pair_of(
+        joined, whole, transform=(verbatim("joined"),), golden_parts=records, joining=Joining.CONCATENATED
+    )
 
 
 def printed(script: str, tmp_path: Path) -> str:
@@ -163,7 +165,7 @@ def test_what_cannot_be_looked_at_is_said_in_a_sentence(one: TensorPair, tmp_pat
     assert why(digests) == without_values("digests")
     scalar = TensorRecord(Role.INPUT, "1", "int", (), scalar="3")
     assert why(pair_of(scalar, scalar)) == Message.of("closeup.scalars")
-    assert why(replace(one, incomparable="shapes differ: [1] and [2]")) == verbatim(
+    assert why(replace(one, incomparable=verbatim("shapes differ: [1] and [2]"))) == verbatim(
         "shapes differ: [1] and [2]"
     )
     before = measured(one)
@@ -184,7 +186,7 @@ def test_what_has_to_be_put_together_must_not_be_large(
     whole = replace(shards[0], shape=(4, 3), location=replace(places[0], shards=places, axis=0))
     other = saved(tmp_path, "c", np.full((4, 3), 2.0))
     crossed = saved(tmp_path, "crossed", np.ones((4, 6), order="F"))
-    flat = pair_of(saved(tmp_path, "flat", np.ones(24)), crossed, transform="flattened")
+    flat = pair_of(saved(tmp_path, "flat", np.ones(24)), crossed, transform=(verbatim("flattened"),))
     before = [(pair, measured(pair)) for pair in (fused, pair_of(whole, other), flat)]
     for pair, numbers in before:
         assert load_pair(pair, numbers).golden.size

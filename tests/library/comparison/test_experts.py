@@ -16,6 +16,7 @@ from library.comparison.made_experts import (
     write_msprobe,
     write_torch,
 )
+from said import ids
 
 from firstdrift import Report, compare
 from firstdrift.matching.plan import Joining, TensorPair
@@ -93,7 +94,8 @@ def test_rows_are_compared_in_the_order_of_the_experts_that_were_given_some(
         f"{experts}.{number}.{name}" for name in ("gate_proj", "up_proj") for number in (0, 2)
     )
     assert both.golden.shape == both.target.shape == (2, 48)
-    assert both.transform == "rows by expert (0, 2), arranged as the values tell"
+    assert ids(both.transform) == ["transform.rows_by_expert", "transform.arranged_by_values"]
+    assert both.transform[0].arguments == {"experts": (0, 2)}
     product = pairs[f"{routed}/3_ActivationOperation", "output.0"]
     assert product.golden.label == "input.0"
     assert product.part_nodes == (f"{experts}.0.down_proj", f"{experts}.2.down_proj")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from said import ids
 
 from firstdrift import Report
 from firstdrift.comparison.compare import compare
@@ -15,6 +16,7 @@ from firstdrift.matching.plan import MatchingRules
 from firstdrift.model.slice import Layout
 from firstdrift.verdict.judgement import NodeClass
 from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import shape, side_named
 from firstdrift.wording.text import text_of, texts_of
 
 Array = np.ndarray
@@ -22,10 +24,7 @@ Tensors = Mapping[str, Array]
 Unpacked = Callable[[str], Path]
 
 RANDOM = np.random.default_rng(11)
-NO_VALUES = (
-    "rank 1 holds a part of it, and of its part of the whole no values were recorded: choose no rank to "
-    "compare all of them merged"
-)
+NO_VALUES = text_of(Message.of("matching.incomparable.part_without_values", rank=1))
 ADDEND = text_of(Message.of("metrics.addend", rank=1, ranks="0+1"))
 
 
@@ -160,7 +159,7 @@ def test_a_part_is_compared_with_its_part_however_the_whole_was_fused(tmp_path: 
     (pair,) = report.slices[0].plan.pairs
     assert report.slices[0].measurements[0].equal
     assert (pair.golden.shape, pair.target.shape) == ((6, 32), (6, 16))
-    assert pair.transform == "the part of rank 1 among those of ranks 0+1 along dimension 1"
+    assert pair.transform == (Message.of("matching.transform.part_of_rank", rank=1, ranks="0+1", axis=1),)
 
 
 def test_a_part_that_is_off_is_an_error_by_the_size_of_that_part(tmp_path: Path) -> None:
@@ -206,18 +205,16 @@ def test_what_one_rank_alone_cannot_tell_is_said_and_blames_nobody(unpacked: Unp
     assert why == NO_VALUES.replace("rank 1", f"rank {rank}")
     classes = {row.node_class for result in report.slices for row in result.judgement.rows}
     assert NodeClass.STRUCTURE_DIFFERS not in classes
-    assert any(
-        note.startswith("240 of 647 pairs of tensors cannot be judged for one rank")
-        for note in report.notes()
-    )
+    assert Message.of("matching.note.parts_of_one_rank", parts=240, pairs=647) in report.notes()
     merged = compare(dumps / "golden", dumps / "target")
-    assert not any("one rank alone" in note for note in merged.notes())
+    assert "note.parts_of_one_rank" not in ids(merged.notes())
 
 
 def test_a_rank_is_chosen_of_the_dump_that_has_more(unpacked: Unpacked) -> None:
     dumps = unpacked("msprobe/ranks")
-    with pytest.raises(SettingsError, match="Rank 2 is not in the target dump; it has ranks 0"):
+    with pytest.raises(SettingsError) as refused:
         of_rank(dumps / "whole", dumps / "tensor", rank=2)
+    assert refused.value.message.id == "matching.choice.not_in_target"
     assert of_rank(dumps / "whole", dumps / "tensor").slices
 
 
@@ -240,8 +237,9 @@ def test_the_folder_of_one_atb_rank_alone_is_no_finding(unpacked: Unpacked, proc
         assert report.counts.error == report.counts.warning == report.unreadable == 0
         assert report.counts.pairs > 1000
         assert report.counts.passed > 300
-        assert all(result.plan.notes[0].startswith(f"the {side} dump is that of one rank of a model spread")
-                   for result in report.slices)  # fmt: skip
+        for result in report.slices:
+            note = result.plan.notes[0]
+            assert (note.id, note.arguments["side"]) == ("matching.note.one_rank_alone", side_named(side))
 
 
 def test_the_steps_of_one_atb_rank_alone_correspond_to_those_of_the_whole(unpacked: Unpacked) -> None:
@@ -253,8 +251,9 @@ def test_the_steps_of_one_atb_rank_alone_correspond_to_those_of_the_whole(unpack
     fused = f"{layer}/0_Attention/0_QKVLinearSplitPack/0_NormLinear/1_LinearNoQuant"
     assert matches[fused,] == tuple(f"{golden}.self_attn.{name}_proj" for name in "qkv")
     of_fused = next(pair for pair in plan.pairs if pair.target_node == fused)
-    assert of_fused.incomparable == (
-        "the target dump has one of 2 parts of it ([1, 6, 64] against [6, 32]): compare the dump of all ranks"
+    shapes = {"golden": shape((1, 6, 64)), "target": shape((6, 32))}
+    assert of_fused.incomparable == Message.of(
+        "matching.incomparable.one_of_parts", side=side_named("target"), parts=2, **shapes
     )
 
 
@@ -321,5 +320,5 @@ def test_the_wrong_weight_of_a_rank_alone_is_found_where_its_sum_goes(
 
 def test_another_model_is_not_held_to_be_one_rank(unpacked: Unpacked) -> None:
     report = compare(unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama4_golden_fp32"))
-    assert not any("one rank" in note for note in report.notes())
+    assert "note.one_rank_alone" not in ids(report.notes())
     assert "different models" in report.findings.summary

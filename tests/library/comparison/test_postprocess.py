@@ -13,7 +13,10 @@ import firstdrift
 from firstdrift.comparison.postprocess import read_postprocess
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import SettingsError
+from firstdrift.matching.tensors import shapes_differ
 from firstdrift.model.tensor import DataLocation
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import shape, side_named
 from firstdrift.wording.text import text_of
 
 NAMES = ("a", "b", "c")
@@ -93,15 +96,18 @@ def test_both_sides_may_be_multiplied_to_another_shape(rotated: Path) -> None:
 
 def test_what_does_not_fit_is_incomparable_and_says_the_shapes(rotated: Path) -> None:
     report = compare(rotated, {"left_matmul": {"target_tensor_map": {"back.npy": ["b.npy"]}}})
-    assert pair_of(report, "b")["reasons"] == "the target tensor cannot be multiplied: [8, 8] x [2, 4, 8]"
+    shapes = shape((8, 8)), shape((2, 4, 8))
+    why = Message.of("matching.postprocess.do_not_fit", side=side_named("target"), shapes=shapes)
+    assert pair_of(report, "b")["reasons"] == text_of(why)
     report = compare(rotated, {"right_matmul": {"target_tensor_map": {"narrow.npy": ["b.npy"]}}})
-    assert pair_of(report, "b")["reasons"] == "shapes differ: [2, 4, 8] and [2, 4, 3]"
+    assert pair_of(report, "b")["reasons"] == text_of(shapes_differ((2, 4, 8), (2, 4, 3)))
     assert report.counts.incomparable == 1
 
 
 def test_a_name_that_nothing_has_is_a_note(rotated: Path) -> None:
     report = compare(rotated, {"right_matmul": {"target_tensor_map": {"back.npy": ["b.npy", "d.npy"]}}})
-    assert report.notes() == ("postprocess: no pair has a target tensor d.npy",)
+    (note,) = report.notes()
+    assert (note.id, note.arguments["names"]) == ("matching.postprocess.unused", ("d.npy",))
 
 
 def test_recorded_statistics_cannot_be_multiplied(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
@@ -111,8 +117,8 @@ def test_recorded_statistics_cannot_be_multiplied(unpacked: Callable[[str], Path
     file.write_text(json.dumps({"right_matmul": {"golden_tensor_map": {"m.npy": [name]}}}))
     dump = unpacked("msit/llama4_stats1_golden")
     report = firstdrift.compare(dump, dump, postprocess=read_postprocess(file))
-    found = [text_of(reason) for _, _, reason in report.incomparable()]
-    assert found == ["the golden tensor should be multiplied, but was not saved"] * 3
+    found = [reason.id for _, _, reason in report.incomparable()]
+    assert found == ["matching.postprocess.not_saved"] * 3
 
 
 def test_files_of_msprobe_are_named_as_in_its_dump(unpacked: Callable[[str], Path], tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from said import gaps_of
+from said import gaps_of, ids
 
 from firstdrift import Report
 from firstdrift.comparison.compare import compare
@@ -18,6 +18,8 @@ from firstdrift.model.slice import Coordinates, Layout, Slice, SliceListing
 from firstdrift.model.tensor import Role, Sharding, TensorRecord
 from firstdrift.parallel.merge_ranks import merge_ranks
 from firstdrift.verdict.judgement import Verdict
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import shape, side_named
 from firstdrift.wording.text import text_of, texts_of
 
 Array = np.ndarray
@@ -145,8 +147,8 @@ def test_a_shard_that_does_not_fit_is_said_with_all_shapes(compare_ranks: Callab
         {"a.output.0": values(6, 32)}, {"a.output.0": values(6, 10)}, {"a.output.0": values(6, 10)}
     )
     ((_, _, said),) = report.incomparable()
-    reason = text_of(said)
-    assert reason == "the shards of ranks 0+1 join to no common shape: [6, 32] against [6, 10] and [6, 10]"
+    shapes = {"golden": (shape((6, 32)),), "target": (shape((6, 10)),) * 2}
+    assert said == Message.of("matching.incomparable.shards_do_not_join", ranks=("0+1",), **shapes)
 
 
 def test_a_shard_that_is_missing_is_said_with_its_rank(compare_ranks: Callable[..., Report]) -> None:
@@ -157,8 +159,7 @@ def test_a_shard_that_is_missing_is_said_with_its_rank(compare_ranks: Callable[.
         {"a.output.1": whole},
     )
     ((_, _, said),) = report.incomparable()
-    reason = text_of(said)
-    assert reason == "nothing was recorded of it on rank 1, on rank 0 it was"
+    assert said == Message.of("matching.incomparable.lost", missing=(1,), ranks=(0,))
 
 
 def test_a_shard_that_is_damaged_spoils_its_tensor_alone(
@@ -174,9 +175,8 @@ def test_a_shard_that_is_damaged_spoils_its_tensor_alone(
     damaged.write_bytes(damaged.read_bytes()[:-8])
     report = compare(tmp_path / "golden", tmp_path / "target")
     ((_, pair, said),) = report.incomparable()
-    reason = text_of(said)
     assert pair.target_node == "a"
-    assert reason.startswith("rank 1: ")
+    assert (said.id, said.arguments["rank"]) == ("matching.incomparable.on_rank", 1)
     assert report.counts.passed == 1
 
 
@@ -186,7 +186,7 @@ def test_two_ranks_of_an_atb_dump_are_the_run_of_one(compared: Compared) -> None
     assert report.counts.unmatched_golden_nodes == report.counts.unmatched_target_nodes == 0
     assert report.findings.first_bad_node is report.findings.first_bad_token is None
     joined = {pair.transform for result in report.slices for pair in result.plan.pairs}
-    assert "ranks 0+1 joined along dimension 1" in joined
+    assert (Message.of("matching.transform.ranks_joined", ranks="0+1", axis=1),) in joined
 
 
 def test_two_ranks_of_an_atb_dump_are_the_torch_model_that_they_run(compared: Compared) -> None:
@@ -228,7 +228,7 @@ def test_the_sum_of_ranks_is_taken_from_the_all_reduce_that_made_it(compared: Co
         for pair, judged, measured in zip(
             result.plan.pairs, result.judgement.pairs, result.measurements, strict=True
         )
-        if pair.transform == "sum over ranks 0+1, as the all-reduce gave it"
+        if ids(pair.transform) == ["transform.all_reduced"]
     ]
     assert len(summed) > 3
     assert set(summed[:3]) == {(Verdict.PASS, MeasurementKind.STATISTICS)}
@@ -328,7 +328,7 @@ def test_one_wrong_rank_of_two_is_named_rank_against_rank(compared: Compared) ->
     assert findings.rank_finding == "It began on rank 1."
 
 
-SUM_UNKNOWN = "target: ranks 0+1 hold parts of a sum, whose statistics do not follow from those of the parts"
+SUM_UNKNOWN = text_of(Message.of("matching.incomparable.addends_without_values", ranks="0+1"))
 
 
 @pytest.mark.parametrize(
@@ -371,11 +371,12 @@ def test_a_model_whose_sequence_is_spread_too_is_the_one_of_one_rank(compared: C
     (result,) = report.slices
     norms = [pair for pair in result.plan.pairs if pair.target_node.endswith("norm.LayerNorm.forward.0")]
     rows = {(pair.target.role, pair.transform) for pair in norms if pair.target.role is not Role.PARAMETER}
-    assert rows == {(role, "ranks 0+1 joined along dimension 0") for role in (Role.INPUT, Role.OUTPUT)}
+    joined = Message.of("matching.transform.ranks_joined", ranks="0+1", axis=0)
+    assert rows == {(role, (joined,)) for role in (Role.INPUT, Role.OUTPUT)}
     gradients = [
         pair.transform for pair in result.plan.pairs if "norm.LayerNorm.parameters" in pair.target_node
     ]
-    assert set(gradients) == {"sum over ranks 0+1"}
+    assert set(gradients) == {(Message.of("matching.transform.ranks_summed", ranks="0+1"),)}
 
 
 def test_of_statistics_of_a_spread_sequence_only_sums_that_nothing_recorded_are_left(
@@ -384,11 +385,11 @@ def test_of_statistics_of_a_spread_sequence_only_sums_that_nothing_recorded_are_
     report = compared("msprobe/ranks/whole", "msprobe/ranks_sequence/sequence")
     assert report.findings.first_bad_node is None
     assert report.counts.passed + report.counts.incomparable == report.counts.pairs > 500
-    assert {text_of(reason) for _, _, reason in report.incomparable()} == {SUM_UNKNOWN}
+    assert {text_of(reason) for _, _, reason in report.incomparable()} == {f"target: {SUM_UNKNOWN}"}
     # What a norm's weights are due is added up after the pass.
     assert all("norm" in pair.target_node.lower() for _, pair, _ in report.incomparable())
-    summed = {pair.transform for pair in report.slices[0].plan.pairs if "reduce-scatter" in pair.transform}
-    assert summed == {"sum over ranks 0+1, as the reduce-scatter gave it"}
+    scattered = Message.of("matching.transform.reduce_scattered", ranks="0+1")
+    assert any(pair.transform == (scattered,) for pair in report.slices[0].plan.pairs)
 
 
 def test_a_spread_sequence_is_held_against_shards_alone_where_that_is_said(
@@ -430,9 +431,8 @@ def test_a_llama_on_two_stages_of_two_shards_is_the_same(compared: Compared) -> 
     assert report.findings.first_bad_node is None
     assert (report.counts.error, report.counts.unmatched_golden_nodes) == (0, 0)
     assert report.counts.passed > 580
-    assert (
-        "20 unmatched nodes of the target dump: communication between ranks, which the other run did not need"
-    ) in report.notes()
+    note = Message.of("matching.note.communication", nodes=20, side=side_named("target"))
+    assert note in report.notes()
     (result,) = report.slices
     talking = {
         row.target[0]: tuple(texts_of(judged.reasons))
@@ -483,7 +483,7 @@ def test_experts_of_which_each_rank_has_half_are_those_of_the_model(
     ) in experts
     reasons = {pair.incomparable for pair in result.plan.pairs if pair.incomparable}
     side = "golden" if reverse else "target"
-    assert reasons == {f"{side}: each rank did this for its own experts alone"}
+    assert reasons == {Message.of("matching.incomparable.own_experts", side=side_named(side))}
 
 
 def test_the_expert_that_is_off_on_its_rank_is_named(compared: Compared) -> None:

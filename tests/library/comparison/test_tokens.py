@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from said import ids
 
 import firstdrift
 from firstdrift.verdict.judgement import Verdict
+from firstdrift.wording.message import Message
 from firstdrift.wording.text import texts_of
 
 Unpacked = Callable[[str], Path]
@@ -29,7 +31,7 @@ def test_the_folders_of_two_tokens_are_compared_whatever_their_numbers(unpacked:
     report = firstdrift.compare(token_folder(golden, 2), token_folder(target, 3))
     assert tokens(report) == [(2, 3)]
     assert report.counts.pairs == 321
-    assert report.notes() == ("golden token 2 is compared with target token 3: each dump has only one",)
+    assert ids(report.notes()) == ["note.assumed_same"]
     same = firstdrift.compare(token_folder(golden, 2), token_folder(target, 2))
     assert (tokens(same), same.notes(), same.counts.error) == ([(2, 2)], (), 0)
 
@@ -62,7 +64,8 @@ def test_tokens_with_no_number_in_common_say_what_would_pair_them(unpacked: Unpa
     golden, target = unpacked("msit/llama12_golden_fp32"), unpacked("msit/atb12_bf16_3tok")
     report = firstdrift.compare(token_folder(golden, 4), token_folder(target, 1))
     (note,) = report.notes()
-    assert note == ("no token is in both dumps (golden 4, target 0\N{EN DASH}1): give an offset of tokens")
+    tokens_held = {"golden": "4", "target": "0\N{EN DASH}1"}
+    assert note == Message.of("matching.note.no_common_token", **tokens_held)
     shifted = firstdrift.Options(firstdrift.MatchingRules(token_offset=-3))
     assert tokens(firstdrift.compare(token_folder(golden, 4), token_folder(target, 1), shifted)) == [(4, 1)]
 
@@ -70,7 +73,7 @@ def test_tokens_with_no_number_in_common_say_what_would_pair_them(unpacked: Unpa
 def test_two_prompts_of_one_dump_are_told_apart(unpacked: Unpacked) -> None:
     dump = unpacked("msit/llama4_twoprompts")
     report = firstdrift.compare(dump, dump)
-    assert "a further prompt begins at token 2: it is judged by itself" in report.notes()
+    assert "note.further_prompt" in ids(report.notes())
 
 
 def test_a_second_prompt_is_not_the_third_token_of_the_first(unpacked: Unpacked) -> None:

@@ -24,6 +24,8 @@ from firstdrift.errors import FirstdriftError, TensorUnreadableError
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 NAMES = [f"model.layers.{layer}.mlp.down_proj.weight" for layer in range(4)]
 
@@ -175,9 +177,10 @@ def test_a_quantised_checkpoint_agrees_with_the_one_it_was_made_from(
     target = write_shards(tmp_path / "target", quantise_all(shape, offset=offset))
     report = compare(golden, target)
     assert (report.counts.pairs, report.counts.passed) == (6, 6)
-    said = "target dequantised with weight_scale" + (", weight_offset" if offset else "")
+    scales = ("weight_scale", "weight_offset")[: 1 + offset]
+    said = Message.of("matching.transform.dequantised", side=side_named("target"), scales=scales)
     pairs = [pair for result in report.slices for pair in result.plan.pairs]
-    assert {pair.transform for pair in pairs if pair.target.dtype == "quantised int8"} == {said}
+    assert {pair.transform for pair in pairs if pair.target.dtype == "quantised int8"} == {(said,)}
     assert sum(pair.target.dtype == "quantised int8" for pair in pairs) == 4
 
 
@@ -189,7 +192,7 @@ def test_the_numbers_are_those_of_msit(unpacked: Callable[[str], Path]) -> None:
     found = {
         pair.target_node: measured.errors
         for pair, measured in zip(result.plan.pairs, result.measurements, strict=True)
-        if pair.transform == "target dequantised with weight_scale, weight_offset"
+        if [step.arguments.get("scales") for step in pair.transform] == [("weight_scale", "weight_offset")]
     }
     of_msit = {
         "model.layers.0.mlp.down_proj": (0.9999824488, 0.0059247054159641),

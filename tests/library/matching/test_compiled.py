@@ -6,9 +6,11 @@ import pytest
 
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, SlicePlan
+from firstdrift.matching.tensors import BY_SHAPE, shapes_differ
 from firstdrift.model.node import Direction, Node, NodeKind, Source
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.wording.message import Message
 
 SHAPE = (4, 16)
 
@@ -108,11 +110,10 @@ def test_operators_are_matched_with_what_they_were_made_from(*, swapped: bool) -
 
 
 def test_the_reason_names_both_sides() -> None:
-    assert [match.reasons for match in plan(FX, GE).matches] == [
-        ("MatMul was compiled from mm, as the dump says",),
-        ("AddSigMul was compiled from add, sig, mul, as the dump says",),
-    ]
-    assert plan(GE, FX).matches[0].reasons == ("MatMul was compiled from mm, as the dump says",)
+    one = Message.of("matching.reason.compiled", made=("MatMul",), sources=("mm",))
+    other = Message.of("matching.reason.compiled", made=("AddSigMul",), sources=("add", "sig", "mul"))
+    assert [match.reasons for match in plan(FX, GE).matches] == [(one,), (other,)]
+    assert plan(GE, FX).matches[0].reasons == (one,)
 
 
 def test_what_a_compiler_put_in_is_not_matched_with_what_it_left_out() -> None:
@@ -161,7 +162,7 @@ def test_inputs_in_another_order_are_paired_by_shape_and_never_against_it() -> N
         "mm:input.0 = MatMul:input.0",
         "mm:output.0 = MatMul:output.0",
     ]
-    assert [pair.transform for pair in found.pairs][1:3] == ["paired by shape"] * 2
+    assert [pair.transform for pair in found.pairs][1:3] == [(BY_SHAPE,)] * 2
     assert [one.record.shape for one in found.unmatched_target_tensors] == [(2, 8)]
 
 
@@ -173,7 +174,7 @@ def test_outputs_of_other_shapes_are_incomparable_not_left_out() -> None:
         Node(**{name: getattr(target[0], name) for name in Node.__struct_fields__} | {"tensors": (record,)})
     ]
     (pair,) = plan(golden, target).pairs
-    assert pair.incomparable == "shapes differ: [4, 16] against [7]"
+    assert pair.incomparable == shapes_differ((4, 16), (7,))
 
 
 def test_a_fused_graph_is_matched_with_the_same_graph_before_it_was_fused() -> None:

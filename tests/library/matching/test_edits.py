@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.matching.made_models import Call, Written, edited, models, numbers_of, write
+from said import ids, ids_of
 
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
@@ -17,6 +18,7 @@ from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
 from firstdrift.model.slice import Slice
 from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.tree import build_rows
+from firstdrift.wording.message import Message
 
 Unpack = Callable[[str], Path]
 MODEL = (
@@ -85,11 +87,11 @@ def test_a_match_takes_along_what_is_inside_and_the_backward_pass() -> None:
     }
     said = match_of(after, TARGET.format("forward"))
     assert (said.origin, said.score, said.doubtful) == (Origin.MANUAL, 1.0, False)
-    assert said.reasons == ("matched by hand",)
+    assert ids(said.reasons) == ["reason.by_hand"]
     follower = match_of(after, TARGET.format("backward"))
     assert (follower.origin, follower.reasons) == (
         Origin.MANUAL,
-        (f"follows {TARGET.format('forward')}",),
+        (Message.of("matching.reason.follows", leader=TARGET.format("forward")),),
     )
     assert after.unmatched_golden == after.unmatched_target == after.notes == ()
 
@@ -222,13 +224,13 @@ GRADIENTS = "Module.model.layers.1.mlp.up_proj.Linear.parameters_grad.0"
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
-        (match("nothing", "Module.lm_head.Linear.forward.0"), "there is no golden node nothing"),
-        (match("Module.lm_head.Linear.forward.0", "nothing"), "there is no target node nothing"),
+        (match("nothing", "Module.lm_head.Linear.forward.0"), "no_node"),
+        (match("Module.lm_head.Linear.forward.0", "nothing"), "no_node"),
         (
             match("Module.lm_head.Linear.forward.0", "Module.lm_head.Linear.backward.0"),
-            "are not of the same pass",
+            "other_pass",
         ),
-        (match(GRADIENTS, "Module.lm_head.Linear.backward.0"), "gradients of parameters"),
+        (match(GRADIENTS, "Module.lm_head.Linear.backward.0"), "only_one_of_gradients"),
         (
             match(
                 [
@@ -238,11 +240,11 @@ GRADIENTS = "Module.model.layers.1.mlp.up_proj.Linear.parameters_grad.0"
                 ],
                 "Module.lm_head.Linear.forward.0",
             ),
-            "is inside Module.model.layers.1",
+            "inside",
         ),
         (
             unmatch("Module.lm_head.Linear.forward.0", "Module.model.norm.LlamaRMSNorm.forward.0"),
-            "not matched",
+            "not_matched",
         ),
     ],
 )
@@ -251,8 +253,8 @@ def test_an_edit_that_makes_no_sense_changes_nothing_and_says_why(
 ) -> None:
     before, after = plan_of(*renamed), plan_of(*renamed, edit)
     (note,) = after.notes
-    assert note.startswith(edit.describe())
-    assert why in note
+    assert edit.is_refused(note)
+    assert f"matching.edit.{why}" in ids_of(note)
     assert after.matches == before.matches
 
 
@@ -270,7 +272,7 @@ def test_a_row_can_not_be_made_to_hang_below_itself() -> None:
     second = match(names["d"], [inner["b"], names["a"]])
     plan = plan_of(written, written, first, second)
     (note,) = plan.notes
-    assert "is inside" in note
+    assert "matching.edit.inside" in ids_of(note)
     rows = build_rows(written.slice, written.slice, plan)
     assert len(rows) == len(plan.matches) + len(plan.unmatched_golden) + len(plan.unmatched_target)
 
@@ -278,16 +280,17 @@ def test_a_row_can_not_be_made_to_hang_below_itself() -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: match([], "a"), "a node on either side"),
-        (lambda: match("a", ()), "a node on either side"),
-        (lambda: match(["a", "b"], ["c", "d"]), "2 golden nodes are matched with 2"),
-        (lambda: match(["a", "a"], "c"), "named twice"),
-        (unmatch, "no node is named"),
+        (lambda: match([], "a"), "one_side"),
+        (lambda: match("a", ()), "one_side"),
+        (lambda: match(["a", "b"], ["c", "d"]), "several_with_several"),
+        (lambda: match(["a", "a"], "c"), "named_twice"),
+        (unmatch, "nothing_named"),
     ],
 )
 def test_an_edit_that_no_slice_could_make_sense_of_is_refused(make: Callable[[], Edit], why: str) -> None:
-    with pytest.raises(SettingsError, match=why):
+    with pytest.raises(SettingsError) as refused:
         make()
+    assert refused.value.message.id == f"matching.edit.{why}"
 
 
 @st.composite
@@ -336,7 +339,7 @@ def test_whatever_is_said_no_node_is_lost_or_matched_twice(
         (match.target[0] for match in plan.matches), key=names[1].index
     )
     last = edits[-1] if edits else None
-    refused = last is not None and any(note.startswith(last.refused("")) for note in plan.notes)
+    refused = last is not None and any(map(last.is_refused, plan.notes))
     if last is not None and last.kind is EditKind.MATCH and not refused:
         assert (last.golden, last.target) in {(match.golden, match.target) for match in plan.matches}
     assert plan == plan_of(golden, target, *edits, rules=rules)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, MappingKind, split_item
 from firstdrift.matching.manual.mapping_files import read_mapping
+from firstdrift.wording.text import text_of
 
 MAPPINGS = Path(__file__).parents[2] / "mappings"
 
@@ -44,7 +45,7 @@ def test_an_entry_says_class_target_golden_and_line(tmp_path: Path) -> None:
         MappingEntry(2, "0.module", ("module",), "TopLayer"),
         MappingEntry(6, "linear_fc2", ("down_proj",), "MLP"),
     )
-    assert read.describe(read.entries[1]) == "mapping.yaml line 6, MLP: linear_fc2 -> down_proj"
+    assert text_of(read.name_entry(read.entries[1])) == "mapping.yaml line 6, MLP: linear_fc2 -> down_proj"
 
 
 def test_cell_mappings_hold_names_and_parts_of_names(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, Mappin
 from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import Joining, MatchingRules, Origin, SlicePlan
+from firstdrift.matching.tensors import BY_MAPPING
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
 
 Unpack = Callable[[str], Path]
 MAPPINGS = Path(__file__).parents[2] / "mappings"
@@ -136,9 +138,10 @@ def test_fused_modules_are_matched_with_all_their_parts(unpacked: Unpack) -> Non
         Role.OUTPUT: 8, Role.PARAMETER: 12, Role.INPUT: 8, Role.GRADIENT: 12
     }  # fmt: skip
     outputs = {pair.transform for pair in joined if pair.golden.role is Role.OUTPUT}
+    joined_last = "matching.transform.joined_last"
     assert outputs == {
-        "q_proj + k_proj + v_proj joined along the last dimension",
-        "gate_proj + up_proj joined along the last dimension",
+        (Message.of(joined_last, parts=("q_proj", "k_proj", "v_proj")),),
+        (Message.of(joined_last, parts=("gate_proj", "up_proj")),),
     }
 
 
@@ -148,7 +151,15 @@ def test_reasons_say_file_and_line(unpacked: Unpack) -> None:
     by_name = {match.target[0]: match for match in plan.matches}
     down = by_name["Module.0.module.module.decoder.layers.3.mlp.linear_fc2.RowParallelLinear.forward.0"]
     assert down.origin is Origin.MAPPING
-    assert down.reasons == ("layer_mapping_qwen2.yaml line 22, MLP: linear_fc2 -> down_proj",)
+    assert [reason.arguments for reason in down.reasons] == [
+        {
+            "file": "layer_mapping_qwen2.yaml",
+            "line": 22,
+            "scope": "MLP",
+            "target": "linear_fc2",
+            "golden": ("down_proj",),
+        }
+    ]
 
 
 def test_names_of_tensors_are_matched_as_said(unpacked: Unpack) -> None:
@@ -175,17 +186,19 @@ def test_tensors_of_other_keys_are_paired_as_said_and_what_is_missing_is_noted()
     )
     plan = match_slices(golden.slice, target.slice, chosen)
     pairs = {(pair.golden.label, pair.target.label): pair.transform for pair in plan.pairs}
-    assert pairs == {("output.1", "output.0"): "as the mapping says", ("input.0", "input.0"): ""}
-    assert plan.notes == (
-        (
-            "said.yaml line 2, Module.b.Linear.forward.0.output.7 -> Module.a.Linear.forward.0.output.0: "
-            "matched nothing, Module.b.Linear.forward.0 has no output.7"
-        ),
-        (
-            "said.yaml line 3, Module.c.Linear.forward.0.output.0 -> Module.a.Linear.forward.0.output.0: "
-            "matched nothing, the target dump has no Module.c.Linear.forward.0"
-        ),
-    )
+    assert pairs == {("output.1", "output.0"): (BY_MAPPING,), ("input.0", "input.0"): ()}
+    assert unused(plan) == [(2, "no_tensor"), (3, "absent")]
+
+
+def unused(plan: SlicePlan) -> list[tuple[object, str]]:
+    """Return the line of each entry that matched nothing, and why."""
+    found = []
+    for note in plan.notes:
+        entry, why = note.arguments["entry"], note.arguments["why"]
+        assert isinstance(entry, Message)
+        assert isinstance(why, Message)
+        found.append((entry.arguments["line"], why.id.removeprefix("matching.mapping.")))
+    return found
 
 
 CELLS = write((Call("net", "Cell", (Call("fc1", "Dense"), Call("fc2", "Dense"))),))
@@ -207,9 +220,7 @@ def test_cell_mappings_of_both_forms_are_applied(entries: tuple[tuple[str, str],
     for direction in ("forward.0", "backward.0"):
         assert found[f"Module.net.fc1.Dense.{direction}"] == (f"Module.net.lin1.Linear.{direction}",)
         assert found[f"Module.net.fc2.Dense.{direction}"] == (f"Module.net.fc2.Linear.{direction}",)
-    assert plan.notes == (
-        "said.yaml line 3, none -> some: matched nothing, no name in the target dump holds none",
-    )
+    assert unused(plan) == [(3, "no_target_name")]
 
 
 def layers(name: str, class_name: str, count: int) -> Written:
@@ -228,9 +239,7 @@ def test_operator_types_with_underscores_are_matched_layer_by_layer() -> None:
         assert found[f"Module.layers.{at}.ffn.Gate_Up.forward.0"] == (
             f"Module.layers.{at}.mlp.Llama_MLP.forward.0",
         )
-    assert plan.notes == (
-        "said.yaml line 2, None -> Llama_MLP: matched nothing, the target dump has no None",
-    )
+    assert unused(plan) == [(2, "absent")]
 
 
 def test_operator_types_of_unequal_number_are_not_matched_and_that_is_noted() -> None:
@@ -239,9 +248,11 @@ def test_operator_types_of_unequal_number_are_not_matched_and_that_is_noted() ->
     plan = match_slices(golden.slice, target.slice, chosen)
     assert partners(plan)["Module.layers.1.ffn.Gate.forward.0"]
     none = match_slices(layers("mlp", "Other", 2).slice, target.slice, chosen)
-    assert none.notes == (
-        "said.yaml line 1, Gate -> MLP: matched nothing, layer 0 has 1 of Gate and 0 of MLP",
-    )
+    assert unused(none) == [(1, "other_counts")]
+    counts = {"layer": 0, "target": 1, "target_type": "Gate", "golden": 0, "golden_type": "MLP"}
+    why = none.notes[0].arguments["why"]
+    assert isinstance(why, Message)
+    assert why.arguments == counts
 
 
 def attention(*parts: tuple[str, int], statistics: dict[str, Statistics] | None = None) -> Slice:

@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 from library.matching.made_models import Call, Written, edited, tensor, write, wrong_matches
 from msgspec.structs import replace
+from said import ids
 
 from firstdrift.matching.match import match_slices
+from firstdrift.matching.pairing import SAME_PLACE
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
 from firstdrift.model.tensor import Role
+from firstdrift.wording.message import Message
 
 ADD, MUL, LINEAR = "Tensor.__add__", "Tensor.__mul__", "Functional.linear"
 
@@ -51,9 +54,12 @@ def test_a_renamed_module_is_found_and_its_backward_node_follows_it() -> None:
     assert forward.golden == ("Module.layers.0.mlp.MLP.forward.0",)
     assert forward.origin is Origin.STRUCTURE
     assert not forward.doubtful
-    assert {"same class", "same contents", "same output shapes"} <= set(forward.reasons)
+    assert {"reason.same_class", "reason.same_contents", "reason.same_shapes.output"} <= set(
+        ids(forward.reasons)
+    )
     backward = match_of(plan, "Module.layers.0.feed_forward.MLP.backward.0")
-    assert backward.reasons == ("follows Module.layers.0.feed_forward.MLP.forward.0",)
+    leader = "Module.layers.0.feed_forward.MLP.forward.0"
+    assert backward.reasons == (Message.of("matching.reason.follows", leader=leader),)
 
 
 def test_an_operator_whose_call_number_shifted_is_the_same_operator() -> None:
@@ -65,14 +71,14 @@ def test_an_operator_whose_call_number_shifted_is_the_same_operator() -> None:
     assert plan.unmatched_target == ("Functional.linear.0.forward", "Functional.linear.0.backward")
     shifted = match_of(plan, "Functional.linear.1.forward")
     assert (shifted.golden, shifted.origin) == (("Functional.linear.0.forward",), Origin.EXACT)
-    assert shifted.reasons == ("same name and same place", "call number 0 against 1")
+    assert shifted.reasons == (*SAME_PLACE, Message.of("matching.reason.other_call", golden=0, target=1))
 
 
 def test_a_module_of_another_class_at_the_same_path_is_the_same_module() -> None:
     golden, target = write((Call("attn", "Eager"),)), write((Call("attn", "Fused"),))
     found = matched(golden, target).matches[0]
     assert found.origin is Origin.EXACT
-    assert "class Eager against Fused" in found.reasons
+    assert Message.of("matching.reason.other_class", golden="Eager", target="Fused") in found.reasons
 
 
 def test_a_module_around_everything_hides_nothing() -> None:
@@ -130,7 +136,7 @@ def test_which_of_two_like_operators_is_new_stays_doubtful_without_values() -> N
     plan = matched(golden, target)
     doubtful = match_of(plan, "Tensor.__mul__.0.forward")
     assert doubtful.doubtful
-    assert any("fits as well" in reason for reason in doubtful.reasons)
+    assert "reason.rival" in ids(doubtful.reasons)
     assert not any(pair.match == plan.matches.index(doubtful) for pair in plan.pairs)
     assert [left.record.label for left in plan.unmatched_golden_tensors[:2]] == ["input.0", "output.0"]
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 from safetensors.torch import save_file
+from said import ids
 
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.rematch import rematch
@@ -25,6 +26,7 @@ from firstdrift.model.slice import ORDER_FROM_NAMES, Coordinates, Slice, SliceLi
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.tree import build_rows
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 Values = dict[tuple[str, str], torch.Tensor]
@@ -164,7 +166,7 @@ def test_values_named_after_modules_are_compared_with_what_the_modules_gave(
         assert (bad_module(report) or "").endswith("layers.2.mlp.down_proj")
         for match, _ in matched(report):
             assert (match.origin, match.score, match.doubtful) == (Origin.EXACT, 1.0, False)
-            assert match.reasons[1] == "its only call"
+            assert match.reasons[1].id == "matching.reason.only_call"
     same = compare(dump / "golden", folder(way, msprobe_values(dump / "golden")))
     assert (same.counts.pairs, same.counts.passed) == (MODULES, MODULES)
 
@@ -270,7 +272,8 @@ def test_one_folder_against_several_tokens_asks_which(unpacked: Unpacked, tmp_pa
     report = compare(made, dump)
     assert report.counts.pairs == 0
     (note,) = report.pairing.notes
-    assert note.startswith("only the target dump tells tokens apart: choose which token to compare")
+    assert note.id == "matching.note.ambiguous"
+    assert note.arguments["coordinates"] == Message.of("matching.coordinates.token")
     chosen = compare(made, dump, Options(matching=MatchingRules(token=0)))
     assert chosen.counts.passed == MODULES
 
@@ -376,8 +379,9 @@ def test_a_number_at_the_end_is_that_of_a_call_where_there_is_such_a_call() -> N
 def test_of_several_calls_the_first_is_taken_and_that_is_said() -> None:
     plan = plan_of([node("layers.0.mlp")], [node("layers.0.mlp", call) for call in range(3)])
     assert pairs_of(plan) == {"layers.0.mlp": "Module.layers.0.mlp.Linear.forward.0"}
-    assert plan.matches[0].reasons == ("same name", "call 0 of 3")
-    assert any("compared with the first call (1)" in note for note in plan.notes)
+    assert ids(plan.matches[0].reasons) == ["reason.same_name", "reason.call"]
+    assert plan.matches[0].reasons[1].arguments == {"number": 0, "calls": 3}
+    assert [note.arguments["nodes"] for note in plan.notes] == [1]
 
 
 def test_a_layer_is_never_taken_for_another_layer() -> None:

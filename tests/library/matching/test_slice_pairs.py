@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from said import ids
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import MatchingRules, SlicePairing
 from firstdrift.matching.slice_selection import spelled
 from firstdrift.matching.slices import pair_slices
 from firstdrift.model.slice import Coordinates, Dump, Layout, SliceListing
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 
 def dump(name: str, *coordinates: Coordinates) -> Dump:
@@ -48,22 +51,21 @@ def test_slices_of_the_same_coordinates_are_paired_and_the_rest_is_listed() -> N
 def test_a_process_without_rank_is_the_only_rank_of_the_other_side() -> None:
     pairing = pair(tokens(0, 1), tokens(0, 1, rank=0))
     assert described(pairing) == [("token 0", "rank 0, token 0"), ("token 1", "rank 0, token 1")]
-    assert pairing.notes == ("the golden dump says no rank: it is compared with rank 0 of the target dump",)
+    assert ids(pairing.notes) == ["note.untold_by_golden"]
 
 
 def test_the_only_token_of_each_side_is_the_same_token() -> None:
     pairing = pair(tokens(0), tokens(4))
     assert described(pairing) == [("token 0", "token 4")]
-    assert pairing.notes == ("golden token 0 is compared with target token 4: each dump has only one",)
+    assert ids(pairing.notes) == ["note.assumed_same"]
 
 
 def test_a_dump_without_ranks_is_compared_with_all_ranks_of_the_other_merged() -> None:
     pairing = pair([Coordinates(step=0)], [Coordinates(step=0, rank=0), Coordinates(step=0, rank=1)])
     assert described(pairing) == [("step 0", "step 0, rank 0+1")]
     assert pairing.unmatched_target == ()
-    assert pairing.notes == (
-        "ranks 0+1 of the target dump are compared merged, as one model spread over them",
-    )
+    (note,) = pairing.notes
+    assert (note.id, note.arguments["ranks"]) == ("matching.note.merged", "0+1")
 
 
 def test_choosing_a_rank_makes_it_the_only_one() -> None:
@@ -108,7 +110,8 @@ def test_a_layout_that_does_not_fit_the_ranks_is_said_and_merges_nothing() -> No
     pairing = pair(ranks(1), ranks(3), golden_layout=Layout(), target_layout=Layout(tensor=2))
     assert described(pairing) == [("rank 0", "rank 0")]
     assert len(pairing.unmatched_target) == 2
-    assert pairing.notes == ("the target dump has 3 ranks, no multiple of 2: they are not merged",)
+    (note,) = pairing.notes
+    assert (note.id, note.arguments["ranks"], note.arguments["size"]) == ("matching.note.no_multiple", 3, 2)
 
 
 def test_a_token_offset_shifts_the_target() -> None:
@@ -132,9 +135,8 @@ def test_a_chosen_token_is_counted_on_the_golden_side() -> None:
 def test_what_was_assumed_is_not_said_where_nothing_came_of_it() -> None:
     pairing = pair(tokens(0, 1), [Coordinates(step=0, rank=0)])
     assert pairing.pairs == ()
-    assert pairing.notes == (
-        "only the golden dump tells tokens apart: choose which token to compare (0\u20131)",
-    )
+    (note,) = pairing.notes
+    assert (note.id, note.arguments["numbers"]) == ("matching.note.ambiguous", "0\u20131")
 
 
 RANKS = [Coordinates(step=0, rank=0), Coordinates(step=1, rank=1)]
@@ -143,20 +145,25 @@ RANKS = [Coordinates(step=0, rank=0), Coordinates(step=1, rank=1)]
 @pytest.mark.parametrize(
     ("golden", "target", "rules", "said"),
     [
-        (tokens(*range(6)), tokens(*range(6)), {"token": 99}, "in neither dump; there are tokens 0\u20135"),
-        (tokens(0), tokens(0), {"token": 99}, "Token 99 is in neither dump; there is token 0"),
+        (tokens(*range(6)), tokens(*range(6)), {"token": 99}, "in_neither: token 99; tokens 0\u20135"),
+        (tokens(0), tokens(0), {"token": 99}, "in_neither: token 99; token 0"),
         (
             tokens(0, 1),
             tokens(0, 2, 3),
             {"token": 9},
-            "golden has tokens 0\u20131, target tokens 0, 2\u20133",
+            "in_neither_of_two: token 9; tokens 0\u20131; tokens 0, 2\u20133",
         ),
-        (tokens(0, 1), tokens(0), {"token": 1}, "Token 1 is not in the target dump; it has token 0"),
-        (tokens(0), tokens(0, 1), {"token": 1}, "Token 1 is not in the golden dump; it has token 0"),
-        (tokens(0, 1), tokens(0, 1), {"token": 1, "token_offset": 1}, "Token 2 (token 1 and an offset of 1)"),
-        (tokens(0), [Coordinates(rank=0)], {"token": 3}, "Token 3 is not in the golden dump; it has token 0"),
-        ([Coordinates(step=0)], [Coordinates(step=0)], {"rank": 1}, "neither tells ranks apart"),
-        (RANKS, RANKS, {"step": 0, "rank": 1}, "no slice of the golden dump is step 0, rank 1"),
+        (tokens(0, 1), tokens(0), {"token": 1}, "not_in_target: token 1; token 0"),
+        (tokens(0), tokens(0, 1), {"token": 1}, "not_in_golden: token 1; token 0"),
+        (
+            tokens(0, 1),
+            tokens(0, 1),
+            {"token": 1, "token_offset": 1},
+            "shifted: token 1; token 2; tokens 0\u20131",
+        ),
+        (tokens(0), [Coordinates(rank=0)], {"token": 3}, "not_in_golden: token 3; token 0"),
+        ([Coordinates(step=0)], [Coordinates(step=0)], {"rank": 1}, "untold: rank 1; ranks"),
+        (RANKS, RANKS, {"step": 0, "rank": 1}, "no_slice: golden; step 0, rank 1"),
     ],
 )
 def test_a_choice_that_no_slice_fits_is_refused_and_says_what_there_is(
@@ -164,7 +171,9 @@ def test_a_choice_that_no_slice_fits_is_refused_and_says_what_there_is(
 ) -> None:
     with pytest.raises(SettingsError) as refused:
         pair(golden, target, **rules)
-    assert said in str(refused.value)
+    message = refused.value.message
+    parts = [text_of(part) for part in message.arguments.values() if isinstance(part, Message)]
+    assert f"{message.id.removeprefix('matching.choice.')}: {'; '.join(parts)}" == said
 
 
 @given(st.sets(st.integers(0, 40), min_size=1))
@@ -179,14 +188,14 @@ def test_a_dump_against_itself_is_noted_whatever_its_path_is_called(tmp_path: Pa
     (tmp_path / "golden").mkdir()
     (tmp_path / "link").symlink_to("golden")
     dumps = [Dump(tmp_path / name, "made", (), ()) for name in ("golden", "link")]
-    assert pair_slices(*dumps, MatchingRules()).notes == ("golden and target are the same dump",)
+    assert pair_slices(*dumps, MatchingRules()).notes == (Message.of("matching.note.same_dump"),)
 
 
 def test_several_slices_of_the_same_coordinates_are_paired_in_order() -> None:
     pairing = pair([Coordinates(step=0)] * 2, [Coordinates(step=0)] * 3)
     assert [one.directory.name + other.directory.name for one, other in pairing.pairs] == ["00", "11"]
     assert len(pairing.unmatched_target) == 1
-    assert pairing.notes == ("several slices are step 0: they are paired in order",)
+    assert ids(pairing.notes) == ["note.paired_in_order"]
 
 
 def test_a_dump_against_itself_with_an_offset_lists_what_is_left_over() -> None:

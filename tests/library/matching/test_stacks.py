@@ -8,6 +8,7 @@ import pytest
 import torch
 from library.dumps.msprobe_samples import tensor, write_dump
 from safetensors.torch import save_file
+from said import ids
 from torch import Tensor
 
 from firstdrift import Report, compare
@@ -123,15 +124,15 @@ def test_the_pair_says_that_experts_were_stacked_and_how(tmp_path: Path) -> None
         save(tmp_path / "stack", stacked(weights, turns=True, transposed=True)),
     )
     pair = stacks(report)[0]
-    said = "4 experts stacked, gate_proj + up_proj side by side, arranged as the values tell"
-    assert pair.transform == said
+    assert ids(pair.transform) == ["transform.stacked_side_by_side", "transform.arranged_by_values"]
+    assert pair.transform[0].arguments == {"experts": 4, "names": ("gate_proj", "up_proj")}
     assert pair.golden.shape == pair.target.shape == (EXPERTS, HIDDEN, 2 * INNER)
     assert pair.part_nodes[:2] == (
         "model.layers.0.mlp.experts.0.gate_proj",
         "model.layers.0.mlp.experts.1.gate_proj",
     )
-    reasons = {measured.reason for measured in report.slices[0].measurements}
-    assert "transposed, arranged one part after another in each of 12 groups" in reasons
+    reasons = {measured.reason.id for measured in report.slices[0].measurements if measured.reason}
+    assert "metrics.transposed_in_order" in reasons
 
 
 def test_names_of_mixtral_in_another_list_are_known(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from said import ids
 
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
@@ -76,7 +77,7 @@ def test_what_was_fused_is_suggested_whole_and_of_its_own_layer_first(frameworks
         first = suggest(frameworks, target=fused)[0]
         parts = [f"Module.module.model.layers.{at}.self_attn.{name}_proj.Linear.forward.0" for name in "qkv"]
         assert first.golden == tuple(parts)
-        assert "shapes join" in first.reasons
+        assert "reason.shapes_join" in ids(first.reasons)
         assert suggest(frameworks, golden=parts[1])[0].target == (fused,)
 
 
@@ -103,15 +104,16 @@ def test_nothing_that_has_a_partner_is_suggested(by_name: Pairing) -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({}, "one node is to be named"),
-        ({"golden": "a", "target": "b"}, "one node is to be named"),
-        ({"golden": "a"}, "there is no golden node a"),
-        ({"target": "b"}, "there is no target node b"),
+        ({}, "suggestion.one_node"),
+        ({"golden": "a", "target": "b"}, "suggestion.one_node"),
+        ({"golden": "a"}, "edit.no_node"),
+        ({"target": "b"}, "edit.no_node"),
     ],
 )
 def test_a_question_about_no_node_is_refused(by_name: Pairing, asked: dict[str, str], why: str) -> None:
-    with pytest.raises(SettingsError, match=why):
+    with pytest.raises(SettingsError) as refused:
         suggest(by_name, **asked)
+    assert refused.value.message.id == f"matching.{why}"
 
 
 def test_place_alone_makes_no_module_of_an_operator(frameworks: Pairing) -> None:

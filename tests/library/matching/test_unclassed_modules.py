@@ -18,6 +18,7 @@ from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.kinds import Work
 from firstdrift.operators.recognise import work_of, work_of_label, work_of_type
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
 
 Unpack = Callable[[str], Path]
 
@@ -210,7 +211,7 @@ def test_models_of_any_structure_are_matched_without_classes(model: Model, at_on
 def test_what_a_reader_did_not_tell_is_said_with_the_match() -> None:
     plan = match_slices(without_classes(torch_of(Model())).slice, atb_of(Model()).slice, MatchingRules())
     reasons = [match.reasons for match in plan.matches if match.golden == ("root.model.norm",)]
-    assert "no class is recorded of norm: name and shapes tell what it does" in reasons[0]
+    assert Message.of("matching.reason.no_class", node="norm") in reasons[0]
 
 
 def module(path: str, *tensors: tuple[Role, str, tuple[int, ...]], dtype: str = "float32") -> Node:

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.matching.plan import NodeMatch, Origin, SlicePlan, TensorPair
+from firstdrift.matching.tensors import shapes_differ
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.names import parse_name
@@ -217,7 +218,7 @@ def _plan(golden: Slice, target: Slice) -> SlicePlan:
         matches.append(NodeMatch((first.name,), (second.name,), Origin.EXACT))
         for one, other in zip(first.tensors, second.tensors, strict=True):
             differs = one.shape != other.shape
-            why = f"shapes differ: {list(one.shape or ())} against {list(other.shape or ())}"
+            why = shapes_differ(one.shape or (), other.shape or ())
             pairs.append(
                 TensorPair(index, first.name, second.name, one, other, incomparable=why if differs else None)
             )

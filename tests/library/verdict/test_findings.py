@@ -294,7 +294,7 @@ def test_a_prompt_of_another_length_is_another_input() -> None:
     assert findings.first_bad_node is None
     assert findings.first_bad_token is None
     (difference,) = findings.input_differs
-    assert difference.reason.endswith("differs: shapes differ: [1, 3] against [1, 4]")
+    assert "shapes differ" in difference.reason
 
 
 def test_other_numbers_as_the_models_input_are_another_input() -> None:
