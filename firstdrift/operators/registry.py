@@ -226,24 +226,30 @@ def _index(names: Iterable[tuple[str, _Entry]]) -> dict[str, _Entry]:
 def _check(known: Registry) -> None:
     """Refuse an entry without a name, and what refers to something that is not there."""
     for operator in known.operators.values():
-        if not operator.aliases and not operator.words:
-            raise RegistryError(f"the operator {operator.id} has neither aliases nor words")
-        if not operator.arguments.keys() <= operator.aliases.keys():
-            raise RegistryError(f"{operator.id} has arguments for a framework without an alias")
-    stages = {module.stage for module in known.modules.values()} | {
-        known.stage_of_operators,
-        known.stage_of_numbers,
-    }
-    if unknown := sorted(stages - known.stages.keys() - {""}):
+        _check_operator(operator)
+    stages = {known.stage_of_operators, known.stage_of_numbers}
+    stages |= {module.stage for module in known.modules.values() if module.stage}
+    if unknown := sorted(stages - known.stages.keys()):
         raise RegistryError(f"no stage is called {unknown[0]!r}")
     for module in known.modules.values():
         _check_module(module, known)
     for fusion in known.fusions:
-        for each in filter(None, (*fusion.parts, fusion.whole, fusion.followed_by)):
-            if each not in known.modules:
-                raise RegistryError(f"a fusion names the module {each!r}, which is not there")
-        if len({len(known.modules[part].spellings) for part in fusion.parts}) != 1:
-            raise RegistryError(f"{', '.join(fusion.parts)} are not spelled in equally many ways")
+        _check_fusion(fusion, known)
+
+
+def _check_operator(operator: Operator) -> None:
+    if not operator.aliases and not operator.words:
+        raise RegistryError(f"the operator {operator.id} has neither aliases nor words")
+    if not operator.arguments.keys() <= operator.aliases.keys():
+        raise RegistryError(f"{operator.id} has arguments for a framework without an alias")
+
+
+def _check_fusion(fusion: Fusion, known: Registry) -> None:
+    for each in filter(None, (*fusion.parts, fusion.whole, fusion.followed_by)):
+        if each not in known.modules:
+            raise RegistryError(f"a fusion names the module {each!r}, which is not there")
+    if len({len(known.modules[part].spellings) for part in fusion.parts}) != 1:
+        raise RegistryError(f"{', '.join(fusion.parts)} are not spelled in equally many ways")
 
 
 def _check_module(module: Module, known: Registry) -> None:
