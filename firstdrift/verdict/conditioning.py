@@ -33,7 +33,7 @@ def honest_error(
     plain = error.input or 0.0
     if plain == 0.0 or math.isinf(plain):
         return plain
-    how = magnification(row.type_name) if row.type_name else _how_by_name(last_name(row))
+    how = how_it_magnifies(row)
     if how is Magnification.NONE:
         return plain
     inputs = [
@@ -51,6 +51,11 @@ def honest_error(
         ]
         return max(plain, _after_cancellation(inputs, outputs))
     return plain * max((_rms_to_deviation(measured.golden) for measured in inputs), default=1.0)
+
+
+def how_it_magnifies(row: TreeRow) -> Magnification:
+    """Say how a row magnifies errors honestly."""
+    return magnification(row.type_name) if row.type_name else _how_by_name(last_name(row))
 
 
 def _how_by_name(label: str) -> Magnification:

@@ -87,6 +87,24 @@ def size_of_pair(error: float, measured: Measurement) -> str:
     return size_in_words(error, relative_l2, is_bound=measured.kind is MeasurementKind.STATISTICS)
 
 
+def size_of(error: float, measured: Measurement) -> Message:
+    """Say how large a finite error of a measured pair is, and what it is of."""
+    if measured.kind in _EQUAL and not error:
+        return Message.of(_EQUAL[measured.kind])
+    if measured.kind is MeasurementKind.STATISTICS:
+        return Message.of("verdict.size.at_least", error=error)
+    relative_l2 = measured.errors.relative_l2 if measured.errors is not None else None
+    if relative_l2 is None or f"{error:.2g}" == f"{relative_l2:.2g}":
+        return Message.of("verdict.size.number", error=error)
+    return Message.of("verdict.size.worst_row", error=error)
+
+
+_EQUAL = {
+    MeasurementKind.STATISTICS: "verdict.size.equal_statistics",
+    MeasurementKind.DIGEST: "verdict.size.equal_digests",
+}
+
+
 def _value(measurement: Measurement, *, discrete: bool, whole: bool) -> tuple[float | None, bool]:
     match measurement.kind:
         case MeasurementKind.DATA if measurement.errors is not None:
