@@ -1,7 +1,7 @@
 """What a node is called: the second of the two tables by which nodes are judged.
 
 The first rule that applies to a row decides, and the row keeps its id. `firstdrift rules` and the page Rules
-list them in this order. Adding one: an entry here, its sentence under `[verdict.class]` in `wording/`, and a
+list them in this order. Adding one: an entry here, its sentence under `[rule.class]` in `wording/`, and a
 test of its own.
 """
 
@@ -50,9 +50,14 @@ class ClassRule(NamedTuple):
     is_tie: bool = False
 
     @property
+    def name(self) -> str:
+        """What rows keep of it: "class.source"."""
+        return f"class.{self.id}"
+
+    @property
     def why(self) -> Message:
         """One sentence of what it looks at."""
-        return Message.of(f"verdict.class.{self.id}")
+        return Message.of(f"rule.class.{self.id}")
 
 
 def _parameter_pair(case: Case) -> int | None:

@@ -160,17 +160,13 @@ def _prepare(case: Case, said: list[Classified]) -> None:
 
 
 def _name(case: Case, said: Classified, rule: ClassRule) -> None:
-    if said.rule == _id(ENTERED) and not case.progress.origins_inside[case.row.index]:
+    if said.rule == ENTERED.name and not case.progress.origins_inside[case.row.index]:
         said.worst_pair = case.error.output_pair
         return
     said.node_class, said.reasons, said.worst_pair = rule.node_class, rule.reasons(case), rule.pair(case)
     said.is_tie = rule.is_tie
     excuse = excused_by(case) if rule.id == "clean" else None
-    said.rule = _id(rule) if excuse is None else f"explanation.{excuse}"
-
-
-def _id(rule: ClassRule) -> str:
-    return f"class.{rule.id}"
+    said.rule = rule.name if excuse is None else f"explanation.{excuse}"
 
 
 def _go_on(case: Case, said: Classified) -> None:
@@ -233,7 +229,7 @@ def _blame_what_surrounds(case: Case, said: list[Classified]) -> None:
     blamed.node_class = NodeClass.NON_FINITE if Role.INPUT in error.non_finite else NodeClass.SOURCE
     blamed.entered = blamed.worst_pair = error.input_pair
     blamed.reasons = (entered(evidence, case.row, error, inside=surrounding is not case.row),)
-    blamed.rule = _id(ENTERED)
+    blamed.rule = ENTERED.name
     if progress.first_origin is None:
         progress.level, progress.first_origin = _level_of_fault(case), case.row.order
     for one in evidence.above(surrounding):

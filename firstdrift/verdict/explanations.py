@@ -3,7 +3,7 @@
     e(output)  >  FACTORS * worst of BOUNDS    and    e(output)  >  worst of FLOORS        an error begins
 
 Each entry is a first-order error bound, or what was found in healthy runs. `firstdrift rules` and the page
-Rules list the entries in this order. Adding one: an entry here, its sentence under `[verdict.explanation]`
+Rules list the entries in this order. Adding one: an entry here, its sentence under `[rule.explanation]`
 in `wording/`, and a test of its own.
 """
 
@@ -45,9 +45,14 @@ class Explanation(NamedTuple):
     scope: Scope | None = None
 
     @property
+    def name(self) -> str:
+        """What rows keep of it: "explanation.input"."""
+        return f"explanation.{self.id}"
+
+    @property
     def why(self) -> Message:
         """One sentence of why."""
-        return Message.of(f"verdict.explanation.{self.id}")
+        return Message.of(f"rule.explanation.{self.id}")
 
 
 _EXPERTS: Final = "Ties between experts"

@@ -17,6 +17,7 @@ from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import Role
 from firstdrift.parallel.point_to_point import Message, is_communication, messages
 from firstdrift.verdict.baseline import QUIET, Noise
+from firstdrift.verdict.classes import BROUGHT
 from firstdrift.verdict.classify import Classification, affects_output, classify
 from firstdrift.verdict.communication import group_of, rank_alone
 from firstdrift.verdict.judgement import (
@@ -289,6 +290,7 @@ def _judge_rows(
                 output_error=error.output,
                 amplification=said.amplification,
                 worst_pair=said.worst_pair,
+                rule=said.rule if classes[row.index] is said.node_class else BROUGHT.name,
             )
         )
     return judged

@@ -99,6 +99,8 @@ class RowJudgement(Struct, frozen=True, gc=False):
         amplification: output error / max(rounding, input error); None if not known.
         worst_pair: index (in the plan) of the pair that the reasons are about; None if there is none.
         below: what lies below it.
+        rule: what decided: "class.source", a rule of `classes.py`; of a clean row with an error what excuses
+            it, "explanation.input" of `explanations.py`. None in what an earlier version judged.
     """
 
     verdict: Verdict
@@ -110,6 +112,7 @@ class RowJudgement(Struct, frozen=True, gc=False):
     amplification: float | None = None
     worst_pair: int | None = None
     below: RollUp = RollUp()
+    rule: str | None = None
 
 
 class Finding(Struct, frozen=True):

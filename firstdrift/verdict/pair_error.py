@@ -92,16 +92,16 @@ def size_of(error: float, measured: Measurement) -> Message:
     if measured.kind in _EQUAL and not error:
         return Message.of(_EQUAL[measured.kind])
     if measured.kind is MeasurementKind.STATISTICS:
-        return Message.of("verdict.size.at_least", error=error)
+        return Message.of("size.at_least", error=error)
     relative_l2 = measured.errors.relative_l2 if measured.errors is not None else None
     if relative_l2 is None or f"{error:.2g}" == f"{relative_l2:.2g}":
-        return Message.of("verdict.size.number", error=error)
-    return Message.of("verdict.size.worst_row", error=error)
+        return Message.of("size.number", error=error)
+    return Message.of("size.worst_row", error=error)
 
 
 _EQUAL = {
-    MeasurementKind.STATISTICS: "verdict.size.equal_statistics",
-    MeasurementKind.DIGEST: "verdict.size.equal_digests",
+    MeasurementKind.STATISTICS: "size.equal_statistics",
+    MeasurementKind.DIGEST: "size.equal_digests",
 }
 
 

@@ -20,28 +20,28 @@ _ANOTHER_ROW = 0.1
 
 def input_differs(_: Case) -> Reasons:
     """Say that the two runs were given something else."""
-    return (Message.of("verdict.input_differs"),)
+    return (Message.of("reason.input_differs"),)
 
 
 def begins_inside(_: Case) -> Reasons:
     """Say that the error begins further inside."""
-    return (Message.of("verdict.begins_inside"),)
+    return (Message.of("reason.begins_inside"),)
 
 
 def non_finite(case: Case) -> Reasons:
     """Say where NaN or infinities are on one side only."""
-    roles = tuple(Message.of(f"verdict.role.{role}") for role in sorted(map(str, case.error.non_finite)))
-    return (Message.of("verdict.non_finite", roles=roles),)
+    roles = tuple(Message.of(f"role.{role}") for role in sorted(map(str, case.error.non_finite)))
+    return (Message.of("reason.non_finite", roles=roles),)
 
 
 def other_numbers(_: Case) -> Reasons:
     """Say that equal inputs gave other whole numbers."""
-    return (Message.of("verdict.other_numbers"),)
+    return (Message.of("reason.other_numbers"),)
 
 
 def tie(_: Case) -> Reasons:
     """Say that nearly equal values were chosen in another order."""
-    return (Message.of("verdict.tie"),)
+    return (Message.of("reason.tie"),)
 
 
 def weights(case: Case) -> Reasons:
@@ -51,37 +51,37 @@ def weights(case: Case) -> Reasons:
     name = pair.key if pair.role is Role.PARAMETER else pair.label
     amount = _size(evidence, error.parameter, error.parameter_pair)
     has_number = error.parameter is not None and math.isfinite(error.parameter)
-    what = Message.of(f"verdict.parameter_differs{'_by' if has_number else ''}", name=name, size=amount)
+    what = Message.of(f"reason.parameter_differs{'_by' if has_number else ''}", name=name, size=amount)
     if error.output is None:
         return (what,)
     inputs, output = _sizes(case)
     if error.input is None:
-        return (Message.of("verdict.weights_alone", parameter=what, output=output),)
-    return (Message.of("verdict.weights", parameter=what, inputs=inputs, output=output),)
+        return (Message.of("reason.weights_alone", parameter=what, output=output),)
+    return (Message.of("reason.weights", parameter=what, inputs=inputs, output=output),)
 
 
 def argument(case: Case) -> Reasons:
     """Say which Python argument differs."""
     pair = case.evidence.plan.pairs[case.error.scalar_pair or 0]
     golden, target = pair.golden.scalar, pair.target.scalar
-    return (Message.of("verdict.argument", name=pair.target.label, golden=golden, target=target),)
+    return (Message.of("reason.argument", name=pair.target.label, golden=golden, target=target),)
 
 
 def shape(case: Case) -> Reasons:
     """Say why two outputs cannot be compared."""
     known = case.evidence.plan.pairs[case.error.shape_pair or 0].incomparable
-    return (as_message(known) if known else Message.of("verdict.other_kinds"),)
+    return (as_message(known) if known else Message.of("reason.other_kinds"),)
 
 
 def inputs_differ(case: Case) -> Reasons:
     """Say that the inputs already differ, and by how much."""
-    return (Message.of("verdict.inputs_differ", size=_sizes(case)[0]),)
+    return (Message.of("reason.inputs_differ", size=_sizes(case)[0]),)
 
 
 def numbers_differ(case: Case) -> Reasons:
     """Say that whole-number inputs already differ."""
     size = _size(case.evidence, math.inf, case.error.integer_input_pair)
-    return (Message.of("verdict.inputs_differ", size=size),)
+    return (Message.of("reason.inputs_differ", size=size),)
 
 
 def reached(case: Case) -> Reasons:
@@ -92,7 +92,7 @@ def reached(case: Case) -> Reasons:
 def healed(case: Case) -> Reasons:
     """Say that the output hardly differs although the inputs do."""
     inputs, output = _sizes(case)
-    return (Message.of("verdict.healed", inputs=inputs, output=output),)
+    return (Message.of("reason.healed", inputs=inputs, output=output),)
 
 
 def jump(case: Case) -> Reasons:
@@ -107,32 +107,32 @@ def _jump(case: Case) -> Message:
         known = [(one.where, _size(evidence, one.error, one.pair)) for one in case.added]
         return _sum_of(row, known, output)
     if error.input is None and case.progress.known_inside[row.index]:
-        return Message.of("verdict.inside_agrees", inside=_size_inside(evidence, row), output=output)
+        return Message.of("reason.inside_agrees", inside=_size_inside(evidence, row), output=output)
     if case.is_sum:
         operands = [(other, evidence.errors_of_output(other)) for other in evidence.operands(row)]
         known = [(_on_both_sides(one), _size(evidence, at.output, at.output_pair)) for one, at in operands]
         return _sum_of(row, known, output)
     if error.input is None:
         looked_up = "_looked_up" if _may_have_looked_up_another(evidence, row, error) else ""
-        return Message.of(f"verdict.first_to_differ{looked_up}", output=output)
+        return Message.of(f"reason.first_to_differ{looked_up}", output=output)
     if error.exact_inputs:
-        return Message.of("verdict.equal_inputs", output=output)
-    return Message.of("verdict.inputs_agree", inputs=inputs, output=output)
+        return Message.of("reason.equal_inputs", output=output)
+    return Message.of("reason.inputs_agree", inputs=inputs, output=output)
 
 
 def _sum_of(row: TreeRow, known: Sequence[tuple[str, Message]], output: Message) -> Message:
     addends = tuple(
-        Message.of("verdict.addend", name=_seen_from(row, where), size=size) for where, size in known
+        Message.of("reason.addend", name=_seen_from(row, where), size=size) for where, size in known
     )
-    return Message.of("verdict.sum", addends=addends, output=output)
+    return Message.of("reason.sum", addends=addends, output=output)
 
 
 def entered(evidence: Evidence, row: TreeRow, error: RowErrors, *, inside: bool) -> Message:
     """Say that an input differs that nothing recorded before explains: of a row, or of one inside it."""
     size = _size(evidence, error.input, error.input_pair)
     if inside:
-        return Message.of("verdict.entered_inside", name=row.label, size=size)
-    return Message.of("verdict.entered", size=size)
+        return Message.of("reason.entered_inside", name=row.label, size=size)
+    return Message.of("reason.entered", size=size)
 
 
 def _missing_inside(evidence: Evidence, row: TreeRow) -> Reasons:
@@ -147,20 +147,20 @@ def _missing_inside(evidence: Evidence, row: TreeRow) -> Reasons:
         and plan.pairs[index].target.role is Role.OUTPUT
     ]
     missing = [
-        Message.of("verdict.tensor_of", tensor=pair.target.label, node=_named(one))
+        Message.of("reason.tensor_of", tensor=pair.target.label, node=_named(one))
         for one, pair in incomparable
     ]
     for side, left in (("golden", plan.unmatched_golden_tensors), ("target", plan.unmatched_target_tensors)):
         names = {name for one in inside if one.match is not None for name in getattr(one, side)}
         missing += [
-            Message.of(f"verdict.tensor_of_{side}", tensor=tensor.record.label, node=tensor.node)
+            Message.of(f"reason.tensor_of_{side}", tensor=tensor.record.label, node=tensor.node)
             for tensor in left
             if tensor.record.role is Role.OUTPUT and tensor.record.is_tensor and tensor.node in names
         ]
     if not missing:
         return ()
     more = len(missing) - 1
-    said = Message.of(f"verdict.not_compared_inside{'_more' if more else ''}", tensor=missing[0], more=more)
+    said = Message.of(f"reason.not_compared_inside{'_more' if more else ''}", tensor=missing[0], more=more)
     parts = (pair for _, pair in incomparable if is_part_of_rank(pair.golden) or is_part_of_rank(pair.target))
     why = next((pair.incomparable for pair in parts if pair.incomparable), None)
     return (said,) if why is None else (said, as_message(why))
@@ -193,21 +193,21 @@ def _size_inside(evidence: Evidence, row: TreeRow) -> Message:
 def _size(evidence: Evidence, error: float | None, pair: int | None) -> Message:
     """Say how large an error is: a number where there is one, else what is known instead."""
     if error is None:
-        return Message.of("verdict.size.unknown")
+        return Message.of("size.unknown")
     if pair is None:
-        return Message.of("verdict.size.number", error=error)
+        return Message.of("size.number", error=error)
     measured = evidence.measurements[pair]
     if math.isfinite(error):
         return size_of(error, measured)
     if measured.kind is MeasurementKind.DIGEST:
-        return Message.of("verdict.size.digests_differ")
+        return Message.of("size.digests_differ")
     if measured.kind is MeasurementKind.SCALAR:
-        return Message.of("verdict.size.other_argument")
+        return Message.of("size.other_argument")
     if _differs_in_finiteness(measured):
-        return Message.of("verdict.size.non_finite")
+        return Message.of("size.non_finite")
     if is_floating(evidence.plan.pairs[pair].target.dtype):
-        return Message.of("verdict.size.golden_is_zero")
-    return Message.of("verdict.size.other_numbers")
+        return Message.of("size.golden_is_zero")
+    return Message.of("size.other_numbers")
 
 
 def _differs_in_finiteness(measured: Measurement) -> bool:

@@ -372,7 +372,7 @@ def _severity(verdict: Verdict) -> int:
 def _row_columns(result: SliceResult, slices: tuple[Slice, Slice]) -> dict[str, list[Any]]:
     rows, judged, matches = result.rows, result.judgement.rows, result.plan.matches
     matched = [None if row.match is None else matches[row.match] for row in rows]
-    said = ("verdict", "node_class", "reasons", "worst_pair")
+    said = ("verdict", "node_class", "reasons", "worst_pair", "rule")
     errors = ("input_error", "parameter_error", "output_error", "amplification")
     layers = layer_rows(rows)
     return {

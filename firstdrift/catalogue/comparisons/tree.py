@@ -217,6 +217,7 @@ def _row(found: Any) -> Row:  # noqa: ANN401 (the columns of a row)
         output_error=found.output_error,
         amplification=found.amplification,
         worst_pair=found.worst_pair,
+        rule=found.rule,
         below=below,
     )
     return Row(tree, match, judgement)

@@ -165,6 +165,7 @@ class RowEntry(Entry):
     output_error: Mapped[float | None]
     amplification: Mapped[float | None]
     worst_pair: Mapped[int | None]
+    rule: Mapped[str | None]
     errors_below: Mapped[int]
     warnings_below: Mapped[int]
     incomparable_below: Mapped[int]

@@ -14,12 +14,20 @@ from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.parallel.slices import read_stacks
 from firstdrift.paths import inside
+from firstdrift.verdict.judgement import NodeClass
+from firstdrift.verdict.rule_book import ENTRIES
 from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
 from firstdrift_server.node.tensor_choice import tensor_keys, worst_tensor
 from firstdrift_server.notes.view import notes_view
-from firstdrift_server.parts.addresses import comparison_address, node_address, tensor_address, tree_address
+from firstdrift_server.parts.addresses import (
+    comparison_address,
+    node_address,
+    rules_address,
+    tensor_address,
+    tree_address,
+)
 from firstdrift_server.parts.tree_row import row_object
 
 FIRST = ("relative_l2", "cosine_similarity", "max_absolute_error")
@@ -54,6 +62,7 @@ def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: i
     ]
     worst = worst_tensor(row, pairs)
     return row_object(row, frozenset(pair.measurement.kind for pair in pairs)) | {
+        "decided": _decided(row, comparison),
         "comparison": comparison,
         "slice": position,
         "slice_name": slice_pair.target.describe(),
@@ -74,6 +83,19 @@ def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: i
             "golden": _stack(session, context, slice_pair.golden_slice_id, row.tree.golden),
             "target": _stack(session, context, slice_pair.target_slice_id, row.tree.target),
         },
+    }
+
+
+def _decided(row: Row, comparison: int) -> dict[str, Any] | None:
+    """Say by which rule a row is called what it is, or what excuses its error; None if none is known."""
+    entry = ENTRIES.get(row.judgement.rule or "")
+    if entry is None or row.match is None or entry.node_class is NodeClass.CLEAN:
+        return None
+    return {
+        "name": entry.name,
+        "how": Message.of(f"rule.table.{'excused' if entry.node_class is None else 'called'}"),
+        "why": entry.why,
+        "address": f"{rules_address(comparison)}#{entry.name}",
     }
 
 

@@ -44,6 +44,7 @@ def row_object(row: Row, kinds: Collection[MeasurementKind] = ()) -> dict[str, A
         "own": bool(kinds) or judged.node_class in ORIGINS,
         "measured_from": sorted(kinds),
         "reasons": list(judged.reasons),
+        "rule": judged.rule,
         "input_error": judged.input_error,
         "parameter_error": judged.parameter_error,
         "output_error": judged.output_error,

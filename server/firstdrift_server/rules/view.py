@@ -14,6 +14,7 @@ from firstdrift.catalogue.comparisons.records import Comparison, Judging, get_co
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.errors import SettingsError
 from firstdrift.verdict.judge import RULES
+from firstdrift.verdict.rule_book import DOCUMENT, TABLES, title_of
 from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, Thresholds
 from firstdrift.wording.message import Message, verbatim
 from firstdrift_server.context import Context
@@ -93,6 +94,11 @@ def rules_view(
                 for pair in pairs
             ],
             "effect": effect_view(comparison, pairs, found) if found is not None else None,
+            "rule_head": Message.of("rule.table.rule"),
+            "tables": [
+                {"name": name, "title": title_of(name), "document": DOCUMENT, "entries": entries}
+                for name, entries in TABLES.items()
+            ],
             "worker": worker_view(session),
         }
     )

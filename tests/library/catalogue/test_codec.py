@@ -55,7 +55,7 @@ def test_records_within_records_come_back() -> None:
         tensor="output.0",
         node_class=NodeClass.SOURCE,
         verdict=Verdict.ERROR,
-        reasons=(Message.of("verdict.output", error=0.5),),
+        reasons=(Message.of("reason.output", error=0.5),),
         metrics=metrics,
         row=4,
     )

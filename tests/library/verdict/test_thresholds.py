@@ -17,6 +17,7 @@ from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judge import RULES, judge_slice
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement
 from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, Thresholds, thresholds_from, thresholds_of_words
+from firstdrift.wording.text import text_of
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "verdict.md"
 U32 = UNIT_ROUNDOFF["float32"]
@@ -100,7 +101,7 @@ def test_msit_goes_by_its_cosine() -> None:
     ((reason,),) = [
         pair.reasons for pair in judged(made, "msit", msit_cosine=0.9999).said.pairs if pair.reasons
     ]
-    assert reason.endswith("is not above 0.9999")
+    assert text_of(reason).endswith("is not above 0.9999")
 
 
 def test_msprobe_goes_by_the_share_within_a_thousandth_and_by_the_cosine() -> None:

@@ -1,0 +1,46 @@
+"""The rules by which nodes are judged, as text and as JSON."""
+
+from typing import Any
+
+from firstdrift.verdict.rule_book import DOCUMENT, TABLES, Entry, title_of
+from firstdrift.verdict.thresholds import DEFAULTS
+from firstdrift.wording.message import Message
+from firstdrift.wording.plain import message_object
+from firstdrift.wording.text import text_of
+
+
+def rules_text() -> str:
+    """Return both tables in order: the name of each rule, its sentence, its thresholds, its place."""
+    lines: list[str] = []
+    for table, entries in TABLES.items():
+        lines += [f"{text_of(title_of(table))}:", ""]
+        for entry in entries:
+            lines += _lines(entry)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _lines(entry: Entry) -> list[str]:
+    called = f" ({entry.node_class})" if entry.node_class is not None else ""
+    document = Message.of("rule.table.document", document=DOCUMENT, place=entry.place)
+    lines = [f"  {entry.name}{called}", f"      {text_of(entry.why)}"]
+    known = [f"{name}={getattr(DEFAULTS, name):g}" for name in entry.thresholds]
+    if known:
+        lines.append(f"      {text_of(Message.of('verdict.table.thresholds', thresholds=tuple(known)))}")
+    return [*lines, f"      {text_of(document)}"]
+
+
+def rules_object() -> dict[str, Any]:
+    """Return both tables in order, as JSON objects."""
+    return {table: [_object(entry) for entry in entries] for table, entries in TABLES.items()}
+
+
+def _object(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "why": message_object(entry.why),
+        "class": None if entry.node_class is None else entry.node_class.value,
+        "thresholds": {name: getattr(DEFAULTS, name) for name in entry.thresholds},
+        "document": DOCUMENT,
+        "place": entry.place,
+    }
