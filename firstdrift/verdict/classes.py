@@ -209,7 +209,7 @@ CLASS_RULES: Final = (
     ),
     ClassRule("source", _jumps, NodeClass.SOURCE, "The rule", reasons.jump, thresholds=("factor", "floor")),
     ClassRule(
-        "choice_after_fault",
+        "choice_after",
         _chose_after_a_fault,
         NodeClass.PROPAGATED,
         "Ties",

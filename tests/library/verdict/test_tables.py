@@ -1,0 +1,300 @@
+"""Each entry of the two tables by which nodes are judged, by itself; and that all who speak of them agree."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firstdrift.matching.plan import NodeMatch, Origin, SlicePlan, TensorPair
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary, StatisticDifferences
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.slice import Coordinates, SliceListing
+from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.verdict.baseline import Noise
+from firstdrift.verdict.classes import ALL_CLASS_RULES, BROUGHT, CLASS_RULES, ENTERED, rule_of
+from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
+from firstdrift.verdict.explanations import (
+    BOUNDS,
+    EXPLANATIONS,
+    FACTORS,
+    excused_by,
+    explain,
+    factor_of,
+    floor_of,
+)
+from firstdrift.verdict.judgement import ORIGINS
+from firstdrift.verdict.row_errors import RowErrors
+from firstdrift.verdict.rule_book import ENTRIES, TABLES
+from firstdrift.verdict.thresholds import ABOUT, DEFAULTS
+from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.text import LANGUAGES, texts
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "verdict.md"
+U = DEFAULTS.roundoff_float32
+INPUT, OUTPUT, WEIGHT = 0, 1, 2
+SIDE = SideSummary(512, 1.0, -1.0, 0.0, 10.0)
+
+
+def record(role: Role, key: str) -> TensorRecord:
+    return TensorRecord(role, key, "float32", (16, 32))
+
+
+def pair(role: Role, key: str, node: str) -> TensorPair:
+    return TensorPair(0, node, node, record(role, key), record(role, key))
+
+
+def measured(side: SideSummary = SIDE, bound: float = 0.0, largest: float = 0.0) -> Measurement:
+    differences = StatisticDifferences(
+        largest, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, bound, nonfinite_differs=False
+    )
+    return Measurement(MeasurementKind.STATISTICS, golden=side, target=side, differences=differences)
+
+
+def case(
+    type_name: str = "linear",
+    *,
+    output_side: SideSummary = SIDE,
+    input_side: SideSummary = SIDE,
+    largest: float = 0.0,
+    step: int = 0,
+    direction: Direction = Direction.FORWARD,
+    others: int = 2,
+    noise: float = 0.0,
+    output_key: str = "0",
+    name: str = "x",
+    jumped: bool = False,
+    explained: float | None = None,
+    match: int | None = 0,
+    so_far: dict[str, Any] | None = None,
+    outstanding: bool = False,
+    chosen_otherwise: bool = False,
+    **error: Any,  # noqa: ANN401 (fields of RowErrors)
+) -> Case:
+    """Make a row with one input, one output and one weight, of which `error` says what is known."""
+    row = TreeRow(
+        0, None, 0, 0, 0, name, NodeKind.API, type_name, direction, (name,), (name,), match, "layers.0", None
+    )
+    rows = [row, *(row for _ in range(others - 1))]
+    output = None if error.get("output") is None else OUTPUT
+    errors = RowErrors(
+        output_pair=output,
+        input_pair=INPUT if error.get("input") else None,
+        parameter_pair=WEIGHT if error.get("parameter") else None,
+        pairs=[INPUT, OUTPUT],
+        roundoff=U,
+        **error,
+    )
+    listing = SliceListing(coordinates=Coordinates(step=step), directory=Path("dump"))
+    plan = SlicePlan(
+        golden=listing,
+        target=listing,
+        matches=(NodeMatch((name,), (name,), Origin.EXACT, 1.0),),
+        pairs=(
+            pair(Role.INPUT, "0", name),
+            pair(Role.OUTPUT, output_key, name),
+            pair(Role.PARAMETER, "weight", name),
+        ),
+        unmatched_golden=(),
+        unmatched_target=(),
+        unmatched_golden_tensors=(),
+        unmatched_target_tensors=(),
+    )
+    measurements = [
+        measured(input_side, error.get("input") or 0.0, largest),
+        measured(output_side),
+        measured(),
+    ]
+    evidence = Evidence(
+        rows,
+        [errors, *(RowErrors(output=0.0, output_pair=OUTPUT) for _ in range(others - 1))],
+        plan,
+        measurements,
+        0.0,
+        DEFAULTS,
+        Noise(outputs={name: noise} if noise else {}),
+        outstanding=frozenset({0} if outstanding else ()),
+    )
+    evidence.__dict__["chosen_otherwise"] = frozenset({0} if chosen_otherwise else ())
+    progress = Progress(U, [0.0], [False], [0])
+    for field, value in (so_far or {}).items():
+        setattr(progress, field, value)
+    made = case_of(evidence, progress, row)
+    made.explained, made.explanation = explain(made)
+    made.explained = made.explained if explained is None else explained
+    made.jumped = jumped
+    return made
+
+
+SEEN = {"seen": 0.5, "seen_whole": 0.5}
+BACKWARD = Direction.BACKWARD
+
+EXPLAINED: dict[str, tuple[Case, float]] = {
+    "rounding": (case(input=0.0, output=U), U),
+    "inside": (case(input=0.0, output=0.2, so_far={"inside": [0.2]}), 0.2),
+    "gradient": (case(roles={Role.GRADIENT}, output=0.3, so_far=SEEN), 0.5),
+    "other_numbers": (case(input=0.0, output=0.5, integer_input_pair=INPUT), math.inf),
+    "other_tokens": (case(input=0.0, output=0.5, chosen_otherwise=True, so_far=SEEN), math.inf),
+    "mixed_tokens": (case("scaled_dot_product_attention", input=0.0, output=0.3, whole_input=0.4), 0.4),
+    "after_choice": (case(input=0.0, output=0.3, tells_little=True, so_far=SEEN), 0.5),
+    "training": (case(input=0.0, output=0.5, parameter=5e-4, step=1), math.inf),
+    "input": (case(input=0.1, output=0.1), 0.1),
+    "absolute": (case("softmax", input=0.1, output=0.3, largest=0.4), 0.4),
+    "cancelling": (
+        case("add", input=0.1, output=0.3, output_side=SideSummary(512, 1.0, -1.0, 0.0, 2.0)),
+        0.1 * 10.0 / 2.0,
+    ),
+    "centring": (
+        case("layer_norm", input=0.1, output=0.1, input_side=SideSummary(100, 2.0, 0.0, 0.8, 10.0)),
+        0.1 / 0.6,
+    ),
+    "before": (case(output=0.5, so_far=SEEN), 0.5),
+    "cancelled_sum": (
+        case(
+            "linear",
+            name="Functional.linear.0.backward",
+            direction=BACKWARD,
+            input=1e-3,
+            output=0.2,
+            output_key="1",
+            output_side=SideSummary(512, 1.0, -1.0, 0.0, 0.01),
+        ),
+        1e-3 * 10.0 / 0.01,
+    ),
+    "backward": (case(direction=BACKWARD, input=0.0, output=0.4, so_far=SEEN), 0.5),
+}
+"""A row for each bound, and the error that it explains there."""
+
+
+def is_sum_case(kind: MeasurementKind = MeasurementKind.STATISTICS) -> Case:
+    """Return a row that is known to be the sum of two outputs, off by 0.1 and 0.2 of 10, and 10 itself."""
+    made = case("mul", output=0.3, so_far={"seen": 0.2, "seen_whole": 0.2})
+    rows = [made.row, *(made.row,) * 2]
+    errors = [RowErrors(output=value, output_pair=OUTPUT) for value in (0.3, 0.1, 0.2)]
+    evidence = made.evidence
+    object.__setattr__(evidence, "rows", [_at(row, index) for index, row in enumerate(rows)])
+    object.__setattr__(evidence, "errors", errors)
+    whole = Measurement(kind, golden=SIDE, target=SIDE)
+    object.__setattr__(evidence, "measurements", [whole, whole, whole])
+    evidence.__dict__["rows_by_name"] = {"a": evidence.rows[1], "b": evidence.rows[2]}
+    match = NodeMatch(("x",), ("x",), Origin.EXACT, 1.0, operands=("a", "b"))
+    from msgspec.structs import replace
+
+    object.__setattr__(evidence, "plan", replace(evidence.plan, matches=(match,)))
+    found = case_of(evidence, made.progress, evidence.rows[0])
+    found.explained, found.explanation = explain(found)
+    return found
+
+
+def _at(row: TreeRow, index: int) -> TreeRow:
+    from msgspec.structs import replace
+
+    return replace(row, index=index, last=index)
+
+
+def forward_case() -> Case:
+    """Return a backward row whose forward pass is off by 0.4."""
+    made = case(direction=BACKWARD, name="Functional.linear.0.backward", input=0.0, output=0.4)
+    made.evidence.errors[1].output = 0.4  # type: ignore[index]
+    made.evidence.__dict__["_forward_rows"] = {"Functional.linear.0.forward": 1}
+    made.explained, made.explanation = explain(made)
+    return made
+
+
+EXPLAINED |= {"operands": (is_sum_case(), 0.3), "forward": (forward_case(), 0.4)}
+
+TIMES: dict[str, tuple[Case, float]] = {
+    "single_product": (case(input=0.0, output=1.0, output_side=SideSummary(1, 1.0, 1.0, 1.0, 1.0)), 3000.0),
+    "bounded_sum": (is_sum_case(MeasurementKind.DATA), 3.0),
+    "few_elements": (case("mul", input=0.0, output=1.0, output_side=SideSummary(4, 1.0, 1.0, 1.0, 1.0)), 6.0),
+    "amplification": (case(input=0.0, output=1.0, output_side=SideSummary(None, 1.0, 1.0, 1.0, 1.0)), 3.0),
+}
+"""A row for each factor, and how large it is there."""
+
+LIMITS: dict[str, tuple[Case, float]] = {
+    "peers": (case(input=0.0, output=1.0, outstanding=True), 8 * U),
+    "gathered": (case(input=0.0, output=1.0), 32 * U),
+    "logits_alone": (case(input=0.0, output=1.0, others=1, name="lm_head"), math.inf),
+    "only_output": (case(input=0.0, output=1.0, others=1), 0.25),
+    "baseline": (case(input=0.0, output=1.0, noise=0.3), 0.6),
+}
+"""A row for each floor, and how high it is there."""
+
+OFF = {"level": 0.01}
+
+CALLED: dict[str, Case] = {
+    "unmatched": case(match=None),
+    "input_differs": case(input=0.5, so_far={"input_row": 0, "input_pair": INPUT}),
+    "after_input": case(input=0.5, output=0.5, so_far={"input_row": 7}),
+    "before_input": case(input=0.0, output=0.0, so_far={"input_row": 7}),
+    "inside": case(input=0.0, output=0.5, so_far={"origins_inside": [1]}),
+    "non_finite": case(input=0.0, output=math.inf, non_finite=frozenset({Role.OUTPUT}), jumped=True),
+    "other_numbers": case(input=0.0, exact_inputs=True, tie_pair=OUTPUT),
+    "weights": case(input=0.0, output=0.5, parameter=0.5, jumped=True),
+    "argument": case(input=0.0, output=0.5, scalar_pair=INPUT, jumped=True),
+    "amplified": case(input=0.1, output=0.9, so_far=OFF, jumped=True),
+    "source": case(input=1e-7, output=0.5, jumped=True),
+    "choice_after": case(input=0.5, tie_pair=OUTPUT, so_far=OFF),
+    "choice_from_numbers": case(input=0.0, tie_pair=OUTPUT, integer_input_pair=INPUT, so_far=OFF),
+    "tie": case(input=1e-7, tie_pair=OUTPUT),
+    "choice_unknown": case(tie_pair=OUTPUT, so_far=OFF),
+    "shape": case(input=0.0, shape_pair=OUTPUT),
+    "reached": case(input=0.5, output=0.5, so_far=OFF),
+    "healed": case(input=0.5, output=1e-7, so_far=OFF),
+    "clean": case(input=1e-7, output=1e-7),
+}
+"""A row for each class rule that no rule before it decides."""
+
+
+@pytest.mark.parametrize("entry", EXPLAINED)
+def test_a_bound_explains_an_error_where_it_applies(entry: str) -> None:
+    made, amount = EXPLAINED[entry]
+    assert made.explanation == entry
+    assert made.explained == pytest.approx(amount)
+    assert excused_by(made) == entry
+
+
+@pytest.mark.parametrize("entry", TIMES)
+def test_a_factor_says_what_is_an_error_of_the_row_itself(entry: str) -> None:
+    made, factor = TIMES[entry]
+    assert factor_of(made) == (pytest.approx(factor), entry)
+
+
+@pytest.mark.parametrize("entry", LIMITS)
+def test_a_floor_keeps_apart_what_begins_nowhere(entry: str) -> None:
+    made, floor = LIMITS[entry]
+    assert floor_of(made) == (pytest.approx(floor), entry)
+
+
+@pytest.mark.parametrize("entry", CALLED)
+def test_a_class_rule_decides_where_none_before_it_does(entry: str) -> None:
+    assert rule_of(CALLED[entry]).id == entry
+
+
+def test_each_entry_has_a_test_a_sentence_and_its_place_in_the_document() -> None:
+    explanations, rules = {entry.id for entry in EXPLANATIONS}, {rule.id for rule in ALL_CLASS_RULES}
+    assert {*EXPLAINED, *TIMES, *LIMITS} == explanations
+    # What surrounds a row, or is known when all pairs are judged, is tested with whole slices.
+    assert {*CALLED, ENTERED.id, BROUGHT.id} == rules
+    said = DOCUMENT.read_text("utf-8")
+    assert set(re.findall(r"`((?:explanation|class)\.[a-z_]+)`", said)) == set(ENTRIES)
+    for language in LANGUAGES:
+        known = {name.removeprefix("rule.") for name in texts(language) if name.startswith("rule.")}
+        assert {name for name in known if not name.startswith("table.")} == set(ENTRIES)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_names_thresholds_and_a_place_that_there_are(name: str) -> None:
+    entry = ENTRIES[name]
+    assert set(entry.thresholds) <= set(ABOUT)
+    headings = re.findall(r"^#+ (.*)$|\*\*(.*?)\.?\*\*", DOCUMENT.read_text("utf-8"), re.MULTILINE)
+    assert entry.place in {part for found in headings for part in found}
+
+
+def test_the_tables_are_listed_in_the_order_in_which_they_are_asked() -> None:
+    assert [entry.name for entry in TABLES["bounds"]] == [one.name for one in BOUNDS]
+    assert [entry.name for entry in TABLES["factors"]] == [one.name for one in FACTORS]
+    assert [entry.name for entry in TABLES["classes"]] == [one.name for one in ALL_CLASS_RULES]
+    assert CLASS_RULES[-1].id == "clean"
+    assert {rule.node_class for rule in ALL_CLASS_RULES} >= ORIGINS
