@@ -27,7 +27,6 @@ _WORDS = (
     *(_("source"), _("weights differ"), _("propagated"), _("amplified"), _("healed"), _("structure differs")),
     *(_("non-finite"), _("clean"), _("input"), _("output"), _("parameter"), _("gradient"), _("recorded")),
     *(_("layer"), _("logits"), _("rank"), _("step"), _("token"), _("micro step"), _("cancelled")),
-    *(_("indexing"), _("reading"), _("matching"), _("measuring"), _("computing")),
 )
 """Words that stand in the gaps of sentences."""
 

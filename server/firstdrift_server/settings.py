@@ -5,11 +5,11 @@ FIRSTDRIFT_ROOTS=/data/dumps:/scratch/dumps FIRSTDRIFT_HOST=0.0.0.0 FIRSTDRIFT_T
 
 import ipaddress
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from firstdrift.catalogue.engine import database_url as embedded_database
@@ -184,7 +184,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _describe(problem: ErrorDetails) -> Message:
+def _describe(problem: Mapping[str, Any]) -> Message:
     raised = problem.get("ctx", {}).get("error")
     why = raised.message if isinstance(raised, InvalidValueError) else verbatim(problem["msg"])
     return (

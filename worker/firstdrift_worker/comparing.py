@@ -36,11 +36,11 @@ from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.parallel.slices import read_merged, read_slice
-from firstdrift.plurals import counted
 from firstdrift.processes.limits import Limits, reading_time
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.judgement import Counts, Finding, Findings, SliceJudgement
 from firstdrift.verdict.series import with_bad_output
+from firstdrift.wording.message import Message
 from firstdrift_worker.measuring import Measurer
 
 STAGES = ("index", "match", "measure", "store")
@@ -139,7 +139,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     Raises:
         FirstdriftError: one of the dumps, or the options, cannot be used; or as `Work.check`.
     """
-    work.lease.progress(0, 0, "indexing")
+    work.lease.progress(0, 0, Message.of("stage.indexing"))
     with reading(work.engine) as session:
         comparison = get_comparison(session, comparison_id)
         baseline = noise_places(session, comparison.options.baseline)
@@ -229,7 +229,7 @@ class _InCatalogue:
 
     def planned(self, position: int, clock: Clock) -> Planned | None:
         """Read and match a pair of slices."""
-        self._progress(position, 0, "reading")
+        self._progress(position, 0, Message.of("stage.reading"))
         golden_id, target_id = self._slice_ids[position]
         with clock.measure("index"):
             golden = read_indexed(self._work, self._golden, golden_id)
@@ -237,7 +237,7 @@ class _InCatalogue:
         if golden is None or target is None:
             return None
         self._slices = golden, target
-        self._progress(position, 0, "matching")
+        self._progress(position, 0, Message.of("stage.matching"))
         with clock.measure("match"):
             return plan_slice(golden, target, self._comparison.options)
 
@@ -256,7 +256,7 @@ class _InCatalogue:
         bytes_here = sum(plan.pairs[index].data_bytes for index in new)
         bytes_to_come = bytes_here * (len(self._slice_ids) - position)
         left = len(new)
-        self._progress(position, 0, "measuring")
+        self._progress(position, 0, Message.of("stage.measuring", left=left))
         for chunk, measurements in self._measurer.measure(plan, new, bytes_to_come, self._work.check):
             of_chunk = dict(zip(chunk.indexes, measurements, strict=True))
             with self._work.writing() as session:
@@ -264,7 +264,7 @@ class _InCatalogue:
                 results.add_measurements(session, *ids, by_key)
             measured |= of_chunk
             left -= len(of_chunk)
-            self._progress(position, 1 - left / len(new), f"measuring, {counted(left, 'pair')} left")
+            self._progress(position, 1 - left / len(new), Message.of("stage.measuring", left=left))
         return [measured[index] for index in range(len(plan.pairs))]
 
     def noise(self, golden: Coordinates) -> Noise:
@@ -298,12 +298,12 @@ class _InCatalogue:
             self._comparison.id, self._comparison.revision, position, *self._slice_ids[position]
         )
 
-    def _progress(self, position: int, share: float, stage: str) -> None:
+    def _progress(self, position: int, share: float, stage: Message) -> None:
         self._work.check()
         of_all = len(self._slice_ids)
         done = round((position + share) * SLICE_STEPS)
-        stage = f"slice {position + 1} of {of_all}: {stage}"
-        self._work.lease.progress(done, of_all * SLICE_STEPS, stage)
+        of_slice = Message.of("stage.of_slice", number=position + 1, slices=of_all, stage=stage)
+        self._work.lease.progress(done, of_all * SLICE_STEPS, of_slice)
 
 
 def index_dump(work: Work, path: Path, known: int | None) -> Indexed:

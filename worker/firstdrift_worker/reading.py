@@ -16,7 +16,7 @@ from firstdrift.catalogue.engine import reading
 from firstdrift.catalogue.jobs.queue import SLICE_STEPS, finish_job
 from firstdrift.comparison.single_dump import TensorView, view_recorded, view_values
 from firstdrift.model.tensor import TensorRecord
-from firstdrift.plurals import counted
+from firstdrift.wording.message import Message
 from firstdrift_worker.comparing import Work, index_dump, read_indexed
 
 KEEP_SECONDS = 1.0
@@ -29,11 +29,11 @@ def read_dump(work: Work, path: Path, *, computes: bool) -> None:
     Raises:
         FirstdriftError: the dump as a whole cannot be used; or as `Work.check`.
     """
-    work.lease.progress(0, 0, "indexing")
+    work.lease.progress(0, 0, Message.of("stage.indexing"))
     indexed = index_dump(work, path, None)
     slices = [known for known in indexed.slices.values() if known.merged is None]
     for number, known in enumerate(slices):
-        _progress(work, number, slices, 0.0, "reading")
+        _progress(work, number, slices, 0.0, Message.of("stage.reading"))
         is_read = known.nodes is not None or read_indexed(work, indexed, known.id) is not None
         if is_read and computes:
             _compute(work, known.id, number, slices)
@@ -67,11 +67,12 @@ def _compute(work: Work, slice_id: int, number: int, slices: Sequence[IndexedSli
                 number,
                 slices,
                 1 - remaining / len(left),
-                f"computing, {counted(remaining, 'tensor')} left",
+                Message.of("stage.computing", left=remaining),
             )
 
 
-def _progress(work: Work, number: int, slices: Sequence[IndexedSlice], share: float, stage: str) -> None:
+def _progress(work: Work, number: int, slices: Sequence[IndexedSlice], share: float, stage: Message) -> None:
     work.check()
     done = round((number + share) * SLICE_STEPS)
-    work.lease.progress(done, len(slices) * SLICE_STEPS, f"slice {number + 1} of {len(slices)}: {stage}")
+    of_slice = Message.of("stage.of_slice", number=number + 1, slices=len(slices), stage=stage)
+    work.lease.progress(done, len(slices) * SLICE_STEPS, of_slice)

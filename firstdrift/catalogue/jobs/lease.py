@@ -17,12 +17,13 @@ from sqlalchemy import (
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.engine import writing
-from firstdrift.catalogue.jobs.queue import BEAT_SECONDS, LEASE_SECONDS, Claim, _held, _lost, log
+from firstdrift.catalogue.jobs.queue import BEAT_SECONDS, LEASE_SECONDS, Claim, _held, _lost, log, stage_text
 from firstdrift.catalogue.tables import JobEntry, WorkerEntry
 from firstdrift.errors import CatalogueError, JobCancelledError, JobLostError
+from firstdrift.wording.message import Message
 
 
-def beat(engine: Engine, claim: Claim, lease: float, done: int, total: int, stage: str) -> bool:
+def beat(engine: Engine, claim: Claim, lease: float, done: int, total: int, stage: Message | None) -> bool:
     """Extend the lease and write the progress; return whether the job should be cancelled.
 
     Raises:
@@ -32,7 +33,7 @@ def beat(engine: Engine, claim: Claim, lease: float, done: int, total: int, stag
         answer = session.execute(
             update(JobEntry)
             .where(*_held(claim))
-            .values(leased_until=Now(lease), done=done, total=total, stage=stage)
+            .values(leased_until=Now(lease), done=done, total=total, stage=stage_text(stage))
             .returning(JobEntry.cancel_requested)
             .execution_options(synchronize_session=False)
         ).one_or_none()
@@ -70,7 +71,7 @@ class Lease:
         self.claim = claim
         self._engine = engine
         self._seconds = seconds
-        self._progress = (0, 0, "")
+        self._progress: tuple[int, int, Message | None] = (0, 0, None)
         self._error: CatalogueError | None = None
         self._left = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"job {claim.job_id}", daemon=True)
@@ -88,7 +89,7 @@ class Lease:
         self._left.set()
         self._thread.join()
 
-    def progress(self, done: int, total: int, stage: str) -> None:
+    def progress(self, done: int, total: int, stage: Message) -> None:
         """Say how far the job is; written with the next heartbeat."""
         self._progress = (done, total, stage)
 

@@ -43,10 +43,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
+from firstdrift.catalogue.codec import from_text, to_text
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.tables import JobEntry, JobState, WorkerEntry
 from firstdrift.errors import JobLostError, NotInCatalogueError
+from firstdrift.wording.message import Message, verbatim
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ class Job(Struct, frozen=True):
         comparison_id: what it works on, if that is a comparison.
         path: where the dump lies, if it works on one dump.
         done: steps done, of `total`; both 0 before it began.
-        stage: what is being done, in words.
+        stage: what is being done; None before and after.
         error: what went wrong, for a person; `traceback` for a bug report.
     """
 
@@ -91,7 +93,7 @@ class Job(Struct, frozen=True):
     finished_at: datetime | None
     done: int
     total: int
-    stage: str
+    stage: Message | None
     cancel_requested: bool
     error: str | None
     traceback: str | None
@@ -334,7 +336,8 @@ def release_job(session: Session, claim: Claim) -> None:
 
 def job_record(entry: JobEntry) -> Job:
     """Give the record of a row of the job table."""
-    return Job(**{name: getattr(entry, name) for name in Job.__struct_fields__})
+    values = {name: getattr(entry, name) for name in Job.__struct_fields__}
+    return Job(**values | {"stage": _stage_of(entry.stage)})
 
 
 class _Held(NamedTuple):
@@ -445,3 +448,15 @@ def _end(session: Session, claim: Claim, **values: Any) -> None:  # noqa: ANN401
     ).one_or_none()
     if answer is None:
         raise _lost(claim)
+
+
+def stage_text(stage: Message | None) -> str:
+    """Write what a worker is doing as the table of jobs holds it."""
+    return "" if stage is None else to_text(stage)
+
+
+def _stage_of(text: str) -> Message | None:
+    if not text:
+        return None
+    # A worker of an earlier version writes a sentence.
+    return from_text(Message, text) if text.startswith("{") else verbatim(text)

@@ -31,6 +31,7 @@ from firstdrift.catalogue.jobs.queue import (
 from firstdrift.catalogue.tables import ComparisonEntry, JobState
 from firstdrift.comparison.report import Options
 from firstdrift.errors import JobCancelledError, JobLostError, NotInCatalogueError
+from firstdrift.wording.message import Message
 
 
 @pytest.fixture
@@ -198,12 +199,17 @@ def test_a_worker_that_stops_puts_its_job_back_and_the_attempt_does_not_count(en
 def test_heartbeats_keep_the_job_and_carry_the_progress(engine: Engine) -> None:
     claim = claimed(engine, lease=0.3)
     with Lease(engine, claim, 0.3) as lease:
-        lease.progress(3, 10, "measuring token 3")
+        lease.progress(3, 10, Message.of("stage.measuring", left=7))
         time.sleep(0.8)
         assert claim_job(engine, "host:2") is None
         lease.check()
     job = now(engine, claim.job_id)
-    assert (job.done, job.total, job.stage, job.share_done) == (3, 10, "measuring token 3", 0.3)
+    assert (job.done, job.total, job.stage, job.share_done) == (
+        3,
+        10,
+        Message.of("stage.measuring", left=7),
+        0.3,
+    )
 
 
 @pytest.mark.usefixtures("comparison")
