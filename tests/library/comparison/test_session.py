@@ -1,0 +1,94 @@
+"""What a session asks of its storage, and what it makes of the answers."""
+
+from library.verdict.made_slices import Call, MadePair, make
+from library.verdict.test_findings import logits
+
+from firstdrift.comparison.clock import Clock
+from firstdrift.comparison.report import SliceResult
+from firstdrift.comparison.session import ComparisonSession, Planned, in_time
+from firstdrift.matching.plan import SlicePlan
+from firstdrift.metrics.measurement import Measurement
+from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.baseline import QUIET, Noise
+from firstdrift.verdict.judgement import Finding, SliceJudgement
+
+DAMAGED = 1
+
+
+class Tokens:
+    """Logits of some tokens with given errors; the second cannot be read."""
+
+    def __init__(self, *errors: float) -> None:
+        head = "Module.lm_head.Linear.forward.0"
+        self.made: list[MadePair] = [
+            make(Call(head, outputs=[logits(error)]), coordinates=Coordinates(token=number))
+            for number, error in enumerate(errors)
+        ]
+        self.said: dict[int, SliceJudgement] = {}
+        self.results: dict[int, SliceResult] = {}
+        self.settled: dict[int, Finding] = {}
+
+    def kept(self, position: int) -> SliceJudgement | None:
+        return self.said.get(position)
+
+    def planned(self, position: int, clock: Clock) -> Planned | None:
+        with clock.measure("match"):
+            made = self.made[position]
+            return None if position == DAMAGED else Planned(made.plan, made.rows)
+
+    def measured(self, position: int, plan: SlicePlan) -> tuple[Measurement, ...]:
+        assert plan is self.made[position].plan
+        return tuple(self.made[position].measurements)
+
+    def noise(self, golden: Coordinates) -> Noise:
+        assert golden.token is not None
+        return QUIET
+
+    def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
+        assert clock.seconds.keys() == {"match", "measure"}
+        self.results[position] = result
+
+    def settle(self, position: int, bad: Finding) -> None:
+        self.settled[position] = bad
+
+
+def test_a_damaged_slice_spoils_no_other() -> None:
+    storage = Tokens(1e-7, 1e-7, 1e-7)
+    session = ComparisonSession(storage)
+    session.run(range(3))
+    assert session.damaged == [DAMAGED]
+    assert list(session.judged) == list(storage.results) == [0, 2]
+    assert session.counts().passed == 2
+    assert session.counts([2]).passed == 1
+    assert session.clock.seconds.keys() == {"match", "measure"}
+
+
+def test_what_only_all_slices_show_is_settled_in_the_storage() -> None:
+    storage = Tokens(1e-7, 1e-7, 1e-7, 0.1)
+    session = ComparisonSession(storage)
+    session.run(range(4))
+    assert session.counts().error == 0
+    findings = session.conclude()
+    assert findings.first_bad_token is not None
+    assert list(storage.settled) == [3]
+    assert session.counts().error == 1
+    assert session.conclude() == findings
+    assert not session.judged[3].pairs
+
+
+def test_what_was_said_before_and_still_holds_is_not_judged_anew() -> None:
+    first = Tokens(1e-7, 1e-7, 1e-7)
+    before = ComparisonSession(first)
+    before.run(range(3))
+    again = Tokens(1e-7, 1e-7, 1e-7)
+    again.said = {0: before.judged[0]}
+    session = ComparisonSession(again, known={2: before.judged[2]})
+    session.look_at(0)
+    assert not again.results
+    assert session.conclude() == before.conclude()
+
+
+def test_time_is_over_after_the_first_at_the_earliest() -> None:
+    assert list(in_time(range(4), 2, seconds=0)) == [2]
+    assert list(in_time(range(4), 2, seconds=60)) == [2, 0, 1, 3]
+    assert list(in_time([], 2, seconds=60)) == []
