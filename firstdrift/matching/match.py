@@ -17,8 +17,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.matching.cross_framework.inferred_values import pair_values
-from firstdrift.matching.cross_framework.match import lend_all, match_foreign
+from firstdrift.matching.cross_framework.match import add_inferred, match_foreign
+from firstdrift.matching.cross_framework.pair_values import pair_values
 from firstdrift.matching.cross_framework.unrecorded_sums import add_operands
 from firstdrift.matching.fused.find_fused import join_operators
 from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
@@ -345,7 +345,7 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> Slice
         matches.append(
             NodeMatch(names[0], names[1], found.origin, found.score, found.doubtful, found.reasons)
         )
-    lent = lend_all(work, matches, tensors)
+    inferred = add_inferred(work, matches, tensors)
     stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
     add_operands(matches, (work.golden, work.target), work.foreign)
     pairs = tensors.pairs if work.spread is None else list(map(without_parts, tensors.pairs))
@@ -357,12 +357,12 @@ def _plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> Slice
         unmatched_golden=tuple(
             node.name
             for index, node in enumerate(golden.nodes)
-            if index not in work.partners and index not in lent[0] and node.name not in stacked[0]
+            if index not in work.partners and index not in inferred[0] and node.name not in stacked[0]
         ),
         unmatched_target=tuple(
             node.name
             for index, node in enumerate(target.nodes)
-            if index not in work.found and index not in lent[1] and node.name not in stacked[1]
+            if index not in work.found and index not in inferred[1] and node.name not in stacked[1]
         ),
         unmatched_golden_tensors=tuple(map(_as_recorded, tensors.unmatched_golden)),
         unmatched_target_tensors=tuple(map(_as_recorded, tensors.unmatched_target)),

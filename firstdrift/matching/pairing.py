@@ -52,7 +52,7 @@ class Join(Struct, frozen=True):
         reasons: what spoke for it.
         compiled: whether one side was compiled from the other, so that the sources of its nodes say which
             tensors are the same.
-        experts: numbers of the experts of which one side has the steps one by one; as of `Step`.
+        experts: numbers of the experts of which one side has the operators one by one; as of `Op`.
     """
 
     golden: tuple[int, ...]
@@ -78,8 +78,8 @@ class Pairing(Struct):
         joins: matches of several nodes; their nodes are in `found` and `partners` as well.
         joins_entered: how many of them whose children have been looked at.
         said_tensors: for a match, which golden tensor each target tensor was said to be, by label.
-        foreign: the two as lines of steps, if they are of different frameworks.
-        spread: which of the two is that of one rank, if the widths of their steps say so.
+        foreign: the two as lines of operators, if they are of different frameworks.
+        spread: which of the two is that of one rank, if the widths of their operators say so.
     """
 
     golden: SliceTree
@@ -160,7 +160,7 @@ class Pairing(Struct):
         return single + [(one, other) for join in joins for one in join.golden for other in join.target]
 
     def release(self, target: int | None) -> None:
-        """Take the match of a target node apart, as a whole; None, or a node without match, has none."""
+        """Undo the match of a target node, with all its nodes; None and an unmatched node change nothing."""
         if target is None or target not in self.found:
             return
         if not self.found[target].joined:

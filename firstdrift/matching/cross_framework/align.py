@@ -1,11 +1,11 @@
-"""Align two runs of different frameworks, step by step.
+"""Align two runs of different frameworks, operator by operator.
 
     golden   norm  q_proj k_proj v_proj                 o_proj       norm  ...
                ║      ╚══════╬══════╝                      ║          ║
     target   Norm        Linear  Split  Rope  Attention  Linear  Add  Norm  ...
 
-Order is kept: first that of layers and what stands between them, then that of the steps of each layer.
-What a step does, in which part of the layer, and how wide its output is decide; values, where they are
+Order is kept: first that of layers and what stands between them, then that of the operators of each layer.
+What an operator does, in which part of the layer, and how wide its output is decide; values, where they are
 recorded, decide between what is equal in all that.
 """
 
@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.matching.cross_framework.layer_ops import Layer, Line, Step, first_input, value_key
+from firstdrift.matching.cross_framework.layer_ops import Layer, Line, Op, first_input, value_key
 from firstdrift.matching.fused.find_fused import parts_of_one
-from firstdrift.matching.fused.fused_experts import set_experts_apart, steps_of_shared, with_experts
+from firstdrift.matching.fused.fused_experts import ops_of_shared, set_experts_apart, with_experts
 from firstdrift.matching.structure.sequence_alignment import (
     Pair,
     best_alignment,
@@ -50,7 +50,7 @@ _WORTH: Final = {
     Work.MULTIPLY: 0.6,
     Work.ROUTE: 0.6,
 }
-"""What it is worth to pair two steps that do the same."""
+"""What it is worth to pair two operators that do the same."""
 
 _SAME_BLOCK: Final = 0.3
 _OTHER_BLOCK: Final = 0.2
@@ -58,7 +58,7 @@ _SAME_WIDTH: Final = 0.3
 _SAME_NAME: Final = 0.1
 _SAME_VALUES: Final = 1.0
 _JOINED: Final = 0.6
-"""What each part of a fused step counts beyond the first."""
+"""What each part of a fused operator counts beyond the first."""
 
 _FOLLOWING: Final = 1e-3
 _LOCAL: Final = frozenset({Work.ADD, Work.MULTIPLY})
@@ -70,24 +70,24 @@ _ANY_SPLIT: Final = frozenset({Work.NORM, Work.ATTEND, Work.ROTATE})
 _RUN: Final = (2, 3)
 _MOST_VARIANTS: Final = 64
 _LARGEST_TABLE: Final = 1_000_000
-"""Pairs of units, or of steps, up to which each is weighed."""
+"""Pairs of units, or of operators, up to which each is weighed."""
 
 
 class Aligned(Struct, frozen=True):
-    """Two steps, or layers, that correspond.
+    """Two operators, or layers, that correspond.
 
     Attributes:
         golden: the golden one; of several nodes where they were fused in the target. Likewise target.
         doubtful: whether others could stand in its place, and no values tell.
     """
 
-    golden: Step | Layer
-    target: Step | Layer
+    golden: Op | Layer
+    target: Op | Layer
     doubtful: bool = False
 
 
 def align_lines(trees: Trees, golden: Line, target: Line) -> list[Aligned]:
-    """Align layers and what stands between them, then the steps of each pair of layers; in order."""
+    """Align layers and what stands between them, then the operators of each pair of layers; in order."""
     pairs = _align_units(trees, golden.units, target.units)
     unsure = _unsure(trees, golden, target, pairs)
     aligned: list[Aligned] = []
@@ -95,14 +95,14 @@ def align_lines(trees: Trees, golden: Line, target: Line) -> list[Aligned]:
         one, other = golden.units[left], target.units[right]
         doubtful = (left, right) in unsure
         if isinstance(one, Layer) and isinstance(other, Layer):
-            inside = align_steps(trees, one.steps, other.steps)
+            inside = align_ops(trees, one.ops, other.ops)
             aligned += [Aligned(*pair, doubtful) for pair in inside]
         aligned.append(Aligned(one, other, doubtful))
     return aligned
 
 
-def _align_units(trees: Trees, golden: Sequence[Step | Layer], target: Sequence[Step | Layer]) -> list[Pair]:
-    """Align layers and steps by all that speaks for each pair; very many by work and width alone."""
+def _align_units(trees: Trees, golden: Sequence[Op | Layer], target: Sequence[Op | Layer]) -> list[Pair]:
+    """Align layers and operators by all that speaks for each pair; very many by work and width alone."""
 
     def gain(left: int, right: int) -> float:
         return _unit_gain(trees, golden[left], target[right])
@@ -118,53 +118,53 @@ def _align_units(trees: Trees, golden: Sequence[Step | Layer], target: Sequence[
     return [pair for pair in pairs if gain(*pair) > 0]
 
 
-def _kind(unit: Step | Layer) -> Hashable | None:
+def _kind(unit: Op | Layer) -> Hashable | None:
     """Return what units that correspond have in common; None for one that corresponds to nothing."""
     if isinstance(unit, Layer):
         return "layer", unit.shape and unit.shape[-1]
     return (unit.work, unit.width) if unit.work in _WORTH else None
 
 
-def align_steps(trees: Trees, golden: Sequence[Step], target: Sequence[Step]) -> list[tuple[Step, Step]]:
-    """Align the steps of two layers, those that were fused on one side as one.
+def align_ops(trees: Trees, golden: Sequence[Op], target: Sequence[Op]) -> list[tuple[Op, Op]]:
+    """Align the operators of two layers, those that were fused on one side as one.
 
     The order is kept, but for experts: a shared one may run before those that are chosen, or after them.
     """
-    shared = steps_of_shared(trees[0], golden), steps_of_shared(trees[1], target)
+    shared = ops_of_shared(trees[0], golden), ops_of_shared(trees[1], target)
     if all(shared):
         golden, target = _without(golden, shared[0]), _without(target, shared[1])
-        return align_steps(trees, golden, target) + _align_in_order(trees, *shared)
+        return align_ops(trees, golden, target) + _align_in_order(trees, *shared)
     apart = set_experts_apart(trees, golden, target)
     if apart is None:
         return _align_in_order(trees, with_experts(trees[0], golden), with_experts(trees[1], target))
     found = _align_variants(trees, apart.golden, apart.target)
     rest = (
-        apart.rest(golden, {node for step, _ in found for node in step.nodes}, golden=True),
-        apart.rest(target, {node for _, step in found for node in step.nodes}, golden=False),
+        apart.rest(golden, {node for op, _ in found for node in op.nodes}, golden=True),
+        apart.rest(target, {node for _, op in found for node in op.nodes}, golden=False),
     )
     return _align_in_order(trees, *rest) + found
 
 
-def _without(steps: Sequence[Step], others: Sequence[Step]) -> list[Step]:
-    gone = {step.node for step in others}
-    return [step for step in steps if step.node not in gone]
+def _without(ops: Sequence[Op], others: Sequence[Op]) -> list[Op]:
+    gone = {op.node for op in others}
+    return [op for op in ops if op.node not in gone]
 
 
-def _align_in_order(trees: Trees, golden: Sequence[Step], target: Sequence[Step]) -> list[tuple[Step, Step]]:
+def _align_in_order(trees: Trees, golden: Sequence[Op], target: Sequence[Op]) -> list[tuple[Op, Op]]:
     return _align_variants(trees, _variants(trees[0], golden, target), _variants(trees[1], target, golden))
 
 
 def _align_variants(
-    trees: Trees, golden: Sequence[Sequence[Step]], target: Sequence[Sequence[Step]]
-) -> list[tuple[Step, Step]]:
-    """Align two lists of steps in order, each of which can be seen in several ways."""
-    best: list[tuple[Step, Step]] = []
+    trees: Trees, golden: Sequence[Sequence[Op]], target: Sequence[Sequence[Op]]
+) -> list[tuple[Op, Op]]:
+    """Align two lists of operators in order, each of which can be seen in several ways."""
+    best: list[tuple[Op, Op]] = []
     most = -1.0
     # Each way weighs all pairs: of very long layers fewer are tried.
     largest = max(map(len, golden), default=0) * max(map(len, target), default=0)
     most_tried = max(2, min(_MOST_VARIANTS, _LARGEST_TABLE // max(1, largest)))
     for first, second in islice(product(golden, target), most_tried):
-        gains = [[step_gain(trees, one, other) for other in second] for one in first]
+        gains = [[op_gain(trees, one, other) for other in second] for one in first]
         pairs = _best(gains)
         total = sum(gains[left][right] for left, right in pairs)
         if total > most:
@@ -177,8 +177,8 @@ def _best(gains: list[list[float]]) -> list[Pair]:
     return best_alignment(len(gains), width, lambda left, right: gains[left][right], _FOLLOWING)
 
 
-def step_gain(trees: Trees, golden: Step, target: Step) -> float:
-    """Return what it is worth to pair two steps; 0 if they cannot be the same."""
+def op_gain(trees: Trees, golden: Op, target: Op) -> float:
+    """Return what it is worth to pair two operators; 0 if they cannot be the same."""
     worth = _WORTH.get(golden.work, 0.0)
     if golden.work is not target.work or (golden.parts and target.parts) or not worth:
         return 0.0
@@ -207,7 +207,7 @@ def step_gain(trees: Trees, golden: Step, target: Step) -> float:
 _likeness = lru_cache(maxsize=4096)(name_similarity)
 
 
-def _fit(golden: Step, target: Step) -> bool:
+def _fit(golden: Op, target: Op) -> bool:
     of_experts = golden.experts or target.experts or golden.of_expert or target.of_expert
     if golden.work is Work.GROUPED or of_experts:
         return golden.width == target.width and golden.size == target.size
@@ -216,13 +216,13 @@ def _fit(golden: Step, target: Step) -> bool:
     return golden.work in _ANY_SPLIT and golden.may_be_as_large_as(target)
 
 
-def _node(tree: SliceTree, step: Step) -> Node:
-    return tree.nodes[step.node]
+def _node(tree: SliceTree, op: Op) -> Node:
+    return tree.nodes[op.node]
 
 
-def _unit_gain(trees: Trees, golden: Step | Layer, target: Step | Layer) -> float:
-    if isinstance(golden, Step) and isinstance(target, Step):
-        return step_gain(trees, golden, target)
+def _unit_gain(trees: Trees, golden: Op | Layer, target: Op | Layer) -> float:
+    if isinstance(golden, Op) and isinstance(target, Op):
+        return op_gain(trees, golden, target)
     if not isinstance(golden, Layer) or not isinstance(target, Layer):
         return 0.0
     worth = 2.0
@@ -231,8 +231,8 @@ def _unit_gain(trees: Trees, golden: Step | Layer, target: Step | Layer) -> floa
         if widths[0].isdisjoint(widths[1]):
             return 0.0
         worth += _SAME_WIDTH
-    if golden.steps and target.steps:
-        norms = [sum(step.work is Work.NORM for step in layer.steps) for layer in (golden, target)]
+    if golden.ops and target.ops:
+        norms = [sum(op.work is Work.NORM for op in layer.ops) for layer in (golden, target)]
         worth += _SAME_BLOCK * (norms[0] == norms[1])
     nodes = trees[0].nodes[golden.node], trees[1].nodes[target.node]
     return worth + _SAME_VALUES * (agreement(*nodes, Role.OUTPUT) or 0.0)
@@ -240,9 +240,9 @@ def _unit_gain(trees: Trees, golden: Step | Layer, target: Step | Layer) -> floa
 
 def _unsure(trees: Trees, golden: Line, target: Line, pairs: list[Pair]) -> set[Pair]:
     """Return the pairs of layers in whose stretch one side has more of them, unless their values agree."""
-    steps = [pair for pair in pairs if isinstance(golden.units[pair[0]], Step)]
+    ops = [pair for pair in pairs if isinstance(golden.units[pair[0]], Op)]
     unsure: set[Pair] = set()
-    for left, right in gaps_between(steps, len(golden.units), len(target.units)):
+    for left, right in gaps_between(ops, len(golden.units), len(target.units)):
         counts = (
             sum(isinstance(golden.units[at], Layer) for at in left),
             sum(isinstance(target.units[at], Layer) for at in right),
@@ -260,83 +260,82 @@ def _unsure(trees: Trees, golden: Line, target: Line, pairs: list[Pair]) -> set[
     return unsure
 
 
-def _variants(tree: SliceTree, steps: Sequence[Step], others: Sequence[Step]) -> list[list[Step]]:
-    """Return the ways to see a layer: with each group of steps apart, each as one step, or some of them.
+def _variants(tree: SliceTree, ops: Sequence[Op], others: Sequence[Op]) -> list[list[Op]]:
+    """Return the ways to see a layer: with each group of operators apart, as one operator, or partly so.
 
-    Only what is as wide as a step of the other side is seen as one. Steps of one group do not depend on one
-    another: they stand together, whatever ran between them, if one or their names say that they may be one.
+    Only what is as wide as an operator of the other side is seen as one. Operators of one group do not
+    depend on one another: they stand together, whatever ran between them, if they or their names say that
+    they may be one.
     """
-    widths = {
-        width for step in others if step.work is Work.LINEAR for width in (step.width, *step.other_widths)
-    }
-    groups = list(_groups(tree, steps))
-    choices: list[list[tuple[Step, ...]]] = []
+    widths = {width for op in others if op.work is Work.LINEAR for width in (op.width, *op.other_widths)}
+    groups = list(_groups(tree, ops))
+    choices: list[list[tuple[Op, ...]]] = []
     for group in groups:
         ways = [group] + ([group[1:]] if len(group) > 2 else [])  # noqa: PLR2004 (q apart from k and v)
-        choices.append([(), *(way for way in ways if sum(step.width or 0 for step in way) in widths)])
-    named = set(parts_of_one(tree, [step.node for group in groups for step in group]))
+        choices.append([(), *(way for way in ways if sum(op.width or 0 for op in way) in widths)])
+    named = set(parts_of_one(tree, [op.node for group in groups for op in group]))
     bound = [
         group
         for group, ways in zip(groups, choices, strict=True)
-        if len(ways) > 1 or tuple(step.node for step in group) in named
+        if len(ways) > 1 or tuple(op.node for op in group) in named
     ]
-    together = _together(steps, bound)
+    together = _together(ops, bound)
     usual = dict.fromkeys([tuple(ways[0] for ways in choices), tuple(ways[:2][-1] for ways in choices)])
     # Of many groups there are more ways than can be gone through: they are never listed.
     rest = (chosen for chosen in product(*choices) if chosen not in usual)
     return [_seen(together, chosen) for chosen in islice(chain(usual, rest), _MOST_VARIANTS)]
 
 
-def _together(steps: Sequence[Step], groups: Sequence[tuple[Step, ...]]) -> list[Step]:
-    """Return steps with those of each group one after another, at the place of the first."""
-    group_of = {step.node: group for group in groups for step in group}
-    ordered: dict[int, Step] = {}
-    for step in steps:
-        members = group_of.get(step.node, (step,))
+def _together(ops: Sequence[Op], groups: Sequence[tuple[Op, ...]]) -> list[Op]:
+    """Return operators with those of each group one after another, at the place of the first."""
+    group_of = {op.node: group for group in groups for op in group}
+    ordered: dict[int, Op] = {}
+    for op in ops:
+        members = group_of.get(op.node, (op,))
         ordered.update({member.node: member for member in members if member.node not in ordered})
     return list(ordered.values())
 
 
-def _seen(steps: Sequence[Step], chosen: Sequence[tuple[Step, ...]]) -> list[Step]:
-    """Return a layer with each of the chosen groups as one step, at the place of its first."""
+def _seen(ops: Sequence[Op], chosen: Sequence[tuple[Op, ...]]) -> list[Op]:
+    """Return a layer with each of the chosen groups as one operator, at the place of its first."""
     joined = {group[0].node: _as_one(group) for group in chosen if group}
-    gone = {step.node for group in chosen for step in group[1:]}
-    return [joined.get(step.node, step) for step in steps if step.node not in gone]
+    gone = {op.node for group in chosen for op in group[1:]}
+    return [joined.get(op.node, op) for op in ops if op.node not in gone]
 
 
-def _as_one(group: tuple[Step, ...]) -> Step:
+def _as_one(group: tuple[Op, ...]) -> Op:
     first = group[0]
-    shape = (*(first.shape or ())[:-1], sum(step.width or 0 for step in group))
-    nodes = tuple(step.node for step in group)
-    return Step(first.node, Work.LINEAR, first.block, shape, nodes, of_expert=first.of_expert)
+    shape = (*(first.shape or ())[:-1], sum(op.width or 0 for op in group))
+    nodes = tuple(op.node for op in group)
+    return Op(first.node, Work.LINEAR, first.block, shape, nodes, of_expert=first.of_expert)
 
 
-def _groups(tree: SliceTree, steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
-    """Yield linear steps that may have been fused: of one input, or of names that belong together."""
-    linear = [step for step in steps if step.work is Work.LINEAR and step.width is not None]
-    by_node = {step.node: step for step in linear}
+def _groups(tree: SliceTree, ops: Sequence[Op]) -> Iterator[tuple[Op, ...]]:
+    """Yield linear operators that may have been fused: of one input, or of names that belong together."""
+    linear = [op for op in ops if op.work is Work.LINEAR and op.width is not None]
+    by_node = {op.node: op for op in linear}
     seen: set[int] = set()
     for nodes in parts_of_one(tree, list(by_node)):
         if not seen.intersection(nodes):
             seen.update(nodes)
             yield tuple(by_node[node] for node in nodes)
-    by_input: dict[object, list[Step]] = {}
-    for step in linear:
-        key = value_key(first_input(tree, step.node))
-        if key is not None and step.node not in seen:
-            by_input.setdefault((key, tree.parents[step.node]), []).append(step)
-    seen.update(step.node for group in by_input.values() for step in group)
+    by_input: dict[object, list[Op]] = {}
+    for op in linear:
+        key = value_key(first_input(tree, op.node))
+        if key is not None and op.node not in seen:
+            by_input.setdefault((key, tree.parents[op.node]), []).append(op)
+    seen.update(op.node for group in by_input.values() for op in group)
     yield from (tuple(group) for group in by_input.values() if len(group) > 1)
-    yield from _runs([step for step in steps if step.node not in seen])
+    yield from _runs([op for op in ops if op.node not in seen])
 
 
-def _runs(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
-    """Yield two or three linear steps of one part of a layer with nothing characteristic between them."""
-    run: list[Step] = []
-    for step in (*steps, None):
-        if step is not None and step.work is Work.LINEAR and (not run or run[-1].block == step.block):
-            run.append(step)
-        elif step is None or step.work in CHARACTERISTIC:
-            if len(run) in _RUN and all(step.width is not None for step in run):
+def _runs(ops: Sequence[Op]) -> Iterator[tuple[Op, ...]]:
+    """Yield two or three linear operators of one part of a layer with nothing characteristic between them."""
+    run: list[Op] = []
+    for op in (*ops, None):
+        if op is not None and op.work is Work.LINEAR and (not run or run[-1].block == op.block):
+            run.append(op)
+        elif op is None or op.work in CHARACTERISTIC:
+            if len(run) in _RUN and all(op.width is not None for op in run):
                 yield tuple(run)
-            run = [step] if step is not None and step.work is Work.LINEAR else []
+            run = [op] if op is not None and op.work is Work.LINEAR else []

@@ -1,10 +1,10 @@
-"""A run as one line of steps, with the layers it repeats, for comparing dumps of different frameworks.
+"""A run as one line of operators, with the layers it repeats, for comparing dumps of different frameworks.
 
 torch    embed_tokens   layers.0: [input_layernorm q_proj k_proj v_proj o_proj ...]   ...   norm   lm_head
 ATB      WordEmbedding  Prefill_layer.0: [RmsNorm Linear Split Rope Attention Linear Add ...]   ...
 
-A step is an operator, or the outermost module that does one thing. Layers are the outermost modules that
-are repeated, or that are numbered elements of a list; experts and the like inside them are steps of theirs.
+An `Op` is an operator, or the outermost module that does one thing. Layers are the outermost modules that are
+repeated, or that are numbered elements of a list; the experts in them are operators of the layer.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from firstdrift.operators.paths import is_layer_class, is_layer_list, part_of_la
 from firstdrift.operators.recognise import may_gate, work_of
 
 
-class Step(Struct, frozen=True):
+class Op(Struct, frozen=True):
     """An operator, or a module that does one thing.
 
     Attributes:
@@ -34,8 +34,8 @@ class Step(Struct, frozen=True):
         shape: shape of its first output without dimensions of size 1; None where unknown.
         parts: indices of the nodes it consists of, where several are looked at as one; else `node` alone.
         experts: numbers of the experts whose rows lie one after another, where the parts are theirs: first
-            those of all experts by the first of their linear steps, then by the second.
-        of_expert: whether it is a step of one expert, which runs on the rows alone that it was given.
+            those of all experts by the first of their linear operators, then by the second.
+        of_expert: whether it is an operator of one expert, which runs on the rows alone that it was given.
         other_widths: sizes that the last dimension may have as well, where ranks hold parts of the output.
     """
 
@@ -60,11 +60,11 @@ class Step(Struct, frozen=True):
             return None
         return self.shape[-1] if self.shape else 1
 
-    def may_be_as_wide_as(self, other: "Step") -> bool:
+    def may_be_as_wide_as(self, other: "Op") -> bool:
         """Tell whether two outputs may be of one width."""
         return not {self.width, *self.other_widths}.isdisjoint((other.width, *other.other_widths))
 
-    def may_be_as_large_as(self, other: "Step") -> bool:
+    def may_be_as_large_as(self, other: "Op") -> bool:
         """Tell whether two outputs may have as many elements."""
         return not self.possible_sizes.isdisjoint(other.possible_sizes)
 
@@ -81,36 +81,36 @@ class Step(Struct, frozen=True):
 
 
 class Layer(Struct, frozen=True):
-    """A layer and its steps in execution order; its shape and widths as those of a step."""
+    """A layer and its operators in execution order; its shape and widths as those of an operator."""
 
     node: int
-    steps: tuple[Step, ...]
+    ops: tuple[Op, ...]
     shape: tuple[int, ...] | None
     other_widths: tuple[int, ...] = ()
 
 
 class Line(Struct, frozen=True):
-    """A run as a line of layers, and of steps outside of them, in execution order.
+    """A run as a line of layers, and of operators outside of them, in execution order.
 
     Attributes:
-        units: its layers and steps.
-        known_following: the step after each step, once one was asked for.
+        units: its layers and operators.
+        known_following: the operator after each operator, once one was asked for.
     """
 
-    units: tuple[Step | Layer, ...]
+    units: tuple[Op | Layer, ...]
     known_following: dict[int, int] = field(default_factory=dict)
 
     @property
-    def steps(self) -> Iterator[Step]:
-        """All steps, those of layers included."""
+    def ops(self) -> Iterator[Op]:
+        """All operators, those of layers included."""
         for unit in self.units:
-            yield from unit.steps if isinstance(unit, Layer) else (unit,)
+            yield from unit.ops if isinstance(unit, Layer) else (unit,)
 
     def following(self, node: int) -> int | None:
-        """Return the step after a step; None if it is the last, or no step of the line."""
+        """Return the operator after an operator; None if it is the last, or no operator of the line."""
         if not self.known_following:
-            for step, other in pairwise(self.steps):
-                self.known_following.setdefault(step.node, other.node)
+            for op, other in pairwise(self.ops):
+                self.known_following.setdefault(op.node, other.node)
         return self.known_following.get(node)
 
 
@@ -143,61 +143,61 @@ def value_key(record: TensorRecord | None) -> Hashable | None:
     return prod(record.shape), known.maximum, known.minimum, known.mean, known.norm
 
 
-def _units(tree: SliceTree) -> Iterator[Step | Layer]:
+def _units(tree: SliceTree) -> Iterator[Op | Layer]:
     waiting = [(child, "") for child in reversed(tree.forward[tree.root])]
     layers = layer_nodes(tree)
     while waiting:
         node, block = waiting.pop()
         if node in layers:
             output = first_output(tree, node)
-            yield Layer(node, tuple(_steps_in(tree, node)), _shape(output), _other_widths(output))
-        elif is_step(tree, node):
-            yield _step(tree, node, block)
+            yield Layer(node, tuple(_ops_in(tree, node)), _shape(output), _other_widths(output))
+        elif is_op(tree, node):
+            yield _op(tree, node, block)
         else:
             waiting += [(child, block) for child in reversed(tree.forward[node])]
 
 
-def steps_below(tree: SliceTree, module: int) -> list[Step]:
-    """Return the steps in a module in execution order; none if it is a step itself."""
-    return [] if is_step(tree, module) else list(_steps_in(tree, module))
+def ops_below(tree: SliceTree, module: int) -> list[Op]:
+    """Return the operators in a module in execution order; none if it is an operator itself."""
+    return [] if is_op(tree, module) else list(_ops_in(tree, module))
 
 
-def _steps_in(tree: SliceTree, module: int) -> Iterator[Step]:
-    """Yield the steps in a module; an activation that halves what it is given multiplies as well.
+def _ops_in(tree: SliceTree, module: int) -> Iterator[Op]:
+    """Yield the operators in a module; an activation that halves what it is given multiplies as well.
 
-    One that is named does what it is called: a model may hand it one half of what the step before gave.
+    One that is named does what it is called: a model may hand it one half of what the operator before gave.
     """
-    before: Step | None = None
-    for step in _steps(tree, module):
+    before: Op | None = None
+    for op in _ops(tree, module):
         halves = (
             before is not None
             and before.work in (Work.LINEAR, Work.GROUPED)
-            and step.size is not None
-            and before.size == 2 * step.size
+            and op.size is not None
+            and before.size == 2 * op.size
         )
-        gates = halves and step.work is Work.ACTIVATE and may_gate(tree.nodes[step.node])
-        before = replace(step, work=Work.GATE) if gates else step
+        gates = halves and op.work is Work.ACTIVATE and may_gate(tree.nodes[op.node])
+        before = replace(op, work=Work.GATE) if gates else op
         yield before
 
 
-def _steps(tree: SliceTree, layer: int) -> Iterator[Step]:
+def _ops(tree: SliceTree, layer: int) -> Iterator[Op]:
     waiting = [(child, "") for child in reversed(tree.forward[layer])]
     while waiting:
         node, block = waiting.pop()
-        if is_step(tree, node):
-            yield _step(tree, node, block)
+        if is_op(tree, node):
+            yield _op(tree, node, block)
         else:
             inside = block or block_of(tree, node)
             waiting += [(child, inside) for child in reversed(tree.forward[node])]
 
 
-def _step(tree: SliceTree, node: int, block: str) -> Step:
+def _op(tree: SliceTree, node: int, block: str) -> Op:
     output = first_output(tree, node)
-    return Step(node, _work(tree, node), block, _shape(output), other_widths=_other_widths(output))
+    return Op(node, _work(tree, node), block, _shape(output), other_widths=_other_widths(output))
 
 
 def _work(tree: SliceTree, node: int) -> Work:
-    """Return what a step does; what is named after a table of positions may be what applies one."""
+    """Return what an operator does; what is named after a table of positions may be what applies one."""
     work = work_of(tree.nodes[node])
     if work is not Work.POSITIONS:
         return work
@@ -228,7 +228,7 @@ def block_of(tree: SliceTree, node: int) -> str:
     return ""
 
 
-def is_step(tree: SliceTree, node: int) -> bool:
+def is_op(tree: SliceTree, node: int) -> bool:
     """Tell an operator, or a module that does one thing, from a module that holds several of these."""
     children = tree.forward[node]
     if not children:
@@ -290,4 +290,4 @@ def _around(tree: SliceTree, node: int) -> Iterator[int]:
 def _may_be_layer(tree: SliceTree, node: int, *, named: bool) -> bool:
     if not tree.forward[node]:
         return named and work_of(tree.nodes[node]) is Work.OTHER
-    return not is_step(tree, node) and len(_characteristic(tree, node)) > 1
+    return not is_op(tree, node) and len(_characteristic(tree, node)) > 1

@@ -1,23 +1,24 @@
 """Match the nodes of two dumps whose frameworks call nothing alike: a torch module tree and an ATB topology.
 
-What the two do is aligned step by step (`across`); modules follow from the steps that they hold.
+What the two do is aligned operator by operator (`across`); modules follow from the operators that they hold.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from firstdrift.matching.cross_framework.align import Aligned, align_lines, align_steps
-from firstdrift.matching.cross_framework.inferred_values import Lent, fit, lend_values, reshape_to_fit
+from firstdrift.matching.cross_framework.align import Aligned, align_lines, align_ops
+from firstdrift.matching.cross_framework.inferred_values import Inferred, infer_values
 from firstdrift.matching.cross_framework.layer_ops import (
     Layer,
     Line,
-    Step,
+    Op,
     block_of,
     first_output,
-    is_step,
+    is_op,
     lay_out,
 )
+from firstdrift.matching.cross_framework.pair_values import fit, reshape_to_fit
 from firstdrift.matching.fused.joined_tensors import (
     ARRANGED_BY_VALUES,
     concatenated,
@@ -44,13 +45,13 @@ _SAME_WIDTH: Final = 0.9
 _NO_WIDTH: Final = 0.7
 _SAME_CONTENTS: Final = 0.8
 _LEAST_SHARED: Final = 0.5
-"""Part of their steps that modules have in common."""
+"""Part of their operators that modules have in common."""
 
-_LENT: Final = 0.8
+_INFERRED: Final = 0.8
 """Score of values that are known from neighbours."""
 
 _LEAST_STEPS: Final = 4
-"""Characteristic steps that two dumps must have in common to be held to be of one model."""
+"""Characteristic operators that two dumps must have in common to be held to be of one model."""
 
 _DOUBTFUL: Final = 0.5
 
@@ -82,7 +83,7 @@ def match_foreign(work: Pairing, *, late: bool) -> bool:
     lines = lay_out(trees[0]), lay_out(trees[1])
     aligned = align_lines(trees, *lines)
     layers_found = ((one.golden, one.target) for one in aligned)
-    work.spread = spread_of_lines(lines, layers_found, partial(align_steps, trees))
+    work.spread = spread_of_lines(lines, layers_found, partial(align_ops, trees))
     if work.spread is not None:
         trees = work.widen()
         lines = lay_out(trees[0]), lay_out(trees[1])
@@ -99,8 +100,8 @@ def match_foreign(work: Pairing, *, late: bool) -> bool:
             Message.of("matching.reason.layer", number=place + 1, layers=len(layers)),
         )
     for pair in aligned:
-        if isinstance(pair.golden, Step) and isinstance(pair.target, Step):
-            _add_steps(work, pair, pair.golden, pair.target)
+        if isinstance(pair.golden, Op) and isinstance(pair.target, Op):
+            _add_ops(work, pair, pair.golden, pair.target)
     for pair in layers:
         _match_modules(work, pair)
     work.fresh.clear()
@@ -108,7 +109,7 @@ def match_foreign(work: Pairing, *, late: bool) -> bool:
     return True
 
 
-def lend_all(
+def add_inferred(
     work: Pairing, matches: list[NodeMatch], tensors: TensorPairing
 ) -> tuple[frozenset[int], frozenset[int]]:
     """Add to a plan the nodes without partner whose values are known from other nodes; return which they are.
@@ -118,32 +119,32 @@ def lend_all(
     if work.foreign is None:
         return frozenset(), frozenset()
     known = [pair for pair in tensors.pairs if pair.incomparable is None]
-    golden = lend_values(work, work.foreign, known, to_target=False)
-    target = lend_values(work, work.foreign, known, to_target=True)
-    for lent in golden:
-        _lend(lent, (work.golden, work.target), matches, tensors, to_target=False)
-    for lent in target:
-        _lend(lent, (work.target, work.golden), matches, tensors, to_target=True)
+    golden = infer_values(work, work.foreign, known, of_target=False)
+    target = infer_values(work, work.foreign, known, of_target=True)
+    for inferred in golden:
+        _add_inferred_node(inferred, (work.golden, work.target), matches, tensors, of_target=False)
+    for inferred in target:
+        _add_inferred_node(inferred, (work.target, work.golden), matches, tensors, of_target=True)
     return frozenset(one.node for one in golden), frozenset(one.node for one in target)
 
 
-def _lend(
-    lent: Lent,
+def _add_inferred_node(
+    inferred: Inferred,
     trees: tuple[SliceTree, SliceTree],
     matches: list[NodeMatch],
     tensors: TensorPairing,
     *,
-    to_target: bool,
+    of_target: bool,
 ) -> None:
-    node = trees[0].nodes[lent.node]
-    taken = {record.label for records, _ in lent.values for record in records}
-    left = tensors.unmatched_target if to_target else tensors.unmatched_golden
+    node = trees[0].nodes[inferred.node]
+    taken = {record.label for records, _ in inferred.values for record in records}
+    left = tensors.unmatched_target if of_target else tensors.unmatched_golden
     left += [
         UnmatchedTensor(len(matches), node.name, record)
         for record in node.tensors
         if record.label not in taken
     ]
-    for records, known in lent.values:
+    for records, known in inferred.values:
         one = _whole(records[0], known.record) if known.joining is not None else records[0]
         joined = join_records(records, -1) if len(records) > 1 else one
         own_parts = records if len(records) > 1 else ()
@@ -151,7 +152,7 @@ def _lend(
             (node.name, joined, own_parts),
             (trees[1].nodes[known.nodes[0]].name, known.record, known.parts),
         ]
-        golden, target = sides[::-1] if to_target else sides
+        golden, target = sides[::-1] if of_target else sides
         said = known.transform or ((_PARTS_JOINED, ARRANGED_BY_VALUES) if own_parts else ())
         said = said or reshape_to_fit(golden[1], target[1])
         how = Joining.CONCATENATED if own_parts else known.joining
@@ -174,11 +175,11 @@ def _lend(
     own = (node.name,)
     matches.append(
         NodeMatch(
-            golden=() if to_target else own,
-            target=own if to_target else (),
+            golden=() if of_target else own,
+            target=own if of_target else (),
             origin=Origin.STRUCTURE,
-            score=_LENT,
-            reasons=tuple(dict.fromkeys(known.why for _, known in lent.values)),
+            score=_INFERRED,
+            reasons=tuple(dict.fromkeys(known.why for _, known in inferred.values)),
         )
     )
 
@@ -241,7 +242,7 @@ def _add(
         work.add(nodes, Found(nodes[0], Origin.STRUCTURE, score, doubtful=pair.doubtful, reasons=reasons))
 
 
-def _add_steps(work: Pairing, pair: Aligned, golden: Step, target: Step) -> None:
+def _add_ops(work: Pairing, pair: Aligned, golden: Op, target: Op) -> None:
     known = golden.width is not None and target.width is not None
     score = _SAME_WIDTH if known else _NO_WIDTH
     reasons = [Message.of("matching.reason.same_kind", kind=golden.work.value)]
@@ -259,14 +260,14 @@ def _add_steps(work: Pairing, pair: Aligned, golden: Step, target: Step) -> None
         work.add_join(Join(first, second, Origin.STRUCTURE, score, tuple(reasons), experts=experts))
 
 
-def _told_by_names(work: Pairing, *steps: Step) -> Iterator[Message]:
-    """Say of which steps only name and weight tell what they do."""
-    for tree, step in zip((work.golden, work.target), steps, strict=True):
-        if not tree.nodes[step.node].type_name:
-            yield Message.of("matching.reason.no_class", node=tree.relative_name(step.node))
+def _told_by_names(work: Pairing, *ops: Op) -> Iterator[Message]:
+    """Say of which operators only name and weight tell what they do."""
+    for tree, op in zip((work.golden, work.target), ops, strict=True):
+        if not tree.nodes[op.node].type_name:
+            yield Message.of("matching.reason.no_class", node=tree.relative_name(op.node))
 
 
-def _fused(work: Pairing, golden: Step, target: Step) -> Message:
+def _fused(work: Pairing, golden: Op, target: Op) -> Message:
     trees = (work.golden, work.target) if golden.parts else (work.target, work.golden)
     parts, whole = (golden, target) if golden.parts else (target, golden)
     # Of experts, each column is named by the first of them: there may be hundreds.
@@ -277,26 +278,26 @@ def _fused(work: Pairing, golden: Step, target: Step) -> Message:
     return Message.of("matching.reason.fused", whole=name, parts=names)
 
 
-def _recorded(tree: SliceTree, step: Step) -> tuple[int, ...]:
-    """Return the nodes of a step; instead of one without outputs, the module around it that it ends."""
-    if step.parts:
-        return step.parts
-    node = step.node
+def _recorded(tree: SliceTree, op: Op) -> tuple[int, ...]:
+    """Return the nodes of an operator; instead of one without outputs, the module around it that it ends."""
+    if op.parts:
+        return op.parts
+    node = op.node
     while first_output(tree, node) is None:
         parent = tree.parents[node]
         if parent == tree.root or tree.forward[parent][-1] != node:
-            return (step.node,)
+            return (op.node,)
         node = parent
     return (node,)
 
 
 def _is_convincing(lines: tuple[Line, Line], aligned: list[Aligned]) -> bool:
     """Tell whether most of what is characteristic of one of two runs was found in the other."""
-    there = [sum(step.work in CHARACTERISTIC for step in line.steps) for line in lines]
-    steps = [pair for pair in aligned if isinstance(pair.golden, Step) and isinstance(pair.target, Step)]
+    there = [sum(op.work in CHARACTERISTIC for op in line.ops) for line in lines]
+    ops = [pair for pair in aligned if isinstance(pair.golden, Op) and isinstance(pair.target, Op)]
     found = [
-        sum(len(step.nodes) for step in side if isinstance(step, Step) and step.work in CHARACTERISTIC)
-        for side in zip(*((pair.golden, pair.target) for pair in steps), strict=True)
+        sum(len(op.nodes) for op in side if isinstance(op, Op) and op.work in CHARACTERISTIC)
+        for side in zip(*((pair.golden, pair.target) for pair in ops), strict=True)
     ]
     return (
         bool(found)
@@ -306,7 +307,7 @@ def _is_convincing(lines: tuple[Line, Line], aligned: list[Aligned]) -> bool:
 
 
 def _match_modules(work: Pairing, layers: Aligned) -> None:
-    """Match the modules of two layers that have most of their matched steps in common."""
+    """Match the modules of two layers that have most of their matched operators in common."""
     golden = _modules(work.golden, layers.golden.node)
     target = _modules(work.target, layers.target.node)
     inside = _below(work.golden, layers.golden.node)
@@ -367,12 +368,12 @@ def _outermost(tree: SliceTree, nodes: list[int]) -> list[int]:
 
 
 def _modules(tree: SliceTree, layer: int) -> list[int]:
-    """Return the modules in a layer that are no steps, the outermost first."""
+    """Return the modules in a layer that are no operators, the outermost first."""
     found: list[int] = []
     waiting = list(tree.forward[layer])
     while waiting:
         node = waiting.pop(0)
-        if not is_step(tree, node):
+        if not is_op(tree, node):
             found.append(node)
             waiting += tree.forward[node]
     return found

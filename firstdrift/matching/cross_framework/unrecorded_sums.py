@@ -3,8 +3,8 @@
 torch   x + self_attn(norm(x)), x + mlp(norm(x))           in the code of a module: no operator of its own
 ATB     1_ElewiseOperation, 3_ElewiseOperation             operators, of which only outputs were dumped
 
-A sum adds the sum before it (or what was looked up first) and the step right before it. Where one of the two
-has no partner and is a sum itself, what that one adds stands for it:
+A sum adds the sum before it (or what was looked up first) and the operator right before it. Where one of the
+two has no partner and is a sum itself, what that one adds stands for it:
 
     3_ElewiseOperation = 1_ElewiseOperation + down_proj = (sum of the layer before + o_proj) + down_proj
 
@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.matching.cross_framework.layer_ops import Line, Step, first_input, first_output, lay_out
+from firstdrift.matching.cross_framework.layer_ops import Line, Op, first_input, first_output, lay_out
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.matching.tree import SliceTree
 from firstdrift.operators.kinds import Work
@@ -33,7 +33,7 @@ def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree], lines: Se
     Args:
         matches: those of the golden and the target slice.
         trees: golden, target.
-        lines: the two slices as lines of steps, if they are known already.
+        lines: the two slices as lines of operators, if they are known already.
     """
     operands: dict[str, tuple[str, ...]] = {}
     for place, tree in enumerate(trees):
@@ -68,17 +68,17 @@ def _has_bare_sums(tree: SliceTree) -> bool:
 
 
 def _operands(tree: SliceTree, line: Line) -> dict[str, tuple[str, ...]]:
-    """Return of each sum without recorded inputs what it adds: the sum before it and the last step."""
+    """Return of each sum without recorded inputs what it adds: the sum before it and the last operator."""
     found: dict[str, tuple[str, ...]] = {}
-    residual: Step | None = None
-    before: Step | None = None
-    for step in line.steps:
-        fits = residual is not None and before is not None and residual.width == before.width == step.width
-        if step.work is Work.ADD and fits and residual is not before and first_input(tree, step.node) is None:
+    residual: Op | None = None
+    before: Op | None = None
+    for op in line.ops:
+        fits = residual is not None and before is not None and residual.width == before.width == op.width
+        if op.work is Work.ADD and fits and residual is not before and first_input(tree, op.node) is None:
             names = [tree.nodes[one.node].name for one in (residual, before) if one is not None]
-            found[tree.nodes[step.node].name] = tuple(names)
-        if step.work in (Work.ADD, Work.LOOKUP):
-            residual = step
-        if step.work is not Work.STORE:
-            before = step
+            found[tree.nodes[op.node].name] = tuple(names)
+        if op.work in (Work.ADD, Work.LOOKUP):
+            residual = op
+        if op.work is not Work.STORE:
+            before = op
     return found

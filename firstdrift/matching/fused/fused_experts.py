@@ -17,22 +17,22 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.matching.cross_framework.layer_ops import Layer, Step, first_output
+from firstdrift.matching.cross_framework.layer_ops import Layer, Op, first_output
 from firstdrift.matching.fused.find_fused import parts_of_one
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.operators.kinds import GATHERED, Work
 from firstdrift.operators.paths import holds_experts, is_expert_list, is_shared, is_shared_expert
 
-Ways: TypeAlias = list[list[Step]]
-"""Ways to see some steps: each by itself, or several as one."""
+Ways: TypeAlias = list[list[Op]]
+"""Ways to see some operators: each by itself, or several as one."""
 
 _MOST_DIGITS: Final = 9
 _GATE_UP_DOWN: Final = 3
-"""Linear steps of an expert that has a gate."""
+"""Linear operators of an expert that has a gate."""
 
 
 class _Place(NamedTuple):
-    """Where a step lies that is one of an expert's: of which list, of which expert, and what it is in it."""
+    """Where an operator of an expert lies: in which list, in which expert, and what it is there."""
 
     experts: str
     number: int
@@ -40,30 +40,28 @@ class _Place(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """The same step of all experts that ran, by their numbers."""
+    """The same operator of all experts that ran, by their numbers."""
 
-    steps: Mapping[int, Step]
+    ops: Mapping[int, Op]
     rows: tuple[int, ...]
     width: int
 
 
 def has_experts(tree: SliceTree, layer: Layer) -> bool:
-    """Tell whether a layer has experts, by what its steps do and where in it they lie."""
+    """Tell whether a layer has experts, by what its operators do and where in it they lie."""
     before = len(tree.nodes[layer.node].path)
-    return any(
-        step.work is Work.GROUPED or holds_experts(tree.nodes[step.node].path, before) for step in layer.steps
-    )
+    return any(op.work is Work.GROUPED or holds_experts(tree.nodes[op.node].path, before) for op in layer.ops)
 
 
 class Apart(Struct, frozen=True):
-    """Steps of experts that are aligned by themselves.
+    """Operators of experts that are aligned by themselves.
 
     Attributes:
-        golden: the ways to see the golden ones: where experts are listed, each step of all of them as one,
-            the first two linear ones apart or as one; else what lies between the first and the last grouped
-            step. Likewise target.
-        lists: of each list of experts, the nodes of their steps, each with the number of its expert.
-        together: the nodes between the first and the last grouped step, of the other side.
+        golden: the ways to see the golden ones: where experts are listed, each operator of all of them as
+            one, the first two linear ones apart or as one; else what lies between the first and the last
+            grouped operator. Likewise target.
+        lists: of each list of experts, the nodes of their operators, each with the number of its expert.
+        together: the nodes between the first and the last grouped operator, of the other side.
         golden_is_listed: which side lists them.
     """
 
@@ -73,27 +71,29 @@ class Apart(Struct, frozen=True):
     together: frozenset[int]
     golden_is_listed: bool
 
-    def rest(self, steps: Sequence[Step], found: Collection[int], *, golden: bool) -> list[Step]:
-        """Return what a layer holds besides: a list of one expert is none if nothing of it was found.
+    def rest(self, ops: Sequence[Op], found: Collection[int], *, golden: bool) -> list[Op]:
+        """Return the operators of a layer that are not of experts.
+
+        What looks like the only expert of a list counts as one if some of it was aligned.
 
         Args:
-            steps: those of the layer.
+            ops: those of the layer.
             found: the nodes of that side that were aligned.
             golden: which side it is.
         """
         if golden is not self.golden_is_listed:
-            return [step for step in steps if step.node not in self.together]
+            return [op for op in ops if op.node not in self.together]
         gone: set[int] = set()
         for numbers in self.lists:
             if len(set(numbers.values())) > 1 or not numbers.keys().isdisjoint(found):
                 gone.update(numbers)
-        return [step for step in steps if step.node not in gone]
+        return [op for op in ops if op.node not in gone]
 
 
 def set_experts_apart(
-    trees: tuple[SliceTree, SliceTree], golden: Sequence[Step], target: Sequence[Step]
+    trees: tuple[SliceTree, SliceTree], golden: Sequence[Op], target: Sequence[Op]
 ) -> Apart | None:
-    """Take the steps of experts out of two layers; None unless one lists them and the other groups them."""
+    """Take the operators of experts out of two layers; None unless one lists what the other groups."""
     sides = golden, target
     places = _places(trees[0], golden), _places(trees[1], target)
     if bool(places[0]) is bool(places[1]):
@@ -106,56 +106,56 @@ def set_experts_apart(
     lists: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for node, place in places[listed].items():
         lists[place.experts][node] = place.number
-    nodes = frozenset(step.node for step in together)
+    nodes = frozenset(op.node for op in together)
     golden_ways, target_ways = ([together], ways) if listed else (ways, [together])
     return Apart(golden_ways, target_ways, tuple(lists.values()), nodes, golden_is_listed=not listed)
 
 
-def steps_of_shared(tree: SliceTree, steps: Sequence[Step]) -> list[Step]:
-    """Return the steps of a shared expert, as its module is called."""
-    return [step for step in steps if is_shared_expert(tree.nodes[step.node].path)]
+def ops_of_shared(tree: SliceTree, ops: Sequence[Op]) -> list[Op]:
+    """Return the operators of a shared expert, as its module is called."""
+    return [op for op in ops if is_shared_expert(tree.nodes[op.node].path)]
 
 
-def with_experts(tree: SliceTree, steps: Sequence[Step]) -> list[Step]:
-    """Return steps, those of one expert marked as such; without those of experts that did not run."""
-    places = _places(tree, steps)
+def with_experts(tree: SliceTree, ops: Sequence[Op]) -> list[Op]:
+    """Return operators, those of one expert marked as such; without those of experts that did not run."""
+    places = _places(tree, ops)
     ran = {
-        (places[step.node].experts, places[step.node].number)
-        for step in steps
-        if step.node in places and step.shape is not None
+        (places[op.node].experts, places[op.node].number)
+        for op in ops
+        if op.node in places and op.shape is not None
     }
-    marked: list[Step] = []
-    for step in steps:
-        place = places.get(step.node)
+    marked: list[Op] = []
+    for op in ops:
+        place = places.get(op.node)
         if place is None:
-            marked.append(step)
+            marked.append(op)
         elif not ran or (place.experts, place.number) in ran:
-            marked.append(replace(step, of_expert=True))
+            marked.append(replace(op, of_expert=True))
     return marked
 
 
-def _grouped_part(steps: Sequence[Step]) -> list[Step]:
-    grouped = [at for at, step in enumerate(steps) if step.work is Work.GROUPED]
-    return list(steps[grouped[0] : grouped[-1] + 1]) if grouped else []
+def _grouped_part(ops: Sequence[Op]) -> list[Op]:
+    grouped = [at for at, op in enumerate(ops) if op.work is Work.GROUPED]
+    return list(ops[grouped[0] : grouped[-1] + 1]) if grouped else []
 
 
-def _places(tree: SliceTree, steps: Sequence[Step]) -> dict[int, _Place]:
-    """Return where those steps lie that are in an expert, by node."""
+def _places(tree: SliceTree, ops: Sequence[Op]) -> dict[int, _Place]:
+    """Return where those operators lie that are in an expert, by node."""
     found: dict[int, _Place] = {}
     seen: defaultdict[_Place, int] = defaultdict(int)
-    for step in steps:
-        module = step.node
+    for op in ops:
+        module = op.node
         while module != tree.root and is_operator(tree.nodes[module]):
             module = tree.parents[module]
         place = _place(tree.nodes[module].path) if module != tree.root else None
         if place is None:
             continue
-        if module != step.node:
+        if module != op.node:
             # An operator has no name of its own: it is the first of its type in its module, or the second.
-            place = place._replace(name=(place.name, tree.nodes[step.node].type_name))
+            place = place._replace(name=(place.name, tree.nodes[op.node].type_name))
             seen[place] += 1
             place = place._replace(name=(place.name, seen[place]))
-        found[step.node] = place
+        found[op.node] = place
     return found
 
 
@@ -171,8 +171,8 @@ def _place(path: str) -> _Place | None:
     return None
 
 
-def _ways(tree: SliceTree, steps: Sequence[Step], places: Mapping[int, _Place]) -> Ways:
-    columns = _columns(tree, steps, places)
+def _ways(tree: SliceTree, ops: Sequence[Op], places: Mapping[int, _Place]) -> Ways:
+    columns = _columns(tree, ops, places)
     pair = _side_by_side(tree, columns)
     if pair is None:
         return [[_whole([column]) for column in columns]]
@@ -183,24 +183,24 @@ def _ways(tree: SliceTree, steps: Sequence[Step], places: Mapping[int, _Place]) 
     return [[*before, *map(_whole, ([one] for one in both)), *after], [*before, _whole(both), *after]]
 
 
-def _columns(tree: SliceTree, steps: Sequence[Step], places: Mapping[int, _Place]) -> list[_Column]:
-    """Gather each step of the experts; one that is not known of all that ran is left out."""
-    by_name: defaultdict[Hashable, dict[int, Step]] = defaultdict(dict)
+def _columns(tree: SliceTree, ops: Sequence[Op], places: Mapping[int, _Place]) -> list[_Column]:
+    """Gather each operator of the experts; one that is not known of all that ran is left out."""
+    by_name: defaultdict[Hashable, dict[int, Op]] = defaultdict(dict)
     ran: defaultdict[str, set[int]] = defaultdict(set)
-    sizes = {step.node: _rows_and_width(tree, step.node) for step in steps if step.node in places}
-    for step in steps:
-        place = places.get(step.node)
-        if place is None or sizes[step.node] == (0, 0) or step.work not in GATHERED:
+    sizes = {op.node: _rows_and_width(tree, op.node) for op in ops if op.node in places}
+    for op in ops:
+        place = places.get(op.node)
+        if place is None or sizes[op.node] == (0, 0) or op.work not in GATHERED:
             continue
-        by_name[place.experts, place.name][place.number] = step
-        if step.work is Work.LINEAR:
+        by_name[place.experts, place.name][place.number] = op
+        if op.work is Work.LINEAR:
             ran[place.experts].add(place.number)
     columns: list[_Column] = []
     for members in by_name.values():
         ordered = dict(sorted(members.items()))
         experts = places[next(iter(ordered.values())).node].experts
-        rows, widths = zip(*(sizes[step.node] for step in ordered.values()), strict=True)
-        alike = len({step.work for step in ordered.values()}) == len(set(widths)) == 1
+        rows, widths = zip(*(sizes[op.node] for op in ordered.values()), strict=True)
+        alike = len({op.work for op in ordered.values()}) == len(set(widths)) == 1
         if alike and set(ordered) == ran[experts]:
             columns.append(_Column(ordered, rows, widths[0]))
     return columns
@@ -217,9 +217,9 @@ def _rows_and_width(tree: SliceTree, node: int) -> tuple[int, int]:
 def _side_by_side(tree: SliceTree, columns: Sequence[_Column]) -> tuple[int, int] | None:
     """Return which two columns may lie side by side, in that order: by name, or as the first of three."""
     firsts = {
-        next(iter(column.steps.values())).node: at
+        next(iter(column.ops.values())).node: at
         for at, column in enumerate(columns)
-        if next(iter(column.steps.values())).work is Work.LINEAR
+        if next(iter(column.ops.values())).work is Work.LINEAR
     }
     named = [nodes for nodes in parts_of_one(tree, firsts) if len(nodes) == 2]  # noqa: PLR2004
     linear = list(firsts.values())
@@ -233,13 +233,13 @@ def _side_by_side(tree: SliceTree, columns: Sequence[_Column]) -> tuple[int, int
     return (first, second) if (one.rows, one.width) == (other.rows, other.width) else None
 
 
-def _whole(columns: Sequence[_Column]) -> Step:
-    """Return the same steps of all experts as one, those of several columns side by side."""
-    first = next(iter(columns[0].steps.values()))
+def _whole(columns: Sequence[_Column]) -> Op:
+    """Return the same operators of all experts as one, those of several columns side by side."""
+    first = next(iter(columns[0].ops.values()))
     return replace(
         first,
         work=GATHERED[first.work],
         shape=(sum(columns[0].rows), sum(column.width for column in columns)),
-        parts=tuple(step.node for column in columns for step in column.steps.values()),
-        experts=tuple(columns[0].steps),
+        parts=tuple(op.node for column in columns for op in column.ops.values()),
+        experts=tuple(columns[0].ops),
     )

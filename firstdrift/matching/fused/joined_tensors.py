@@ -142,12 +142,13 @@ def pair_experts(
 ) -> None:
     """Pair what experts that ran one by one took and gave with that of the one that ran them together.
 
-    What each expert computes of one input was given to each of its steps.
+    What each expert computes of one input was given to each of its operators.
 
     Args:
         tensors: what is paired so far; the pairs are added to it.
         match: index of the match.
-        golden: golden nodes: one, or those of all experts by the first of their steps, then by the second.
+        golden: golden nodes: one, or those of all experts by the first of their operators, then by the
+            second.
         target: target nodes, likewise; one side has one node.
         experts: the numbers of the experts.
     """

@@ -72,7 +72,7 @@ def pair_stacks(
     work.pair(lists[1], lists[0], parts_are_golden=True)
     work.pair(lists[0], lists[1], parts_are_golden=False)
     work.list_left_over(golden, target)
-    return _with_empty(golden, work.lent[0]), _with_empty(target, work.lent[1])
+    return _with_empty(golden, work.paired[0]), _with_empty(target, work.paired[1])
 
 
 class _Stacks:
@@ -80,7 +80,7 @@ class _Stacks:
 
     def __init__(self, matches: list[NodeMatch], tensors: TensorPairing) -> None:
         self.matches, self.tensors = matches, tensors
-        self.lent: tuple[set[str], set[str]] = set(), set()
+        self.paired: tuple[set[str], set[str]] = set(), set()
         self.known = len(matches)
         self.row_of = (
             {name: at for at, match in enumerate(matches) for name in match.golden},
@@ -152,16 +152,16 @@ class _Stacks:
         self.taken[1 - side_of_parts].add(whole.place)
 
     def list_left_over(self, golden: Sequence[Node], target: Sequence[Node]) -> None:
-        """List the tensors of newly matched nodes that have no partner; lend no node that has others."""
+        """List the unpaired tensors of newly matched nodes; a node without row that has some stays free."""
         left = self.tensors.unmatched_golden, self.tensors.unmatched_target
         for side, nodes in enumerate((golden, target)):
             for node in nodes:
-                if node.name not in self.lent[side]:
+                if node.name not in self.paired[side]:
                     continue
                 others = [one for one in node.tensors if (node.name, one.label) not in self.taken[side]]
                 row = self.row_of[side].get(node.name)
                 if row is None and others:
-                    self.lent[side].discard(node.name)
+                    self.paired[side].discard(node.name)
                 elif row is not None and row >= self.known:
                     left[side].extend(UnmatchedTensor(row, node.name, one) for one in others)
 
@@ -169,8 +169,8 @@ class _Stacks:
         """Return the match that the pair belongs to: that of the whole, a new one, or one that it joins."""
         names = tuple(dict.fromkeys(part.node.name for part in parts))
         free = tuple(name for name in names if name not in self.row_of[side_of_parts])
-        self.lent[side_of_parts].update(names)
-        self.lent[1 - side_of_parts].add(whole.node.name)
+        self.paired[side_of_parts].update(names)
+        self.paired[1 - side_of_parts].add(whole.node.name)
         row = self.row_of[1 - side_of_parts].get(whole.node.name)
         if row is None:
             row = len(self.matches)
@@ -273,18 +273,18 @@ def _plain(held: _Held) -> str:
     return name.removesuffix(".weight")
 
 
-def _with_empty(nodes: Sequence[Node], lent: set[str]) -> frozenset[str]:
+def _with_empty(nodes: Sequence[Node], paired: set[str]) -> frozenset[str]:
     """Add the modules around weights that have a partner, if they hold nothing else."""
     children: defaultdict[str, list[str]] = defaultdict(list)
     for node in nodes:
         if node.parent is not None:
             children[node.parent].append(node.name)
-    around = {node.parent for node in nodes if node.name in lent and node.parent is not None}
+    around = {node.parent for node in nodes if node.name in paired and node.parent is not None}
     known = {node.name: node for node in nodes}
     empty = {
         name
         for name in around
-        if name in known and not known[name].tensors and all(child in lent for child in children[name])
+        if name in known and not known[name].tensors and all(child in paired for child in children[name])
         if is_one_expert(known[name].path)
     }
-    return frozenset(lent | empty)
+    return frozenset(paired | empty)

@@ -75,7 +75,7 @@ class _Side(Struct):
         return found
 
     def reach(self, indexes: Iterable[int], *, descendants: bool) -> set[int]:
-        """Return all nodes that an edit on some is about."""
+        """Return what an edit changes: the nodes it names, those that follow, and those inside."""
         return set().union(*((self.below if descendants else self.follow)(index) for index in indexes))
 
     def is_inside(self, inner: int, outer: int) -> bool:

@@ -1,4 +1,4 @@
-"""Know a dump of one rank, of which the others are not there, and compare of it what can be compared.
+"""Recognise a dump of one rank without the other ranks, and compare what can be compared of it.
 
     whole    o_proj input.0 [6, 32]   output.0 [6, 32]
     shard    o_proj input.0 [6, 16]   output.0 [6, 32]
@@ -20,7 +20,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.matching.cross_framework.layer_ops import Layer, Line, Step, first_input, layer_nodes
+from firstdrift.matching.cross_framework.layer_ops import Layer, Line, Op, first_input, layer_nodes
 from firstdrift.matching.plan import NodeMatch, TensorPair
 from firstdrift.matching.structure.statistics_similarity import bare_shape
 from firstdrift.matching.tree import SliceTree, is_operator
@@ -33,8 +33,8 @@ from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import shape, side_named
 
-Align = Callable[[Sequence[Step], Sequence[Step]], list[tuple[Step, Step]]]
-"""Aligns the steps of two layers."""
+Align = Callable[[Sequence[Op], Sequence[Op]], list[tuple[Op, Op]]]
+"""Aligns the operators of two layers."""
 
 _LEAST_PARTS: Final = 2
 """Tensors that are parts, from which on a dump is held to be that of one rank."""
@@ -101,53 +101,53 @@ def part(golden: tuple[int, ...] | None, target: tuple[int, ...] | None) -> Part
     return None
 
 
-# ---- frameworks that call nothing alike: the steps of a layer tell
+# ---- frameworks that call nothing alike: the operators of a layer tell
 
 
 def spread_of_lines(
-    lines: tuple[Line, Line], layers: Iterable[tuple[Step | Layer, Step | Layer]], align: Align
+    lines: tuple[Line, Line], layers: Iterable[tuple[Op | Layer, Op | Layer]], align: Align
 ) -> Spread | None:
     """Find out whether one of two runs is that of one rank, by the widths of what its layers do.
 
-    It is, if all linear steps of the layers correspond once each output of that run may be a part, and do not
-    otherwise. Of several numbers of ranks the smallest is taken.
+    It is, if all linear operators of the layers correspond once each output of that run may be a part, and
+    do not otherwise. Of several numbers of ranks the smallest is taken.
 
     Args:
         lines: the two runs.
         layers: what corresponds as it is.
-        align: aligns the steps of two layers.
+        align: aligns the operators of two layers.
     """
     looked_at = [
         (one, other)
         for one, other in layers
-        if isinstance(one, Layer) and isinstance(other, Layer) and one.steps and other.steps
+        if isinstance(one, Layer) and isinstance(other, Layer) and one.ops and other.ops
     ][:_LAYERS_LOOKED_AT]
-    if any(step.other_widths for line in lines for step in line.steps) or not looked_at:
+    if any(op.other_widths for line in lines for op in line.ops) or not looked_at:
         return None
-    if all(_is_covered(align, *(layer.steps for layer in pair)) for pair in looked_at):
+    if all(_is_covered(align, *(layer.ops for layer in pair)) for pair in looked_at):
         return None
     for spread in _candidates(looked_at):
-        steps = [[layer.steps for layer in pair] for pair in looked_at]
-        for both in steps:
-            both[spread.is_target] = tuple(_widened(step, spread.ranks) for step in both[spread.is_target])
-        if all(_is_covered(align, *both) for both in steps):
+        ops = [[layer.ops for layer in pair] for pair in looked_at]
+        for both in ops:
+            both[spread.is_target] = tuple(_widened(op, spread.ranks) for op in both[spread.is_target])
+        if all(_is_covered(align, *both) for both in ops):
             return spread
     return None
 
 
-def _is_covered(align: Align, *layers: Sequence[Step]) -> bool:
-    """Tell whether each linear step of two layers corresponds to one of the other, alone or fused."""
+def _is_covered(align: Align, *layers: Sequence[Op]) -> bool:
+    """Tell whether each linear operator of two layers corresponds to one of the other, alone or fused."""
     aligned = align(*layers)
     return all(
         {node for pair in aligned for node in pair[at].nodes}.issuperset(
-            step.node for step in layer if step.work is Work.LINEAR
+            op.node for op in layer if op.work is Work.LINEAR
         )
         for at, layer in enumerate(layers)
     )
 
 
 def _candidates(layers: Iterable[tuple[Layer, Layer]]) -> list[Spread]:
-    """Return what the widths of linear steps, alone or a few side by side, leave possible."""
+    """Return what the widths of linear operators, alone or a few side by side, leave possible."""
     found: set[Spread] = set()
     for pair in layers:
         alone, joined = zip(*map(_widths, pair), strict=True)
@@ -160,14 +160,14 @@ def _candidates(layers: Iterable[tuple[Layer, Layer]]) -> list[Spread]:
 
 
 def _widths(layer: Layer) -> tuple[set[int], set[int]]:
-    widths = [step.width for step in layer.steps if step.work is Work.LINEAR and step.width is not None]
+    widths = [op.width for op in layer.ops if op.work is Work.LINEAR and op.width is not None]
     pairs = {one + other for one, other in pairwise(widths)}
     triples = {sum(three) for three in zip(widths, widths[1:], widths[2:], strict=False)}
     return set(widths), pairs | triples
 
 
-def _widened(step: Step, ranks: int) -> Step:
-    return step if step.width is None else replace(step, other_widths=(ranks * step.width,))
+def _widened(op: Op, ranks: int) -> Op:
+    return op if op.width is None else replace(op, other_widths=(ranks * op.width,))
 
 
 def widen(tree: SliceTree, ranks: int) -> SliceTree:
