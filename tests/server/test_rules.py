@@ -8,6 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 from working import wait_until
 
+from firstdrift.verdict.rule_book import ENTRIES
+
 API = "/api/v1/comparisons"
 
 
@@ -39,6 +41,18 @@ def test_the_page_leads_to_the_others_of_its_comparison(client: TestClient) -> N
     links = re.findall('href="([^"]*)"', pages)
     assert links == ["/c/3", "/c/3/s/3/tree", "/c/3/s/3/match", "/c/3/rules"]
     assert re.search('href="/c/3/rules" aria-current="page"', pages)
+
+
+def test_the_page_lists_every_rule_where_nodes_lead_to_it(client: TestClient) -> None:
+    page = client.get("/c/1/rules", headers={"accept": "text/html"}).text
+    rules = re.findall('<tr id="((?:explanation|class)[^"]*)"', page)
+    assert rules == list(ENTRIES)
+    rows = client.get(f"{API}/1/slices/0/rows?count=1000").json()
+    bad = rows["selected"]
+    node = client.get(f"{API}/1/slices/0/rows/{bad}").json()
+    assert node["rule"] == "class.weights"
+    panel = client.get(f"/c/1/s/0/n/{bad}", headers={"accept": "text/html"}).text
+    assert 'href="/c/1/rules#class.weights"' in panel
 
 
 def test_a_preview_counts_before_and_after_and_changes_nothing(client: TestClient) -> None:
