@@ -18,8 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-LEADS_OUT: Final = "it leads out of the directories that may be read"
-NOT_REGULAR: Final = "this is not a regular file"
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
+
+LEADS_OUT: Final = Message.of("files.leads_out")
+NOT_REGULAR: Final = Message.of("files.not_regular")
 
 _LONGEST_PATH: Final = 1024
 """Bytes that macOS wants set aside for a path (MAXPATHLEN)."""
@@ -34,13 +37,14 @@ class RefusedError(OSError):
     """What was found is not opened, or read no further, although the system would let it be.
 
     Attributes:
-        reason: why, as a clause without a full stop.
+        message: why, as a clause without a full stop.
+        reason: its English text.
     """
 
-    def __init__(self, number: int, reason: str, file: Path | str) -> None:
+    def __init__(self, number: int, message: Message, file: Path | str) -> None:
         """Take an error number of the system that comes near, why, and what was asked for."""
-        super().__init__(number, reason, str(file))
-        self.reason = reason
+        self.message, self.reason = message, text_of(message)
+        super().__init__(number, self.reason, str(file))
 
 
 class OutsideError(RefusedError):
@@ -64,7 +68,7 @@ class TooLargeError(RefusedError):
 
     def __init__(self, file: Path | str, most: int) -> None:
         """Take what was asked for, and the most bytes that it may have."""
-        super().__init__(errno.EFBIG, f"it is larger than {size_in_words(most)}", file)
+        super().__init__(errno.EFBIG, Message.of("files.too_large", most=size_in_words(most)), file)
 
 
 class _Process:
@@ -90,6 +94,11 @@ def allow_mapping(allowed: bool) -> None:
 def may_map() -> bool:
     """Tell whether this process may map files."""
     return _Process.may_map
+
+
+def said_by_system(error: OSError) -> Message | str | None:
+    """Return why something could not be opened or read: our own refusal, or what the system says."""
+    return error.message if isinstance(error, RefusedError) else error.strerror
 
 
 def size_in_words(size: int) -> str:

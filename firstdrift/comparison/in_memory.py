@@ -13,7 +13,7 @@ from firstdrift.comparison.user_hooks import Additions
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.parallel.slices import read_merged, read_slice
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.judgement import Finding, SliceJudgement
@@ -90,7 +90,7 @@ class DumpReader:
         self._tensors = 0
         self._slices: set[SliceListing] = set()
         self._problems: list[Problem] = list(dump.problems)
-        self._order_origin = "recorded"
+        self._order_origin = RECORDED_ORDER.message
         self._looked_at: dict[SliceListing, Slice] = {}
 
     def look_at(self, listing: SliceListing) -> Slice:
@@ -113,13 +113,13 @@ class DumpReader:
             read = read_merged(listing, self._part)
         except DumpUnreadableError as error:
             self.errors.append(error)
-            self._problems.append(Problem(str(error.path or listing.directory), error.reason))
+            self._problems.append(Problem(str(error.path or listing.directory), error.message))
             return None
         self._slices.update(listing.parts or (listing,))
         self._nodes += len(read.nodes)
         self._tensors += sum(len(node.tensors) for node in read.nodes)
         self._problems += read.problems
-        self._order_origin = read.order_origin
+        self._order_origin = read.order_origin.message
         return read
 
     def _part(self, listing: SliceListing) -> Slice:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.node import NodeKind
-from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, Problem, Slice, SliceListing
 from firstdrift.operators.unknown import UnknownName, added_up, unknown_names
 from firstdrift.parallel.slices import read_slice
 
@@ -34,7 +34,7 @@ class SliceInspection(Struct, frozen=True):
     with_statistics: int
     with_digest: int
     unreadable: int
-    order_origin: str
+    order_origin: OrderOrigin
     unknown: tuple[UnknownName, ...]
     problems: tuple[Problem, ...]
 
@@ -80,7 +80,7 @@ def inspect_dump(path: Path) -> Inspection:
     if errors and not slices:
         raise errors[0][1]
     damaged = tuple(
-        (listing.coordinates, Problem(str(error.path or listing.directory), error.reason))
+        (listing.coordinates, Problem(str(error.path or listing.directory), error.message))
         for listing, error in errors
     )
     return Inspection(dump, tuple(slices), damaged)

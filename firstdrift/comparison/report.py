@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from firstdrift.comparison.user_hooks import Additions
 from firstdrift.matching.plan import MatchingRules, Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.model.slice import Coordinates, Problem
+from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Problem
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.findings import prompt_starts
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
@@ -52,7 +52,7 @@ class DumpSummary(Struct, frozen=True):
     nodes: int
     tensors: int
     problems: tuple[Problem, ...] = ()
-    order_origin: str = "recorded"
+    order_origin: Message = RECORDED_ORDER.message
     compared: int | None = None
 
     @property

@@ -23,6 +23,7 @@ from firstdrift.model.tensor import TensorRecord
 from firstdrift.parallel.slices import read_slice, read_stacks
 from firstdrift.verdict.judgement import Overflow
 from firstdrift.verdict.overflow_single import find_overflow_alone
+from firstdrift.wording.message import Message, verbatim
 
 
 class TensorView(Struct, frozen=True):
@@ -38,7 +39,7 @@ class TensorView(Struct, frozen=True):
     record: TensorRecord
     values: SideSummary | None = None
     origin: str = ""
-    problem: str | None = None
+    problem: Message | None = None
 
 
 class NodeView(Struct, frozen=True):
@@ -190,7 +191,8 @@ def view_values(record: TensorRecord) -> TensorView:
     try:
         return TensorView(record, as_recorded(summarise_values(record.location, "", load_tensor)), "data")
     except IncomparableError as error:
-        return TensorView(replace(record, problem=str(error)), problem=str(error))
+        problem = verbatim(str(error))
+        return TensorView(replace(record, problem=problem), problem=problem)
 
 
 def _view(record: TensorRecord) -> TensorView:

@@ -22,18 +22,19 @@ from msgspec import Struct
 from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.layout import DUMP_MARK, Layout, Mark, find_slices
 from firstdrift.dumps.msprobe.tree import WHOLE_MODEL, Construct, repair_parents
+from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import folder_entries, is_folder, printable, sub_folders
-from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump
+from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump, problem_of_file
 from firstdrift.dumps.storage.tensor_data import read_headers
 from firstdrift.dumps.unique_labels import with_distinct_keys
 from firstdrift.errors import DumpNotRecognisedError, TensorUnreadableError
 from firstdrift.model.names import NameParts, parse_name
 from firstdrift.model.node import Direction, Node, NodeKind
-from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
+from firstdrift.model.slice import Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
 from firstdrift.operators.order import OPERATOR
-from firstdrift.plurals import counted
+from firstdrift.wording.message import Message
 
 _FOLDERS: Final = ("dump_tensor_data", "tensor_data")
 _FILE: Final = re.compile(
@@ -74,18 +75,19 @@ class _Times(Struct, frozen=True):
     last: int
 
 
-class AclgraphReader:
+class AclgraphReader(DumpReader):
     """The `DumpReader` of tensors of ACL graphs."""
 
     format = "msprobe-aclgraph"
+    title = Message.of("dumps.aclgraph.title")
 
-    def recognise(self, path: Path) -> tuple[str, ...]:
+    def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that there are such tensors at a path; empty if there are none."""
         slices = _slices(path).slices
         if not slices:
             return ()
-        folder = _data_folder(slices[0].directory)
-        return (f"tensors of calls in {_shown(folder, path)}", "no dump.json beside them")
+        folder = _shown(_data_folder(slices[0].directory), path)
+        return Message.of("dumps.aclgraph.tensors", folder=folder), Message.of("dumps.aclgraph.no_dump_json")
 
     def open_dump(self, path: Path) -> Dump:
         """List the slices of a dump, from the names of its directories.
@@ -95,7 +97,7 @@ class AclgraphReader:
         """
         layout = _slices(path)
         if not layout.slices:
-            raise DumpNotRecognisedError("these are not the tensors of an ACL graph", path=path)
+            raise DumpNotRecognisedError(Message.of("dumps.not_of_format", format=self.title), path=path)
         problems = [Problem(_shown(Path(one.file), path), one.reason) for one in layout.problems]
         return Dump(
             path=path,
@@ -137,16 +139,12 @@ class AclgraphReader:
             records = [record for _, record in sorted(placed, key=lambda one: one[0])]
             by_node[name] = with_distinct_keys(records)
             problems += [
-                Problem(where, f"another file is {record.label} of {name} too")
+                Problem(where, Message.of("dumps.file.tensor_twice", tensor=record.label, node=name))
                 for record, kept in zip(records, by_node[name], strict=True)
                 if record.key != kept.key
             ]
         nodes, origin = _nodes(by_node, spans)
         return Slice(listing, nodes, origin, problems=tuple(problems))
-
-    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
-        """Return nothing: no call stacks are recorded."""
-        return {}
 
 
 def _slices(path: Path) -> Layout:
@@ -171,8 +169,7 @@ def _unfinished(path: Path) -> Iterator[Problem]:
     for name in _FOLDERS:
         for process in sub_folders(path / name):
             if _holds_tensors(process):
-                reason = "tensors of a step that did not end are left out"
-                yield Problem(_shown(process, path), reason)
+                yield Problem(_shown(process, path), Message.of("dumps.aclgraph.unfinished_step"))
 
 
 def _node_name(scope: str) -> str:
@@ -192,17 +189,17 @@ def _span(files: list[tuple[Role, int]]) -> _Times:
 def _record(role: Role, key: str, file: Listed) -> TensorRecord:
     name = printable(file.path.name)
     if file.refusal:
-        return TensorRecord(role, key, "", None, problem=f"{name}: {file.refusal}")
+        return TensorRecord(role, key, "", None, problem=problem_of_file(name, file.refusal))
     location = DataLocation(file.path, "pt")
     try:
         headers = read_headers(file.path, "pt")
-        reason = "" if len(headers) == 1 else f"it holds {counted(len(headers), 'tensor')}, not one"
     except TensorUnreadableError as exc:
-        headers, reason = [], exc.reason
-    if reason or headers[0].problem:
         return TensorRecord(
-            role, key, "", None, location=location, problem=f"{name}: {reason or headers[0].problem}"
+            role, key, "", None, location=location, problem=problem_of_file(name, exc.message)
         )
+    several = Message.of("dumps.aclgraph.not_one_tensor", count=len(headers))
+    if reason := headers[0].problem if len(headers) == 1 else several:
+        return TensorRecord(role, key, "", None, location=location, problem=problem_of_file(name, reason))
     (header,) = headers
     location = DataLocation(file.path, "pt", header.entry)
     return TensorRecord(role, key, header.dtype, header.shape, digest=header.digest, location=location)
@@ -210,7 +207,7 @@ def _record(role: Role, key: str, file: Listed) -> TensorRecord:
 
 def _nodes(
     by_node: Mapping[str, tuple[TensorRecord, ...]], times: Mapping[str, _Times]
-) -> tuple[tuple[Node, ...], str]:
+) -> tuple[tuple[Node, ...], OrderOrigin]:
     """Make the nodes, in an order that is derived; say from what."""
     parts = {name: parse_name(name) for name in sorted(by_node, key=_listed)}
     parents, _ = repair_parents(parts, Construct(), parts, dict)
@@ -223,7 +220,8 @@ def _nodes(
         for name, one in parts.items()
     }
     order, count = finish_order(children, labels, _flows(by_node, parts, parents))
-    rest = "the times of the files" if is_timed else "names"
+    rest = "file_times" if is_timed else "node_names"
+    origin = OrderOrigin(OrderSource.DERIVED, Message.of(f"dumps.order.from_{rest}", orderings=count))
     nodes = tuple(
         Node(
             name=name,
@@ -238,7 +236,7 @@ def _nodes(
         )
         for at, name in enumerate(order)
     )
-    return nodes, f"derived: {counted(count, 'ordering')} from equal values, the rest from {rest}"
+    return nodes, origin
 
 
 def _are_plausible(parts: Mapping[str, NameParts], times: Mapping[str, _Times]) -> bool:

@@ -15,12 +15,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import MOST_ENTRIES, folder_entries, printable
+from firstdrift.dumps.storage.folders import MOST_ENTRIES, first_names, folder_entries, printable
 from firstdrift.dumps.storage.json_file import read_json
+from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.slice import Problem
 from firstdrift.model.tensor import QUANTISED, DataLocation, Role, TensorRecord
-from firstdrift.plurals import counted, plural
+from firstdrift.wording.message import Message
 
 _INDEX_SUFFIX: Final = ".index.json"
 _SHARD_SUFFIXES: Final = frozenset({".safetensors", ".bin", ".pt", ".pth"})
@@ -29,7 +30,6 @@ _SHARD: Final = re.compile(
     r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})(?P<suffix>\.[a-z]+)", re.ASCII | re.DOTALL
 )
 _MOST_SHARDS: Final = 10_000
-_SHOWN: Final = 5
 
 _SCALES: Final = ("weight_scale", "weight_scale_inv")
 _OFFSETS: Final = ("weight_offset", "weight_zero_point")
@@ -58,14 +58,14 @@ class Index(Struct, frozen=True):
         """Tell whether a file is one of those that the index names."""
         return file.parent == self.folder and printable(file.name) in self.files
 
-    def why_not(self, shard: str, there: Container[Path], damage: Mapping[Path, str]) -> str:
+    def why_not(self, shard: str, there: Container[Path], damage: Mapping[Path, Message]) -> Message:
         """Say why a tensor that lies in a shard, as the index says, was not found."""
         file = self.folder / shard
         if file in damage:
-            return f"{shard}: {damage[file]}"
+            return problem_of_file(shard, damage[file])
         if file not in there:
-            return f"the shard {shard} is missing"
-        return f"{shard}: it holds no such tensor, though the index says so"
+            return Message.of("dumps.checkpoint.shard_missing", shard=shard)
+        return problem_of_file(shard, Message.of("dumps.checkpoint.not_in_shard"))
 
 
 class Part(Struct, frozen=True, array_like=True):
@@ -153,23 +153,23 @@ def read_indexes(files: Iterable[Path], bounds: Bounds) -> tuple[tuple[Index, ..
             if is_folder or not entry.name.endswith(_INDEX_SUFFIX):
                 continue
             shards, reason = _read_shards(entry)
-            if reason:
+            if reason is not None:
                 problems.append(Problem(printable(entry.name), reason))
             else:
                 indexes.append(Index(folder, shards, frozenset(shards.values())))
     return tuple(indexes), tuple(problems)
 
 
-def _read_shards(file: Path) -> tuple[dict[str, str], str]:
+def _read_shards(file: Path) -> tuple[dict[str, str], Message | None]:
     """Return the name of the file of each tensor, or why it is not known."""
     try:
         value = read_json(file).value
     except DumpUnreadableError as exc:
-        return {}, exc.reason
+        return {}, exc.message
     shards = value.get("weight_map") if isinstance(value, dict) else None
     if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        return {}, 'it holds no "weight_map" of names'
-    return {printable(name): printable(shard) for name, shard in shards.items()}, ""
+        return {}, Message.of("dumps.checkpoint.no_weight_map")
+    return {printable(name): printable(shard) for name, shard in shards.items()}, None
 
 
 def missing_shards(files: Iterable[Path], indexes: Iterable[Index]) -> list[Problem]:
@@ -196,11 +196,8 @@ def missing_shards(files: Iterable[Path], indexes: Iterable[Index]) -> list[Prob
         ]
     if not missing:
         return []
-    shown = ", ".join(printable(name) for _, name in missing[:_SHOWN]) + (
-        ", …" if len(missing) > _SHOWN else ""
-    )
-    number = counted(len(missing), "shard")
-    reason = f"{number} of the checkpoint {plural(len(missing), 'is', 'are')} missing: {shown}"
+    names = first_names([name for _, name in missing])
+    reason = Message.of("dumps.checkpoint.shards_missing", count=len(missing), shards=names)
     return [Problem(printable(missing[0][0].name), reason)]
 
 

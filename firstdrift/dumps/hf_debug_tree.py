@@ -25,15 +25,17 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.containers.contents import LARGEST_NUMBER
 from firstdrift.dumps.msprobe.records import canonical_dtype
+from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import is_file, is_folder, printable
 from firstdrift.dumps.storage.json_file import read_json
+from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.files import scan_folder
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
-from firstdrift.plurals import counted
+from firstdrift.wording.message import Message, joined
 
 _TREE: Final = re.compile(r"(?P<model>.+)_debug_tree_(?P<kind>FULL_TENSORS|SUMMARY)\.json", re.DOTALL)
 _MOST_ENTRIES: Final = 20_000
@@ -50,18 +52,22 @@ _SCALARS: Final = (
 _DEEPEST: Final = 400
 
 
-class HfDebugTreeReader:
+class HfDebugTreeReader(DumpReader):
     """The `DumpReader` of call trees of transformers' model debugger."""
 
     format = "hf-debug-tree"
+    title = Message.of("dumps.hf_debug_tree.title")
 
-    def recognise(self, path: Path) -> tuple[str, ...]:
+    def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that a path is such a tree, or holds one; empty if it does not."""
         trees = _trees(path)
         if not trees:
             return ()
-        names = ", ".join(printable(tree.name) for tree in trees.values())
-        return (f"{names}: a call tree of transformers' model debugger",)
+        return (Message.of("dumps.hf_debug_tree.trees", files=_names(trees)),)
+
+    def is_marked(self, folder: Path) -> bool:
+        """Tell whether such a tree lies in a folder."""
+        return bool(_trees(folder))
 
     def open_dump(self, path: Path) -> Dump:
         """List the one forward pass of a tree.
@@ -71,11 +77,12 @@ class HfDebugTreeReader:
         """
         trees = _trees(path)
         if not trees:
-            raise DumpNotRecognisedError("there is no *_debug_tree_*.json here", path=path)
+            raise DumpNotRecognisedError(Message.of("dumps.hf_debug_tree.none"), path=path)
         if len(trees) > 1:
-            names = ", ".join(printable(tree.name) for tree in trees.values())
             raise DumpNotRecognisedError(
-                f"it holds the trees of several models: {names}", path=path, hint="Name one of these files"
+                Message.of("dumps.hf_debug_tree.several", files=_names(trees)),
+                path=path,
+                hint=Message.of("dumps.hf_debug_tree.choose_one"),
             )
         ((model, tree),) = trees.items()
         return Dump(
@@ -96,12 +103,12 @@ class HfDebugTreeReader:
         bounds = Bounds.around(dump.path)
         read = read_json(bounds.require(tree))
         if not isinstance(read.value, dict) or not isinstance(read.value.get("module_path"), str):
-            raise DumpUnreadableError('it holds no call with a "module_path"', path=tree)
+            raise DumpUnreadableError(Message.of("dumps.hf_debug_tree.no_call"), path=tree)
         work = _Reading(tree.parent, bounds)
         try:
             nodes = tuple(work.read(read.value))
         except RecursionError as exc:
-            raise DumpUnreadableError("nested too deeply to be read", path=tree) from exc
+            raise DumpUnreadableError(Message.of("dumps.json.nested_too_deeply"), path=tree) from exc
         shown = printable(tree.name)
         problems = [*work.problems, *_left_over(tree, work.files)]
         return Slice(
@@ -110,9 +117,9 @@ class HfDebugTreeReader:
             problems=tuple(Problem(shown, reason) for reason in problems),
         )
 
-    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
-        """Return nothing: no call stacks are recorded."""
-        return {}
+
+def _names(trees: Mapping[str, Path]) -> tuple[str, ...]:
+    return tuple(printable(tree.name) for tree in trees.values())
 
 
 def _trees(path: Path) -> dict[str, Path]:
@@ -145,7 +152,7 @@ class _Reading(Struct):
 
     folder: Path
     bounds: Bounds
-    problems: list[str] = field(default_factory=list)
+    problems: list[Message] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
     calls: Counter[str] = field(default_factory=Counter)
     count: int = 0
@@ -173,7 +180,7 @@ class _Reading(Struct):
                 inner = self._name(child["module_path"])
                 yield from self._read(child, inner, model, name, depth + 1)
             else:
-                self.problems.append(f"{name} has a child that is no call")
+                self.problems.append(Message.of("dumps.hf_debug_tree.child_no_call", node=printable(name)))
         tensors: list[TensorRecord] = []
         inputs = call.get("inputs")
         if isinstance(inputs, dict):
@@ -220,10 +227,11 @@ class _Reading(Struct):
                 found.append(TensorRecord(role, key, kind, (), scalar=printable(value)))
 
     def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
-        problems: list[str] = []
+        problems: list[Message] = []
         shape = _shape(leaf["shape"])
         if shape is None:
-            problems.append(f"the recorded shape is {str(leaf['shape'])[:80]!r}")
+            recorded = repr(str(leaf["shape"])[:80])
+            problems.append(Message.of("dumps.record.bad_shape", recorded=recorded))
         return TensorRecord(
             role=role,
             key=key,
@@ -231,23 +239,23 @@ class _Reading(Struct):
             shape=shape,
             statistics=_statistics(leaf, shape),
             location=self._location(leaf.get("value"), problems),
-            problem="; ".join(problems) or None,
+            problem=joined(*problems) if problems else None,
         )
 
-    def _location(self, value: object, problems: list[str]) -> DataLocation | None:
+    def _location(self, value: object, problems: list[Message]) -> DataLocation | None:
         if not isinstance(value, str):
             return None
         match = _FILE.fullmatch(value)
         if match is None:
-            problems.append(f"{value[:80]!r} is not the name of a file beside the tree")
+            problems.append(Message.of("dumps.hf_debug_tree.no_file_name", name=repr(value[:80])))
             return None
         self.files.add(match["name"])
         file = self.folder / match["name"]
         shown = printable(match["name"])
         if not os.path.lexists(file):
-            problems.append(f"the file {shown} is missing")
+            problems.append(Message.of("dumps.record.file_missing", file=shown))
         elif refusal := self.bounds.refusal(file):
-            problems.append(f"{shown}: {refusal}")
+            problems.append(problem_of_file(shown, refusal))
             return None
         return DataLocation(file, "safetensors", _ENTRY)
 
@@ -302,7 +310,7 @@ def _without_overwritten(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     )
 
 
-def _left_over(tree: Path, known: set[str]) -> list[str]:
+def _left_over(tree: Path, known: set[str]) -> list[Message]:
     """Say which files beside a tree no call of it refers to: those of layers that were left out of it."""
     match = _TREE.fullmatch(tree.name)
     if match is None or not known:
@@ -320,4 +328,4 @@ def _left_over(tree: Path, known: set[str]) -> list[str]:
     left = [name for name in left if not name.startswith(f"{model}_outputs")]
     if not left:
         return []
-    return [f"{counted(len(left), 'file')} of layers that the tree leaves out (`do_prune_layers`) not read"]
+    return [Message.of("dumps.hf_debug_tree.pruned_layers", count=len(left))]

@@ -22,22 +22,33 @@ from firstdrift.dumps.checkpoint import Index, dequantised, is_shard, missing_sh
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.file_names import calls_of, is_call_name, parse_file_name
+from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
     MOST_ENTRIES,
+    first_names,
     folder_entries,
     is_folder,
     printable,
     search_folders,
 )
+from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.dumps.storage.tensor_data import CONTAINER_BY_SUFFIX, container_of, looks_like, read_headers
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, TensorUnreadableError
-from firstdrift.files import list_folder
+from firstdrift.files import list_folder, said_by_system
 from firstdrift.model.names import enclosing_paths, is_beyond_reason, module_path
 from firstdrift.model.node import Direction, Node, NodeKind
-from firstdrift.model.slice import ORDER_FROM_NAMES, Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.slice import (
+    Coordinates,
+    Dump,
+    OrderOrigin,
+    OrderSource,
+    Problem,
+    Slice,
+    SliceListing,
+)
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
-from firstdrift.plurals import counted
+from firstdrift.wording.message import Message
 
 _COORDINATE = re.compile(r"(?P<name>step|rank|token|micro_step)[_-]?(?P<value>[0-9]{1,18})", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -51,7 +62,6 @@ _NAMELESS = "tensor"
 _HOLDERS = {".safetensors", ".npz"}
 _UNREAD_SUFFIXES = {".pkl", ".ckpt", ".h5", ".onnx"}
 _DEEPEST_SEARCH = 4
-_NAMES_SHOWN = 5
 
 
 class _TensorFile(Struct, frozen=True):
@@ -62,14 +72,14 @@ class _TensorFile(Struct, frozen=True):
         coordinates: of its slice.
         place: what holds the slice: the folder whose name ends the coordinates, or the file itself.
         name: the dotted rest of its path without suffix; empty if the whole path is coordinates.
-        refusal: why it must not be read; empty if it may be.
+        refusal: why it must not be read; None if it may be.
     """
 
     file: Path
     coordinates: Coordinates
     place: Path
     name: str
-    refusal: str = ""
+    refusal: Message | None = None
 
 
 class _Tensor(Struct, frozen=True):
@@ -79,15 +89,18 @@ class _Tensor(Struct, frozen=True):
     record: TensorRecord
 
 
-class PlainReader:
-    """The reader of plain tensor files (a `DumpReader`)."""
+class PlainReader(DumpReader):
+    """The `DumpReader` of plain tensor files."""
 
     format = "plain"
+    title = Message.of("dumps.plain.title")
+    is_last_resort = True
 
-    def recognise(self, path: Path) -> tuple[str, ...]:
+    def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that there are tensor files at or below a path."""
         if path.is_file():
-            return (f"it is a {path.suffix} file",) if path.suffix in CONTAINER_BY_SUFFIX else ()
+            is_known = path.suffix in CONTAINER_BY_SUFFIX
+            return (Message.of("dumps.plain.is_file", suffix=path.suffix),) if is_known else ()
         bounds = Bounds.around(path)
         search = search_folders(
             path,
@@ -98,7 +111,8 @@ class PlainReader:
         if not search.folders:
             return ()
         file = _first_tensor_file(search.folders[0], bounds) or search.folders[0]
-        return (f"{_shown(path, file)} is a tensor file", "nothing here belongs to another format")
+        found = Message.of("dumps.plain.tensor_file", file=_shown(path, file))
+        return found, Message.of("dumps.plain.no_other_format")
 
     def open_dump(self, path: Path) -> Dump:
         """Find the tensor files and group them by the coordinates in the names of their folders.
@@ -112,10 +126,11 @@ class PlainReader:
         for file in files:
             place = places.setdefault(file.coordinates, file.place)
             if place != file.place:
-                reason = f"left out: {place.name} already holds {file.coordinates.describe()}"
+                slice_name = file.coordinates.name()
+                reason = Message.of("dumps.plain.slice_twice", holder=printable(place.name), slice=slice_name)
                 problems.append(Problem(_shown(path, file.file), reason))
         if not places:
-            raise DumpNotRecognisedError("there is no tensor file here", path=path)
+            raise DumpNotRecognisedError(Message.of("dumps.plain.no_tensor_file"), path=path)
         listings = [SliceListing(coordinates, place) for coordinates, place in places.items()]
         return Dump(
             path=path,
@@ -137,7 +152,7 @@ class PlainReader:
             if file.coordinates == listing.coordinates and file.place == listing.directory
         ]
         if not files:
-            raise DumpUnreadableError("the files of this slice are gone", path=listing.directory)
+            raise DumpUnreadableError(Message.of("dumps.plain.files_gone"), path=listing.directory)
         indexes, damaged = read_indexes((file.file for file in files), Bounds.around(dump.path))
         tensors = _with_names(_read_files(files, indexes), is_checkpoint=bool(indexes))
         by_node, problems = _by_node(tensors)
@@ -145,25 +160,12 @@ class PlainReader:
         whole = {node: dequantised(records) for node, records in by_node.items()}
         return _build_slice(listing, whole, problems)
 
-    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
-        """Return nothing: plain files hold no call stacks."""
-        return {}
 
-
-def _understood(files: Iterable[_TensorFile]) -> Iterator[str]:
+def _understood(files: Iterable[_TensorFile]) -> Iterator[Message]:
     """Say what was read from the names of files."""
     counts = Counter(_kind_of_name(file) for file in files if file.name)
     for kind, number in sorted(counts.items()):
-        yield f"{counted(number, 'file name')} {_KINDS_OF_NAMES[kind]}"
-
-
-_KINDS_OF_NAMES = {
-    "call": "as msprobe writes them: call, role and place",
-    "holder": "of files that name the tensors in them",
-    "parameter": "of parameters",
-    "role": "with a role at the end",
-    "value": "without a role: the output of the module of that name, unless names inside the file say more",
-}
+        yield Message.of(f"dumps.plain.names.{kind}", count=number)
 
 
 def _kind_of_name(file: _TensorFile) -> str:
@@ -187,7 +189,7 @@ def _tensor_files(root: Path, start: Path, problems: list[Problem]) -> Iterator[
     bounds = Bounds.around(root)
     are_numbers_tokens = _are_numbers_tokens(root)
     if start.is_file():
-        refusal = "" if start == root else bounds.refusal(start)
+        refusal = None if start == root else bounds.refusal(start)
         yield replace(_placed(root, start, are_numbers_tokens=are_numbers_tokens), refusal=refusal)
         return
     waiting = [start]
@@ -196,17 +198,18 @@ def _tensor_files(root: Path, start: Path, problems: list[Problem]) -> Iterator[
         try:
             entries = sorted(list_folder(folder), key=lambda entry: natural_key(entry.name))
         except OSError as exc:
-            problems.append(Problem(_shown(root, folder), f"it cannot be read ({exc.strerror})"))
+            unreadable = Message.of("dumps.file.unreadable", error=said_by_system(exc))
+            problems.append(Problem(_shown(root, folder), unreadable))
             continue
         folders = [entry for entry in entries if is_folder(entry) and not entry.name.startswith(".")]
         files = [entry for entry in entries if not is_folder(entry)]
         links = [entry.name for entry in folders if entry.is_symlink()]
         unread = [entry.name for entry in files if Path(entry.name).suffix in _UNREAD_SUFFIXES]
         if links:
-            reason = f"links to folders are not followed: {_first_few(links)}"
+            reason = Message.of("dumps.plain.links_not_followed", links=first_names(links))
             problems.append(Problem(_shown(root, folder), reason))
         if unread:
-            reason = f"files of these kinds are not read: {_first_few(unread)}"
+            reason = Message.of("dumps.plain.kinds_not_read", files=first_names(unread))
             problems.append(Problem(_shown(root, folder), reason))
         for entry in files:
             if Path(entry.name).suffix in CONTAINER_BY_SUFFIX:
@@ -246,23 +249,19 @@ def _placed(root: Path, file: Path, *, are_numbers_tokens: bool) -> _TensorFile:
     return _TensorFile(file, Coordinates(**found), place, ".".join(rest))
 
 
-def _first_few(names: list[str]) -> str:
-    return ", ".join(map(printable, names[:_NAMES_SHOWN])) + (", …" if len(names) > _NAMES_SHOWN else "")
-
-
 def _read_files(files: list[_TensorFile], indexes: tuple[Index, ...]) -> list[tuple[str, TensorRecord]]:
     """Describe the tensors of files by name; those that an index promises are there, be it as a problem."""
     found: list[tuple[str, TensorRecord]] = []
-    damage: dict[Path, str] = {}
+    damage: dict[Path, Message] = {}
     for file in files:
         container = "" if file.refusal else container_of(file.file)  # which looks into the file
         headers, reason = _headers(file, container)
         is_indexed = any(index.names_file(file.file) for index in indexes)
         is_alone = len(files) == 1 or is_indexed or is_shard(file.file.name)
-        if reason and is_indexed:
+        if reason is not None and is_indexed:
             damage[file.file] = reason
             continue
-        if reason:
+        if reason is not None:
             headers = [TensorHeader("", "", None, problem=reason)]
         is_only = len(files) == len(headers) == 1 and not file.name and "." not in headers[0].entry
         found += [
@@ -290,19 +289,19 @@ def _record(file: _TensorFile, container: str, header: TensorHeader) -> TensorRe
         shape=header.shape,
         digest=header.digest,
         location=None if file.refusal else DataLocation(file.file, container, header.entry),
-        problem=header.problem and f"{printable(file.file.name)}: {header.problem}",
+        problem=header.problem and problem_of_file(printable(file.file.name), header.problem),
     )
 
 
-def _headers(file: _TensorFile, container: str) -> tuple[list[TensorHeader], str]:
+def _headers(file: _TensorFile, container: str) -> tuple[list[TensorHeader], Message | None]:
     """Return the headers of a file, or why there are none."""
     if file.refusal:
         return [], file.refusal
     try:
         headers = read_headers(file.file, container)
     except TensorUnreadableError as exc:
-        return [], exc.reason
-    return headers, "" if headers else "it holds no tensor"
+        return [], exc.message
+    return headers, None if headers else Message.of("dumps.file.no_tensor")
 
 
 def _full_name(file: _TensorFile, entry: str, *, is_alone: bool) -> str:
@@ -366,9 +365,8 @@ def _by_node(tensors: Iterable[_Tensor]) -> tuple[dict[str, list[TensorRecord]],
         count = seen[tensor.node, record.role, record.key]
         seen[tensor.node, record.role, record.key] += 1
         if count:
-            problems.append(
-                Problem(_file_name(record), f"another file holds {record.label} of {tensor.node} too")
-            )
+            tensor_twice = Message.of("dumps.file.tensor_twice", tensor=record.label, node=tensor.node)
+            problems.append(Problem(_file_name(record), tensor_twice))
             record = replace(record, key=f"{record.key}#{count}")
         by_node[tensor.node].append(record)
     return by_node, problems
@@ -404,6 +402,5 @@ def _build_slice(
         )
         for at, name in enumerate(order, start=len(calls))
     )
-    known = counted(count + kept, "ordering")
-    origin = f"derived: {known} from equal values, the rest from {ORDER_FROM_NAMES}"
+    origin = OrderOrigin(OrderSource.NAMES, Message.of("dumps.order.from_names", orderings=count + kept))
     return Slice(listing, (*calls, *nodes), origin, tuple(problems))

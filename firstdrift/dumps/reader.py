@@ -4,26 +4,68 @@ Opening a dump finds its slices; reading a slice finds its nodes and tensors fro
 `load_tensor` touches tensor data.
 """
 
+import os
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
+
+from msgspec import Struct
 
 from firstdrift.model.slice import Dump, Slice, SliceListing
+from firstdrift.wording.message import Message
 
 
-class DumpReader(Protocol):
-    """What a module in `firstdrift.dumps` offers for its format."""
+class Part(Struct, frozen=True):
+    """How folders inside a dump are told, which make no dump by themselves.
 
-    def recognise(self, path: Path) -> tuple[str, ...]:
+    Attributes:
+        path: is found in their absolute path, with "/" between its parts.
+        message: says what they are.
+        hint: says what to open instead.
+    """
+
+    path: re.Pattern[str]
+    message: Message
+    hint: Message
+
+
+class DumpReader(ABC):
+    """Reads the dumps of one format; `dumps/detect.py` has a table of all.
+
+    Attributes:
+        format: its name in the table, in reports and in the catalogue.
+        title: what a dump of it is called: "an msprobe dump".
+        marks: names of files and folders, one of which lies in a folder of such a dump.
+        part: how folders inside such a dump are told; None if any of them can be opened.
+        is_last_resort: whether a path is of this format only if nothing in it has the marks of another.
+    """
+
+    format: ClassVar[str]
+    title: ClassVar[Message]
+    marks: ClassVar[tuple[str, ...]] = ()
+    part: ClassVar[Part | None] = None
+    is_last_resort: ClassVar[bool] = False
+
+    @abstractmethod
+    def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that a path is of this format; empty if it is not."""
 
+    def is_marked(self, folder: Path) -> bool:
+        """Tell whether a folder belongs to a dump of this format, whole or damaged, by what lies in it."""
+        return any(os.path.exists(folder / name) for name in self.marks)  # noqa: PTH110 (never raises)
+
+    @abstractmethod
     def open_dump(self, path: Path) -> Dump:
         """List the slices of a dump.
 
         Raises:
+            DumpNotRecognisedError: the path is not of this format.
             DumpUnreadableError: a file that all else hangs on is damaged.
         """
 
+    @abstractmethod
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
         """Read the nodes and tensors of a slice, without tensor data.
 
@@ -31,5 +73,10 @@ class DumpReader(Protocol):
             DumpUnreadableError: a file that all else hangs on is damaged.
         """
 
-    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:
-        """Return the Python call stack of each node name, innermost frame first; {} if none."""
+    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+        """Return the Python call stack of each node name, innermost frame first; {} if none were recorded.
+
+        Raises:
+            DumpUnreadableError: the file that holds them is damaged.
+        """
+        return {}

@@ -21,9 +21,10 @@ from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.msprobe.tree import finish_order, last_positions
+from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import folder_entries, printable, search_folders
-from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump
+from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump, problem_of_file
 from firstdrift.dumps.storage.tensor_data import read_headers
 from firstdrift.dumps.unique_labels import distinct
 from firstdrift.errors import DumpNotRecognisedError, TensorUnreadableError
@@ -31,6 +32,7 @@ from firstdrift.model.names import enclosing_paths
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.wording.message import Message
 
 _SUFFIX: Final = ".pt"
 _SEPARATOR: Final = re.compile(r"___(?=[A-Za-z_][A-Za-z0-9_]*=)", re.ASCII)
@@ -74,16 +76,21 @@ class _Saved(Struct, frozen=True):
     direction: Direction
 
 
-class SglangReader:
+class SglangReader(DumpReader):
     """The `DumpReader` of SGLang's dumper."""
 
     format = "sglang"
+    title = Message.of("dumps.sglang.title")
 
-    def recognise(self, path: Path) -> tuple[str, ...]:
+    def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that SGLang's dumper wrote the files of a path, or of the one folder below."""
         folder = _folder(path)
         name = None if folder is None else _first_name(folder)
-        return () if name is None else (f"{printable(name)} is a file of SGLang's dumper",)
+        return () if name is None else (Message.of("dumps.sglang.file", file=printable(name)),)
+
+    def is_marked(self, folder: Path) -> bool:
+        """Tell whether such files lie in a folder, or in the one folder below it."""
+        return _folder(folder) is not None
 
     def open_dump(self, path: Path) -> Dump:
         """List the steps and ranks of a dump, from the names of its files.
@@ -94,7 +101,7 @@ class SglangReader:
         """
         folder = _folder(path)
         if folder is None:
-            raise DumpNotRecognisedError("there are no files of SGLang's dumper here", path=path)
+            raise DumpNotRecognisedError(Message.of("dumps.sglang.no_files"), path=path)
         found, unknown = _read_names(folder, Bounds.around(path))
         listings = [SliceListing(at, folder) for at in dict.fromkeys(one.coordinates for one in found)]
         return Dump(
@@ -117,10 +124,6 @@ class SglangReader:
             (one for one in found if one.coordinates == listing.coordinates), key=lambda one: one.index
         )
         return Slice(listing, _nodes(saved))
-
-    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
-        """Return nothing: no call stacks are recorded."""
-        return {}
 
 
 def _folder(path: Path) -> Path | None:
@@ -276,12 +279,13 @@ def _records(saved: _Saved) -> list[TensorRecord]:
     file = saved.file
     shown = printable(file.path.name)
     if file.refusal:
-        return [TensorRecord(saved.role, saved.key, "", None, problem=f"{shown}: {file.refusal}")]
+        problem = problem_of_file(shown, file.refusal)
+        return [TensorRecord(saved.role, saved.key, "", None, problem=problem)]
     try:
         headers = [one for one in read_headers(file.path, "pt") if one.entry.partition(".")[0] in _ENTRIES]
-        reason = "" if headers else "it holds no tensor"
+        reason = Message.of("dumps.file.no_tensor")
     except TensorUnreadableError as exc:
-        headers, reason = [], exc.reason
+        headers, reason = [], exc.message
     headers = headers or [TensorHeader("", "", None, problem=reason)]
     return [
         TensorRecord(
@@ -291,7 +295,7 @@ def _records(saved: _Saved) -> list[TensorRecord]:
             shape=header.shape,
             digest=header.digest,
             location=DataLocation(file.path, "pt", header.entry),
-            problem=header.problem and f"{shown}: {header.problem}",
+            problem=header.problem and problem_of_file(shown, header.problem),
         )
         for header in headers
     ]

@@ -10,6 +10,8 @@ from firstdrift.exports.text import printable
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Overflow
 from firstdrift.verdict.overflow_single import LEVELS, has_nonfinite
+from firstdrift.wording.plain import message_or_none
+from firstdrift.wording.text import text_of
 
 _SHOWN = 20
 _FRAMEWORK = "torch/nn/modules/module.py"  # through which every module is called
@@ -65,7 +67,7 @@ def _tensor_line(tensor: TensorView) -> str:
     parts = [f"{record.label}  {record.dtype} {shape}".rstrip()]
     values = tensor.values
     if tensor.problem is not None:
-        parts.append(tensor.problem)
+        parts.append(text_of(tensor.problem))
     elif values is not None:
         known = [(name, getattr(values, name)) for name in _STATISTICS]
         parts.append(", ".join(f"{name} {value:.4g}" for name, value in known if value is not None))
@@ -128,5 +130,5 @@ def _tensor(view: TensorView) -> dict[str, Any]:
         "scalar": record.scalar,
         **{name: getattr(values, name, None) for name in (*_STATISTICS, *_COUNTS)},
         "known_from": view.origin or None,
-        "problem": view.problem,
+        "problem": message_or_none(view.problem),
     }

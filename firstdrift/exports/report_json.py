@@ -107,8 +107,10 @@ def dump_object(dump: DumpSummary) -> dict[str, Any]:
         "compared": dump.compared,
         "nodes": dump.nodes,
         "tensors": dump.tensors,
-        "order_origin": dump.order_origin,
-        "problems": [{"file": problem.file, "reason": problem.reason} for problem in dump.problems],
+        "order_origin": message_object(dump.order_origin),
+        "problems": [
+            {"file": problem.file, "reason": message_object(problem.reason)} for problem in dump.problems
+        ],
     }
 
 

@@ -15,6 +15,7 @@ from firstdrift.model.slice import Problem
 from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Counts, Finding, Findings
+from firstdrift.wording.plain import message_object
 from firstdrift.wording.text import text_of
 
 _NAMED = re.compile(r" {0,2}[a-z][\w.]* {2,}")
@@ -186,7 +187,9 @@ def _left_over(side: str, nodes: int, tensors: int) -> str:
 
 
 def _problem_lines(problems: Sequence[Problem], side: str) -> list[str]:
-    lines = [f"problem       {side}: {problem.file}: {problem.reason}" for problem in problems[:_SHOWN]]
+    lines = [
+        f"problem       {side}: {problem.file}: {text_of(problem.reason)}" for problem in problems[:_SHOWN]
+    ]
     return lines + _more(problems)
 
 
@@ -195,7 +198,7 @@ def inspection_object(found: Inspection) -> dict[str, Any]:
     return {
         "path": str(found.dump.path),
         "format": found.dump.format,
-        "evidence": list(found.dump.evidence),
+        "evidence": list(map(message_object, found.dump.evidence)),
         "attributes": dict(found.dump.attributes),
         "problems": _problem_objects(found.dump.problems),
         "slices": [_slice_object(one) for one in found.slices],
@@ -204,7 +207,7 @@ def inspection_object(found: Inspection) -> dict[str, Any]:
             for one in found.unknown
         ],
         "damaged_slices": [
-            coordinates_object(coordinates) | {"file": problem.file, "reason": problem.reason}
+            coordinates_object(coordinates) | _problem_object(problem)
             for coordinates, problem in found.damaged
         ],
     }
@@ -220,20 +223,24 @@ def _slice_object(one: SliceInspection) -> dict[str, Any]:
         "with_statistics": one.with_statistics,
         "with_digest": one.with_digest,
         "unreadable": one.unreadable,
-        "order_origin": one.order_origin,
+        "order_origin": message_object(one.order_origin.message),
         "problems": _problem_objects(one.problems),
     }
 
 
-def _problem_objects(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    return [{"file": problem.file, "reason": problem.reason} for problem in problems]
+def _problem_objects(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    return list(map(_problem_object, problems))
+
+
+def _problem_object(problem: Problem) -> dict[str, Any]:
+    return {"file": problem.file, "reason": message_object(problem.reason)}
 
 
 def inspection_text(found: Inspection) -> str:
     """Lay an inspection out for a terminal."""
     dump = found.dump
     lines = [f"{dump.path}: {dump.format}"]
-    lines += [f"  because     {clause}" for clause in dump.evidence]
+    lines += [f"  because     {text_of(clause)}" for clause in dump.evidence]
     lines += [f"  {name:<11} {value}" for name, value in dump.attributes.items()]
     for one in found.slices:
         there = [(one.modules, "module"), (one.operators, "operator"), (one.tensors, "tensor")]
@@ -243,8 +250,11 @@ def inspection_text(found: Inspection) -> str:
             f"{one.with_digest} with digests, {one.unreadable} unreadable)"
         )
         lines += _problem_lines(one.problems, "  here")
-    lines += [f"{at.describe()}: damaged: {problem.file}: {problem.reason}" for at, problem in found.damaged]
+    lines += [
+        f"{at.describe()}: damaged: {problem.file}: {text_of(problem.reason)}"
+        for at, problem in found.damaged
+    ]
     lines += [text_of(message) for message in unknown_messages(found.unknown)]
-    origins = sorted({one.order_origin for one in found.slices})
+    origins = sorted({text_of(one.order_origin.message) for one in found.slices})
     lines += [f"execution order: {origin}" for origin in origins]
     return _as_lines(lines + _problem_lines(dump.problems, "dump"))

@@ -4,6 +4,7 @@ Dump ── SliceListing ──read_slice──▶ Slice ── Node ── Tens
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -56,7 +57,7 @@ class Problem(Struct, frozen=True):
     """Something in a dump that could not be used: which file, and why."""
 
     file: str
-    reason: str
+    reason: Message
 
 
 class Layout(Struct, frozen=True):
@@ -96,9 +97,8 @@ class Dump(Struct, frozen=True):
 
     Attributes:
         path: as given.
-        format: "msprobe", "msprobe-debug", "msit-torch", "msit-atb", "msprobe-atb",
-            "msprobe-aclgraph", "torchair-fx", "torchair-ge", "hf-debug-tree", "sglang" or "plain".
-        evidence: why it is held to be of that format, one clause each.
+        format: name of its reader: "msprobe", "msit-torch", "plain", ... (`dumps/detect.py` has all).
+        evidence: why it is held to be of that format.
         slices: what it holds, in the order of execution.
         problems: what could not be used.
         attributes: what the dump says of itself: "task", "level", "framework", ...
@@ -106,14 +106,34 @@ class Dump(Struct, frozen=True):
 
     path: Path
     format: str
-    evidence: tuple[str, ...]
+    evidence: tuple[Message, ...]
     slices: tuple[SliceListing, ...]
     problems: tuple[Problem, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-ORDER_FROM_NAMES: Final = "names, numbers in ascending order"
-"""How the origin of an execution order ends of which names alone tell."""
+class OrderSource(StrEnum):
+    """What tells in which order the nodes of a slice ran."""
+
+    RECORDED = "recorded"
+    DERIVED = "derived"
+    NAMES = "names"
+
+
+class OrderOrigin(Struct, frozen=True):
+    """How the execution order of a slice is known.
+
+    Attributes:
+        source: whether the tool recorded it, whether it was derived from the structure of the model, from
+            times or from equal values, or whether names are all there is beside equal values.
+        message: the same in words, with what was derived from what.
+    """
+
+    source: OrderSource
+    message: Message
+
+
+RECORDED_ORDER: Final = OrderOrigin(OrderSource.RECORDED, Message.of("dumps.order.recorded"))
 
 
 class Slice(Struct, frozen=True):
@@ -122,13 +142,13 @@ class Slice(Struct, frozen=True):
     Attributes:
         listing: which slice.
         nodes: in execution order (`Node.order` is the index).
-        order_origin: how the execution order is known: "recorded", or in words how it was derived.
+        order_origin: how the execution order is known.
         problems: what could not be used.
     """
 
     listing: SliceListing
     nodes: tuple[Node, ...]
-    order_origin: str = "recorded"
+    order_origin: OrderOrigin = RECORDED_ORDER
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -139,4 +159,4 @@ class Slice(Struct, frozen=True):
     @property
     def tells_order(self) -> bool:
         """False if names alone say when its nodes ran."""
-        return not self.order_origin.endswith(ORDER_FROM_NAMES)
+        return self.order_origin.source is not OrderSource.NAMES

@@ -93,7 +93,7 @@ class TensorRecord(Struct, frozen=True, gc=False):
     location: DataLocation | None = None
     scalar: str | None = None
     requires_grad: bool | None = None
-    problem: str | None = None
+    problem: Message | None = None
     shards: "Shards | None" = None
 
     @property

@@ -19,8 +19,9 @@ from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role
 from firstdrift.operators.paths import expert_of_block, is_named_after_experts
+from firstdrift.wording.message import Message
 
-OWN_EXPERTS: Final = "each rank did this for its own experts alone"
+OWN_EXPERTS: Final = Message.of("dumps.ranks.own_experts")
 """Why what ranks did beside experts of their own is not compared: no shape tells which part it is."""
 
 

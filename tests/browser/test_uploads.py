@@ -171,7 +171,7 @@ def test_what_holds_no_dump_is_said_so_and_can_be_deleted(
     landed = Path(page.locator("#golden").input_value())
     assert {path.name for path in landed.iterdir()} == {"beach.jpg", "readme.txt"}
     said = page.locator("#part-said-golden")
-    expect(said).to_contain_text("this is no dump: there is no dump.json")
+    expect(said).to_contain_text("this is not a dump: it holds neither dump.json")
     page.locator("#uploads").get_by_role("button", name="Delete").click()
     expect(state).to_have_text("Deleted")
     expect(page.locator("#golden")).to_have_value("")

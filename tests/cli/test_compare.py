@@ -132,7 +132,7 @@ def test_a_folder_that_is_no_dump_exits_with_2_and_says_what_was_looked_for(
     (tmp_path / "notes.txt").write_text("nothing of interest")
     done = firstdrift("compare", main_case[0], tmp_path)
     assert (done.status, done.out) == (2, "")
-    assert f"{tmp_path}: this is no dump: there is no dump.json" in done.err
+    assert f"{tmp_path}: this is not a dump: it holds neither dump.json" in done.err
 
 
 def test_a_dump_that_cannot_be_read_exits_with_2_and_names_the_file(

@@ -47,7 +47,7 @@ def test_json_lists_what_could_not_be_read(firstdrift: Run, golden: Path, target
     (pair,) = answer["incomparable"]
     assert pair["target"] == "Module.model.layers.1.mlp.down_proj.Linear.forward.0"
     assert (pair["tensor"], pair["step"], pair["rank"]) == ("output.0", 0, 0)
-    assert "the file is cut short" in pair["reason"]
+    assert "the file is cut short" in pair["reason"]["text"]
     assert done.status == 2
 
 

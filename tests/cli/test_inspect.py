@@ -92,7 +92,7 @@ def test_a_damaged_slice_is_named_with_the_place_and_spoils_no_other(
     done = firstdrift("inspect", half_damaged)
     file = half_damaged / "step0" / "rank1" / "dump.json"
     assert "step 0, rank 0: " in done.out
-    assert f"step 0, rank 1: damaged: {file}: not complete JSON: " in done.out
+    assert f"step 0, rank 1: damaged: {file}: it is not complete JSON: " in done.out
     assert "line 31 column 4" in done.out
     assert done.status == 2
     answer = json.loads(firstdrift("inspect", half_damaged, "--json").out)
@@ -106,7 +106,7 @@ def test_a_dump_of_which_nothing_can_be_read_exits_with_2_and_says_where(
 ) -> None:
     done = firstdrift("inspect", half_damaged / "step0" / "rank1")
     assert (done.status, done.out) == (2, "")
-    assert "dump.json: not complete JSON: " in done.err
+    assert "dump.json: it is not complete JSON: " in done.err
     assert "line 31 column 4" in done.err
 
 

@@ -84,7 +84,7 @@ def test_call_stacks_that_cannot_be_read_spoil_nothing_else(
     (stacks,) = dump.rglob("stack.json")
     stacks.write_text(stacks.read_text()[:100])
     said = firstdrift("inspect", dump, "--tree", "--overflow").out
-    assert "call stacks cannot be read: stack.json: not complete JSON" in said
+    assert "call stacks cannot be read: stack.json: it is not complete JSON" in said
     assert "Functional.linear.12.forward (high)" in said
     (tree,) = json.loads(firstdrift("inspect", dump, "--tree", "--json").out)["tree"]
     assert len(tree["nodes"]) == 636

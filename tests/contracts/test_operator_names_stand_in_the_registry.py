@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from firstdrift.operators.paths import PARTS_OF_LAYER
 from firstdrift.operators.registry import aliases_of, registry
 
 LIBRARY = Path(__file__).parents[2] / "firstdrift"
@@ -30,8 +29,9 @@ EXCEPTIONS = {
 def names_of_the_registry() -> set[str]:
     known = registry()
     aliases = {alias for entry in known.operators.values() for alias in aliases_of(entry)}
-    names = {name for name in aliases | set(known.by_name) | WORDS if len(name) > 2}
-    return names - OF_OTHER_THINGS - set(PARTS_OF_LAYER)
+    return {name for name in aliases | set(known.by_name) | set(WORDS) if len(name) > 2} - set(
+        OF_OTHER_THINGS
+    )
 
 
 def strings(nodes: Iterable[ast.AST | None]) -> list[str]:

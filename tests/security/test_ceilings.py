@@ -29,6 +29,7 @@ from firstdrift.errors import TensorUnreadableError
 from firstdrift.model.names import enclosing_paths, is_beyond_reason
 from firstdrift.model.tensor import DataLocation
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
 
 SCRIPT = """
 import resource, sys
@@ -201,7 +202,7 @@ def test_names_of_a_hundred_thousand_parts_cost_no_dump(
     read_again = read_slice(dump, dump.slices[0])
     whole = read_slice(open_dump(file.parent), open_dump(file.parent).slices[0])
     assert len(read_again.nodes) == len(whole.nodes) + 3
-    assert "3 names of more than 64 parts or 2048 characters: the modules around are not looked for" in [
+    assert Message.of("dumps.names_too_long", count=3, parts=64, characters=2048) in [
         problem.reason for problem in read_again.problems
     ]
     assert compare(tmp_path, file.parent).slices

@@ -30,6 +30,8 @@ from firstdrift.files import (
 )
 from firstdrift.model.tensor import DataLocation, TensorRecord
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 Unpacked = Callable[[str], Path]
 
@@ -64,13 +66,13 @@ def tensors(dump: Path) -> list[TensorRecord]:
     ]
 
 
-def refusals(found: list[TensorRecord]) -> list[str]:
+def refusals(found: list[TensorRecord]) -> list[Message]:
     said = []
     for tensor in found:
         assert tensor.location is not None
         with pytest.raises(TensorUnreadableError) as caught:
             load_tensor(tensor.location)
-        said.append(caught.value.reason)
+        said.append(caught.value.message)
     return said
 
 
@@ -122,7 +124,7 @@ def test_a_root_that_is_swapped_for_a_link_does_not_become_what_the_link_leads_t
     np.save(outside / "a.npy", np.arange(5.0))
     root.rename(root.with_name("was-root"))
     root.symlink_to(outside)
-    with pytest.raises(TensorUnreadableError, match=LEADS_OUT):
+    with pytest.raises(TensorUnreadableError, match=text_of(LEADS_OUT)):
         load_tensor(place)
 
 

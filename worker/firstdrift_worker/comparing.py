@@ -89,7 +89,7 @@ class Work:
                 with reading_time(self.limits.seconds):
                     yield
         except LimitError as error:
-            raise DumpUnreadableError(error.reason, path=path, hint=error.hint) from error
+            raise DumpUnreadableError(error.message, path=path, hint=error.advice or "") from error
         except MemoryError as error:
             raise DumpUnreadableError(
                 "reading it takes more memory than there is for it", path=path
@@ -357,7 +357,7 @@ def read_indexed(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
     except DumpUnreadableError as error:
         indexed.damages.append(error)
         with work.writing() as session:
-            problem = Problem(str(error.path or known.directory), error.reason)
+            problem = Problem(str(error.path or known.directory), error.message)
             dumps.add_damage(session, slice_id, problem)
         return None
     dumps.add_nodes(work.writing, slice_id, read)

@@ -35,7 +35,7 @@ from firstdrift.comparison.stages import count_unreadable
 from firstdrift.errors import JobLostError
 from firstdrift.matching.plan import Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.model.slice import Coordinates, Dump, Slice
+from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Slice
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow, layer_rows
 
@@ -326,7 +326,9 @@ def summary(session: Session, dump: Dump, slice_ids: Sequence[int]) -> DumpSumma
         nodes=sum(entry.nodes or 0 for entry in read),
         tensors=sum(entry.tensors or 0 for entry in read),
         problems=tuple(dict.fromkeys(chain(dump.problems, *(entry.problems for entry in read)))),
-        order_origin=next((entry.order_origin for entry in reversed(read) if entry.order_origin), "recorded"),
+        order_origin=next(
+            (entry.order_origin for entry in reversed(read) if entry.order_origin), RECORDED_ORDER
+        ).message,
         compared=sum(
             (len(entry.merged.parts) or 1) if entry.merged else 1
             for entry in found.values()

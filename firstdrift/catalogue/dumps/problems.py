@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.dumps.records import IndexedDump, IndexedSlice
 from firstdrift.catalogue.tables import ComputedEntry, NodeEntry, SliceEntry, TensorEntry
+from firstdrift.wording.message import Message
 
 
 class KnownProblem(Struct, frozen=True):
@@ -22,7 +23,7 @@ class KnownProblem(Struct, frozen=True):
 
     slice_position: int | None
     file: str
-    reason: str
+    reason: Message
 
 
 def problems_of_dump(

@@ -18,11 +18,20 @@ from firstdrift.catalogue.bulk import insert_in_batches
 from firstdrift.catalogue.tables import DumpEntry, NodeEntry, SliceEntry, TensorEntry
 from firstdrift.errors import DumpNotFoundError, NotInCatalogueError
 from firstdrift.model.node import Node
-from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.slice import (
+    RECORDED_ORDER,
+    Coordinates,
+    Dump,
+    OrderOrigin,
+    Problem,
+    Slice,
+    SliceListing,
+)
 from firstdrift.model.tensor import DataLocation, Statistics, TensorRecord
 from firstdrift.paths import unspelt
+from firstdrift.wording.message import Message
 
-INDEX_VERSION = 10
+INDEX_VERSION = 11
 """Counts up when readers find other things than before, so that an old index is not taken for new."""
 
 
@@ -45,7 +54,7 @@ class IndexedDump(Struct, frozen=True):
     id: int
     path: Path
     format: str
-    evidence: tuple[str, ...]
+    evidence: tuple[Message, ...]
     attributes: dict[str, str]
     problems: tuple[Problem, ...]
     fingerprint: str
@@ -70,7 +79,7 @@ class IndexedSlice(Struct, frozen=True):
     position: int
     coordinates: Coordinates
     directory: Path
-    order_origin: str | None
+    order_origin: OrderOrigin | None
     problems: tuple[Problem, ...]
     nodes: int | None
     tensors: int | None
@@ -262,7 +271,7 @@ def load_slice(session: Session, slice_id: int) -> Slice:
     columns = NodeEntry.__table__.c
     found = session.execute(select(*columns).where(columns.slice_id == slice_id).order_by(columns.order))
     nodes = tuple(_node(row, tensors[row.order]) for row in found)
-    return Slice(indexed.listing, nodes, indexed.order_origin or "recorded", indexed.problems)
+    return Slice(indexed.listing, nodes, indexed.order_origin or RECORDED_ORDER, indexed.problems)
 
 
 def load_bare_nodes(session: Session, slice_id: int) -> tuple[Node, ...]:

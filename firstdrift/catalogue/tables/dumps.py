@@ -5,12 +5,13 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from firstdrift.catalogue.columns import Listed, Now, Record
+from firstdrift.catalogue.columns import Listed, Now, Record, Said
 from firstdrift.catalogue.tables.entry import Entry
 from firstdrift.metrics.measurement import SideSummary
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.slice import Problem, SliceListing
+from firstdrift.model.slice import OrderOrigin, Problem, SliceListing
 from firstdrift.model.tensor import Role
+from firstdrift.wording.message import Message
 
 
 class DumpEntry(Entry):
@@ -27,7 +28,7 @@ class DumpEntry(Entry):
     path: Mapped[str]
     format: Mapped[str]
     fingerprint: Mapped[str]
-    evidence: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]))
+    evidence: Mapped[tuple[Message, ...]] = mapped_column(Record(tuple[Message, ...]))
     attributes: Mapped[dict[str, str]] = mapped_column(Record(dict[str, str]))
     problems: Mapped[tuple[Problem, ...]] = mapped_column(Record(tuple[Problem, ...]))
     indexed_at: Mapped[datetime] = mapped_column(default=Now())
@@ -56,7 +57,7 @@ class SliceEntry(Entry):
     micro_step: Mapped[int | None]
     directory: Mapped[str]
     merged: Mapped[SliceListing | None] = mapped_column(Record(SliceListing))
-    order_origin: Mapped[str | None]
+    order_origin: Mapped[OrderOrigin | None] = mapped_column(Record(OrderOrigin))
     problems: Mapped[tuple[Problem, ...]] = mapped_column(Record(tuple[Problem, ...]))
     nodes: Mapped[int | None]
     tensors: Mapped[int | None]
@@ -104,7 +105,7 @@ class TensorEntry(Entry):
     entry: Mapped[str | None]
     scalar: Mapped[str | None]
     requires_grad: Mapped[bool | None]
-    problem: Mapped[str | None]
+    problem: Mapped[Message | None] = mapped_column(Said(Message))
 
 
 class ComputedEntry(Entry):
@@ -121,4 +122,4 @@ class ComputedEntry(Entry):
     node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     summary: Mapped[SideSummary | None] = mapped_column(Record(SideSummary))
-    problem: Mapped[str | None]
+    problem: Mapped[Message | None] = mapped_column(Said(Message))

@@ -7,10 +7,12 @@ table of statistics; which token a folder is, from the numbers of the operations
 """
 
 import os
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,12 +31,12 @@ from firstdrift.dumps.atb.statistics import RunStatistics, read_statistics
 from firstdrift.dumps.atb.tensors import RunTensors
 from firstdrift.dumps.atb.tokens import Phase, Run, TokenTable, assign_tokens
 from firstdrift.dumps.atb.topology import Operation, Topology, read_topology
-from firstdrift.dumps.storage.folders import files_ending, folder_entries, printable
+from firstdrift.dumps.reader import DumpReader, Part
+from firstdrift.dumps.storage.folders import files_ending, first_names, folder_entries
 from firstdrift.dumps.storage.listed_files import not_part_of_a_dump
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
-
-_NAMES_SHOWN = 5
+from firstdrift.wording.message import Message
 
 
 class _Facts(Struct, frozen=True):
@@ -45,13 +47,12 @@ class _Facts(Struct, frozen=True):
     tokens: TokenTable
 
 
-class AtbReader:
-    """The reader of ATB dumps of one layout (a `DumpReader`)."""
+class AtbReader(DumpReader):
+    """The `DumpReader` of ATB dumps of one layout."""
 
-    format: str
-    layout: AtbLayout
+    layout: ClassVar[AtbLayout]
 
-    def recognise(self, path: Path) -> tuple[str, ...]:
+    def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that a path is, holds or lies in one ATB dump of this layout."""
         processes = find_processes(path, self.layout)
         if not processes:
@@ -59,9 +60,9 @@ class AtbReader:
         folders = sum(len(process.runs) for process in processes)
         topologies = sum(len(files_ending(process.models, ".json")) for process in processes)
         return (
-            f"folders of ATB operations in {_names(processes)}",
-            f"{folders} numbered folders, one for each run of the model",
-            f"topologies of models: {topologies or 'none'}",
+            Message.of("dumps.atb.operation_folders", folders=_names(processes)),
+            Message.of("dumps.atb.run_folders", count=folders),
+            Message.of("dumps.atb.topologies", count=topologies),
         )
 
     def open_dump(self, path: Path) -> Dump:
@@ -72,7 +73,7 @@ class AtbReader:
         """
         processes = find_processes(path, self.layout)
         if not processes:
-            raise DumpNotRecognisedError("this is not an ATB dump", path=path)
+            raise DumpNotRecognisedError(Message.of("dumps.not_of_format", format=self.title), path=path)
         facts = {process.folder.name: _facts_of(process, self.layout) for process in processes}
         real = Path(os.path.realpath(path))
         named = real if real in processes[0].runs else None
@@ -116,12 +117,14 @@ class AtbReader:
             if folder == listing.directory and run.token == listing.coordinates.token
         ]
         if not mine:
-            raise DumpUnreadableError("the operations of this token are gone", path=listing.directory)
+            raise DumpUnreadableError(Message.of("dumps.token_gone"), path=listing.directory)
         return _read_run(listing, mine[0], facts, process)
 
-    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
-        """Return nothing: ATB records no call stacks."""
-        return {}
+
+def part_of_atb(path: str) -> Part:
+    """Return how folders inside an ATB dump are told, by a pattern that is found in their paths."""
+    choose = Message.of("dumps.atb.choose_whole")
+    return Part(re.compile(path), Message.of("dumps.atb.part"), choose)
 
 
 def _names(processes: Sequence[AtbProcess]) -> str:
@@ -143,18 +146,14 @@ def _runs(process: AtbProcess, tokens: TokenTable) -> list[tuple[Run, Path]]:
 def _problems_of(process: AtbProcess, facts: _Facts) -> Iterator[Problem]:
     where = process.folder.name
     yield from facts.topology.problems
-    if facts.tokens.problem:
+    if facts.tokens.problem is not None:
         yield Problem(where, facts.tokens.problem)
     known = {run.folder for run in facts.tokens.runs}
     if empty := [folder.name for folder in process.runs if int(folder.name) not in known]:
-        yield Problem(where, f"folders without an operation: {_first_few(empty)}")
+        yield Problem(where, Message.of("dumps.atb.empty_folders", folders=first_names(empty)))
     unknown = [entry.name for entry, _ in folder_entries(process.folder) if entry not in process.runs]
     if unknown:
         yield Problem(where, not_part_of_a_dump(unknown))
-
-
-def _first_few(names: Sequence[str]) -> str:
-    return ", ".join(map(printable, names[:_NAMES_SHOWN])) + (", …" if len(names) > _NAMES_SHOWN else "")
 
 
 def _facts_of(process: AtbProcess, layout: AtbLayout) -> _Facts:
@@ -190,21 +189,22 @@ def _orders(run: Path) -> frozenset[int]:
     return frozenset(found)
 
 
-def _decode_start(topology: Topology, orders: Mapping[int, Collection[int]]) -> tuple[int | None, str]:
+def _decode_start(
+    topology: Topology, orders: Mapping[int, Collection[int]]
+) -> tuple[int | None, Message | None]:
     """Return the first running number of the model that decodes, and what is doubtful about it."""
     starts = topology.starts
     every = {order for found in orders.values() for order in found}
     if len(starts) == 2:  # noqa: PLR2004 (prefill and decode)
-        return starts[1], ""
+        return starts[1], None
     if len(starts) > 2:  # noqa: PLR2004
-        return None, f"{len(starts)} models ran, not two: the number of a folder is taken for its token"
+        return None, Message.of("dumps.atb.not_two_models", models=len(starts))
     if len(starts) == 1 and every <= {operation.orders[0] for operation in topology.operations.values()}:
-        return None, ""
+        return None, None
     last = next((orders[folder] for folder in sorted(orders, reverse=True) if orders[folder]), every)
     if last and min(last) > min(every):
-        doubt = f"the topology does not say which operations decode; taken to be those from {min(last)} on"
-        return min(last), doubt
-    return None, "nothing tells prefill from decode: the number of a folder is taken for its token"
+        return min(last), Message.of("dumps.atb.decode_assumed", operation=min(last))
+    return None, Message.of("dumps.atb.no_phases")
 
 
 def _read_run(listing: SliceListing, run: Run, facts: _Facts, process: AtbProcess) -> Slice:
@@ -219,7 +219,8 @@ def _read_run(listing: SliceListing, run: Run, facts: _Facts, process: AtbProces
     problems = [Problem(f"{where}/{file}", note) for file, note in tensors.notes]
     problems += [Problem(f"{where}/{STATISTICS_FILE}", note) for note in statistics.notes]
     if unexpected:
-        reason = f"{len(unexpected)} operations are not in the topology: {_first_few(unexpected)}"
+        names = first_names(unexpected)
+        reason = Message.of("dumps.atb.not_in_topology", count=len(unexpected), operations=names)
         problems.append(Problem(where, reason))
     if contents.unknown:
         problems.append(Problem(where, not_part_of_a_dump(contents.unknown)))

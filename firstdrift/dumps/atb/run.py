@@ -20,9 +20,11 @@ from firstdrift.dumps.atb.layout import OPERATION_NAME, STATISTICS_FILE
 from firstdrift.dumps.atb.topology import Operation
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import printable
+from firstdrift.dumps.storage.listed_files import folder_unreadable
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.files import Entry, list_folder
 from firstdrift.model.tensor import Role
+from firstdrift.wording.message import Message
 
 PARAMETERS_FILE = "op_param.json"
 _TENSOR_FILE = re.compile(r"(?P<role>in|out)tensor(?P<index>0|[1-9][0-9]{0,8})(?:_.*)?\.bin", re.ASCII)
@@ -40,14 +42,14 @@ class TensorFile(Struct, frozen=True):
         role: input or output.
         index: which input or output.
         place: "before" or "after": when it was saved.
-        refused: why it must not be read; empty if it may.
+        refused: why it must not be read; None if it may.
     """
 
     path: Path
     role: Role
     index: int
     place: str
-    refused: str = ""
+    refused: Message | None = None
 
     @property
     def is_in_place(self) -> bool:
@@ -102,7 +104,7 @@ def scan_run(run: Path, bounds: Bounds) -> RunFolder:
     try:
         top = list_folder(run)
     except OSError as exc:
-        raise DumpUnreadableError(f"the folder cannot be read ({exc.strerror})", path=run) from exc
+        raise DumpUnreadableError(folder_unreadable(exc), path=run) from exc
     folders: dict[str, OperationFolder] = {}
     waiting: list[tuple[Operation | None, Entry]] = [(None, entry) for entry in top]
     statistics = None

@@ -19,9 +19,9 @@ from msgspec import Struct
 from firstdrift.dumps.atb.layout import OPERATION_NAME
 from firstdrift.dumps.atb.topology import Operation
 from firstdrift.dumps.containers.contents import shape_of
-from firstdrift.files import open_regular
+from firstdrift.files import open_regular, said_by_system
 from firstdrift.model.tensor import Role, Statistics
-from firstdrift.plurals import counted, plural
+from firstdrift.wording.message import Message
 
 _ROLES = {"input": Role.INPUT, "output": Role.OUTPUT}
 _DTYPES = {"float": "float32", "double": "float64", "bf16": "bfloat16"}
@@ -62,7 +62,7 @@ class RunStatistics(Struct, frozen=True):
 
     rows: Mapping[TensorKey, StatisticsRow]
     operations: Mapping[str, Operation]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 def read_statistics(file: Path) -> RunStatistics:
@@ -70,7 +70,7 @@ def read_statistics(file: Path) -> RunStatistics:
     rows: dict[TensorKey, StatisticsRow] = {}
     operations: dict[str, Operation] = {}
     bad = repeated = count = 0
-    notes = []
+    notes: list[Message] = []
     try:
         for count, fields in enumerate(islice(_read_table(file), _MOST_ROWS), 1):  # noqa: B007 (used behind the loop)
             try:
@@ -83,19 +83,15 @@ def read_statistics(file: Path) -> RunStatistics:
             for operation in line:
                 operations.setdefault(operation.name, operation)
     except OSError as exc:
-        return RunStatistics({}, {}, (f"it cannot be read ({exc.strerror})",))
+        return RunStatistics({}, {}, (Message.of("dumps.file.unreadable", error=said_by_system(exc)),))
     except csv.Error:
-        return RunStatistics({}, {}, ("it is no table",))
+        return RunStatistics({}, {}, (Message.of("dumps.table.not_one"),))
     if count == _MOST_ROWS:
-        notes.append(f"what follows its first {_MOST_ROWS} rows is not read")
+        notes.append(Message.of("dumps.table.rows_left_out", most=_MOST_ROWS))
     if bad:
-        of_all = counted(count, "row")
-        notes.append(f"{bad} of its {of_all} {plural(bad, 'is', 'are')} cut short or damaged")
+        notes.append(Message.of("dumps.table.bad_rows", bad=bad, rows=count))
     if repeated:
-        notes.append(
-            f"{repeated} of its rows {plural(repeated, 'is', 'are')} about a tensor that has a later row; "
-            "the last one counts"
-        )
+        notes.append(Message.of("dumps.atb.repeated_rows", rows=repeated))
     return RunStatistics(rows, operations, tuple(notes))
 
 

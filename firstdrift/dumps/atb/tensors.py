@@ -16,11 +16,13 @@ from firstdrift.dumps.atb.run import PARAMETERS_FILE, OperationFolder, RunFolder
 from firstdrift.dumps.atb.statistics import RunStatistics, StatisticsRow
 from firstdrift.dumps.atb.topology import Operation
 from firstdrift.dumps.containers.atb_bin import Description, describe
-from firstdrift.dumps.containers.contents import DamagedError, file_contents
+from firstdrift.dumps.containers.contents import DamagedError, file_contents, quoted
 from firstdrift.dumps.storage.folders import printable
 from firstdrift.dumps.storage.json_file import read_json
+from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.wording.message import Message
 
 _ALIAS = re.compile(
     r"(?P<orders>[0-9]{1,9}(?:_[0-9]{1,9}){0,63})_(?P<role>in|out)tensor(?P<index>[0-9]{1,9})(?:_.*)?\.bin",
@@ -40,7 +42,7 @@ class RunTensors:
 
     def __init__(self, run: RunFolder, statistics: RunStatistics) -> None:
         """Take what was found in the folder of the run and in its table."""
-        self.notes: list[tuple[str, str]] = []
+        self.notes: list[tuple[str, Message]] = []
         self._folders = run.folders
         self._by_orders = {folder.operation.orders: folder for folder in run.folders.values()}
         self._rows: dict[tuple[int, ...], dict[tuple[Role, int], StatisticsRow]] = defaultdict(dict)
@@ -59,7 +61,7 @@ class RunTensors:
             count = seen[file.role, file.key]
             seen[file.role, file.key] += 1
             if count:
-                self.notes.append((_shown(operation, file), "another file has the same number"))
+                self.notes.append((_shown(operation, file), Message.of("dumps.atb.number_twice")))
                 record = replace(record, key=f"{file.key}#{count}")
             records.append(record)
         records += [_record_of_row(role, index, row) for (role, index), row in sorted(rows.items())]
@@ -74,29 +76,29 @@ class RunTensors:
         name = printable(file.path.name)
         record = TensorRecord(file.role, file.key, "", None, location=DataLocation(file.path, "bin"))
         if file.refused:
-            return replace(record, location=None, problem=f"{name}: {file.refused}")
+            return replace(record, location=None, problem=problem_of_file(name, file.refused))
         try:
             said = describe(file_contents(file.path))
         except DamagedError as exc:
-            return replace(record, problem=f"{name}: {exc}")
+            return replace(record, problem=problem_of_file(name, exc.message))
         if said.note:
             self.notes.append((_shown(operation, file), said.note))
         statistics = said.statistics or (row.statistics if row else None)
         holder = file if said.has_values else self._holder(said)
         if holder is None and statistics is not None:
-            location, problem = None, ""
+            location, problem = None, None
         else:
             location = DataLocation((holder or file).path, "bin")
             problem = said.blocks if holder and said.alias else said.unreadable or said.blocks
             if said.alias and not holder:
-                problem += ", which this run does not hold"
+                problem = Message.of("dumps.atb.values_not_in_run", file=quoted(said.alias))
         return replace(
             record,
             dtype=said.dtype,
             shape=said.shape,
             statistics=statistics,
             location=location,
-            problem=f"{name}: {problem}" if problem else None,
+            problem=problem and problem_of_file(name, problem),
         )
 
     def _holder(self, alias: Description) -> TensorFile | None:
@@ -131,10 +133,10 @@ class RunTensors:
             try:
                 told = read_json(folder.parameters).value
             except DumpUnreadableError as exc:
-                self.notes.append((where, exc.reason))
+                self.notes.append((where, exc.message))
         arguments = list(islice(_flattened(told), _MOST_ARGUMENTS + 1))
         if len(arguments) > _MOST_ARGUMENTS:
-            self.notes.append((where, f"it holds more than {_MOST_ARGUMENTS} values; the rest is left out"))
+            self.notes.append((where, Message.of("dumps.atb.too_many_arguments", most=_MOST_ARGUMENTS)))
         return [
             TensorRecord(Role.INPUT, key, type(value).__name__, (), scalar=str(value))
             for key, value in arguments[:_MOST_ARGUMENTS]
@@ -147,7 +149,7 @@ def _shown(operation: Operation, file: TensorFile) -> str:
 
 def _record_of_row(role: Role, index: int, row: StatisticsRow) -> TensorRecord:
     """Describe a tensor of which there is no file."""
-    problem = None if row.statistics else "neither its values nor its statistics were dumped"
+    problem = None if row.statistics else Message.of("dumps.atb.nothing_dumped")
     return TensorRecord(role, str(index), row.dtype, row.shape, row.statistics, problem=problem)
 
 

@@ -16,6 +16,8 @@ from itertools import groupby
 
 from msgspec import Struct
 
+from firstdrift.wording.message import Message
+
 
 class Phase(StrEnum):
     """Which model's operations gave a token."""
@@ -47,12 +49,12 @@ class TokenTable(Struct, frozen=True):
     Attributes:
         runs: in ascending order of folders, a prefill before the decode beside it.
         reason: how this is known, one clause.
-        problem: why it is not known for sure; empty if it is.
+        problem: why it is not known for sure; None if it is.
     """
 
     runs: tuple[Run, ...]
     reason: str
-    problem: str = ""
+    problem: Message | None = None
 
 
 def assign_tokens(orders: Mapping[int, Collection[int]], decode_start: int | None) -> TokenTable:
@@ -70,7 +72,7 @@ def assign_tokens(orders: Mapping[int, Collection[int]], decode_start: int | Non
         return _by_number(
             folders,
             "the number of a folder is taken for its token",
-            "the dump does not begin with a prefill: nothing tells which token a folder belongs to",
+            Message.of("dumps.atb.no_prefill"),
         )
     if any(len(found) > 1 for found in phases.values()):
         prompt = _last_of_first_row(phases, lambda found: len(found) > 1)
@@ -78,7 +80,7 @@ def assign_tokens(orders: Mapping[int, Collection[int]], decode_start: int | Non
     prompt = _last_of_first_row(phases, lambda found: Phase.PREFILL in found)
     if prompt != folders[-1]:
         return _from_prompt(phases, prompt, f"folder {prompt} holds the prefill, each after it a decode")
-    problem = f"no decode was dumped: the prefill in folder {prompt} may be a warm-up"
+    problem = Message.of("dumps.atb.no_decode", folder=prompt)
     return _from_prompt(phases, prompt, f"folder {prompt} holds a prefill", problem)
 
 
@@ -87,7 +89,7 @@ def _phases(orders: Collection[int], decode_start: int) -> tuple[Phase, ...]:
     return tuple(phase for phase, is_there in has.items() if is_there)
 
 
-def _by_number(folders: Collection[int], reason: str, problem: str = "") -> TokenTable:
+def _by_number(folders: Collection[int], reason: str, problem: Message | None = None) -> TokenTable:
     return TokenTable(tuple(Run(folder, Phase.ALL, folder) for folder in folders), reason, problem)
 
 
@@ -100,7 +102,7 @@ def _last_of_first_row(
 
 
 def _from_prompt(
-    phases: Mapping[int, tuple[Phase, ...]], prompt: int, reason: str, problem: str = ""
+    phases: Mapping[int, tuple[Phase, ...]], prompt: int, reason: str, problem: Message | None = None
 ) -> TokenTable:
     """Number the runs from the folder of the prompt on; those before it are a warm-up."""
     runs: list[Run] = []

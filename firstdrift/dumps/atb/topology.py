@@ -19,6 +19,7 @@ from firstdrift.dumps.storage.folders import folder_entries, printable
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.slice import Problem
+from firstdrift.wording.message import Message
 
 _TRANSDATA_FILE = "TransdataOperation_0.json"
 _LONGEST_LABEL = 255
@@ -74,12 +75,12 @@ def read_topology(process: AtbProcess) -> Topology:
         try:
             models.append(_model(value, shift))
         except _NoTopologyError:
-            problems.append(Problem(_shown(file), "it is no topology of a model"))
+            problems.append(Problem(_shown(file), Message.of("dumps.atb.no_model_topology")))
     models.sort(key=lambda model: model.start)
     starts = tuple(model.start for model in models)
     names = tuple(model.name for model in models)
     if len(set(starts)) < len(starts):
-        reason = f"the operations of {', '.join(names)} have the same numbers: the tree is taken from folders"
+        reason = Message.of("dumps.atb.same_numbers", models=names)
         return Topology({}, problems=(*problems, Problem(_shown(process.models), reason)))
     if models:
         operations = {operation.name: operation for model in models for operation in model.operations}
@@ -104,11 +105,11 @@ def _topology_of_layers(process: AtbProcess, shift: int, problems: list[Problem]
         try:
             found = _operations([(_number(value) + shift, value)])
         except _NoTopologyError:
-            problems.append(Problem(_shown(file), "it is no topology of an operation"))
+            problems.append(Problem(_shown(file), Message.of("dumps.atb.no_operation_topology")))
             continue
         operations |= {operation.name: operation for operation in found}
-    reason = "there is no topology of a model: the tree is taken from "
-    reason += "those of single operations and from folders" if operations else "folders"
+    source = "operations_and_folders" if operations else "folders"
+    reason = Message.of(f"dumps.atb.tree_from_{source}")
     return Topology(operations, problems=(*problems, Problem(_shown(process.models), reason)))
 
 
@@ -120,7 +121,7 @@ def _read_files(folder: Path, bounds: Bounds, problems: list[Problem]) -> Iterat
         try:
             yield read_json(bounds.require(file)).value, file
         except DumpUnreadableError as exc:
-            problems.append(Problem(_shown(file), exc.reason))
+            problems.append(Problem(_shown(file), exc.message))
 
 
 def _model(value: Any, shift: int) -> _Model:  # noqa: ANN401 (whatever the JSON file holds)

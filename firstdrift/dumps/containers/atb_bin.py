@@ -31,6 +31,7 @@ from firstdrift.dumps.containers.contents import (
 )
 from firstdrift.dumps.containers.dtypes import DTYPES
 from firstdrift.model.tensor import Statistics
+from firstdrift.wording.message import Message, joined
 
 _LONGEST_HEADER = 16 * 1024
 _MOST_OBJECTS = 64
@@ -99,9 +100,9 @@ class Description(Struct, frozen=True):
         begin: where the values begin in the file; None if it holds none that can be read.
         alias: name of the file that holds the values: "10_0_1_outtensor0.bin"; empty if there is none.
         statistics: as recorded in place of the values.
-        unreadable: why there are no values, or none that can be read; empty if there are.
-        blocks: why values are not in the order of the dims; empty if they are.
-        note: what else is odd about the file; empty if nothing is.
+        unreadable: why there are no values, or none that can be read; None if there are.
+        blocks: why values are not in the order of the dims; None if they are.
+        note: what else is odd about the file; None if nothing is.
     """
 
     dtype: str
@@ -110,24 +111,24 @@ class Description(Struct, frozen=True):
     begin: int | None = None
     alias: str = ""
     statistics: Statistics | None = None
-    unreadable: str = ""
-    blocks: str = ""
-    note: str = ""
+    unreadable: Message | None = None
+    blocks: Message | None = None
+    note: Message | None = None
 
 
 def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
     """List the one tensor of a file."""
     said = describe(contents)
-    return [TensorHeader("", said.dtype, said.shape, problem=said.unreadable or said.blocks or None)]
+    return [TensorHeader("", said.dtype, said.shape, problem=said.unreadable or said.blocks)]
 
 
 def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load the values of a file, in the order in which they are stored; int4 is unpacked."""
     if entry:
-        raise DamagedError(f"it holds no tensor {quoted(entry)}: a .bin file holds one tensor without a name")
+        raise DamagedError(Message.of("dumps.atb_bin.has_no_names", tensor=quoted(entry)))
     said = describe(contents)
     if said.begin is None:
-        raise DamagedError(said.unreadable)
+        raise DamagedError(said.unreadable or Message.of("dumps.file.damaged"))
     array = _values(contents, said.begin, said.dtype, said.shape)
     array.flags.writeable = False
     return array
@@ -140,7 +141,7 @@ def describe(contents: Contents) -> Description:
         DamagedError: there is no such header.
     """
     found: list[Description] = []
-    note = ""
+    note: Message | None = None
     at = 0
     while len(found) < _MOST_OBJECTS:
         try:
@@ -148,17 +149,17 @@ def describe(contents: Contents) -> Description:
         except DamagedError as exc:
             if not found:
                 raise
-            note = f"what was appended to it is damaged ({exc})"
+            note = Message.of("dumps.atb_bin.appended_damaged", reason=exc.message)
             break
         said, at = _describe_object(header, values, len(contents))
         found.append(said)
         if at == len(contents):
             break
         if contents[at : at + len(_BEGIN)] != _BEGIN:
-            note = f"{len(contents) - at} bytes follow the values"
+            note = Message.of("dumps.atb_bin.more_bytes", bytes=len(contents) - at)
             break
     else:
-        raise DamagedError(f"more than {_MOST_OBJECTS} tensors were appended to one another")
+        raise DamagedError(Message.of("dumps.atb_bin.too_many_tensors", most=_MOST_OBJECTS))
     return _last_whole(found, note)
 
 
@@ -168,21 +169,21 @@ class _Header(NamedTuple):
     objects: int
     offset: int
     length: int | None
-    blocks: str
+    blocks: Message | None
     alias: str
     statistics: Statistics | None
 
 
-def _last_whole(found: list[Description], note: str) -> Description:
+def _last_whole(found: list[Description], note: Message | None) -> Description:
     """Choose among tensors that were appended to one another, and say so."""
     chosen = len(found) - 1
     if chosen and found[-1].unreadable:
         chosen -= 1
     notes = [note] if note else []
     if len(found) > 1:
-        which = "the last" if chosen == len(found) - 1 else "the last whole one"
-        notes.insert(0, f"{len(found)} tensors were appended to one another; {which} is read")
-    return replace(found[chosen], note="; ".join(notes))
+        which = "last" if chosen == len(found) - 1 else "last_whole"
+        notes.insert(0, Message.of(f"dumps.atb_bin.{which}_of_several", tensors=len(found)))
+    return replace(found[chosen], note=joined(*notes) if notes else None)
 
 
 def _describe_object(header: _Header, start: int, size: int) -> tuple[Description, int]:
@@ -203,26 +204,24 @@ def _describe_object(header: _Header, start: int, size: int) -> tuple[Descriptio
     ), min(begin + length, size) if has_values else start
 
 
-def _instead_of_values(header: _Header) -> str:
+def _instead_of_values(header: _Header) -> Message:
     if header.statistics:
-        return "it holds statistics in place of values"
-    return (
-        f"its values are those of {quoted(header.alias)}"
-        if header.alias
-        else "only its description was dumped"
-    )
+        return Message.of("dumps.atb_bin.statistics_only")
+    if header.alias:
+        return Message.of("dumps.atb_bin.values_elsewhere", file=quoted(header.alias))
+    return Message.of("dumps.atb_bin.description_only")
 
 
-def _why_unreadable(header: _Header, length: int, available: int) -> str:
+def _why_unreadable(header: _Header, length: int, available: int) -> Message | None:
     bits = _bits(header.dtype)
     if bits is None:
-        return f"values of dtype {header.dtype} cannot be read"
+        return Message.of("dumps.file.unreadable_dtype", dtype=header.dtype)
     if length > available:
-        return f"the file is cut short: its values take {length} bytes, {max(available, 0)} are there"
+        return Message.of("dumps.file.values_cut_short", needed=length, available=max(available, 0))
     size = -(-prod(header.shape) * bits // 8)
     if length != size:
-        return f"its header gives {length} bytes of values, its dims and dtype {size}"
-    return ""
+        return Message.of("dumps.file.sizes_differ", given=length, needed=size)
+    return None
 
 
 def _bits(dtype: str) -> int | None:
@@ -252,7 +251,7 @@ def _read_header(contents: Contents, at: int) -> tuple[_Header, int]:
     text = bytes(contents[at : at + _LONGEST_HEADER])
     end = _END.search(text)
     if end is None:
-        raise DamagedError("this is not a .bin file of an ATB dump, or it is cut short")
+        raise DamagedError(Message.of("dumps.atb_bin.not_one"))
     return _parse_header(text[: end.start()]), at + end.end()
 
 
@@ -260,11 +259,11 @@ def _read_header(contents: Contents, at: int) -> tuple[_Header, int]:
 def _parse_header(text: bytes) -> _Header:
     lines = [line.partition("=") for line in text.decode("latin-1").split("\n") if line.strip()]
     if not all(separator for _, separator, _ in lines):
-        raise DamagedError("the header of the .bin file is damaged")
+        raise DamagedError(Message.of("dumps.atb_bin.header_damaged"))
     fields = {name.strip(): value.strip() for name, _, value in lines}
     code = _whole(fields.get("dtype") or fields.get("type") or "")
     if code is None or "dims" not in fields:
-        raise DamagedError("the header of the .bin file gives no dtype or no dims")
+        raise DamagedError(Message.of("dumps.atb_bin.no_dtype"))
     offset, length = _place(fields)
     objects = _number(fields.get("$Object.Count", "1"))
     return _Header(
@@ -289,11 +288,11 @@ def _place(fields: dict[str, str]) -> tuple[int, int | None]:
     return 0, whole_numbers([_whole(length)])[0] if length else None
 
 
-def _blocks(code: int) -> str:
+def _blocks(code: int) -> Message | None:
     if code in _PLAIN_FORMATS:
-        return ""
-    name = _BLOCKED_FORMATS.get(code, f"of the unknown format code {code}")
-    return f"its values are in blocks ({name}), not in the order of its dims"
+        return None
+    blocks = _BLOCKED_FORMATS.get(code) or Message.of("dumps.atb_bin.unknown_blocks", code=code)
+    return Message.of("dumps.file.values_in_blocks", blocks=blocks)
 
 
 def _statistics(fields: dict[str, str]) -> Statistics | None:
@@ -303,13 +302,13 @@ def _statistics(fields: dict[str, str]) -> Statistics | None:
     try:
         return Statistics(*(None if value is None else float(value) for value in values))
     except ValueError as exc:
-        raise DamagedError("its statistics are no numbers") from exc
+        raise DamagedError(Message.of("dumps.atb_bin.bad_statistics")) from exc
 
 
 def _number(text: str) -> int:
     number = _whole(text)
     if number is None:
-        raise DamagedError("the header of the .bin file is damaged")
+        raise DamagedError(Message.of("dumps.atb_bin.header_damaged"))
     return number
 
 

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar, overload
 from msgspec import Struct
 
 from firstdrift.files import RefusedError, may_map, open_descriptor
+from firstdrift.wording.message import Message
 
 MAPPED_FROM = 128 * 1024
 """Size in bytes from which mapping a file is cheaper than reading it."""
@@ -25,7 +26,7 @@ MOST_DIMENSIONS = 64
 LARGEST_NUMBER = 2**63 - 1
 """The most elements that a tensor can have, along a dimension and in all."""
 
-_IMPOSSIBLE = "a shape, stride or offset in it is none that a tensor can have"
+_IMPOSSIBLE = Message.of("dumps.file.impossible_numbers")
 _LONGEST_QUOTE = 80
 
 _FILES_KEPT = 4
@@ -36,12 +37,17 @@ _BLOCK = 64 * 1024
 _LINE = 256
 """Bytes that are looked through at first for the end of a line."""
 
-CUT_SHORT = "the file was cut short while it was read"
+_CUT_SHORT = Message.of("dumps.file.cut_short_meanwhile")
 Parsed = TypeVar("Parsed")
 
 
 class DamagedError(ValueError):
-    """The bytes of a file are not what its format demands; the text says in which way."""
+    """The bytes of a file are not what its format demands; its message says in which way."""
+
+    def __init__(self, message: Message) -> None:
+        """Take what is wrong, as a clause."""
+        super().__init__(message)
+        self.message = message
 
 
 class Ranges:
@@ -102,9 +108,9 @@ class Ranges:
             try:
                 count = os.preadv(self._descriptor, [left], start)
             except OSError as exc:
-                raise DamagedError(f"the file cannot be read ({exc.strerror})") from exc
+                raise DamagedError(Message.of("dumps.file.unreadable", error=exc.strerror)) from exc
             if count == 0:
-                raise DamagedError(CUT_SHORT)
+                raise DamagedError(_CUT_SHORT)
             left, start = left[count:], start + count
         return values
 
@@ -126,7 +132,7 @@ def view(contents: Contents | memoryview, start: int, size: int) -> memoryview:
         DamagedError: it does not lie in the file.
     """
     if start < 0 or size < 0 or start + size > len(contents):
-        raise DamagedError("the file is cut short: values lie behind its end")
+        raise DamagedError(Message.of("dumps.file.values_past_end"))
     if isinstance(contents, Ranges):
         return memoryview(contents.read(start, size)).toreadonly()
     return memoryview(contents)[start : start + size]
@@ -188,7 +194,7 @@ class TensorHeader(Struct, frozen=True):
     dtype: str
     shape: tuple[int, ...] | None
     digest: str | None = None
-    problem: str | None = None
+    problem: Message | None = None
 
 
 def file_contents(file: Path) -> Contents:
@@ -200,12 +206,12 @@ def file_contents(file: Path) -> Contents:
     try:
         descriptor = open_descriptor(file)
     except FileNotFoundError as exc:
-        raise DamagedError("the file is missing") from exc
+        raise DamagedError(Message.of("dumps.file.missing")) from exc
     except RefusedError as exc:
-        raise DamagedError(exc.reason) from exc
+        raise DamagedError(exc.message) from exc
     except (OSError, ValueError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "this is no path"
-        raise DamagedError(f"the file cannot be opened ({reason})") from exc
+        reason = exc.strerror if isinstance(exc, OSError) else Message.of("dumps.file.no_path")
+        raise DamagedError(Message.of("dumps.file.cannot_be_opened", error=reason)) from exc
     try:
         size = os.fstat(descriptor).st_size
         if size >= MAPPED_FROM and not may_map():
@@ -214,7 +220,7 @@ def file_contents(file: Path) -> Contents:
             return ranges
         return _read_or_map(descriptor, size)
     except OSError as exc:
-        raise DamagedError(f"the file cannot be read ({exc.strerror})") from exc
+        raise DamagedError(Message.of("dumps.file.unreadable", error=exc.strerror)) from exc
     finally:
         if descriptor >= 0:
             os.close(descriptor)
@@ -237,7 +243,7 @@ class ParsedFiles(Generic[Parsed]):
         try:
             key = (file, len(contents), file.stat().st_mtime_ns)
         except OSError as exc:
-            raise DamagedError("the file is missing") from exc
+            raise DamagedError(Message.of("dumps.file.missing")) from exc
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._parse(contents)
@@ -248,10 +254,10 @@ class ParsedFiles(Generic[Parsed]):
 
 def _read_or_map(descriptor: int, size: int) -> Contents:
     if size == 0:
-        raise DamagedError("the file is empty")
+        raise DamagedError(Message.of("dumps.file.empty"))
     if size < MAPPED_FROM:
         return os.read(descriptor, size)
     try:
         return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     except ValueError as exc:
-        raise DamagedError(CUT_SHORT) from exc
+        raise DamagedError(_CUT_SHORT) from exc

@@ -37,6 +37,7 @@ from firstdrift.dumps.containers.contents import (
 from firstdrift.dumps.containers.dtypes import DTYPES
 from firstdrift.dumps.containers.protobuf import Field, fields, numbers, signed
 from firstdrift.model.tensor import Role
+from firstdrift.wording.message import Message
 
 _LENGTH = struct.Struct("<Q")
 _LONGEST_NAME = 4096
@@ -135,7 +136,7 @@ class GeTensor(Struct, frozen=True):
         shape: the shape that is meant.
         blocks: name of the format if the values lie in blocks; empty if they do not.
         begin: where the values begin in the file.
-        problem: why they cannot be read; empty if they can.
+        problem: why they cannot be read; None if they can.
     """
 
     role: Role
@@ -145,7 +146,7 @@ class GeTensor(Struct, frozen=True):
     shape: tuple[int, ...]
     blocks: str
     begin: int
-    problem: str
+    problem: Message | None
 
     @property
     def entry(self) -> str:
@@ -168,7 +169,7 @@ class GeFile(Struct, frozen=True):
 def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
     """List the tensors of a file: inputs, then outputs."""
     return [
-        TensorHeader(tensor.entry, tensor.dtype, tensor.shape, problem=tensor.problem or None)
+        TensorHeader(tensor.entry, tensor.dtype, tensor.shape, problem=tensor.problem)
         for tensor in describe(contents).tensors
     ]
 
@@ -177,7 +178,7 @@ def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load the values of a tensor in the order of its dims."""
     tensor = next((tensor for tensor in describe(contents).tensors if tensor.entry == entry), None)
     if tensor is None:
-        raise DamagedError(f"it holds no tensor {quoted(entry)}")
+        raise DamagedError(Message.of("dumps.file.no_such_tensor", tensor=quoted(entry)))
     if tensor.problem:
         raise DamagedError(tensor.problem)
     values = _values(contents, tensor)
@@ -193,11 +194,11 @@ def describe(contents: Contents) -> GeFile:
         DamagedError: it is not such a file, or its header is damaged.
     """
     if len(contents) < _LENGTH.size:
-        raise DamagedError("the file is cut short: it has no header")
+        raise DamagedError(Message.of("dumps.file.no_header"))
     (length,) = unpack(_LENGTH, contents, 0)
     end = _LENGTH.size + length
     if end > len(contents):
-        raise DamagedError("this is not a dump of the graph engine, or its header is cut short")
+        raise DamagedError(Message.of("dumps.ge.not_one"))
     name, found = "", {Role.OUTPUT: list[Field](), Role.INPUT: list[Field]()}
     for field in fields(contents, _LENGTH.size, end):
         if field.number == _NAME and field.is_bytes:
@@ -207,7 +208,7 @@ def describe(contents: Contents) -> GeFile:
         elif field.number in _ROLE_BY_FIELD and field.is_bytes:
             found[_ROLE_BY_FIELD[field.number]].append(field)
     if sum(map(len, found.values())) > _MOST_TENSORS:
-        raise DamagedError(f"its header lists more than {_MOST_TENSORS} tensors")
+        raise DamagedError(Message.of("dumps.ge.too_many_tensors", most=_MOST_TENSORS))
     return GeFile(name, tuple(_describe_all(contents, found, end)))
 
 
@@ -276,29 +277,29 @@ def _describe(said: _Fields, role: Role, index: int, begin: int, end: int) -> Ge
     try:
         stored, shape = shape_of(said.stored), shape_of(said.meant or said.stored)
     except DamagedError as exc:
-        return GeTensor(role, index, dtype, (), (), "", begin, str(exc))
+        return GeTensor(role, index, dtype, (), (), "", begin, exc.message)
     code = said.layout & _FORMAT_BITS
     blocks = "" if code in _PLAIN_FORMATS else _BLOCKED_FORMATS.get(code, f"code {code}")
     problem = _why_unreadable(dtype, stored, said.size, end - begin)
     if not blocks and (prod(stored) != prod(shape) or code in _PERMUTED_FORMATS):
         shape = stored
     elif blocks and not problem and not can_unblock(blocks, stored, shape):
-        problem = f"its values are in blocks ({blocks}), not in the order of its dims"
+        problem = Message.of("dumps.file.values_in_blocks", blocks=blocks)
     return GeTensor(role, index, dtype, stored, shape, blocks, begin, problem)
 
 
-def _why_unreadable(dtype: str, stored: tuple[int, ...], size: int, available: int) -> str:
+def _why_unreadable(dtype: str, stored: tuple[int, ...], size: int, available: int) -> Message | None:
     bits = 4 if dtype == _INT4 else 8 * DTYPES[dtype].itemsize if dtype in DTYPES else None
     if bits is None:
-        return f"values of dtype {dtype} cannot be read"
+        return Message.of("dumps.file.unreadable_dtype", dtype=dtype)
     needed = -(-prod(stored) * bits // 8)
     if size == 0 and needed:
-        return "its values were not dumped"
+        return Message.of("dumps.ge.no_values")
     if size < needed:
-        return f"its header gives {size} bytes of values, its dims and dtype {needed}"
+        return Message.of("dumps.file.sizes_differ", given=size, needed=needed)
     if needed > available:
-        return f"the file is cut short: its values take {needed} bytes, {max(available, 0)} are there"
-    return ""
+        return Message.of("dumps.file.values_cut_short", needed=needed, available=max(available, 0))
+    return None
 
 
 def _values(contents: Contents, tensor: GeTensor) -> npt.NDArray[Any]:

@@ -25,6 +25,7 @@ from firstdrift.dumps.containers.contents import (
     view,
 )
 from firstdrift.dumps.containers.dtypes import DTYPES
+from firstdrift.wording.message import Message
 
 _MAGIC = b"\x93NUMPY"
 _LENGTH_BY_VERSION = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I")}
@@ -63,7 +64,7 @@ def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
 def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load the array of a file."""
     if entry:
-        raise DamagedError(f"it holds no tensor {quoted(entry)}: a .npy file holds one array without a name")
+        raise DamagedError(Message.of("dumps.npy.has_no_names", tensor=quoted(entry)))
     return array_in(contents)
 
 
@@ -93,19 +94,19 @@ def header(beginning: bytes, size: int) -> TensorHeader:
 def _read_layout(contents: Contents | memoryview, file_size: int | None = None) -> tuple[_Layout, int]:
     length_form = _LENGTH_BY_VERSION.get(contents[6]) if len(contents) > len(_MAGIC) + 1 else None
     if contents[: len(_MAGIC)] != _MAGIC or length_form is None:
-        raise DamagedError("this is not a .npy file")
+        raise DamagedError(Message.of("dumps.npy.not_one"))
     begin = len(_MAGIC) + 2 + length_form.size
     if begin > len(contents):
-        raise DamagedError("the file is cut short")
+        raise DamagedError(Message.of("dumps.file.cut_short"))
     (length,) = unpack(length_form, contents, len(_MAGIC) + 2)
     start = begin + length
     if length > _LONGEST_HEADER or start > len(contents):
-        raise DamagedError("the header of the .npy file is cut short or beyond any reason")
+        raise DamagedError(Message.of("dumps.npy.header_cut_short"))
     layout = _parse_header(bytes(contents[begin:start]))
     size = layout.size
     available = (len(contents) if file_size is None else file_size) - start
     if size > available:
-        raise DamagedError(f"the file is cut short: its values take {size} bytes, {available} are there")
+        raise DamagedError(Message.of("dumps.file.values_cut_short", needed=size, available=available))
     return layout, start
 
 
@@ -114,12 +115,12 @@ def _parse_header(header: bytes) -> _Layout:
     text = header.decode("latin-1")
     descr, order, shape = (field.search(text) for field in (_DESCR, _ORDER, _SHAPE))
     if descr is None and _STRUCTURED.search(text):
-        raise DamagedError("its array is structured, which no tensor is")
+        raise DamagedError(Message.of("dumps.npy.structured"))
     if descr is None or order is None or shape is None:
-        raise DamagedError("the header of the .npy file is damaged")
+        raise DamagedError(Message.of("dumps.npy.header_damaged"))
     numbers = _NUMBER.findall(shape[1])
     if any(len(number) > _MOST_DIGITS for number in numbers):
-        raise DamagedError("the header of the .npy file gives a shape beyond any reason")
+        raise DamagedError(Message.of("dumps.npy.impossible_shape"))
     return _Layout(_dtype(descr[1]), shape_of([*map(int, numbers)]), "F" if order[1] == "True" else "C")
 
 
@@ -128,5 +129,5 @@ def _dtype(descr: str) -> np.dtype[Any]:
         # numpy cannot name ml_dtypes; of its types of two bytes there is only this one.
         return DTYPES["bfloat16"]
     if descr not in _NUMERIC:
-        raise DamagedError(f"its dtype {quoted(descr)} is not one of a tensor")
+        raise DamagedError(Message.of("dumps.npy.unknown_dtype", dtype=quoted(descr)))
     return _NUMERIC[descr]

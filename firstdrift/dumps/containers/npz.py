@@ -25,6 +25,7 @@ from firstdrift.dumps.containers.contents import (
 )
 from firstdrift.dumps.containers.zip_directory import Member, member_start, stored_members
 from firstdrift.dumps.storage.folders import printable
+from firstdrift.wording.message import Message
 
 _SUFFIX: Final = ".npy"
 _LONGEST_HEADER: Final = 128 * 1024
@@ -47,7 +48,7 @@ Noise, which values are, packs by half, masks by some dozens; a thousand times i
 _LONGEST_NAME: Final = 1000
 _MOST_ARRAYS: Final = 1_000_000
 _ENCRYPTED: Final = 0x1
-_DAMAGED: Final = "the archive is damaged"
+_DAMAGED: Final = Message.of("dumps.npz.damaged")
 
 
 class _Array(Struct, frozen=True):
@@ -57,13 +58,13 @@ class _Array(Struct, frozen=True):
         member: its place and its size as it is stored.
         size: in bytes, unpacked.
         is_packed: whether it is compressed.
-        problem: why it cannot be read; empty if it can.
+        problem: why it cannot be read; None if it can.
     """
 
     member: Member
     size: int
     is_packed: bool = False
-    problem: str = ""
+    problem: Message | None = None
 
 
 class _Reading(io.RawIOBase):
@@ -104,12 +105,12 @@ def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load one array of a file; those that are stored as they are, in place."""
     array = _files.of(file, contents).get(entry)
     if array is None:
-        raise DamagedError(f"it holds no tensor {quoted(entry)}")
+        raise DamagedError(Message.of("dumps.file.no_such_tensor", tensor=quoted(entry)))
     if array.problem:
         raise DamagedError(array.problem)
     values = _inflated(contents, array) if array.is_packed else _bytes_of(contents, array.member)
     if zlib.crc32(values) != array.member.crc32:
-        raise DamagedError(f"{_DAMAGED}: a checksum (CRC-32) differs")
+        raise DamagedError(Message.of("dumps.npz.checksum_differs"))
     return npy.array_in(values)
 
 
@@ -117,14 +118,12 @@ def _inflated(contents: Contents, array: _Array) -> memoryview:
     """Return the bytes of a compressed array, which are as many as the directory says."""
     packed = array.member.size
     if array.size > _LARGEST_UNPACKED:
-        raise DamagedError(f"unpacked it would take more than {_LARGEST_UNPACKED >> 30} GiB")
+        raise DamagedError(Message.of("dumps.npz.too_large", most=_LARGEST_UNPACKED >> 30))
     if array.size > packed * _LARGEST_RATIO:
         raise DamagedError(_DAMAGED)
     if array.size > max(_FREE_UNPACKED, packed * _MOST_RATIO):
-        raise DamagedError(
-            f"unpacked it would take {array.size:,} bytes, more than {_MOST_RATIO} times the {packed:,} of it"
-            " in the archive"
-        )
+        most = Message.of("dumps.npz.ratio_too_large", size=array.size, ratio=_MOST_RATIO, packed=packed)
+        raise DamagedError(most)
     values = bytearray(array.size)
     at = 0
     for piece in _pieces(contents, array):
@@ -158,7 +157,7 @@ def _header(name: str, array: _Array, contents: Contents) -> TensorHeader:
     try:
         header = npy.header(_beginning(contents, array), array.size)
     except DamagedError as exc:
-        return TensorHeader(name, "", None, problem=str(exc))
+        return TensorHeader(name, "", None, problem=exc.message)
     return TensorHeader(name, header.dtype, header.shape)
 
 
@@ -195,9 +194,9 @@ def _arrays(contents: Contents) -> dict[str, _Array]:
         if not name.endswith(_SUFFIX):
             continue
         if len(name) > _LONGEST_NAME:
-            raise DamagedError(f"the name of a tensor is longer than {_LONGEST_NAME} characters")
+            raise DamagedError(Message.of("dumps.file.name_too_long", most=_LONGEST_NAME))
         key = printable(name.removesuffix(_SUFFIX))
-        arrays[key] = replace(array, problem="several arrays have this name") if key in arrays else array
+        arrays[key] = replace(array, problem=Message.of("dumps.npz.name_twice")) if key in arrays else array
     return arrays
 
 
@@ -206,19 +205,19 @@ def _packed_members(contents: Contents) -> list[zipfile.ZipInfo]:
         with zipfile.ZipFile(io.BufferedReader(_Reading(contents))) as archive:
             found = archive.infolist()
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as exc:
-        raise DamagedError(f"{_DAMAGED} ({exc or type(exc).__name__})") from exc
+        raise DamagedError(Message.of("dumps.npz.unreadable", error=str(exc) or type(exc).__name__)) from exc
     if len(found) > _MOST_ARRAYS:
-        raise DamagedError(f"it holds more than {_MOST_ARRAYS} arrays")
+        raise DamagedError(Message.of("dumps.npz.too_many_arrays", most=_MOST_ARRAYS))
     return found
 
 
 def _array(info: zipfile.ZipInfo) -> _Array:
     member = Member(info.header_offset, info.compress_size, info.CRC)
-    problem = ""
+    problem = None
     if info.flag_bits & _ENCRYPTED:
-        problem = "it is encrypted"
+        problem = Message.of("dumps.npz.encrypted")
     elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        problem = "it is compressed in a way that numpy never does"
+        problem = Message.of("dumps.npz.other_compression")
     return _Array(member, info.file_size, info.compress_type != zipfile.ZIP_STORED, problem)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import MOST_DIMENSIONS, Contents, DamagedError, unpack
+from firstdrift.wording.message import Message
 
 _MOST_FIELDS = 100_000
 _MOST_BITS = 64
@@ -51,7 +52,7 @@ def fields(contents: Contents, start: int, end: int, most: int = _MOST_FIELDS) -
         DamagedError: these bytes are not a message.
     """
     if not 0 <= start <= end <= len(contents):
-        raise DamagedError("a message in it runs past the end of the file")
+        raise DamagedError(Message.of("dumps.protobuf.past_end_of_file"))
     at = start
     for _ in range(most + 1):
         if at == end:
@@ -59,26 +60,26 @@ def fields(contents: Contents, start: int, end: int, most: int = _MOST_FIELDS) -
         key, at = _varint(contents, at, end)
         number, kind = key >> 3, key & 7
         if number == 0:
-            raise DamagedError("a message in it has a field 0, which no message has")
+            raise DamagedError(Message.of("dumps.protobuf.field_zero"))
         if kind == _VARINT:
             value, at = _varint(contents, at, end)
             yield Field(number, value)
         elif kind == _BYTES:
             length, at = _varint(contents, at, end)
             if length > end - at:
-                raise DamagedError(f"field {number} of a message in it runs past the end of the message")
+                raise DamagedError(Message.of("dumps.protobuf.past_end_of_message", field=number))
             yield Field(number, 0, at, at + length)
             at += length
         elif kind in _FIXED:
             form = _FIXED[kind]
             if form.size > end - at:
-                raise DamagedError(f"field {number} of a message in it is cut short")
+                raise DamagedError(Message.of("dumps.protobuf.field_cut_short", field=number))
             (fixed,) = unpack(form, contents, at)
             yield Field(number, fixed)
             at += form.size
         else:
-            raise DamagedError(f"field {number} of a message in it has the unknown wire type {kind}")
-    raise DamagedError(f"a message in it has more than {most} fields")
+            raise DamagedError(Message.of("dumps.protobuf.unknown_wire_type", field=number, type=kind))
+    raise DamagedError(Message.of("dumps.protobuf.too_many_fields", most=most))
 
 
 def numbers(contents: Contents, field: Field) -> list[int]:
@@ -90,7 +91,7 @@ def numbers(contents: Contents, field: Field) -> list[int]:
     if not field.is_bytes:
         return [field.value]
     if field.end - field.start > MOST_DIMENSIONS * _LONGEST_NUMBER:
-        raise DamagedError(f"field {field.number} of a message in it holds too many numbers")
+        raise DamagedError(Message.of("dumps.protobuf.too_many_numbers", field=field.number))
     found: list[int] = []
     at = field.start
     while at < field.end:
@@ -115,4 +116,4 @@ def _varint(contents: Contents, at: int, end: int) -> tuple[int, int]:
                 break
             return value, at
         shift += 7
-    raise DamagedError("a number in a message in it is cut short or too long")
+    raise DamagedError(Message.of("dumps.protobuf.bad_number"))

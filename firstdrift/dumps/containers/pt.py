@@ -38,7 +38,7 @@ from firstdrift.dumps.containers.tensor_pickle import (
     unpickle,
 )
 from firstdrift.dumps.containers.zip_directory import member_start, stored_members
-from firstdrift.plurals import counted
+from firstdrift.wording.message import Message
 
 _ZIP_BEGINNING = b"PK\x03\x04"
 _PICKLE_BEGINNING = b"\x80"
@@ -88,9 +88,9 @@ def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     layout = by_name.get(entry)
     if layout is not None:
         return _array(saved, layout)
-    raise DamagedError(
-        f"it holds no tensor {quoted(entry)}" if entry else "it does not hold one tensor alone"
-    )
+    if entry:
+        raise DamagedError(Message.of("dumps.file.no_such_tensor", tensor=quoted(entry)))
+    raise DamagedError(Message.of("dumps.pt.not_one_tensor"))
 
 
 def _open_by_name(contents: Contents) -> tuple[_SavedFile, dict[str, TensorLayout]]:
@@ -106,7 +106,7 @@ def _open(contents: Contents) -> _SavedFile:
         return _open_zip(contents)
     if contents[:1] == _PICKLE_BEGINNING:
         return _open_legacy(contents)
-    raise DamagedError("this is not a file that torch.save wrote")
+    raise DamagedError(Message.of("dumps.pt.not_one"))
 
 
 def _open_zip(contents: Contents) -> _SavedFile:
@@ -116,7 +116,7 @@ def _open_zip(contents: Contents) -> _SavedFile:
     def find_storage(key: str) -> _Storage:
         member = members.get(b"%s/data/%s" % (top, key.encode()))
         if member is None:
-            raise DamagedError(f"its storage {quoted(key)} is missing")
+            raise DamagedError(Message.of("dumps.pt.storage_missing", storage=quoted(key)))
         return _Storage(member_start(contents, member), member.size, member.crc32)
 
     def read_member(name: bytes) -> bytes | None:
@@ -124,20 +124,20 @@ def _open_zip(contents: Contents) -> _SavedFile:
         if member is None:
             return None
         if member.size > _LARGEST_PICKLE:
-            raise DamagedError(f"its pickle is larger than {_LARGEST_PICKLE >> 20} MB")
+            raise DamagedError(Message.of("dumps.pt.pickle_too_large", most=_LARGEST_PICKLE >> 20))
         start = member_start(contents, member)
         return contents[start : start + member.size]
 
     pickle = read_member(b"data.pkl")
     if pickle is None:
-        raise DamagedError("this zip file was not written by torch.save: it has no data.pkl")
+        raise DamagedError(Message.of("dumps.pt.no_pickle"))
     return _SavedFile(contents, tensor_layouts(pickle), find_storage, read_member(b"byteorder") == b"big")
 
 
 def _open_legacy(contents: Contents) -> _SavedFile:
     magic = unpickle(contents, 0)
     if magic.value != _LEGACY_MAGIC:
-        raise DamagedError("this is a pickle, but not one that torch.save wrote")
+        raise DamagedError(Message.of("dumps.pt.other_pickle"))
     version = unpickle(contents, magic.end)
     system = unpickle(contents, version.end)
     value = unpickle(contents, system.end)
@@ -146,18 +146,18 @@ def _open_legacy(contents: Contents) -> _SavedFile:
     at = keys.end
     for key in keys.value if isinstance(keys.value, list) else ():
         if not isinstance(key, str) or at + _LEGACY_LENGTH.size > len(contents):
-            raise DamagedError("the file is cut short: a storage is missing")
+            raise DamagedError(Message.of("dumps.pt.storage_cut_off"))
         (length,) = unpack(_LEGACY_LENGTH, contents, at)
         size = length * _itemsize(value.storages.get(key))
         at += _LEGACY_LENGTH.size
         if not 0 <= size <= len(contents) - at:
-            raise DamagedError("the file is cut short: a storage is larger than the rest of it")
+            raise DamagedError(Message.of("dumps.pt.storage_cut_short"))
         storages[key] = _Storage(at, size, 0)
         at += size
 
     def find_storage(key: str) -> _Storage:
         if key not in storages:
-            raise DamagedError(f"its storage {quoted(key)} is missing")
+            raise DamagedError(Message.of("dumps.pt.storage_missing", storage=quoted(key)))
         return storages[key]
 
     return _SavedFile(contents, named_layouts(value.value), find_storage)
@@ -167,7 +167,7 @@ def _itemsize(dtype: str | None) -> int:
     if dtype is None:
         return 1
     if dtype not in DTYPES:
-        raise DamagedError(f"it holds values of dtype {quoted(dtype)}, whose size is unknown")
+        raise DamagedError(Message.of("dumps.pt.unknown_size", dtype=quoted(dtype)))
     return DTYPES[dtype].itemsize
 
 
@@ -178,7 +178,7 @@ def _header(saved: _SavedFile, name: str, layout: TensorLayout) -> TensorHeader:
     try:
         storage = _checked_storage(saved, layout)
     except DamagedError as exc:
-        return replace(header, problem=str(exc))
+        return replace(header, problem=exc.message)
     return replace(header, digest=None if saved.is_big_endian else _digest(storage, layout))
 
 
@@ -208,17 +208,13 @@ def _checked_storage(saved: _SavedFile, layout: TensorLayout) -> _Storage:
     shape, itemsize = layout.shape or (), DTYPES[layout.dtype].itemsize
     size = prod(shape) * itemsize
     if size and (layout.offset + _reach(layout)) * itemsize > storage.size:
-        raise DamagedError(
-            f"a tensor of shape {shape} and dtype {layout.dtype} needs more than"
-            f" the {storage.size} bytes that are there"
-        )
+        tensor = {"shape": str(shape), "dtype": layout.dtype}
+        raise DamagedError(Message.of("dumps.pt.storage_too_small", available=storage.size, **tensor))
     if prod(shape) > max(_FREE_EXPANSION, _reach(layout) * _MOST_REPEATS):
-        raise DamagedError(
-            f"{counted(_reach(layout), 'stored element')} would be repeated to {prod(shape)}, more than"
-            f" {_MOST_REPEATS} times"
-        )
+        repeated = {"stored": _reach(layout), "repeated": prod(shape), "most": _MOST_REPEATS}
+        raise DamagedError(Message.of("dumps.pt.repeated_too_often", **repeated))
     if size > max(storage.size, _LARGEST_EXPANSION):
-        raise DamagedError(f"{storage.size} bytes would be expanded to {size}")
+        raise DamagedError(Message.of("dumps.pt.expanded_too_much", stored=storage.size, expanded=size))
     return storage
 
 

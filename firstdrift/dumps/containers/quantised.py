@@ -19,6 +19,7 @@ from firstdrift.dumps.checkpoint import Part, block_of, description_of, fits
 from firstdrift.dumps.containers.contents import Contents, DamagedError
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.model.tensor import DataLocation
+from firstdrift.wording.message import Message
 
 _PER_WORD: Final = 8
 _ZERO_OF_FOUR_BITS: Final = 8
@@ -33,7 +34,7 @@ def load(file: Path, _contents: Contents, entry: str) -> npt.NDArray[Any]:
     """
     said = description_of(entry)
     if said is None:
-        raise DamagedError("it is not said where its scale lies")
+        raise DamagedError(Message.of("dumps.quantised.no_description"))
 
     def load_part(part: Part) -> npt.NDArray[Any]:
         return load_tensor(DataLocation(file.parent / part.file, part.container, part.entry))
@@ -71,7 +72,8 @@ def spread(values: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.N
         DamagedError: it does not fit.
     """
     if not fits(values.shape, shape):
-        raise DamagedError(f"a {what} of shape {list(values.shape)} does not fit a weight of {list(shape)}")
+        shapes = {"shape": str(list(values.shape)), "weight": str(list(shape))}
+        raise DamagedError(Message.of("dumps.quantised.does_not_fit", what=what, **shapes))
     if values.size == 1:
         return values.reshape((1,) * len(shape))
     if values.ndim == 1 and len(shape) > 1:
@@ -86,7 +88,7 @@ def spread(values: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.N
 def _four_bits(words: npt.NDArray[Any], axis: int) -> npt.NDArray[np.int8]:
     """Unpack numbers of four bits, eight in a word, along a dimension."""
     if words.dtype.itemsize != _WORD or words.ndim == 0:
-        raise DamagedError(f"numbers of four bits are packed in words of 32 bits, not in {words.dtype}")
+        raise DamagedError(Message.of("dumps.quantised.not_packed", dtype=str(words.dtype)))
     bits = np.moveaxis(words, axis, -1).astype(np.uint32, order="C")
     parts = np.stack([(bits >> (4 * at)) & 0xF for at in range(_PER_WORD)], axis=-1)
     flat = parts.reshape(*bits.shape[:-1], -1).astype(np.int8) - np.int8(_ZERO_OF_FOUR_BITS)

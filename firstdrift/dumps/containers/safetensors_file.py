@@ -25,6 +25,7 @@ from firstdrift.dumps.containers.contents import (
     whole_numbers,
 )
 from firstdrift.dumps.containers.dtypes import DTYPES
+from firstdrift.wording.message import Message
 
 _LENGTH = struct.Struct("<Q")
 _LONGEST_NAME = 1000
@@ -83,7 +84,7 @@ def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load one tensor of a file."""
     places, start = _files.of(file, contents)
     if entry not in places:
-        raise DamagedError(f"it holds no tensor {quoted(entry)}")
+        raise DamagedError(Message.of("dumps.file.no_such_tensor", tensor=quoted(entry)))
     place = places[entry]
     if problem := _problem(place, len(contents) - start):
         raise DamagedError(problem)
@@ -107,29 +108,30 @@ def _four_bits(place: _Place, contents: Contents, start: int) -> npt.NDArray[Any
     return array
 
 
-def _problem(place: _Place, available: int) -> str | None:
+def _problem(place: _Place, available: int) -> Message | None:
     if place.dtype not in DTYPES and place.dtype != _FOUR_BITS:
-        return f"its dtype {place.dtype} is not supported"
+        return Message.of("dumps.safetensors.unsupported_dtype", dtype=place.dtype)
     if place.dtype == _FOUR_BITS:
         size = -(-prod(place.shape) // 2)
     else:
         size = prod(place.shape) * DTYPES[place.dtype].itemsize
     if place.end - place.begin != size:
-        return f"its values take {size} bytes, but {place.end - place.begin} are set aside for them"
+        given = place.end - place.begin
+        return Message.of("dumps.safetensors.sizes_differ", needed=size, given=given)
     if place.end > available:
-        return "the file is cut short: the values lie behind its end"
+        return Message.of("dumps.file.values_past_end")
     return None
 
 
 def _read_places(contents: Contents) -> tuple[dict[str, _Place], int]:
     if len(contents) < _LENGTH.size:
-        raise DamagedError("the file is cut short")
+        raise DamagedError(Message.of("dumps.file.cut_short"))
     (length,) = unpack(_LENGTH, contents, 0)
     start = _LENGTH.size + length
     if _LONGEST_HEADER < length <= len(contents):
-        raise DamagedError(f"its header is longer than {_LONGEST_HEADER >> 20} MiB")
+        raise DamagedError(Message.of("dumps.safetensors.header_too_long", most=_LONGEST_HEADER >> 20))
     if start > len(contents):
-        raise DamagedError("the file is cut short, or this is not a .safetensors file")
+        raise DamagedError(Message.of("dumps.safetensors.not_one"))
     return _parse_header(bytes(contents[_LENGTH.size : start])), start
 
 
@@ -177,20 +179,20 @@ def _parse_any(header: bytes) -> dict[str, _Place]:
     except DamagedError:
         raise
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as exc:
-        raise DamagedError("the header of the .safetensors file is damaged") from exc
+        raise DamagedError(Message.of("dumps.safetensors.header_damaged")) from exc
 
 
 def _text(name: str) -> str:
     """Return a name as text that can be stored: half of a surrogate pair is written out."""
     if len(name) > _LONGEST_NAME:
-        raise DamagedError(f"the name of a tensor is longer than {_LONGEST_NAME} characters")
+        raise DamagedError(Message.of("dumps.file.name_too_long", most=_LONGEST_NAME))
     return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise DamagedError("the header of the .safetensors file has the same name twice")
+        raise DamagedError(Message.of("dumps.safetensors.name_twice"))
     return fields
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import Contents, DamagedError, quoted, unpack, whole_numbers
 from firstdrift.dumps.containers.dtypes import DTYPES
+from firstdrift.wording.message import Message
 
 _MOST_VALUES = 1_000_000
 _MOST_OPERATIONS = 4_000_000
@@ -50,7 +51,7 @@ class TensorLayout(Struct, frozen=True):
     strides: tuple[int, ...] = ()
     is_conjugate: bool = False
     is_negative: bool = False
-    problem: str | None = None
+    problem: Message | None = None
 
 
 Layouts = tuple[tuple[str, TensorLayout], ...]
@@ -94,7 +95,7 @@ def unpickle(contents: Contents, start: int) -> Unpickled:
     except DamagedError:
         raise
     except (IndexError, KeyError, TypeError, ValueError, struct.error) as exc:
-        raise DamagedError("its pickle is damaged") from exc
+        raise DamagedError(Message.of("dumps.pt.pickle_damaged")) from exc
     return Unpickled(value, machine.at, machine.storages)
 
 
@@ -114,7 +115,7 @@ def _walk(root: object) -> Iterator[tuple[str, TensorLayout]]:
         keys, value = waiting.pop()
         seen += 1
         if seen > _MOST_VALUES or len(keys) > _DEEPEST:
-            raise DamagedError("its values are nested beyond any reason")
+            raise DamagedError(Message.of("dumps.pt.nested_too_deeply"))
         if isinstance(value, TensorLayout):
             yield _dotted(keys), value
         elif isinstance(value, dict):
@@ -126,7 +127,7 @@ def _walk(root: object) -> Iterator[tuple[str, TensorLayout]]:
 def _dotted(keys: tuple[object, ...]) -> str:
     name = ".".join(map(str, keys))
     if len(name) > _LONGEST_NAME:
-        raise DamagedError(f"the name of a tensor is longer than {_LONGEST_NAME} characters")
+        raise DamagedError(Message.of("dumps.file.name_too_long", most=_LONGEST_NAME))
     return name
 
 
@@ -140,9 +141,8 @@ class _Global(Struct, frozen=True):
         """Return the record of what a call would build."""
         builder = _BUILDERS.get(f"{self.module} {self.name}")
         if builder is None:
-            return TensorLayout(
-                problem=f"it is built by {quoted(f'{self.module}.{self.name}')}, which is not read"
-            )
+            name = quoted(f"{self.module}.{self.name}")
+            return TensorLayout(problem=Message.of("dumps.pt.unknown_builder", builder=name))
         return builder(*arguments)
 
 
@@ -155,13 +155,15 @@ def _tensor(
     storage: object, offset: object, shape: object, strides: object, dtype: str | None, metadata: object
 ) -> TensorLayout:
     if not isinstance(storage, _Storage):
-        raise DamagedError("its pickle describes a tensor without a storage")
+        raise DamagedError(Message.of("dumps.pt.no_storage"))
     sizes, steps = whole_numbers(shape), whole_numbers(strides)
     (first,) = whole_numbers((offset,))
     if len(sizes) != len(steps):
-        raise DamagedError(f"a tensor of {len(sizes)} dimensions has {len(steps)} strides")
+        counts = {"dimensions": len(sizes), "strides": len(steps)}
+        raise DamagedError(Message.of("dumps.pt.strides_do_not_fit", **counts))
     if dtype not in DTYPES:
-        return TensorLayout(dtype or "", shape=sizes, problem=f"its dtype {quoted(dtype or '')} is not read")
+        problem = Message.of("dumps.pt.unknown_dtype", dtype=quoted(dtype or ""))
+        return TensorLayout(dtype or "", shape=sizes, problem=problem)
     views = metadata if isinstance(metadata, dict) else {}
     return TensorLayout(
         dtype,
@@ -262,7 +264,7 @@ class _Machine:
         """Take note of work that one operation makes besides itself."""
         self.left -= steps
         if self.left < 0:
-            raise DamagedError(f"its pickle takes more than {_MOST_OPERATIONS:,} steps")
+            raise DamagedError(Message.of("dumps.pt.too_many_steps", most=_MOST_OPERATIONS))
 
     def run(self) -> object:
         pickle = self.pickle
@@ -276,9 +278,7 @@ class _Machine:
                 return self.stack[-1]
             operation = _OPERATIONS.get(code)
             if operation is None:
-                raise DamagedError(
-                    f"its pickle is damaged, or of a kind that torch.save never writes ({code:#x})"
-                )
+                raise DamagedError(Message.of("dumps.pt.unknown_operation", code=f"{code:#x}"))
             operation(self)
 
     def number(self, form: struct.Struct) -> Any:  # noqa: ANN401 (int or float, as the form says)
@@ -389,7 +389,7 @@ def _stack_global(machine: _Machine) -> None:
 def _call(machine: _Machine) -> None:
     function, arguments = machine.last(2)
     if not isinstance(function, _Global) or not isinstance(arguments, tuple):
-        raise DamagedError("its pickle calls something that is no function")
+        raise DamagedError(Message.of("dumps.pt.calls_no_function"))
     # What is taken from the memo may be long, and be handed to one function after another.
     machine.work(sum(len(one) for one in arguments if isinstance(one, list | tuple | dict)))
     machine.stack.append(function.call(arguments))
@@ -403,7 +403,7 @@ def _build(machine: _Machine) -> None:
 def _persistent(machine: _Machine) -> None:
     ((kind, storage_class, key, _, _, *view),) = machine.last(1)
     if kind != "storage" or not isinstance(storage_class, _Global) or not isinstance(key, str) or any(view):
-        raise DamagedError("its pickle refers to something that is no storage")
+        raise DamagedError(Message.of("dumps.pt.refers_to_no_storage"))
     plain_name = storage_class.name.removesuffix("Storage").lower()
     dtype = _STORAGE_DTYPES.get(storage_class.name, plain_name)
     machine.storages.setdefault(key, dtype)

@@ -11,6 +11,7 @@ import struct
 from typing import NamedTuple
 
 from firstdrift.dumps.containers.contents import Contents, DamagedError, unpack
+from firstdrift.wording.message import Message
 
 _END = struct.Struct("<4s4H2IH")
 _END_64 = struct.Struct("<4sQ2H2I4Q")
@@ -22,7 +23,7 @@ _ENCRYPTED = 0x1
 _ZIP64_FIELD = 1
 _IN_ZIP64_FIELD = 0xFFFFFFFF
 
-_DAMAGED = "the directory of the zip file is damaged"
+_DAMAGED = Message.of("dumps.zip.damaged")
 
 
 class Member(NamedTuple):
@@ -45,7 +46,7 @@ def stored_members(contents: Contents) -> dict[bytes, Member]:
         for _ in range(count):
             name, member, at = _read_entry(contents, at)
             if name in members:
-                raise DamagedError("two members of the zip file have the same name")
+                raise DamagedError(Message.of("dumps.zip.name_twice"))
             members[name] = member
     except struct.error as exc:
         raise DamagedError(_DAMAGED) from exc
@@ -59,17 +60,17 @@ def member_start(contents: Contents, member: Member) -> int:
     except struct.error as exc:
         raise DamagedError(_DAMAGED) from exc
     if signature != b"PK\x03\x04":
-        raise DamagedError("a member of the zip file is not where its directory says")
+        raise DamagedError(Message.of("dumps.zip.member_elsewhere"))
     start: int = member.header + _LOCAL_HEADER.size + name_length + extra_length
     if start + member.size > len(contents):
-        raise DamagedError("a member of the zip file is larger than the file")
+        raise DamagedError(Message.of("dumps.zip.member_too_large"))
     return start
 
 
 def _find_directory(contents: Contents) -> tuple[int, int]:
     end = len(contents) - _END.size
     if end < 0 or contents[end : end + 4] != b"PK\x05\x06":
-        raise DamagedError("the file is cut short: the directory at its end is missing")
+        raise DamagedError(Message.of("dumps.zip.cut_short"))
     _, _, _, _, count, _, start, _ = unpack(_END, contents, end)
     locator = end - _END_64_LOCATOR.size
     if locator >= 0 and contents[locator : locator + 4] == b"PK\x06\x07":
@@ -89,14 +90,14 @@ def _read_entry(contents: Contents, at: int) -> tuple[bytes, Member, int]:
     if signature != b"PK\x01\x02":
         raise DamagedError(_DAMAGED)
     if method or flags & _ENCRYPTED:
-        raise DamagedError("a member of the zip file is compressed or encrypted, which torch.save never does")
+        raise DamagedError(Message.of("dumps.zip.compressed"))
     name_at = at + _ENTRY.size
     name_end = name_at + name_length
     extra_end = name_end + extra_length
     if _IN_ZIP64_FIELD in (packed, size, header):
         size, packed, header = _wide_fields(contents[name_end:extra_end], (size, packed, header))
     if packed != size or header + size > len(contents):
-        raise DamagedError("a member of the zip file claims to be larger than the file")
+        raise DamagedError(Message.of("dumps.zip.claims_too_much"))
     return contents[name_at:name_end], Member(header, size, crc32), extra_end + comment_length
 
 

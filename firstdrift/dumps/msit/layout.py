@@ -20,7 +20,7 @@ from firstdrift.dumps.storage.folders import MOST_ENTRIES, is_file, search_folde
 
 TREE_FILE = "model_tree.json"
 WEIGHTS_FOLDER = "weights"
-_TENSORS_FOLDER = "torch_tensors"
+TENSORS_FOLDER = "torch_tensors"
 _TOKEN_NAME = re.compile(r"0|[1-9][0-9]{0,17}")
 _DEVICE_NAME = re.compile(r"[a-z]+(?P<index>[0-9]*)_[0-9]+")
 _DEEPEST_SEARCH = 3
@@ -96,7 +96,7 @@ def _device_folders(path: Path, bounds: Bounds) -> list[Path]:
         return [path]
 
     def holds_devices(folder: Path) -> bool:
-        return folder.name == _TENSORS_FOLDER and any(
+        return folder.name == TENSORS_FOLDER and any(
             _is_device(entry, bounds) for entry in sub_folders(folder, MOST_ENTRIES, bounds=bounds)
         )
 

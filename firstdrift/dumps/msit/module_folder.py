@@ -21,11 +21,12 @@ from firstdrift.dumps.msit.statistics import (
 )
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import printable
+from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.dumps.storage.tensor_data import read_headers
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.files import scan_folder
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
-from firstdrift.plurals import counted
+from firstdrift.wording.message import Message
 
 STATISTICS_FILE = "statistics.csv"
 _TENSOR_FILE = re.compile(r"(?P<role>input|output)(?:_(?P<key>[0-9]+(?:_[0-9]+)*))?\.pth", re.ASCII)
@@ -43,7 +44,7 @@ class ModuleFolder(Struct, frozen=True):
 
     tensors: tuple[TensorRecord, ...]
     type_name: str = ""
-    notes: tuple[tuple[str, str], ...] = ()
+    notes: tuple[tuple[str, Message], ...] = ()
     unknown: tuple[str, ...] = ()
 
 
@@ -63,11 +64,7 @@ def read_module_folder(folder: Path, bounds: Bounds) -> ModuleFolder:
         for record in read_tensor_file(folder / file.name, file.role, file.key, refusals[file.name])
     ]
     known = {STATISTICS_FILE, *(file.name for file in files)}
-    notes = [
-        (file.name, "another file has the same number: the module ran more than once")
-        for file in files
-        if "#" in file.key
-    ]
+    notes = [(file.name, Message.of("dumps.msit.number_twice")) for file in files if "#" in file.key]
     type_name = ""
     if refusal := refusals.get(STATISTICS_FILE):
         notes.append((STATISTICS_FILE, refusal))
@@ -80,7 +77,7 @@ def read_module_folder(folder: Path, bounds: Bounds) -> ModuleFolder:
     return ModuleFolder(tuple(records), type_name, tuple(notes), unknown)
 
 
-def read_tensor_file(file: Path, role: Role, key: str, refusal: str) -> list[TensorRecord]:
+def read_tensor_file(file: Path, role: Role, key: str, refusal: Message | None) -> list[TensorRecord]:
     """Describe the tensors of a file, of which there is one unless somebody saved a container.
 
     With a `refusal`, the reason why the file must not be read, there is one that cannot be compared.
@@ -90,9 +87,9 @@ def read_tensor_file(file: Path, role: Role, key: str, refusal: str) -> list[Ten
     try:
         headers = read_headers(file, "pt")
     except TensorUnreadableError as exc:
-        return [_unreadable(file, role, key, exc.reason)]
+        return [_unreadable(file, role, key, exc.message)]
     if not headers:
-        return [_unreadable(file, role, key, "it holds no tensor")]
+        return [_unreadable(file, role, key, Message.of("dumps.file.no_tensor"))]
     return [
         TensorRecord(
             role=role,
@@ -101,15 +98,15 @@ def read_tensor_file(file: Path, role: Role, key: str, refusal: str) -> list[Ten
             shape=header.shape,
             digest=header.digest,
             location=DataLocation(file, "pt", header.entry),
-            problem=header.problem and f"{file.name}: {header.problem}",
+            problem=header.problem and problem_of_file(printable(file.name), header.problem),
         )
         for header in headers
     ]
 
 
-def _unreadable(file: Path, role: Role, key: str, reason: str) -> TensorRecord:
-    location = DataLocation(file, "pt")
-    return TensorRecord(role, key, "", None, location=location, problem=f"{file.name}: {reason}")
+def _unreadable(file: Path, role: Role, key: str, reason: Message) -> TensorRecord:
+    problem = problem_of_file(printable(file.name), reason)
+    return TensorRecord(role, key, "", None, location=DataLocation(file, "pt"), problem=problem)
 
 
 class _TensorFile(NamedTuple):
@@ -136,12 +133,12 @@ def _tensor_files(names: Iterable[str]) -> list[_TensorFile]:
 
 def _add_statistics(
     records: Sequence[TensorRecord], rows: Sequence[StatisticsRow]
-) -> tuple[list[TensorRecord], list[str]]:
+) -> tuple[list[TensorRecord], list[Message]]:
     """Give each tensor its row, and a record to each row that has no file."""
     if not records:
         return _records_of_rows(rows)
     result: list[TensorRecord] = []
-    doubts: list[str] = []
+    doubts: list[Message] = []
     for role in (Role.INPUT, Role.OUTPUT):
         own = [record for record in records if record.role is role]
         own_rows = [row for row in rows if row.role is role]
@@ -155,19 +152,16 @@ def _add_statistics(
             for record, matches in zip(own, fitting, strict=True)
         ]
         if own_rows and any(len(matches) != 1 for matches in fitting):
-            doubts.append(
-                f"its {counted(len(own_rows), f'{role} row')} cannot be assigned to "
-                f"{counted(len(own), 'file')} beyond doubt"
-            )
+            doubts.append(Message.of(f"dumps.msit.doubtful_{role}_rows", rows=len(own_rows), files=len(own)))
         taken = {id(row) for matches in fitting for row in matches}
         missing, _ = rows_of_last_call([row for row in own_rows if id(row) not in taken])
         if missing:
-            doubts.append(f"the files of {counted(len(missing), f'{role} row')} are missing")
+            doubts.append(Message.of(f"dumps.msit.files_of_{role}_rows_missing", rows=len(missing)))
             result += _records_of_rows(missing)[0]
     return result, doubts
 
 
-def _records_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[TensorRecord], list[str]]:
+def _records_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[TensorRecord], list[Message]]:
     last_call, guess = rows_of_last_call(rows)
     keys, doubt = keys_of_rows(last_call)
     records = [

@@ -7,7 +7,7 @@ the token with most folders (`execution_order`).
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.execution_order import finish_order, value_flows
 from firstdrift.dumps.msit.layout import (
+    TENSORS_FOLDER,
     TREE_FILE,
     WEIGHTS_FOLDER,
     Device,
@@ -26,6 +27,7 @@ from firstdrift.dumps.msit.layout import (
 )
 from firstdrift.dumps.msit.module_folder import ModuleFolder, read_module_folder, read_tensor_file
 from firstdrift.dumps.msit.tree import Outline, TreeEntry, is_cut_short, outline_nodes, read_tree
+from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
     files_ending,
@@ -35,30 +37,40 @@ from firstdrift.dumps.storage.folders import (
     refused_links,
     sub_folders,
 )
-from firstdrift.dumps.storage.listed_files import not_part_of_a_dump
+from firstdrift.dumps.storage.listed_files import folder_unreadable, not_part_of_a_dump
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.files import scan_folder
 from firstdrift.model.node import Direction, Node, NodeKind
-from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
+from firstdrift.model.slice import (
+    Coordinates,
+    Dump,
+    OrderOrigin,
+    OrderSource,
+    Problem,
+    Slice,
+    SliceListing,
+)
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.order import OPERATOR
-from firstdrift.plurals import counted
+from firstdrift.wording.message import Message, joined
 
 
 class _Skeleton(Struct, frozen=True):
     """The nodes of a process in the order in which they finish."""
 
     outlines: tuple[Outline, ...]
-    order_origin: str
+    order_origin: OrderOrigin
     problems: tuple[Problem, ...]
 
 
-class MsitTorchReader:
-    """The reader of msit torch dumps (a `DumpReader`)."""
+class MsitTorchReader(DumpReader):
+    """The `DumpReader` of msit torch dumps."""
 
     format = "msit-torch"
+    title = Message.of("dumps.msit.title")
+    marks = (TREE_FILE, TENSORS_FOLDER)
 
-    def recognise(self, path: Path) -> tuple[str, ...]:
+    def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that a path is, holds or lies in one msit torch dump."""
         devices = find_devices(path)
         if not devices:
@@ -66,8 +78,9 @@ class MsitTorchReader:
         folders = _names(devices)
         has_tree = any(is_file(device.folder / TREE_FILE) for device in devices)
         tokens = sum(len(device.tokens) for device in devices)
-        evidence = (f"{TREE_FILE} in {folders}",) if has_tree else (f"folders of modules in {folders}",)
-        return (*evidence, f"{tokens} token folders")
+        what = "trees" if has_tree else "module_folders"
+        found = Message.of(f"dumps.msit.{what}", file=TREE_FILE, folders=folders)
+        return found, Message.of("dumps.msit.token_folders", count=tokens)
 
     def open_dump(self, path: Path) -> Dump:
         """List the tokens of each process.
@@ -77,7 +90,7 @@ class MsitTorchReader:
         """
         devices = find_devices(path)
         if not devices:
-            raise DumpNotRecognisedError("this is not a msit torch dump", path=path)
+            raise DumpNotRecognisedError(Message.of("dumps.not_of_format", format=self.title), path=path)
         listings = [
             SliceListing(Coordinates(rank=device.rank, token=int(token.name)), token)
             for device in devices
@@ -111,10 +124,6 @@ class MsitTorchReader:
         )
         return Slice(listing, nodes, skeleton.order_origin, (*skeleton.problems, *problems))
 
-    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
-        """Return nothing: msit records no call stacks."""
-        return {}
-
 
 def _names(devices: Iterable[Device]) -> str:
     return ", ".join(printable(device.folder.name) for device in devices)
@@ -128,7 +137,7 @@ def _problems_of(path: Path, devices: Sequence[Device]) -> Iterator[Problem]:
     for device in devices:
         where = printable(device.folder.name)
         if not device.tokens:
-            yield Problem(where, "it holds no folder of a token")
+            yield Problem(where, Message.of("dumps.msit.no_token_folder"))
         refused = dict(refused_links(device.folder, device.bounds))
         for name, reason in refused.items():
             yield Problem(f"{where}/{printable(name)}", reason)
@@ -179,7 +188,7 @@ def _skeleton(device: Path, bounds: Bounds, _stamp: tuple[int, ...]) -> _Skeleto
     folders = _read_token(fullest, bounds)[0] if fullest else {}
     names = {name for names in names_by_token.values() for name in names if is_module_name(name)}
     if tree and is_cut_short(tree, names):
-        problems = (*problems, Problem(_shown(device / TREE_FILE), "it lacks modules that have folders"))
+        problems = (*problems, Problem(_shown(device / TREE_FILE), Message.of("dumps.msit.modules_missing")))
     types = {name: folder.type_name for name, folder in folders.items()}
     outlines = outline_nodes(tree, names, [file.owner for file in _parameter_files(device, bounds)], types)
     children: dict[str | None, list[str]] = defaultdict(list)
@@ -191,9 +200,9 @@ def _skeleton(device: Path, bounds: Bounds, _stamp: tuple[int, ...]) -> _Skeleto
         {outline.name: outline.parent for outline in outlines.values()},
     )
     order, count = finish_order(children, labels, flows)
-    listed = "the order of definition" if tree else "the order of folder names"
-    orderings = counted(count, "ordering")
-    origin = f"derived: {orderings} from equal values, the rest from module names and {listed}"
+    rest = "definition" if tree else "folder_names"
+    said = Message.of(f"dumps.order.from_module_names_and_{rest}", orderings=count)
+    origin = OrderOrigin(OrderSource.DERIVED, said)
     return _Skeleton(tuple(outlines[name] for name in order), origin, problems)
 
 
@@ -201,7 +210,8 @@ def _tree_or_problem(file: Path, bounds: Bounds) -> tuple[tuple[TreeEntry, ...],
     try:
         return read_tree(bounds.require(file)), ()
     except DumpUnreadableError as exc:
-        return (), (Problem(_shown(file), f"{exc.reason}; the tree is taken from the names of folders"),)
+        problem = joined(exc.message, Message.of("dumps.msit.tree_from_folders"))
+        return (), (Problem(_shown(file), problem),)
 
 
 def _read_token(token: Path, bounds: Bounds) -> tuple[dict[str, ModuleFolder], list[Problem]]:
@@ -213,7 +223,7 @@ def _read_token(token: Path, bounds: Bounds) -> tuple[dict[str, ModuleFolder], l
         with scan_folder(token) as entries:
             refusals = dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
     except OSError as exc:
-        raise DumpUnreadableError(f"the folder cannot be read ({exc.strerror})", path=token) from exc
+        raise DumpUnreadableError(folder_unreadable(exc), path=token) from exc
     for name, refusal in refusals.items():
         if not is_module_name(name):
             unknown.append(printable(name))
@@ -224,7 +234,7 @@ def _read_token(token: Path, bounds: Bounds) -> tuple[dict[str, ModuleFolder], l
         try:
             folder = read_module_folder(token / name, bounds)
         except OSError as exc:
-            problems.append(Problem(_shown(token / name), f"the folder cannot be read ({exc.strerror})"))
+            problems.append(Problem(_shown(token / name), folder_unreadable(exc)))
             continue
         folders[printable(name)] = folder
         problems += [Problem(_shown(token / name / file), note) for file, note in folder.notes]
@@ -240,7 +250,7 @@ class _ParameterFile(NamedTuple):
     owner: str
     key: str
     file: Path
-    refusal: str
+    refusal: Message | None
 
 
 def _parameter_files(device: Path, bounds: Bounds) -> list[_ParameterFile]:

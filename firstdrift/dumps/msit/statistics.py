@@ -18,9 +18,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import shape_of
-from firstdrift.files import open_regular
+from firstdrift.files import open_regular, said_by_system
 from firstdrift.model.tensor import Role, Statistics
-from firstdrift.plurals import counted, plural
+from firstdrift.wording.message import Message
 
 _ROLES = {"Input": Role.INPUT, "Output": Role.OUTPUT}
 _LARGEST = 64 * 1024 * 1024
@@ -47,8 +47,8 @@ class StatisticsRow(Struct, frozen=True):
         return self.index == key.partition("#")[0].rpartition(".")[2] and shape in (None, self.shape)
 
 
-def read_rows(file: Path) -> tuple[list[StatisticsRow], str]:
-    """Read the rows of a table, and say what in it cannot be read (else "")."""
+def read_rows(file: Path) -> tuple[list[StatisticsRow], Message | None]:
+    """Read the rows of a table, and say what in it cannot be read (else None)."""
     rows: list[StatisticsRow] = []
     count = 0
     try:
@@ -56,16 +56,15 @@ def read_rows(file: Path) -> tuple[list[StatisticsRow], str]:
             lines = io.TextIOWrapper(opened, encoding="utf-8", errors="backslashreplace", newline="")
             for count, fields in enumerate(csv.DictReader(lines), 1):
                 if count > _MOST_ROWS:
-                    return [], f"it has more than {_MOST_ROWS} rows, which no module writes"
+                    return [], Message.of("dumps.msit.too_many_rows", most=_MOST_ROWS)
                 if row := _row(fields):
                     rows.append(row)
     except OSError as exc:
-        return [], f"it cannot be read ({exc.strerror})"
+        return [], Message.of("dumps.file.unreadable", error=said_by_system(exc))
     except csv.Error:
-        return [], "it is no table"
+        return [], Message.of("dumps.table.not_one")
     bad = count - len(rows)
-    damage = f"{bad} of its {counted(count, 'row')} {plural(bad, 'is', 'are')} cut short or damaged"
-    return rows, damage if bad else ""
+    return rows, Message.of("dumps.table.bad_rows", bad=bad, rows=count) if bad else None
 
 
 def rows_of_files(
@@ -82,8 +81,8 @@ def rows_of_files(
     return list(last_call) if fit else None
 
 
-def rows_of_last_call(rows: Sequence[StatisticsRow]) -> tuple[list[StatisticsRow], str]:
-    """Return the rows of the last call, and a note where that is a guess (else "")."""
+def rows_of_last_call(rows: Sequence[StatisticsRow]) -> tuple[list[StatisticsRow], Message | None]:
+    """Return the rows of the last call, and a note where that is a guess (else None)."""
     starts = [
         at
         for at, row in enumerate(rows)
@@ -92,11 +91,11 @@ def rows_of_last_call(rows: Sequence[StatisticsRow]) -> tuple[list[StatisticsRow
     last_call = list(rows[starts[-1] if starts else 0 :])
     if len({row.role for row in last_call}) == 1 and (period := _period(last_call)) < len(last_call):
         repeats = len(last_call) // period
-        return last_call[-period:], f"its rows repeat {repeats} times and are taken to be {repeats} calls"
-    return last_call, ""
+        return last_call[-period:], Message.of("dumps.msit.repeated_rows", calls=repeats)
+    return last_call, None
 
 
-def keys_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[str], str]:
+def keys_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[str], Message | None]:
     """Name the tensors of rows without files: their index, "0#1" for the next of the same index."""
     seen: Counter[tuple[Role, str]] = Counter()
     keys = []
@@ -105,8 +104,7 @@ def keys_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[str], str]:
         keys.append(f"{row.index}#{count}" if count else row.index)
         seen[row.role, row.index] += 1
     is_ambiguous = any(count > 1 for count in seen.values())
-    note = "several of its rows have the same index; they are told apart by their order"
-    return keys, note if is_ambiguous else ""
+    return keys, Message.of("dumps.msit.index_twice") if is_ambiguous else None
 
 
 def _period(rows: Sequence[StatisticsRow]) -> int:

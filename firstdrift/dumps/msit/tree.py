@@ -17,6 +17,7 @@ from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.names import enclosing_paths, is_beyond_reason
 from firstdrift.model.node import NodeKind
 from firstdrift.operators.properties import calls_only
+from firstdrift.wording.message import Message
 
 ROOT = "root"
 
@@ -74,9 +75,9 @@ def read_tree(file: Path) -> tuple[TreeEntry, ...]:
             is_tree = isinstance(name, str) and isinstance(type_name, str) and name not in entries
             waiting.extend((child, name) for child in reversed(children))
         except (KeyError, TypeError) as exc:
-            raise DumpUnreadableError("it is no tree of modules", path=file) from exc
+            raise DumpUnreadableError(Message.of("dumps.msit.no_tree"), path=file) from exc
         if not is_tree:
-            raise DumpUnreadableError("it is no tree of modules with a name and a type each", path=file)
+            raise DumpUnreadableError(Message.of("dumps.msit.no_names_or_types"), path=file)
         entries[name] = TreeEntry(name, type_name, parent)
     return tuple(entries.values())
 

@@ -18,15 +18,25 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.msprobe.layout import Layout, Mark, find_slices, read_header
+from firstdrift.dumps.msprobe.layout import Layout, Mark, find_slices, read_header, said_of
 from firstdrift.dumps.msprobe.records import DATA_FOLDER, RecordReader
+from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import is_folder, printable
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.model.node import Direction, Node, NodeKind
-from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
+from firstdrift.model.slice import (
+    RECORDED_ORDER,
+    Dump,
+    OrderOrigin,
+    OrderSource,
+    Problem,
+    Slice,
+    SliceListing,
+)
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.wording.message import Message
 
 DEBUG_FILE: Final = "debug.json"
 
@@ -35,6 +45,7 @@ _MARK: Final = Mark(
 )
 _SAVED: Final = re.compile(r"(?P<name>.+)\.(?P<count>0|[1-9][0-9]{0,17})\.debug", re.ASCII | re.DOTALL)
 _GRADIENT: Final = "_grad"
+_GRADIENTS_LAST: Final = OrderOrigin(OrderSource.RECORDED, Message.of("dumps.order.gradients_last"))
 
 
 class _Saved(Struct, frozen=True):
@@ -51,20 +62,23 @@ class _Saved(Struct, frozen=True):
     is_gradient: bool
 
 
-class MsprobeDebugReader:
+class MsprobeDebugReader(DumpReader):
     """The `DumpReader` of single points."""
 
     format = "msprobe-debug"
+    title = Message.of("dumps.msprobe.debug_title")
+    marks = (DEBUG_FILE,)
 
-    def recognise(self, path: Path) -> tuple[str, ...]:
+    def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that values were saved at single points; empty if there is none."""
         for listing in _slices(path).slices:
             file = listing.directory / DEBUG_FILE
+            shown = _shown(file, path)
             if Bounds.around(path).refusal(file):
-                return (f"{_shown(file, path)} is there, as a link",)
-            header = read_header(file)
-            said = ", ".join(f"{key} {value}" for key, value in (header or {}).items())
-            return (f"{_shown(file, path)} is there" + (f" ({said})" if said else ""),)
+                return (Message.of("dumps.msprobe.file_is_a_link", file=shown),)
+            if header := read_header(file):
+                return (Message.of("dumps.msprobe.file_with_header", file=shown, header=said_of(header)),)
+            return (Message.of("dumps.msprobe.file", file=shown),)
         return ()
 
     def open_dump(self, path: Path) -> Dump:
@@ -75,7 +89,7 @@ class MsprobeDebugReader:
         """
         layout = _slices(path)
         if not layout.slices:
-            raise DumpNotRecognisedError(f"no {DEBUG_FILE} lies here", path=path)
+            raise DumpNotRecognisedError(Message.of("dumps.msprobe.no_file", name=DEBUG_FILE), path=path)
         file = layout.slices[0].directory / DEBUG_FILE
         header = (not Bounds.around(path).refusal(file) and read_header(file)) or {}
         return Dump(
@@ -99,38 +113,33 @@ class MsprobeDebugReader:
         file = listing.directory / DEBUG_FILE
         read = read_json(bounds.require(file))
         if not isinstance(read.value, dict) or not isinstance(read.value.get("data"), dict):
-            raise DumpUnreadableError('it holds no object "data"', path=file)
+            raise DumpUnreadableError(Message.of("dumps.msprobe.no_data"), path=file)
         data = read.value["data"]
-        reasons = [f"the key {key!r} is repeated; the last one counts" for key in read.repeated_keys]
+        reasons = [Message.of("dumps.json.key_repeated", key=repr(key)) for key in read.repeated_keys]
         reader = RecordReader(listing.directory / DATA_FOLDER, bounds)
         saved = _taken_apart(data)
         tensors: dict[str, tuple[TensorRecord, ...]] = {}
         for name in data:
-            problems: list[str] = []
+            problems: list[Message] = []
             try:
                 tensors[name] = _tensors(reader, data[name], saved[name], problems)
             except RecursionError:
-                problems.append("it is nested too deeply")
-            reasons += [f"{name}: {problem}" for problem in problems]
+                problems.append(Message.of("dumps.record.nested_too_deeply"))
+            reasons += [Message.of("dumps.record.problem", record=name, problem=each) for each in problems]
         if not data:
-            reasons.append("nothing was saved")
+            reasons.append(Message.of("dumps.msprobe.nothing_saved"))
         nodes = tuple(
             _node(name, saved[name], tensors.get(name, ()), order)
             for order, name in enumerate(_in_order(saved))
         )
         shown = _shown(file, dump.path)
-        origin = "recorded; gradients after all else, the last value's first, as a backward pass has them"
         has_gradients = any(one.is_gradient for one in saved.values())
         return Slice(
             listing,
             nodes,
-            origin if has_gradients else "recorded",
+            _GRADIENTS_LAST if has_gradients else RECORDED_ORDER,
             tuple(Problem(shown, reason) for reason in reasons),
         )
-
-    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
-        """Return nothing: no call stacks are recorded."""
-        return {}
 
 
 def _slices(path: Path) -> Layout:
@@ -153,7 +162,7 @@ def _tensors(
     reader: RecordReader,
     value: object,
     saved: _Saved,
-    problems: list[str],
+    problems: list[Message],
 ) -> tuple[TensorRecord, ...]:
     is_leaf = not isinstance(value, list) and not (
         isinstance(value, dict) and not isinstance(value.get("type"), str)

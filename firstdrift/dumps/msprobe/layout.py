@@ -10,7 +10,7 @@ Any of the levels may be missing, and the search may begin at any of them.
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +20,10 @@ from msgspec.structs import replace
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import is_folder
 from firstdrift.dumps.storage.json_file import parse_json
+from firstdrift.dumps.storage.listed_files import folder_unreadable
 from firstdrift.files import Entry, list_folder, open_regular
 from firstdrift.model.slice import Coordinates, Problem, SliceListing
+from firstdrift.wording.message import Message
 
 DUMP_FILE: Final = "dump.json"
 
@@ -105,9 +107,8 @@ def find_slices(path: Path, mark: Mark = DUMP_MARK) -> Layout:
     for place in places:
         coordinates = Coordinates(step=place.step, rank=names.get(place.unranked, place.rank))
         if coordinates in slices:
-            reason = (
-                f"it is {coordinates.describe()} like {slices[coordinates].directory}; open it on its own"
-            )
+            other = str(slices[coordinates].directory)
+            reason = Message.of("dumps.msprobe.slice_twice", slice=coordinates.name(), other=other)
             problems.append(Problem(str(place.directory), reason))
         else:
             slices[coordinates] = SliceListing(coordinates, place.directory)
@@ -137,6 +138,11 @@ def read_header(file: Path) -> dict[str, str] | None:
     return {key: said[key] for key in ("task", "level", "framework", "merged") if said.get(key)}
 
 
+def said_of(header: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a header says, for a message: "task statistics", "level mix"."""
+    return tuple(f"{key} {value}" for key, value in header.items())
+
+
 def _guess_framework(beginning: str) -> str:
     for framework, mark in (("mindspore", '"type": "mindspore'), ("pytorch", '"type": "torch')):
         if mark in beginning:
@@ -159,7 +165,7 @@ def _descend(
     try:
         entries = list_folder(place.directory)
     except OSError as error:
-        problems.append(Problem(str(place.directory), f"the directory cannot be listed ({error.strerror})"))
+        problems.append(Problem(str(place.directory), folder_unreadable(error)))
         return
     if mark.is_slice(entries):
         yield place
@@ -178,7 +184,7 @@ def _descend(
     for found in below:
         yield from _descend(found, bounds, mark, problems)
     if not below and not is_top:
-        problems.append(Problem(str(place.directory), f"it holds no {mark.name}"))
+        problems.append(Problem(str(place.directory), Message.of("dumps.msprobe.no_mark", name=mark.name)))
 
 
 def _ranks_of_unranked(places: list[_Place]) -> dict[str, int]:

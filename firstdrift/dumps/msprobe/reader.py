@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from firstdrift.dumps.msprobe.layout import DUMP_FILE, find_slices, read_header
+from firstdrift.dumps.msprobe.layout import DUMP_FILE, find_slices, read_header, said_of
 from firstdrift.dumps.msprobe.records import DATA_FOLDER, RecordReader
 from firstdrift.dumps.msprobe.tree import (
     Construct,
@@ -25,40 +25,56 @@ from firstdrift.dumps.msprobe.tree import (
     parse_construct,
     repair_parents,
 )
+from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import is_file
 from firstdrift.dumps.storage.json_file import read_json, read_json_if_present
+from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.model.names import NameParts, parse_name
 from firstdrift.model.node import Direction, Node, NodeKind
-from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
+from firstdrift.model.slice import (
+    RECORDED_ORDER,
+    Dump,
+    OrderOrigin,
+    OrderSource,
+    Problem,
+    Slice,
+    SliceListing,
+)
 from firstdrift.model.tensor import TensorRecord
+from firstdrift.wording.message import Message, joined
 
 CONSTRUCT_FILE: Final = "construct.json"
 STACK_FILE: Final = "stack.json"
 
+_TREE_FROM_NAMES: Final = Message.of("dumps.msprobe.tree_from_names")
 _KINDS: Final = {"module": NodeKind.MODULE, "api": NodeKind.API}
 _DIRECTIONS: Final = {direction.value: direction for direction in Direction}
 
 
-class MsprobeReader:
+class MsprobeReader(DumpReader):
     """The `DumpReader` of msprobe's format."""
 
-    def recognise(self, path: Path) -> tuple[str, ...]:
+    format = "msprobe"
+    title = Message.of("dumps.msprobe.title")
+    marks = (DUMP_FILE,)
+
+    def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that a path is an msprobe dump; empty if it is not."""
         bounds = Bounds.around(path)
         for listing in find_slices(path).slices:
             file = listing.directory / DUMP_FILE
             where = _shown(file, path)
             if bounds.refusal(file):
-                return (f"{where} is there, as a link",)
+                return (Message.of("dumps.msprobe.file_is_a_link", file=where),)
             header = read_header(file)
             if header is not None:
-                said = ", ".join(f"{key} {value}" for key, value in header.items())
-                return (f'{where} has "data" ({said})' if said else f'{where} has "data"',)
+                which = "file_with_data" if header else "file_with_bare_data"
+                return (Message.of(f"dumps.msprobe.{which}", file=where, header=said_of(header)),)
             beside = [name for name in (CONSTRUCT_FILE, STACK_FILE) if is_file(listing.directory / name)]
             if beside:
-                return (f"{' and '.join(beside)} beside {where}",)
+                return (Message.of("dumps.msprobe.files_beside", files=tuple(beside), file=where),)
         return ()
 
     def open_dump(self, path: Path) -> Dump:
@@ -70,17 +86,16 @@ class MsprobeReader:
         """
         layout = find_slices(path)
         if not layout.slices and not os.path.lexists(path):
-            raise DumpNotFoundError("there is nothing here", path=path)
+            raise DumpNotFoundError(Message.of("dumps.nothing_here"), path=path)
         if not layout.slices:
-            found = "; ".join(f"{problem.file}: {problem.reason}" for problem in layout.problems)
-            raise DumpNotRecognisedError(
-                f"no {DUMP_FILE} lies here" + (f" ({found})" if found else ""), path=path
-            )
+            found = tuple(problem_of_file(problem.file, problem.reason) for problem in layout.problems)
+            none = Message.of("dumps.msprobe.no_file", name=DUMP_FILE)
+            raise DumpNotRecognisedError(joined(none, *found), path=path)
         file = layout.slices[0].directory / DUMP_FILE
         header = (not Bounds.around(path).refusal(file) and read_header(file)) or {}
         return Dump(
             path=path,
-            format="msprobe",
+            format=self.format,
             evidence=self.recognise(path),
             slices=layout.slices,
             problems=tuple(
@@ -150,14 +165,14 @@ class _SliceReader:
             for index, name in enumerate(order)
         )
         if not nodes:
-            self._report(DUMP_FILE, ["it holds no records"])
+            self._report(DUMP_FILE, [Message.of("dumps.msprobe.no_records")])
         return Slice(self.listing, nodes, _order_origin(names, positions, last), tuple(self.problems))
 
     def _read_header(self) -> dict[str, Any]:
         file = self.listing.directory / DUMP_FILE
         read = read_json(self.bounds.require(file))
         if not isinstance(read.value, dict) or not isinstance(read.value.get("data"), dict):
-            raise DumpUnreadableError('it holds no object "data"', path=file)
+            raise DumpUnreadableError(Message.of("dumps.msprobe.no_data"), path=file)
         self._report_repeated(DUMP_FILE, read.repeated_keys)
         return read.value
 
@@ -165,11 +180,11 @@ class _SliceReader:
         try:
             read = read_json_if_present(self.bounds.require(self.listing.directory / CONSTRUCT_FILE))
         except DumpUnreadableError as error:
-            self._report(CONSTRUCT_FILE, [f"{error.reason}; the tree is made from the names of modules"])
+            self._report(CONSTRUCT_FILE, [joined(error.message, _TREE_FROM_NAMES)])
             return Construct()
         if read is None:
             if header.get("level") != "L1":
-                self._report(CONSTRUCT_FILE, ["it is missing; the tree is made from the names of modules"])
+                self._report(CONSTRUCT_FILE, [joined(Message.of("dumps.file.missing"), _TREE_FROM_NAMES)])
             return Construct()
         construct = parse_construct(read.value)
         self._report_repeated(CONSTRUCT_FILE, read.repeated_keys)
@@ -180,7 +195,7 @@ class _SliceReader:
         try:
             return _read_stacks(self.listing.directory / STACK_FILE, self.bounds)
         except DumpUnreadableError as error:
-            self._report(STACK_FILE, [error.reason])
+            self._report(STACK_FILE, [error.message])
             return {}
 
     def _read_tensors(
@@ -189,22 +204,24 @@ class _SliceReader:
         reader = RecordReader(self.listing.directory / DATA_FOLDER, self.bounds)
         found: dict[str, tuple[TensorRecord, ...]] = {}
         for name, record in data.items():
-            problems: list[str] = []
+            problems: list[Message] = []
             read = reader.gradients_of if names[name].holds_gradients else reader.tensors_of
             try:
                 found[name] = read(record, problems)
             except RecursionError:
-                problems.append("it is nested too deeply")
-            if problems:
-                self._report(DUMP_FILE, [f"record {name}: {problem}" for problem in problems])
+                problems.append(Message.of("dumps.record.nested_too_deeply"))
+            self._report(
+                DUMP_FILE,
+                [Message.of("dumps.record.problem", record=name, problem=each) for each in problems],
+            )
         return found
 
-    def _report(self, file: str, reasons: Iterable[str]) -> None:
+    def _report(self, file: str, reasons: Iterable[Message]) -> None:
         shown = _shown(self.listing.directory / file, self.dump.path)
         self.problems.extend(Problem(shown, reason) for reason in reasons)
 
     def _report_repeated(self, file: str, keys: Iterable[str]) -> None:
-        self._report(file, [f"the key {key!r} is repeated; the last one counts" for key in keys])
+        self._report(file, [Message.of("dumps.json.key_repeated", key=repr(key)) for key in keys])
 
 
 def _all_names(construct: Construct, data: Mapping[str, object]) -> dict[str, None]:
@@ -236,12 +253,12 @@ def _node(
 
 def _order_origin(
     names: Mapping[str, NameParts], positions: Mapping[str, int], last: Mapping[str, int]
-) -> str:
+) -> OrderOrigin:
     if not positions:
-        return "derived from construct.json, which lists nodes in the order in which they began"
+        return OrderOrigin(OrderSource.DERIVED, Message.of("dumps.order.from_beginnings"))
     if any(last[name] != at and names[name].direction == "forward" for name, at in positions.items()):
-        return "recorded where modules began; each is placed after what it contains"
-    return "recorded"
+        return OrderOrigin(OrderSource.RECORDED, Message.of("dumps.order.recorded_at_beginning"))
+    return RECORDED_ORDER
 
 
 def _shown(file: Path, dump: Path) -> str:

@@ -16,9 +16,11 @@ from msgspec import Struct, field
 
 from firstdrift.dumps.containers.contents import LARGEST_NUMBER
 from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.dumps.unique_labels import with_distinct_keys
 from firstdrift.files import scan_folder
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
+from firstdrift.wording.message import Message, joined
 
 DATA_FOLDER: Final = "dump_tensor_data"
 
@@ -61,12 +63,12 @@ class RecordReader(Struct):
 
     folder: Path
     bounds: Bounds
-    _folder_refusal: str = ""
+    _folder_refusal: Message | None = None
     _dtypes: dict[str, str] = field(default_factory=dict)
-    _files: dict[str, str] | None = None
-    """Names of the files there, and why one must not be read ("": it may be)."""
+    _files: dict[str, Message | None] | None = None
+    """Names of the files there, and why one must not be read (None: it may be)."""
 
-    def tensors_of(self, record: object, problems: list[str]) -> tuple[TensorRecord, ...]:
+    def tensors_of(self, record: object, problems: list[Message]) -> tuple[TensorRecord, ...]:
         """Return inputs, outputs and parameters of a module or an operator call; say what is malformed."""
         found: list[TensorRecord] = []
         for section, values in _parts(record, problems):
@@ -75,12 +77,13 @@ class RecordReader(Struct):
                 for key, value in enumerate(values) if isinstance(values, list) else values.items():
                     self._collect(role, str(key), value, found)
             elif role is not None and values is not None:
-                problems.append(f"its {section} is {_describe(values)}, neither list nor object")
+                recorded = _describe(values)
+                problems.append(Message.of("dumps.record.no_values", part=section, recorded=recorded))
             elif role is None and section not in _NOTES:
-                problems.append(f"its part {section!r} is not known")
+                problems.append(Message.of("dumps.record.unknown_part", part=repr(section)))
         return with_distinct_keys(found)
 
-    def gradients_of(self, record: object, problems: list[str]) -> tuple[TensorRecord, ...]:
+    def gradients_of(self, record: object, problems: list[Message]) -> tuple[TensorRecord, ...]:
         """Return the gradients of a `parameters_grad` record: each lies in a list of its own."""
         found: list[TensorRecord] = []
         for name, values in _parts(record, problems):
@@ -107,7 +110,7 @@ class RecordReader(Struct):
             found.append(TensorRecord(role, key, type(value).__name__, (), scalar=str(value)))
 
     def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
-        problems: list[str] = []
+        problems: list[Message] = []
         shape = _shape(leaf.get("shape"), problems)
         digest = leaf.get("md5")
         requires_grad = leaf.get("requires_grad")
@@ -121,36 +124,40 @@ class RecordReader(Struct):
             digest=None if digest is None else str(digest),
             location=None if data_name is None else self._location(data_name, problems),
             requires_grad=requires_grad if isinstance(requires_grad, bool) else None,
-            problem="; ".join(problems) or None,
+            problem=joined(*problems) if problems else None,
         )
 
-    def _dtype(self, recorded: object, problems: list[str]) -> str:
+    def _dtype(self, recorded: object, problems: list[Message]) -> str:
         if not isinstance(recorded, str):
-            problems.append(f"the recorded dtype is {_describe(recorded)}")
+            problems.append(Message.of("dumps.record.bad_dtype", recorded=_describe(recorded)))
             return ""
         known = self._dtypes.get(recorded)
         if known is None:
             known = self._dtypes[recorded] = canonical_dtype(recorded)
         return known
 
-    def _location(self, data_name: object, problems: list[str]) -> DataLocation | None:
+    def _location(self, data_name: object, problems: list[Message]) -> DataLocation | None:
         if not isinstance(data_name, str) or not _is_file_name(data_name):
-            problems.append(f"data_name {data_name!r} is not the name of a file in {DATA_FOLDER}")
+            named = {"name": repr(data_name), "folder": DATA_FOLDER}
+            problems.append(Message.of("dumps.record.no_file_name", **named))
             return None
         container = _CONTAINERS.get(PurePath(data_name).suffix)
         if container is None:
-            problems.append(f"{data_name} is neither a .pt nor a .npy file")
+            problems.append(Message.of("dumps.record.other_file", file=data_name))
             return None
-        refusal = self._data_files().get(data_name)
-        if self._folder_refusal or refusal:
-            where = DATA_FOLDER if self._folder_refusal else f"{DATA_FOLDER}/{data_name}"
-            problems.append(f"{where}: {self._folder_refusal or refusal}")
+        files = self._data_files()
+        shown = f"{DATA_FOLDER}/{data_name}"
+        if self._folder_refusal is not None:
+            problems.append(problem_of_file(DATA_FOLDER, self._folder_refusal))
             return None
-        if refusal is None:
-            problems.append(f"the file {DATA_FOLDER}/{data_name} is missing")
+        if refusal := files.get(data_name):
+            problems.append(problem_of_file(shown, refusal))
+            return None
+        if data_name not in files:
+            problems.append(Message.of("dumps.record.file_missing", file=shown))
         return DataLocation(self.folder / data_name, container)
 
-    def _data_files(self) -> dict[str, str]:
+    def _data_files(self) -> Mapping[str, Message | None]:
         if self._files is None:
             self._files = {}
             self._folder_refusal = self.bounds.refusal(self.folder)
@@ -160,10 +167,10 @@ class RecordReader(Struct):
         return self._files
 
 
-def _parts(record: object, problems: list[str]) -> Iterable[tuple[str, object]]:
+def _parts(record: object, problems: list[Message]) -> Iterable[tuple[str, object]]:
     if isinstance(record, dict):
         return record.items()
-    problems.append(f"it is {_describe(record)}, not an object")
+    problems.append(Message.of("dumps.record.no_object", recorded=_describe(record)))
     return ()
 
 
@@ -183,7 +190,7 @@ def _scalar(role: Role, key: str, type_name: str, leaf: Mapping[str, Any]) -> Te
     return TensorRecord(role, key, type_name, (), scalar=str(value))
 
 
-def _shape(recorded: object, problems: list[str]) -> tuple[int, ...] | None:
+def _shape(recorded: object, problems: list[Message]) -> tuple[int, ...] | None:
     if isinstance(recorded, list):
         for size in recorded:
             if type(size) is not int or not 0 <= size <= LARGEST_NUMBER:
@@ -191,11 +198,11 @@ def _shape(recorded: object, problems: list[str]) -> tuple[int, ...] | None:
         else:
             if prod(recorded) <= LARGEST_NUMBER:
                 return tuple(recorded)
-    problems.append(f"the recorded shape is {_describe(recorded)}")
+    problems.append(Message.of("dumps.record.bad_shape", recorded=_describe(recorded)))
     return None
 
 
-def _statistics(leaf: Mapping[str, Any], problems: list[str]) -> Statistics | None:
+def _statistics(leaf: Mapping[str, Any], problems: list[Message]) -> Statistics | None:
     recorded = maximum, minimum, mean, norm = (
         leaf.get("Max"),
         leaf.get("Min"),
@@ -209,7 +216,7 @@ def _statistics(leaf: Mapping[str, Any], problems: list[str]) -> Statistics | No
     try:
         return Statistics(*map(_number, recorded))
     except (TypeError, OverflowError):
-        problems.append(f"the recorded statistics are not numbers: {_describe(list(recorded))}")
+        problems.append(Message.of("dumps.record.bad_statistics", recorded=_describe(list(recorded))))
         return None
 
 

@@ -27,6 +27,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from firstdrift.model.names import NameParts, enclosing_paths, with_direction
+from firstdrift.wording.message import Message
 
 Stacks = Mapping[str, tuple[str, ...]]
 
@@ -44,18 +45,18 @@ class Construct(Struct, frozen=True):
     Attributes:
         parents: parent of each node, in the order in which the nodes began; None at the top.
         micro_steps: micro step of each node, where Megatron recorded it.
-        problems: entries that make no sense, one clause each.
+        problems: entries that make no sense.
     """
 
     parents: dict[str, str | None] = field(default_factory=dict)
     micro_steps: dict[str, int] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
+    problems: tuple[Message, ...] = ()
 
 
 def parse_construct(recorded: object) -> Construct:
     """Take the contents of construct.json apart."""
     if not isinstance(recorded, dict):
-        return Construct(problems=("it does not hold an object",))
+        return Construct(problems=(Message.of("dumps.json.no_object"),))
     construct, problems = Construct(), []
     for name, value in recorded.items():
         if name == _MICRO_STEP_COUNT:
@@ -69,7 +70,7 @@ def parse_construct(recorded: object) -> Construct:
             construct.parents[name] = parent or None
         else:
             construct.parents[name] = None
-            problems.append(f"the parent of {name} is neither a name nor null")
+            problems.append(Message.of("dumps.msprobe.bad_parent", node=name))
     return Construct(construct.parents, construct.micro_steps, tuple(problems))
 
 
@@ -78,7 +79,7 @@ def repair_parents(
     construct: Construct,
     recorded: Iterable[str],
     read_stacks: Callable[[], Stacks],
-) -> tuple[dict[str, str | None], tuple[str, ...]]:
+) -> tuple[dict[str, str | None], tuple[Message, ...]]:
     """Give every node a parent that is a node of the slice, or None at the top; never a circle.
 
     Args:
@@ -88,7 +89,7 @@ def repair_parents(
         read_stacks: reads the call stacks; called only where a module may have been run again.
 
     Returns:
-        The parents, and the circles that were cut, one clause each.
+        The parents, and the circles that were cut.
     """
     parents = dict(construct.parents)
     _place_recomputed(parents, names, read_stacks)
@@ -182,8 +183,8 @@ def _module_around(parts: NameParts, calls: Mapping[tuple[str, str], list[str]])
     return whole[0] if len(whole) == 1 and parts.path != WHOLE_MODEL else None
 
 
-def _cut_circles(parents: dict[str, str | None]) -> tuple[str, ...]:
-    cut: list[str] = []
+def _cut_circles(parents: dict[str, str | None]) -> tuple[Message, ...]:
+    cut: list[Message] = []
     sound: set[str] = set()
     for name in parents:
         walked: dict[str, None] = {}
@@ -193,7 +194,7 @@ def _cut_circles(parents: dict[str, str | None]) -> tuple[str, ...]:
             around = parents[at]
             if around in walked:
                 parents[at] = around = None
-                cut.append(f"{at} lies inside itself; it is placed at the top")
+                cut.append(Message.of("dumps.msprobe.circle", node=at))
             at = around
         sound.update(walked)
     return tuple(cut)

@@ -20,10 +20,11 @@ from msgspec import Struct
 from firstdrift.errors import DumpUnreadableError, PathOutsideRootsError
 from firstdrift.files import Entry
 from firstdrift.paths import inside
+from firstdrift.wording.message import Message
 
-_LEADS_OUT = "it is a link that leads out of the dump"
-_IN_A_CIRCLE = "it is a link that leads in a circle"
-HINT = "If it is meant to, open the folder that holds both, or put a copy in place of the link"
+_LEADS_OUT = Message.of("dumps.link.leads_out")
+_IN_A_CIRCLE = Message.of("dumps.link.in_a_circle")
+HINT = Message.of("dumps.link.open_both")
 
 
 class Bounds(Struct, frozen=True):
@@ -41,8 +42,8 @@ class Bounds(Struct, frozen=True):
         folder = opened if os.path.isdir(opened) else opened.parent  # noqa: PTH112 (never raises)
         return cls(Path(os.path.realpath(folder)))
 
-    def refusal(self, entry: Entry | Path) -> str:
-        """Say why an entry of a folder in bounds must not be read; "" if it may be.
+    def refusal(self, entry: Entry | Path) -> Message | None:
+        """Say why an entry of a folder in bounds must not be read; None if it may be.
 
         Nothing is resolved unless the entry itself is a link, so that asking about each entry of
         `scan_folder` costs next to nothing.
@@ -50,8 +51,8 @@ class Bounds(Struct, frozen=True):
         try:
             is_link = entry.is_symlink()
         except OSError:  # nobody may look: whoever tries to read it says so
-            return ""
-        return self._why_not(os.fspath(entry)) if is_link else ""
+            return None
+        return self._why_not(os.fspath(entry)) if is_link else None
 
     def require(self, file: Path) -> Path:
         """Return a file as it was given, or refuse it; any part of its path may be a link.
@@ -60,16 +61,16 @@ class Bounds(Struct, frozen=True):
             DumpUnreadableError: it leads out of the bounds.
         """
         reason = self._why_not(file)
-        if reason:
+        if reason is not None:
             raise DumpUnreadableError(reason, path=file, hint=HINT)
         return file
 
-    def _why_not(self, file: str | Path) -> str:
+    def _why_not(self, file: str | Path) -> Message | None:
         try:
             inside([self.root], file)
         except PathOutsideRootsError:
             return _IN_A_CIRCLE if _is_circle(file) else _LEADS_OUT
-        return ""
+        return None
 
 
 def _is_circle(file: str | Path) -> bool:

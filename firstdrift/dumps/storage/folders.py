@@ -2,15 +2,18 @@
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.files import Entry, scan_folder
+from firstdrift.wording.message import Message
 
 MOST_ENTRIES = 1000
+_NAMES_SHOWN = 5
 
 
 class Found(NamedTuple):
@@ -23,6 +26,11 @@ class Found(NamedTuple):
 def printable(name: str) -> str:
     """Return the name of a file as text that can be stored: bytes that are no UTF-8 are written out."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def first_names(names: Sequence[str], most: int = _NAMES_SHOWN) -> tuple[str, ...]:
+    """Return the first names of files as text that can be stored, and "…" for those after them."""
+    return (*map(printable, names[:most]), *(["…"] if len(names) > most else []))
 
 
 def sub_folders(path: Path, most_entries: int | None = None, *, bounds: Bounds | None = None) -> list[Path]:
@@ -70,11 +78,12 @@ def is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113 (never raises)
 
 
-def refused_links(path: Path, bounds: Bounds) -> list[tuple[str, str]]:
+def refused_links(path: Path, bounds: Bounds) -> list[tuple[str, Message]]:
     """Return the names of links in a folder that must not be followed, and why; [] if it is unreadable."""
     try:
         with scan_folder(path) as entries:
-            return sorted((entry.name, reason) for entry in entries if (reason := bounds.refusal(entry)))
+            found = ((entry.name, reason) for entry in entries if (reason := bounds.refusal(entry)))
+            return sorted(found, key=itemgetter(0))
     except OSError:
         return []
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.files import TooLargeError, read_regular
+from firstdrift.files import TooLargeError, read_regular, said_by_system
+from firstdrift.wording.message import Message
 
 LARGEST_FILE: Final = 512 * 2**20
 """Bytes of a JSON file that is read; what is made of it takes up to ten times as much memory.
@@ -27,6 +28,8 @@ MOST_VALUES: Final = 16_000_000
 
 While they are made, the process does nothing else: its heartbeats stay away for some seconds.
 """
+
+_DUMP_LESS: Final = Message.of("dumps.json.dump_less")
 
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -55,22 +58,20 @@ def read_json(file: Path) -> JsonFile:
     text = _read_text(file)
     if sum(map(text.count, ",[{")) > MOST_VALUES:
         raise DumpUnreadableError(
-            f"it holds more than {MOST_VALUES:,} values",
-            path=file,
-            hint="Dump fewer steps, ranks or modules at once",
+            Message.of("dumps.json.too_many_values", most=MOST_VALUES), path=file, hint=_DUMP_LESS
         )
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
         raise DumpUnreadableError(
-            f"not complete JSON: {error}",
+            Message.of("dumps.json.incomplete", error=str(error)),
             path=file,
-            hint="The run may have been stopped while it wrote the file",
+            hint=Message.of("dumps.json.run_stopped"),
         ) from error
     except RecursionError as error:
-        raise DumpUnreadableError("nested too deeply to be read", path=file) from error
+        raise DumpUnreadableError(Message.of("dumps.json.nested_too_deeply"), path=file) from error
     except ValueError as error:  # an integer of thousands of digits
-        raise DumpUnreadableError("holds a number that is too long", path=file) from error
+        raise DumpUnreadableError(Message.of("dumps.json.number_too_long"), path=file) from error
 
 
 def read_json_if_present(file: Path) -> JsonFile | None:
@@ -112,12 +113,10 @@ def _read_text(file: Path) -> str:
     try:
         return read_regular(file, most=LARGEST_FILE).decode("utf-8-sig")
     except TooLargeError as error:
-        raise DumpUnreadableError(
-            error.reason, path=file, hint="Dump fewer steps, ranks or modules at once"
-        ) from error
+        raise DumpUnreadableError(error.message, path=file, hint=_DUMP_LESS) from error
     except OSError as error:
-        raise DumpUnreadableError(f"cannot be read ({error.strerror})", path=file) from error
+        unreadable = Message.of("dumps.file.unreadable", error=said_by_system(error))
+        raise DumpUnreadableError(unreadable, path=file) from error
     except UnicodeDecodeError as error:
-        raise DumpUnreadableError(
-            f"not UTF-8 text ({error.reason} at byte {error.start})", path=file
-        ) from error
+        no_text = Message.of("dumps.json.not_utf8", error=error.reason, byte=error.start)
+        raise DumpUnreadableError(no_text, path=file) from error

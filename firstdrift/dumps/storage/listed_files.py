@@ -6,12 +6,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import is_folder, printable
+from firstdrift.dumps.storage.folders import first_names, is_folder
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.files import Entry, scan_folder
-from firstdrift.plurals import counted, plural
-
-_NAMES_SHOWN = 5
+from firstdrift.files import Entry, said_by_system, scan_folder
+from firstdrift.wording.message import Message
 
 
 class Listed(Struct, frozen=True):
@@ -22,14 +20,14 @@ class Listed(Struct, frozen=True):
         is_folder: whether it is a folder.
         size: in bytes; 0 if that is not known.
         time: when it was last written, in nanoseconds; 0 if that is not known.
-        refusal: why it must not be read; empty if it may be.
+        refusal: why it must not be read; None if it may be.
     """
 
     path: Path
     is_folder: bool
     size: int
     time: int
-    refusal: str
+    refusal: Message | None
 
 
 def list_files(folder: Path, bounds: Bounds) -> list[Listed]:
@@ -45,15 +43,23 @@ def list_files(folder: Path, bounds: Bounds) -> list[Listed]:
                 for entry in entries
             ]
     except OSError as exc:
-        raise DumpUnreadableError(f"the folder cannot be read ({exc.strerror})", path=folder) from exc
+        raise DumpUnreadableError(folder_unreadable(exc), path=folder) from exc
     return sorted(found, key=lambda one: one.path)
 
 
-def not_part_of_a_dump(names: Sequence[str]) -> str:
-    """Say that entries were passed over."""
-    shown = ", ".join(map(printable, names[:_NAMES_SHOWN])) + (", …" if len(names) > _NAMES_SHOWN else "")
-    number = counted(len(names), "entry", "entries")
-    return f"{number} {plural(len(names), 'is', 'are')} not part of a dump: {shown}"
+def folder_unreadable(error: OSError) -> Message:
+    """Say that a folder cannot be listed, and why."""
+    return Message.of("dumps.folder.unreadable", error=said_by_system(error))
+
+
+def not_part_of_a_dump(names: Sequence[str]) -> Message:
+    """Say that entries of a folder were passed over."""
+    return Message.of("dumps.folder.passed_over", count=len(names), names=first_names(names))
+
+
+def problem_of_file(file: str, problem: Message) -> Message:
+    """Say which file a problem is about, where that is not said beside it."""
+    return Message.of("dumps.file.problem", file=file, problem=problem)
 
 
 def _size_and_time(entry: Entry) -> tuple[int, int]:

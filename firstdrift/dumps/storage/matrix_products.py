@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.model.tensor import DataLocation
+from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -36,8 +37,8 @@ def load_product(
         try:
             product = np.matmul(*(reversed(both) if is_left else both))
         except ValueError as exc:
-            shapes = f"{list(product.shape)} and {list(matrix.shape)}"
+            shapes = {"tensor": str(list(product.shape)), "matrix": str(list(matrix.shape))}
             side = "left" if is_left else "right"
-            reason = f"a tensor and the matrix on its {side} cannot be multiplied: {shapes}"
+            reason = Message.of(f"dumps.tensor.cannot_be_multiplied_{side}", **shapes)
             raise TensorUnreadableError(reason, path=factor.file) from exc
     return product

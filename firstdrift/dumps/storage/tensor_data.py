@@ -9,10 +9,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from firstdrift.dumps.containers.contents import Contents, TensorHeader, file_contents
+from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, file_contents
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.files import open_regular
 from firstdrift.model.tensor import DataLocation
+from firstdrift.wording.message import Message, verbatim
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -72,7 +73,7 @@ def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
     try:
         return container.load(location.file, file_contents(location.file), location.entry)
     except (ValueError, OverflowError, MemoryError, struct.error) as exc:
-        raise TensorUnreadableError(str(exc) or "the file is damaged", path=location.file) from exc
+        raise TensorUnreadableError(_why(exc), path=location.file) from exc
 
 
 def _load_shards(location: DataLocation) -> "npt.NDArray[Any]":
@@ -87,8 +88,8 @@ def _load_shards(location: DataLocation) -> "npt.NDArray[Any]":
         same = len({array.dtype for array in arrays}) == 1
         return np.concatenate(arrays if same else [_wide(array) for array in arrays], axis=location.axis)
     except (ValueError, MemoryError) as exc:
-        shapes = " and ".join(str(list(array.shape)) for array in arrays)
-        reason = f"shards of shapes {shapes} do not make up one tensor"
+        shapes = tuple(str(list(array.shape)) for array in arrays)
+        reason = Message.of("dumps.tensor.shards_do_not_fit", shapes=shapes)
         raise TensorUnreadableError(reason, path=location.file) from exc
 
 
@@ -106,7 +107,13 @@ def read_headers(file: Path, container: str) -> list[TensorHeader]:
     try:
         return layout.headers(file, file_contents(file))
     except (ValueError, OverflowError, MemoryError, struct.error) as exc:
-        raise TensorUnreadableError(str(exc) or "the file is damaged", path=file) from exc
+        raise TensorUnreadableError(_why(exc), path=file) from exc
+
+
+def _why(error: Exception) -> Message:
+    if isinstance(error, DamagedError):
+        return error.message
+    return verbatim(str(error)) if str(error) else Message.of("dumps.file.damaged")
 
 
 def container_of(file: Path) -> str:
@@ -129,5 +136,5 @@ def looks_like(file: Path, container: str) -> bool:
 
 def _container(file: Path, name: str) -> _Container:
     if name not in _CONTAINERS:
-        raise TensorUnreadableError(f"files of the layout {name!r} cannot be read", path=file)
+        raise TensorUnreadableError(Message.of("dumps.file.unknown_layout", layout=repr(name)), path=file)
     return cast("_Container", import_module(f"firstdrift.dumps.containers.{_CONTAINERS[name]}"))

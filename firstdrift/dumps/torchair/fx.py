@@ -9,12 +9,13 @@ from pathlib import Path
 
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import printable
-from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump
+from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump, problem_of_file
 from firstdrift.dumps.storage.tensor_data import read_headers
 from firstdrift.dumps.torchair.layout import FX_FILE
 from firstdrift.dumps.torchair.operator import Operator, Operators, split_number
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.wording.message import Message
 
 _ROLES = {"INPUT": Role.INPUT, "OUTPUT": Role.OUTPUT}
 _PLACES = {Role.INPUT: 0, Role.OUTPUT: 1}
@@ -41,7 +42,7 @@ def read_fx(folder: Path, bounds: Bounds) -> Operators:
 
 
 def _operator(
-    name: str, files: list[tuple[Role, int, int, Listed]], notes: list[tuple[str, str]]
+    name: str, files: list[tuple[Role, int, int, Listed]], notes: list[tuple[str, Message]]
 ) -> Operator:
     records: list[TensorRecord] = []
     counts: defaultdict[tuple[Role, int], int] = defaultdict(int)
@@ -49,7 +50,7 @@ def _operator(
         count = counts[role, index]
         counts[role, index] += 1
         if count:
-            notes.append((printable(file.path.name), f"another file is {role}.{index} of {name} too"))
+            notes.append((printable(file.path.name), _twice(f"{role}.{index}", name)))
         records.append(_record(role, f"{index}#{count}" if count else str(index), file))
     node, _, target = name.partition("-")
     base = target.rpartition(".")[0] if target.count(".") > 1 else target
@@ -63,13 +64,19 @@ def _operator(
     )
 
 
+def _twice(tensor: str, node: str) -> Message:
+    return Message.of("dumps.file.tensor_twice", tensor=tensor, node=node)
+
+
 def _record(role: Role, key: str, file: Listed) -> TensorRecord:
     name = printable(file.path.name)
     if file.refusal:
-        return TensorRecord(role, key, "", None, problem=f"{name}: {file.refusal}")
+        return TensorRecord(role, key, "", None, problem=problem_of_file(name, file.refusal))
     location = DataLocation(file.path, "npy")
     try:
         (header,) = read_headers(file.path, "npy")
     except TensorUnreadableError as exc:
-        return TensorRecord(role, key, "", None, location=location, problem=f"{name}: {exc.reason}")
+        return TensorRecord(
+            role, key, "", None, location=location, problem=problem_of_file(name, exc.message)
+        )
     return TensorRecord(role, key, header.dtype, header.shape, location=location)

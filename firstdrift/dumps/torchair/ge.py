@@ -20,11 +20,12 @@ from firstdrift.dumps.containers.contents import DamagedError, file_contents
 from firstdrift.dumps.containers.ge_dump import GeFile, describe
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import printable
-from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump
+from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump, problem_of_file
 from firstdrift.dumps.torchair.layout import GE_FILE
 from firstdrift.dumps.torchair.operator import Operator, Operators, split_number
 from firstdrift.dumps.unique_labels import distinct
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.wording.message import Message, joined, verbatim
 
 _NOT_IN_FILE_NAMES = re.compile(r"[./\\\s]")
 _MAPPING = "mapping.csv"
@@ -50,7 +51,7 @@ def read_ge(folder: Path, bounds: Bounds) -> Operators:
         DumpUnreadableError: the folder cannot be read.
     """
     entries = list_files(folder, bounds)
-    notes: list[tuple[str, str]] = []
+    notes: list[tuple[str, Message]] = []
     long_names = _long_names(entries, notes)
     files: defaultdict[str, list[_NamedFile]] = defaultdict(list)
     unknown: list[str] = []
@@ -75,27 +76,27 @@ def read_ge(folder: Path, bounds: Bounds) -> Operators:
     return Operators(_with_distinct_names(operators, notes), notes)
 
 
-def _with_distinct_names(operators: list[Operator], notes: list[tuple[str, str]]) -> list[Operator]:
+def _with_distinct_names(operators: list[Operator], notes: list[tuple[str, Message]]) -> list[Operator]:
     """Tell operators apart whose headers give one name, though their files have several."""
     taken: set[str] = set()
     distinct_ones: list[Operator] = []
     for operator in operators:
         name = distinct(operator.name, taken)
         if name != operator.name:
-            notes.append(("", f"several operators are called {operator.name}"))
+            notes.append(("", Message.of("dumps.torchair.name_twice", name=operator.name)))
             operator = replace(operator, name=name, is_whole=False)  # noqa: PLW2901
         distinct_ones.append(operator)
     return distinct_ones
 
 
 def _operators(
-    name: str, files: list[_NamedFile], notes: list[tuple[str, str]]
+    name: str, files: list[_NamedFile], notes: list[tuple[str, Message]]
 ) -> list[tuple[int, int, str, Operator]]:
     files = sorted(files, key=lambda one: (-one.file.size, one.time, one.task, one.file.path))
     found = []
     for number, one in enumerate(files):
         if number:
-            notes.append((printable(one.file.path.name), f"another file, larger or older, is {name} too"))
+            notes.append((printable(one.file.path.name), Message.of("dumps.torchair.file_twice", name=name)))
         said, tensors = _read(one.file, notes)
         own = said if _in_file_names(said) == _in_file_names(name) else name
         path, call = split_number(own)
@@ -117,18 +118,19 @@ def _in_file_names(name: str) -> str:
     return _NOT_IN_FILE_NAMES.sub("_", name)
 
 
-def _read(file: Listed, notes: list[tuple[str, str]]) -> tuple[str, tuple[TensorRecord, ...]]:
+def _read(file: Listed, notes: list[tuple[str, Message]]) -> tuple[str, tuple[TensorRecord, ...]]:
     """Return the name that the header of a file gives, and its tensors."""
     name = printable(file.path.name)
     if file.refusal:
-        return "", (TensorRecord(Role.OUTPUT, "0", "", None, problem=f"{name}: {file.refusal}"),)
+        return "", (TensorRecord(Role.OUTPUT, "0", "", None, problem=problem_of_file(name, file.refusal)),)
     try:
         said: GeFile = describe(file_contents(file.path))
     except DamagedError as exc:
         location = DataLocation(file.path, "ge", "output.0")
-        return "", (TensorRecord(Role.OUTPUT, "0", "", None, location=location, problem=f"{name}: {exc}"),)
+        problem = problem_of_file(name, exc.message)
+        return "", (TensorRecord(Role.OUTPUT, "0", "", None, location=location, problem=problem),)
     if not said.tensors:
-        notes.append((name, "it holds no tensor"))
+        notes.append((name, Message.of("dumps.file.no_tensor")))
     return said.name, tuple(
         TensorRecord(
             tensor.role,
@@ -136,13 +138,14 @@ def _read(file: Listed, notes: list[tuple[str, str]]) -> tuple[str, tuple[Tensor
             tensor.dtype,
             tensor.shape,
             location=DataLocation(file.path, "ge", tensor.entry),
-            problem=f"{name}: {tensor.role}.{tensor.index}: {tensor.problem}" if tensor.problem else None,
+            problem=tensor.problem
+            and problem_of_file(name, problem_of_file(f"{tensor.role}.{tensor.index}", tensor.problem)),
         )
         for tensor in said.tensors
     )
 
 
-def _long_names(entries: list[Listed], notes: list[tuple[str, str]]) -> dict[str, str]:
+def _long_names(entries: list[Listed], notes: list[tuple[str, Message]]) -> dict[str, str]:
     """Return the names that were too long for files, by what stands for them."""
     file = next((entry for entry in entries if entry.path.name == _MAPPING and not entry.refusal), None)
     if file is None:
@@ -150,9 +153,10 @@ def _long_names(entries: list[Listed], notes: list[tuple[str, str]]) -> dict[str
     try:
         contents = file_contents(file.path)
         if len(contents) > _LARGEST_MAPPING:
-            raise DamagedError("it is too large to be a table of names")  # noqa: TRY301
+            raise DamagedError(Message.of("dumps.torchair.mapping_too_large"))  # noqa: TRY301
         rows = csv.reader(io.StringIO(contents[:].decode("utf-8", "backslashreplace"), newline=""))
         return {row[0].strip(): row[1].strip() for row in rows if len(row) > 1}
     except (DamagedError, csv.Error) as exc:
-        notes.append((_MAPPING, f"{exc}; files that it names are not known"))
+        damage = exc.message if isinstance(exc, DamagedError) else verbatim(str(exc))
+        notes.append((_MAPPING, joined(damage, Message.of("dumps.torchair.names_unknown"))))
         return {}

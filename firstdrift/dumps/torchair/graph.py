@@ -17,6 +17,7 @@ from msgspec import Struct
 from firstdrift.dumps.containers.contents import DamagedError
 from firstdrift.model.node import Source
 from firstdrift.operators.properties import hands_on, is_given, passes_on, transposes
+from firstdrift.wording.message import Message
 
 _TOKEN = re.compile(
     r"""(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(?P<mark>[{}<>:])|(?P<word>[^\s{}<>:,;"'\[\]#]+)"""
@@ -64,13 +65,13 @@ class Graph(Struct, frozen=True):
         operators: by name.
         takers: for each operator, which others take which of its outputs.
         lengths: of the names that others may be made of, longest first.
-        problem: what is wrong with its text; empty if nothing is.
+        problem: what is wrong with its text; None if nothing is.
     """
 
     operators: Mapping[str, GraphOperator]
     takers: Mapping[str, Mapping[int, frozenset[str]]]
     lengths: tuple[int, ...]
-    problem: str
+    problem: Message | None
 
     def parts(self, name: str) -> tuple[str, ...]:
         """Return the operators that an operator of this name consists of; () if that is not known.
@@ -175,14 +176,14 @@ class Graph(Struct, frozen=True):
 def parse_graph(text: str) -> Graph:
     """Read the text of a graph; of a damaged one, what comes before the damage."""
     operators: dict[str, GraphOperator] = {}
-    problem = ""
+    problem: Message | None = None
     try:
         for block in _blocks(text, "op"):
             operator = _operator(block)
             if operator.name:
                 operators.setdefault(operator.name, operator)
     except DamagedError as exc:
-        problem = str(exc)
+        problem = exc.message
     takers: defaultdict[str, defaultdict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for operator in operators.values():
         for name, index in operator.inputs:
@@ -191,7 +192,7 @@ def parse_graph(text: str) -> Graph:
         operators,
         {name: {at: frozenset(by) for at, by in outputs.items()} for name, outputs in takers.items()},
         tuple(sorted({len(name) for name in operators if len(name) <= _LONGEST_PART}, reverse=True)),
-        problem or ("" if operators else "it describes no operator"),
+        problem or (None if operators else Message.of("dumps.torchair.graph.no_operator")),
     )
 
 
@@ -204,7 +205,7 @@ def _blocks(text: str, wanted: str) -> Iterator[_Block]:
     read = _Reading(wanted)
     for token in _TOKEN.finditer(text):
         if token["odd"]:
-            raise DamagedError("it is cut short, or damaged: a quoted text in it does not end")
+            raise DamagedError(Message.of("dumps.torchair.graph.open_text"))
         mark, value = token["mark"], token["word"]
         if mark in _BEGINS:
             read.begin()
@@ -218,7 +219,7 @@ def _blocks(text: str, wanted: str) -> Iterator[_Block]:
             read.key = value
         read.has_colon = mark == ":"
     if read.depth:
-        raise DamagedError("it is cut short: its last block does not end")
+        raise DamagedError(Message.of("dumps.torchair.graph.open_block"))
 
 
 class _Reading(Struct):
@@ -233,7 +234,7 @@ class _Reading(Struct):
     def begin(self) -> None:
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise DamagedError("it is nested too deeply")
+            raise DamagedError(Message.of("dumps.torchair.graph.nested_too_deeply"))
         if self.inside or self.key == self.wanted:
             block: _Block = []
             if self.inside:
@@ -243,7 +244,7 @@ class _Reading(Struct):
     def end(self) -> Iterator[_Block]:
         self.depth -= 1
         if self.depth < 0:
-            raise DamagedError("a block in it ends that did not begin")
+            raise DamagedError(Message.of("dumps.torchair.graph.block_without_begin"))
         if self.inside:
             block = self.inside.pop()
             if not self.inside:

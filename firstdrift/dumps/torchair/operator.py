@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from firstdrift.model.tensor import TensorRecord
+from firstdrift.wording.message import Message
 
 _NUMBERED = re.compile(r"(?P<stem>.*[^0-9_])_(?P<number>0|[1-9][0-9]{0,8})", re.ASCII | re.DOTALL)
 
@@ -41,7 +42,7 @@ class Operators(Struct, frozen=True):
     """
 
     operators: Sequence[Operator]
-    notes: Sequence[tuple[str, str]]
+    notes: Sequence[tuple[str, Message]]
 
 
 def split_number(name: str) -> tuple[str, int]:

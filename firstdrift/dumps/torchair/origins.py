@@ -14,13 +14,15 @@ from firstdrift.dumps.storage.folders import printable
 from firstdrift.dumps.torchair.graph import Graph, parse_graph
 from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, graph_texts
 from firstdrift.dumps.torchair.operator import Operator
+from firstdrift.files import said_by_system
 from firstdrift.model.node import Source
 from firstdrift.operators.order import OPERATOR
+from firstdrift.wording.message import Message
 
 _LARGEST_TEXT = 256 * 1024 * 1024
 _FUSED = "FusionOp"
 
-Notes = list[tuple[str, str]]
+Notes = list[tuple[str, Message]]
 """Files of which something is odd or damaged, and what; "" for the folder itself."""
 
 
@@ -51,7 +53,7 @@ def with_origins(run: Run, operators: Sequence[Operator]) -> Compiled:
         return Compiled(operators, [operator.name for operator in operators], {}, notes)
     parts = {operator.name: graph.parts(operator.name) for operator in operators if operator.is_whole}
     notes += [
-        (operator.name, "the text of the graph does not say of what it was fused")
+        (operator.name, Message.of("dumps.torchair.unknown_fusion"))
         for operator in operators
         if _FUSED in operator.type_name and operator.is_whole and not parts[operator.name]
     ]
@@ -112,7 +114,8 @@ def _graph_of(run: Run, operators: Sequence[Operator], notes: Notes) -> Graph | 
     if best is None:
         return None
     if best[2].problem:
-        notes.append((f"../{printable(best[1])}", f"the text of the graph: {best[2].problem}"))
+        damaged = Message.of("dumps.torchair.graph_damaged", problem=best[2].problem)
+        notes.append((f"../{printable(best[1])}", damaged))
     return best[2]
 
 
@@ -121,8 +124,9 @@ def _readable(text: Path, notes: Notes) -> Graph | None:
         status = text.stat()
         return _read_graph(text, status.st_mtime_ns, status.st_size)
     except (DamagedError, OSError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else exc
-        notes.append((f"../{printable(text.name)}", f"the text of the graph cannot be used: {reason}"))
+        reason = said_by_system(exc) if isinstance(exc, OSError) else exc.message
+        useless = Message.of("dumps.torchair.graph_useless", reason=reason)
+        notes.append((f"../{printable(text.name)}", useless))
         return None
 
 
@@ -130,5 +134,5 @@ def _readable(text: Path, notes: Notes) -> Graph | None:
 def _read_graph(file: Path, _time: int, _size: int) -> Graph:
     contents = file_contents(file)
     if len(contents) > _LARGEST_TEXT:
-        raise DamagedError(f"it is larger than {_LARGEST_TEXT >> 20} MiB")
+        raise DamagedError(Message.of("dumps.torchair.graph.too_large", most=_LARGEST_TEXT >> 20))
     return parse_graph(contents[:].decode("utf-8", "replace"))

@@ -8,35 +8,50 @@ text of a graph says from which FX nodes a compiled operator was made: they are 
 """
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
 
+from firstdrift.dumps.reader import DumpReader, Part
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import folder_entries, printable, refused_links
-from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, Side, find_runs, find_side, graph_texts
+from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, Side, find_runs, find_side, graph_texts, is_root
 from firstdrift.dumps.torchair.operator import Operator
 from firstdrift.dumps.torchair.origins import with_origins
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.model.node import Direction, Node, NodeKind, Source
-from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
-from firstdrift.plurals import counted
+from firstdrift.model.slice import (
+    RECORDED_ORDER,
+    Dump,
+    OrderOrigin,
+    OrderSource,
+    Problem,
+    Slice,
+    SliceListing,
+)
+from firstdrift.wording.message import Message, joined
 
 _CALLED = {Side.FX: "the FX graph, as torch ran it", Side.GE: "the compiled graph (GE)"}
-_NO_TEXT = "no dynamo_original_graph_*.txt: from which FX nodes the operators were made is not known"
 _MANY_GRAPHS = 2
 
 
-class TorchairReader:
-    """The reader of one form of TorchAir dumps (a `DumpReader`)."""
+class TorchairReader(DumpReader):
+    """The `DumpReader` of one form of TorchAir dumps."""
 
-    format: str
-    side: Side
+    title = Message.of("dumps.torchair.title")
+    part = Part(
+        re.compile(r"/worldsize[0-9]+_global_rank[0-9]+(?:/|$)"),
+        Message.of("dumps.torchair.part"),
+        Message.of("dumps.torchair.choose_whole"),
+    )
+    side: ClassVar[Side]
 
-    def recognise(self, path: Path) -> tuple[str, ...]:
+    def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that a path is, holds or lies in one TorchAir dump of this form."""
         found = find_side(path)
         if found is None or found[0] is not self.side:
@@ -44,9 +59,13 @@ class TorchairReader:
         where = printable(Path(os.path.realpath(found[1])).name)
         texts = [entry.name for entry, _ in folder_entries(found[1]) if GRAPH_TEXT.fullmatch(entry.name)]
         return (
-            f"files of operators of {_CALLED[self.side]} in {where}",
-            *(f"{printable(text)}, the text of a graph" for text in texts[:1]),
+            Message.of(f"dumps.torchair.{self.side}_operators", folder=where),
+            *(Message.of("dumps.torchair.graph_text", file=printable(text)) for text in texts[:1]),
         )
+
+    def is_marked(self, folder: Path) -> bool:
+        """Tell whether a folder holds a TorchAir dump, by the names of what lies directly in it."""
+        return is_root(folder)
 
     def open_dump(self, path: Path) -> Dump:
         """List the tokens of each rank.
@@ -56,13 +75,13 @@ class TorchairReader:
         """
         found = find_side(path)
         if found is None or found[0] is not self.side:
-            raise DumpNotRecognisedError("this is not a TorchAir dump", path=path)
+            raise DumpNotRecognisedError(Message.of("dumps.not_of_format", format=self.title), path=path)
         runs = find_runs(path, self.side)
         slices = _by_slice(runs)
         texts = sorted({text for run in runs for text in graph_texts(run)}) if self.side is Side.GE else []
         problems = [*_doubles(runs, path), *_links(path, runs), *_of_the_other_side(path, self.side)]
         if self.side is Side.GE and not texts:
-            problems.append(Problem(printable(found[1].name), _NO_TEXT))
+            problems.append(Problem(printable(found[1].name), Message.of("dumps.torchair.no_graph_text")))
         attributes = {
             "framework": "torchair",
             "side": _CALLED[self.side],
@@ -88,7 +107,7 @@ class TorchairReader:
         runs = _known_runs(dump, self.side)
         mine = [group for group in _by_slice(runs) if group[0].coordinates == listing.coordinates]
         if not mine:
-            raise DumpUnreadableError("the operators of this token are gone", path=listing.directory)
+            raise DumpUnreadableError(Message.of("dumps.token_gone"), path=listing.directory)
         is_nested = len({run.graph for run in runs}) >= _MANY_GRAPHS
         bounds = Bounds.around(dump.path)
         read = [self._read_run(run, bounds, dump.path) for run in mine[0]]
@@ -97,11 +116,11 @@ class TorchairReader:
             nodes += graph.nodes(len(nodes), is_nested=is_nested)
         problems = tuple(problem for graph in read for problem in graph.problems)
         origins = dict.fromkeys(graph.order_origin for graph in read)
-        return Slice(listing, tuple(nodes), "; ".join(origins), problems=problems)
-
-    def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
-        """Return nothing: TorchAir records no call stacks."""
-        return {}
+        origin = RECORDED_ORDER
+        if len(origins) > 1 or RECORDED_ORDER not in origins:
+            said = joined(*(one.message for one in origins))
+            origin = OrderOrigin(OrderSource.RECORDED, said)
+        return Slice(listing, tuple(nodes), origin, problems=problems)
 
     def _read_run(self, run: Run, bounds: Bounds, path: Path) -> "_GraphRun":
         where = _shown(run.folder, path)
@@ -110,16 +129,17 @@ class TorchairReader:
 
             read = read_fx(run.folder, bounds)
             order = [operator.name for operator in read.operators]
-            return _GraphRun(run, read.operators, order, "recorded", _placed(read.notes, where), {})
+            return _GraphRun(run, read.operators, order, RECORDED_ORDER, _placed(read.notes, where), {})
         from firstdrift.dumps.torchair.ge import read_ge
 
         read = read_ge(run.folder, bounds)
         made = with_origins(run, read.operators)
         times = [operator.name for operator in read.operators]
         moved = sum(one != other for one, other in zip(times, made.order, strict=True))
-        origin = (
-            f"recorded, but {counted(moved, 'operator')} moved behind what they take" if moved else "recorded"
-        )
+        origin = RECORDED_ORDER
+        if moved:
+            said = Message.of("dumps.order.recorded_but_moved", operators=moved)
+            origin = OrderOrigin(OrderSource.RECORDED, said)
         problems = _placed([*read.notes, *made.notes], where)
         return _GraphRun(run, made.operators, made.order, origin, problems, made.sources)
 
@@ -144,7 +164,7 @@ class _GraphRun(Struct, frozen=True):
     run: Run
     operators: Sequence[Operator]
     order: Sequence[str]
-    order_origin: str
+    order_origin: OrderOrigin
     problems: Sequence[Problem]
     sources: Mapping[str, tuple[Source, ...]]
 
@@ -208,16 +228,19 @@ def _doubles(runs: Iterable[Run], path: Path) -> Iterator[Problem]:
     for run in runs:
         first = seen.setdefault((run.coordinates, run.graph), run)
         if first is not run:
-            said = f"{run.coordinates.describe()} of {printable(run.graph)}"
-            reason = f"left out: it is {said}, like {_shown(first.folder, path)}; open it on its own"
+            reason = Message.of(
+                "dumps.torchair.run_twice",
+                slice=run.coordinates.name(),
+                graph=printable(run.graph),
+                other=_shown(first.folder, path),
+            )
             yield Problem(_shown(run.folder, path), reason)
 
 
 def _of_the_other_side(path: Path, side: Side) -> Iterator[Problem]:
     other = Side.GE if side is Side.FX else Side.FX
     for run in find_runs(path, other)[:1]:
-        reason = f"operators of {_CALLED[other]} are left out: name a folder that holds no others"
-        yield Problem(_shown(run.folder, path), reason)
+        yield Problem(_shown(run.folder, path), Message.of(f"dumps.torchair.{other}_left_out"))
 
 
 def _links(path: Path, runs: Iterable[Run]) -> Iterator[Problem]:
@@ -240,7 +263,7 @@ def _shown(path: Path, top: Path) -> str:
     return printable(str(shown))
 
 
-def _placed(notes: Iterable[tuple[str, str]], where: str) -> list[Problem]:
+def _placed(notes: Iterable[tuple[str, Message]], where: str) -> list[Problem]:
     return [Problem(f"{where}/{file}" if file else where, note) for file, note in notes]
 
 

@@ -20,7 +20,6 @@ from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, Sharding, TensorRecord, join_statistics, shared_location
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import shape
-from firstdrift.wording.text import text_of
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -53,7 +52,7 @@ def join_records(parts: Sequence[TensorRecord], axis: int) -> TensorRecord:
     problem = next((part.problem for part in parts if part.problem is not None), None)
     statistics = join_statistics(parts)
     if problem is None and statistics is None and any(part.location is None for part in parts):
-        problem = text_of(Message.of("matching.incomparable.parts_not_recorded"))
+        problem = Message.of("matching.incomparable.parts_not_recorded")
     shape = _joined_shape([part.shape for part in parts], axis)
     return replace(
         parts[0],

@@ -25,8 +25,7 @@ from firstdrift.model.tensor import Role, Sharding, Shards, TensorRecord, is_flo
 from firstdrift.parallel.expert_parallel import OWN_EXPERTS
 from firstdrift.parallel.merge_ranks import agree
 from firstdrift.wording.message import Message, joined
-from firstdrift.wording.phrases import as_message, ranks_named, shape, side_named
-from firstdrift.wording.text import text_of
+from firstdrift.wording.phrases import ranks_named, shape, side_named
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
@@ -160,7 +159,7 @@ def _complete(record: TensorRecord, reduces: bool) -> TensorRecord:
     locations = tuple(part.location for part in shards.records if part.location is not None)
     if len(locations) < len(shards.records):
         why = Message.of("matching.incomparable.addends_without_values", ranks=ranks_named(shards.ranks))
-        problem = record.problem or text_of(why)
+        problem = record.problem or why
         return replace(record, statistics=None, digest=None, problem=problem, shards=settled)
     location = shared_location(locations, None)
     return replace(record, statistics=None, digest=None, location=location, shards=settled)
@@ -253,7 +252,7 @@ def _is_int(text: str | None) -> bool:
 def _damaged(shards: Shards) -> Iterator[Message]:
     for rank, record in zip(shards.ranks, shards.records, strict=True):
         if record.problem:
-            yield Message.of("matching.incomparable.on_rank", rank=rank, why=as_message(record.problem))
+            yield Message.of("matching.incomparable.on_rank", rank=rank, why=record.problem)
 
 
 def _lost(shards: Shards) -> Message:

@@ -197,7 +197,7 @@ def _computed(
     if isinstance(tensor, TensorView):
         return tensor
     if time.monotonic() > until:
-        return TensorView(tensor, problem="its values were not read for this page, which takes too long")
+        return TensorView(tensor, problem=Message.of("dumps.tensor.not_read_in_time"))
 
     def read() -> TensorView:
         if tensor.location is not None:
@@ -207,7 +207,7 @@ def _computed(
     try:
         return context.computed.get(key, read)
     except FirstdriftError as error:
-        return TensorView(tensor, problem=error.reason)
+        return TensorView(tensor, problem=error.message)
 
 
 def _trend_address(node: str, view: TensorView) -> str:

@@ -84,7 +84,7 @@ class DumpTreePageView(TreePart):
     values: dict[str, int]
     overflow_count: int
     problems: list[Problem]
-    order_origin: str | None
+    order_origin: Message | None
 
 
 def dump_tree_view(
@@ -112,7 +112,7 @@ def dump_tree_view(
         values={"known": tree.known, "unknown": tree.unknown, "unreadable": tree.unreadable},
         overflow_count=len(tree.overflow),
         problems=list(known.problems),
-        order_origin=known.order_origin,
+        order_origin=None if known.order_origin is None else known.order_origin.message,
         node=None
         if view.selected is None
         else dump_node_view(session, context, dump_id, position, view.selected, tree),

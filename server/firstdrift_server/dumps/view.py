@@ -148,7 +148,7 @@ def _slice_view(dump_id: int, known: IndexedSlice) -> dict[str, Any]:
         "micro_step": known.coordinates.micro_step,
         "nodes": known.nodes,
         "tensors": known.tensors,
-        "order_origin": known.order_origin,
+        "order_origin": known.order_origin and known.order_origin.message,
         "problems": list(known.problems),
         "address": None if known.nodes is None else dump_tree_address(dump_id, known.position),
     }

@@ -11,12 +11,13 @@ from firstdrift.matching.manual.match_set_file import parse_matches, read_matche
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.matching.slice_selection import require_chosen_slices
 from firstdrift.paths import inside
+from firstdrift.wording.message import Message
 
 DEEPEST = 3
 """So many folders that hold nothing but one folder are opened to find the dump."""
 
 
-def recognised(path: Path) -> tuple[str, tuple[str, ...]]:
+def recognised(path: Path) -> tuple[str, tuple[Message, ...]]:
     """Return the format of the dump at a path, and the evidence for it.
 
     Raises:

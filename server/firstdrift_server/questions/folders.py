@@ -58,7 +58,7 @@ class Entry:
     path: str
     is_folder: bool
     format: str | None = None
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[Message, ...] = ()
     changed_at: float = 0.0
 
 
@@ -195,7 +195,7 @@ def _with_formats(entries: Sequence[Entry], *, looks: bool = True) -> Iterator[E
 
 
 @lru_cache(4096)
-def _format_of(path: str, _changed_at: object, _moment: int) -> tuple[str, tuple[str, ...]] | None:
+def _format_of(path: str, _changed_at: object, _moment: int) -> tuple[str, tuple[Message, ...]] | None:
     """Recognise what lies at a path, once in a while: the form asks for the same folders with each key."""
     return recognise(Path(path))
 

@@ -95,7 +95,7 @@ HARM = {
     empty: "the file is empty",
     overwrite: "this is not a file that torch.save wrote",
     replace_by_directory: "this is not a regular file",
-    replace_by_program: "system', which is not read",
+    replace_by_program: "system', which is not supported",
     replace_by_bare_pickle: "this is a pickle, but not one that torch.save wrote",
 }
 harmed = pytest.mark.parametrize("harm", HARM, ids=lambda harm: harm.__name__)
@@ -212,8 +212,9 @@ def test_a_hostile_file_name_is_a_remark_and_harms_nothing(msit: Pair, name: str
     report = msit.compare()
     assert report.counts.passed == MSIT_PAIRS
     (problem,) = (report.golden if msit.side == "golden" else report.target).problems
-    assert "not part of a dump" in problem.reason
-    assert os.fsencode(name).decode(errors="backslashreplace") in problem.reason
+    (said,) = problem.reason.arguments["names"]  # type: ignore[misc]
+    assert problem.reason.id == "dumps.folder.passed_over"
+    assert os.fsencode(name).decode(errors="backslashreplace") in str(said)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from messages import ids_of, passed_over
 
 from firstdrift import compare
 from firstdrift.dumps.detect import open_dump, recognise
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Coordinates, Dump, Slice
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 
@@ -85,7 +87,7 @@ def test_operators_come_in_the_order_in_which_they_ran(unpacked: Unpacked) -> No
     ran = [node.name for node in statistics.nodes if node.kind == "api"]
     _, (read, _) = read_all(archive / "tensor_mix")
     assert [node.name for node in read.nodes if node.kind == "api"] == ran
-    assert read.order_origin.endswith("the rest from the times of the files")
+    assert read.order_origin.message.id == "dumps.order.from_file_times"
 
 
 def test_copied_files_are_put_in_order_by_values_and_names(unpacked: Unpacked, tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_copied_files_are_put_in_order_by_values_and_names(unpacked: Unpacked, t
     for at, file in enumerate(sorted((tmp_path / "copy").rglob("*.pt"), reverse=True)):
         os.utime(file, (at, at))
     _, (read, _) = read_all(tmp_path / "copy")
-    assert read.order_origin.endswith("the rest from names")
+    assert read.order_origin.message.id == "dumps.order.from_node_names"
     order = {node.path: node.order for node in read.nodes}
     layer = ["norm", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj", "mlp"]
     places = [order[f"layers.{at}.{name}"] for at in range(3) for name in layer]
@@ -139,7 +141,7 @@ def test_older_folder_names_and_ranks_are_known(tensors: Path) -> None:
         (1, 1),
     ]
     assert all(len(read.nodes) == 22 for read in slices)
-    assert dump.evidence[0] == "tensors of calls in step0/rank0/tensor_data"
+    assert dump.evidence[0] == Message.of("dumps.aclgraph.tensors", folder="step0/rank0/tensor_data")
 
 
 def test_processes_of_one_step_are_told_apart(tensors: Path) -> None:
@@ -156,13 +158,11 @@ def test_damage_foreign_files_links_and_what_was_not_finished_are_counted(tensor
     (folder / "Module.x.Linear.0.output.pt").symlink_to("/etc/passwd")
     shutil.copytree(folder, tensors / "dump_tensor_data/pid1", symlinks=True)
     dump, (read, whole) = read_all(tensors)
-    assert [problem.reason for problem in dump.problems] == [
-        "tensors of a step that did not end are left out"
-    ]
-    assert [problem.reason for problem in read.problems] == ["1 entry is not part of a dump: readme.txt"]
-    problems = [str(record.problem) for node in read.nodes for record in node.tensors if record.problem]
+    assert [problem.reason for problem in dump.problems] == [Message.of("dumps.aclgraph.unfinished_step")]
+    assert [problem.reason for problem in read.problems] == [passed_over("readme.txt")]
+    problems = [ids_of(record.problem) for node in read.nodes for record in node.tensors if record.problem]
     assert len(problems) == 2
-    assert any("link that leads out of the dump" in problem for problem in problems)
+    assert any("dumps.link.leads_out" in problem for problem in problems)
     assert not whole.problems
 
 
@@ -196,7 +196,8 @@ def test_two_files_of_one_place_are_both_listed(tensors: Path) -> None:
     labels = [record.label for record in by_name(read)["Module.norm.LayerNorm.forward.0"].tensors]
     assert sorted(labels) == ["input.0", "output.0", "output.0#1"]
     (problem,) = read.problems
-    assert "another file is output.0 of Module.norm.LayerNorm.forward.0 too" in problem.reason
+    twice = {"tensor": "output.0", "node": "Module.norm.LayerNorm.forward.0"}
+    assert problem.reason == Message.of("dumps.file.tensor_twice", **twice)
     assert not whole.problems
 
 

@@ -21,6 +21,7 @@ from library.dumps.atb_samples import (
     write_models,
     write_run,
 )
+from messages import ids_of, passed_over
 
 from firstdrift.dumps.atb.msit import MsitAtbReader
 from firstdrift.dumps.atb.msprobe import MsprobeAtbReader
@@ -29,9 +30,10 @@ from firstdrift.dumps.detect import open_dump
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.model.node import Node, NodeKind
-from firstdrift.model.slice import Coordinates, Dump, Slice
+from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Slice
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 MSIT, MSPROBE = MsitAtbReader(), MsprobeAtbReader()
@@ -113,7 +115,8 @@ def test_every_token_node_and_tensor_is_found(unpacked: Unpacked, name: str) -> 
     assert not dump.problems
     assert not any(read.problems for read in slices)
     problems = [record.problem for read in slices for record in tensors_of(read) if record.problem]
-    cut = "outtensor0.bin: the file is cut short: its values take 64 bytes, 20 are there"
+    short = Message.of("dumps.file.values_cut_short", needed=64, available=20)
+    cut = Message.of("dumps.file.problem", file="outtensor0.bin", problem=short)
     assert problems == ([cut] if name == "corrupt" else [])
 
 
@@ -127,7 +130,7 @@ def test_nodes_are_numbered_in_order_and_children_come_before_their_parents(
         assert len(nodes) == len(read.nodes)
         assert len({node.path for node in read.nodes}) == len(read.nodes)
         assert all(node.parent is None or nodes[node.parent].order > node.order for node in read.nodes)
-        assert read.order_origin == "recorded"
+        assert read.order_origin == RECORDED_ORDER
 
 
 @pytest.mark.parametrize("name", ["atb12_fp32_perturb_io", "msprobe_atb_bf16_alias"])
@@ -151,8 +154,8 @@ def test_the_tree_is_the_same_without_a_topology(unpacked: Unpacked, tmp_path: P
         [(n.name, n.path, n.kind, n.order) for n in nodes] for nodes in expected
     ]
     assert [problem.reason for problem in dump.problems] == [
-        "there is no topology of a model: the tree is taken from folders",
-        "the topology does not say which operations decode; taken to be those from 16 on",
+        Message.of("dumps.atb.tree_from_folders"),
+        Message.of("dumps.atb.decode_assumed", operation=16),
     ]
 
 
@@ -225,14 +228,14 @@ class TestTokens:
         assert [listing.coordinates.token for listing in dump.slices] == [0, 1, 2]
         assert [node.name for node in slices[2].nodes] == list(DECODE)
         (problem,) = dump.problems
-        assert problem.reason.endswith("taken to be those from 3 on")
+        assert problem.reason == Message.of("dumps.atb.decode_assumed", operation=3)
 
     def test_decodes_alone_keep_the_numbers_of_their_folders_and_that_is_said(self, tmp_path: Path) -> None:
         dump, slices = read_all(write_dump(tmp_path, {3: DECODE, 4: DECODE}))
         assert [listing.coordinates.token for listing in dump.slices] == [3, 4]
         assert [node.name for node in slices[0].nodes] == list(DECODE)
         (problem,) = dump.problems
-        assert "nothing tells which token" in problem.reason
+        assert problem.reason.id == "dumps.atb.no_prefill"
 
     def test_more_than_two_models_are_not_guessed_at(self, tmp_path: Path) -> None:
         write_dump(tmp_path, {0: PREFILL, 1: DECODE})
@@ -240,7 +243,7 @@ class TestTokens:
         dump, slices = read_all(tmp_path)
         assert [listing.coordinates.token for listing in dump.slices] == [0, 1]
         assert [node.name for node in slices[1].nodes] == list(DECODE)
-        assert "3 models ran" in dump.problems[0].reason
+        assert dump.problems[0].reason == Message.of("dumps.atb.not_two_models", models=3)
 
     def test_a_transdata_operation_before_the_models_shifts_their_numbers(self, tmp_path: Path) -> None:
         write_models(tmp_path / MODELS, model("Prefill", "0_A", "1_B"), model("Decode", "2_A", "3_B"))
@@ -302,8 +305,10 @@ class TestTensorFiles:
             alias = description("1", dtype="0", data=f"{other}_outtensor0.bin")
             write(run / name / "after/outtensor0.bin", alias)
         assert value_of(output_of(read_token(tmp_path, 0), "0_Embedding")) == 2
-        assert output_of(read_token(tmp_path, 1), "4_Decoder_layer").problem == (
-            "outtensor0.bin: its values are those of '5_outtensor0.bin', which this run does not hold"
+        assert output_of(read_token(tmp_path, 1), "4_Decoder_layer").problem == Message.of(
+            "dumps.file.problem",
+            file="outtensor0.bin",
+            problem=Message.of("dumps.atb.values_not_in_run", file="'5_outtensor0.bin'"),
         )
 
     @pytest.mark.parametrize(
@@ -314,7 +319,7 @@ class TestTensorFiles:
         write(path / TENSORS / "0/0_Embedding/after/outtensor0.bin", description("1", dtype="0", data=alias))
         problem = output_of(read_token(path, 0), "0_Embedding").problem
         assert problem is not None
-        assert problem.endswith("which this run does not hold")
+        assert "dumps.atb.values_not_in_run" in ids_of(problem)
 
     def test_an_alias_of_another_shape_is_a_problem(self, tmp_path: Path) -> None:
         path = write_dump(tmp_path, {0: PREFILL + DECODE})
@@ -327,7 +332,7 @@ class TestTensorFiles:
         write(path / TENSORS / "0/2_LmHead/after/outtensor0.bin", description("1,128"))
         record = output_of(read_token(path, 0), "2_LmHead")
         assert (record.dtype, record.shape) == ("bfloat16", (1, 128))
-        assert record.problem == "outtensor0.bin: only its description was dumped"
+        assert "dumps.atb_bin.description_only" in ids_of(record.problem)
 
     def test_inputs_saved_after_the_operation_are_told_from_those_before(self, tmp_path: Path) -> None:
         path = write_dump(tmp_path, {0: PREFILL + DECODE})
@@ -347,7 +352,7 @@ class TestTensorFiles:
         write(path / TENSORS / "0/2_LmHead/after/outtensor0_x.bin", numbers(7))
         read = read_token(path, 0)
         assert [t.label for t in by_name(read)["2_LmHead"].tensors] == ["output.0", "output.0#1"]
-        assert [problem.reason for problem in read.problems] == ["another file has the same number"]
+        assert [problem.reason for problem in read.problems] == [Message.of("dumps.atb.number_twice")]
 
     def test_a_tensor_that_was_dumped_twice_is_mentioned(self, tmp_path: Path) -> None:
         path = write_dump(tmp_path, {0: PREFILL + DECODE})
@@ -356,7 +361,7 @@ class TestTensorFiles:
         assert value_of(output_of(read, "2_LmHead")) == 8
         (problem,) = read.problems
         assert problem.file == "0_42/0/2_LmHead/after/outtensor0.bin"
-        assert "the last is read" in problem.reason
+        assert problem.reason.id == "dumps.atb_bin.last_of_several"
 
 
 class TestWhereADumpIsNamed:
@@ -369,9 +374,9 @@ class TestWhereADumpIsNamed:
         dump = open_dump(path)
         assert len(dump.slices) == 3
         assert dump.evidence == (
-            "folders of ATB operations in 0_4242",
-            "3 numbered folders, one for each run of the model",
-            "topologies of models: 2",
+            Message.of("dumps.atb.operation_folders", folders="0_4242"),
+            Message.of("dumps.atb.run_folders", count=3),
+            Message.of("dumps.atb.topologies", count=2),
         )
 
     def test_a_numbered_folder_is_a_dump_of_its_tokens(self, unpacked: Unpacked) -> None:
@@ -437,13 +442,13 @@ class TestDamage:
         for _ in range(200):
             node = {"opName": "A_3", "opType": "A" * 200, "nodes": [node]}
         write_models(tmp_path / MODELS, {"modelName": "Decode", "nodes": [node]})
-        assert open_dump(path).problems[0].reason == "it is no topology of a model"
+        assert open_dump(path).problems[0].reason.id == "dumps.atb.no_model_topology"
 
     def test_models_of_the_same_numbers_tell_nothing(self, tmp_path: Path) -> None:
         write_models(tmp_path / MODELS, model("A", "0_X"), model("B", "0_Y"))
         write_run(tmp_path / TENSORS / "0", ("0_X",))
         dump, slices = read_all(tmp_path)
-        assert "the operations of A, B have the same numbers" in dump.problems[0].reason
+        assert dump.problems[0].reason == Message.of("dumps.atb.same_numbers", models=("A", "B"))
         assert [node.name for node in slices[0].nodes] == ["0_X"]
 
     def test_operations_that_the_topology_lacks_are_nodes_and_a_problem(self, tmp_path: Path) -> None:
@@ -452,7 +457,8 @@ class TestDamage:
         assert by_name(read)["4_Other"].kind is NodeKind.MODULE
         assert by_name(read)["4_Other/0_LinearOperation"].kind is NodeKind.API
         (problem,) = read.problems
-        assert problem.reason == "2 operations are not in the topology: 4_Other, 4_Other/0_LinearOperation"
+        assert problem.reason.id == "dumps.atb.not_in_topology"
+        assert problem.reason.arguments["operations"] == ("4_Other", "4_Other/0_LinearOperation")
 
     def test_what_is_not_part_of_a_dump_is_named(self, tmp_path: Path) -> None:
         path = write_dump(tmp_path, {0: PREFILL + DECODE})
@@ -464,11 +470,11 @@ class TestDamage:
         write(process / "0/0_Embedding/sub/x", "x")
         dump, slices = read_all(path)
         assert [problem.reason for problem in dump.problems] == [
-            "folders without an operation: 1",
-            "1 entry is not part of a dump: notes.txt",
+            Message.of("dumps.atb.empty_folders", folders=("1",)),
+            passed_over("notes.txt"),
         ]
-        assert slices[0].problems[0].reason == (
-            "3 entries are not part of a dump: 0_Embedding/after/outtensor0.npy, 0_Embedding/sub, readme"
+        assert slices[0].problems[0].reason == passed_over(
+            "0_Embedding/after/outtensor0.npy", "0_Embedding/sub", "readme"
         )
 
     def test_a_table_with_damaged_rows_keeps_the_others(self, unpacked: Unpacked, tmp_path: Path) -> None:
@@ -478,7 +484,9 @@ class TestDamage:
         lines[1] = lines[1].replace(",0.", ",x.")
         table.write_text("\n".join([*lines, lines[5]])[:-30])
         read = read_token(path, 2)
-        assert [problem.reason for problem in read.problems] == ["2 of its 395 rows are cut short or damaged"]
+        assert [problem.reason for problem in read.problems] == [
+            Message.of("dumps.table.bad_rows", bad=2, rows=395)
+        ]
         assert sum(record.statistics is not None for record in tensors_of(read)) == 393
 
     def test_damaged_arguments_are_taken_from_the_topology(self, unpacked: Unpacked, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from library.dumps.atb_samples import (
     write_models,
     write_run,
 )
+from messages import ids_of, passed_over
 
 from firstdrift.dumps.detect import open_dump
 from firstdrift.dumps.storage.tensor_data import load_tensor
@@ -27,6 +28,7 @@ from firstdrift.errors import DumpError, TensorUnreadableError
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
 
 SECRET = 4711.0
 TABLE = (
@@ -120,7 +122,7 @@ def test_folders_of_other_names_are_no_operations(tmp_path: Path, name: str) -> 
     write(tmp_path / TENSORS / "0" / name / "after/outtensor0.bin", numbers(1))
     read = read_all(tmp_path)[0]
     assert [node.name for node in read.nodes] == list(PREFILL)
-    assert read.problems[0].reason == f"1 entry is not part of a dump: {name}"
+    assert read.problems[0].reason == passed_over(name)
 
 
 @pytest.fixture
@@ -147,8 +149,8 @@ class TestLinks:
         secret = dump.parent / "secret/outtensor0.bin"
         file.symlink_to(secret if is_absolute else os.path.relpath(secret, file.parent))
         assert SECRET not in values(dump)
-        assert [record.problem for record in records(dump) if record.problem] == [
-            "outtensor0.bin: it is a link that leads out of the dump"
+        assert [ids_of(record.problem)[1:] for record in records(dump) if record.problem] == [
+            ("dumps.link.leads_out",)
         ]
 
     @pytest.mark.parametrize("goal", ["missing.bin", "outtensor0.bin", "."])
@@ -169,7 +171,7 @@ class TestLinks:
         assert SECRET not in values(dump)
         opened = open_dump(dump)
         problems = [*opened.problems, *(p for s in opened.slices for p in read_slice(opened, s).problems)]
-        assert any(link.name in problem.reason for problem in problems)
+        assert any(link.name in str(problem.reason.arguments) for problem in problems)
 
     @pytest.mark.parametrize(
         ("place", "goal"),
@@ -208,4 +210,4 @@ def test_arguments_without_end_are_cut_off(dump: Path) -> None:
     write(dump / TENSORS / "0/0_Embedding/op_param.json", text)
     read = read_all(dump)[0]
     assert sum(not record.is_tensor for node in read.nodes for record in node.tensors) == 256
-    assert read.problems[0].reason == "it holds more than 256 values; the rest is left out"
+    assert read.problems[0].reason == Message.of("dumps.atb.too_many_arguments", most=256)

@@ -3,8 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import ids_of
 
 from firstdrift.dumps.atb.tokens import Phase, Run, TokenTable, assign_tokens
+from firstdrift.wording.message import Message
 
 P, D, PD = {0, 1}, {2, 3}, {0, 1, 2, 3}
 START = 2
@@ -47,7 +49,7 @@ class TestIncompleteDumps:
     def test_decodes_alone_are_numbered_by_folder_and_that_is_a_problem(self) -> None:
         table = assign_tokens({4: D, 5: D}, START)
         assert tokens(table) == [(4, "all", 4), (5, "all", 5)]
-        assert "nothing tells which token" in table.problem
+        assert ids_of(table.problem) == ("dumps.atb.no_prefill",)
 
     def test_a_dump_that_begins_amid_a_prompt_is_not_taken_for_a_warm_up(self) -> None:
         table = assign_tokens({4: D, 5: PD}, START)
@@ -57,7 +59,7 @@ class TestIncompleteDumps:
     def test_a_prefill_alone_may_be_a_warm_up(self) -> None:
         table = assign_tokens({0: P, 1: P}, START)
         assert tokens(table) == [(1, "prefill", 0)]
-        assert table.problem == "no decode was dumped: the prefill in folder 1 may be a warm-up"
+        assert table.problem == Message.of("dumps.atb.no_decode", folder=1)
 
     def test_folders_without_operations_are_no_runs(self) -> None:
         assert tokens(assign_tokens({0: PD, 1: set()}, START)) == [(0, "prefill", 0), (0, "decode", 1)]

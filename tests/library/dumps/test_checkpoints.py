@@ -13,10 +13,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from messages import ids_of
 from safetensors.torch import save_file
 
 from firstdrift.comparison.compare import compare
 from firstdrift.dumps.checkpoint import fits
+from firstdrift.dumps.containers.contents import DamagedError
 from firstdrift.dumps.containers.quantised import dequantise
 from firstdrift.dumps.detect import open_dump
 from firstdrift.dumps.storage.tensor_data import load_tensor
@@ -86,6 +88,10 @@ def test_checkpoints_of_two_kinds_are_compared_and_the_wrong_weight_is_named(tmp
     assert compare(golden, write_shards(tmp_path / "same", weights(), "bin")).counts.error == 0
 
 
+def missing(shard: str) -> Message:
+    return Message.of("dumps.checkpoint.shards_missing", count=1, shards=(shard,))
+
+
 def test_a_missing_shard_spoils_its_own_tensors_and_is_named(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "c", weights())
     (folder / "model-00002-of-00002.safetensors").unlink()
@@ -93,9 +99,11 @@ def test_a_missing_shard_spoils_its_own_tensors_and_is_named(tmp_path: Path) -> 
     assert found.keys() == weights().keys()
     problems = {name: record.problem for name, record in found.items() if record.problem}
     assert set(problems) == set(list(weights())[3:])
-    assert set(problems.values()) == {"the shard model-00002-of-00002.safetensors is missing"}
+    assert set(problems.values()) == {
+        Message.of("dumps.checkpoint.shard_missing", shard="model-00002-of-00002.safetensors")
+    }
     (problem,) = read(folder).problems
-    assert problem.reason == ("1 shard of the checkpoint is missing: model-00002-of-00002.safetensors")
+    assert problem.reason == missing("model-00002-of-00002.safetensors")
     report = compare(write_shards(tmp_path / "whole", weights()), folder)
     assert (report.counts.passed, report.counts.incomparable) == (3, 3)
 
@@ -106,7 +114,7 @@ def test_a_damaged_shard_spoils_its_own_tensors(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:20])
     problems = {name: record.problem for name, record in records(folder).items() if record.problem}
     assert set(problems) == set(list(weights())[:3])
-    assert all("cut short" in str(problem) for problem in problems.values())
+    assert all("dumps.safetensors.not_one" in ids_of(problem) for problem in problems.values())
 
 
 def test_shards_without_an_index_are_counted(tmp_path: Path) -> None:
@@ -114,9 +122,7 @@ def test_shards_without_an_index_are_counted(tmp_path: Path) -> None:
     (folder / "model.safetensors.index.json").unlink()
     (folder / "model-00001-of-00002.safetensors").unlink()
     slice_ = read(folder)
-    assert [problem.reason for problem in slice_.problems] == [
-        "1 shard of the checkpoint is missing: model-00001-of-00002.safetensors"
-    ]
+    assert [problem.reason for problem in slice_.problems] == [missing("model-00001-of-00002.safetensors")]
 
 
 def test_a_missing_shard_is_named_in_text_that_can_be_stored(tmp_path: Path) -> None:
@@ -126,7 +132,7 @@ def test_a_missing_shard_is_named_in_text_that_can_be_stored(tmp_path: Path) -> 
     last = folder / "model-00002-of-00002.safetensors"
     last.rename(folder / os.fsdecode(b"m\xff-00002-of-00002.safetensors"))
     (problem,) = read(folder).problems
-    assert problem.reason.endswith(r"missing: m\xff-00001-of-00002.safetensors")
+    assert problem.reason == missing(r"m\xff-00001-of-00002.safetensors")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"weight_map": 3}', '{"weight_map": {"a.b": 1}}', "{"])
@@ -307,7 +313,7 @@ def test_which_scales_fit_is_what_can_be_laid_along(
     if is_fit:
         assert dequantise(values, np.ones(scale, np.float32), None).shape == weight
     else:
-        with pytest.raises(ValueError, match="does not fit"):
+        with pytest.raises(DamagedError, match="does_not_fit"):
             dequantise(values, np.ones(scale, np.float32), None)
 
 

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from library.dumps.atb_samples import container, description
+from messages import ids_of
 
 from firstdrift.dumps.containers.atb_bin import Description, describe
 from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.model.tensor import DataLocation, Statistics
+from firstdrift.wording.message import Message
 
 pytestmark = pytest.mark.usefixtures("each_way_of_reading")
 
@@ -90,7 +92,7 @@ def test_a_dtype_that_cannot_be_read_is_named_and_its_shape_is_known(
     file = written(tmp_path, container(code, "4", bytes(4)))
     (header,) = read_headers(file, "bin")
     assert (header.dtype, header.shape) == (dtype, (4,))
-    assert header.problem == f"values of dtype {dtype} cannot be read"
+    assert header.problem == Message.of("dumps.file.unreadable_dtype", dtype=dtype)
     with pytest.raises(TensorUnreadableError, match=dtype):
         load(file)
 
@@ -103,12 +105,15 @@ def test_scalars_empty_tensors_and_large_files_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "name"), [(29, "FRACTAL_NZ"), (3, "NC1HWC0"), (77, "of the unknown format code 77")]
+    ("code", "name"),
+    [(29, "FRACTAL_NZ"), (3, "NC1HWC0"), (77, Message.of("dumps.atb_bin.unknown_blocks", code=77))],
 )
 def test_values_in_blocks_can_be_loaded_and_are_said_to_be_so(tmp_path: Path, code: int, name: str) -> None:
     file = written(tmp_path, container(1, "2,3", bytes(12), format=str(code)))
     (header,) = read_headers(file, "bin")
-    assert header.problem == f"its values are in blocks ({name}), not in the order of its dims"
+    assert ids_of(header.problem)[0] == "dumps.file.values_in_blocks"
+    assert header.problem is not None
+    assert header.problem.arguments["blocks"] == name
     assert load(file).shape == (2, 3)
 
 
@@ -123,7 +128,7 @@ class TestFilesWithoutValues:
     def test_a_description_alone_tells_dtype_and_shape(self, tmp_path: Path) -> None:
         (header,) = read_headers(written(tmp_path, description()), "bin")
         assert (header.dtype, header.shape) == ("bfloat16", (6, 32))
-        assert header.problem == "only its description was dumped"
+        assert ids_of(header.problem) == ("dumps.atb_bin.description_only",)
 
     def test_statistics_stand_for_the_values(self) -> None:
         text = b"format=2\ntype=27\ndims=1,32\nmax=3.5\nmin=-inf\nmean=nan\nl2norm=17.25\n$End=1"
@@ -147,7 +152,7 @@ SECOND = container(0, "3", np.array([3, 4, 5], "f4").tobytes())
 class TestAppendedTensors:
     def test_the_last_one_counts_and_the_file_is_said_to_hold_two(self, tmp_path: Path) -> None:
         assert load(written(tmp_path, FIRST + SECOND)).tolist() == [3, 4, 5]
-        assert describe(FIRST + SECOND).note == "2 tensors were appended to one another; the last is read"
+        assert describe(FIRST + SECOND).note == Message.of("dumps.atb_bin.last_of_several", tensors=2)
 
     @pytest.mark.parametrize("cut", [1, len(SECOND) - 5])
     def test_one_that_is_cut_short_leaves_the_one_before(self, tmp_path: Path, cut: int) -> None:
@@ -157,7 +162,7 @@ class TestAppendedTensors:
 
     def test_bytes_that_belong_to_nothing_are_mentioned(self, tmp_path: Path) -> None:
         assert load(written(tmp_path, FIRST + b"rest")).tolist() == [1, 2]
-        assert describe(FIRST + b"rest").note == "4 bytes follow the values"
+        assert describe(FIRST + b"rest").note == Message.of("dumps.atb_bin.more_bytes", bytes=4)
 
     def test_a_file_of_endless_headers_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(TensorUnreadableError, match="more than 64"):
@@ -178,11 +183,11 @@ class TestAppendedTensors:
         (container(0, "2.5", bytes(8)), "shape"),
         (container(0, "9" * 400, bytes(8)), "shape"),
         (container(0, ",".join(["1"] * 65), bytes(4)), "shape"),
-        (container(0, "3", bytes(8)), "8 bytes of values, its dims and dtype 12"),
+        (container(0, "3", bytes(8)), "8 bytes of values, but its shape and dtype need 12"),
         (container(0, "2", bytes(8))[:-1], "cut short: its values take 8 bytes, 7 are there"),
         (container(0, "2", bytes(8), object_data="0,99999999999"), "cut short"),
         (container(0, "2", bytes(8), object_data="0"), "offset"),
-        (b"dtype=0\ndims=4\nmax=high\n$End=1\n", "no numbers"),
+        (b"dtype=0\ndims=4\nmax=high\n$End=1\n", "not numbers"),
     ],
 )
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path, data: bytes, reason: str) -> None:

@@ -18,6 +18,7 @@ from firstdrift.dumps.containers.protobuf import fields
 from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.model.tensor import DataLocation
+from firstdrift.wording.message import Message
 
 pytestmark = pytest.mark.usefixtures("each_way_of_reading")
 
@@ -70,7 +71,7 @@ def test_a_dtype_that_cannot_be_read_is_named_and_its_shape_is_known(
     file = write(tmp_path / "f", ge_file([values], messages=([tensor(values, code=code)], [])))
     (header,) = read_headers(file, "ge")
     assert (header.dtype, header.shape) == (dtype, (2, 2))
-    assert header.problem == f"values of dtype {dtype} cannot be read"
+    assert header.problem == Message.of("dumps.file.unreadable_dtype", dtype=dtype)
     with pytest.raises(TensorUnreadableError, match=dtype):
         load(file, "input.0")
 
@@ -156,9 +157,7 @@ def test_blocks_that_cannot_be_put_in_order_are_said_to_be_so(tmp_path: Path, la
     stored = np.zeros((1, 1, 16, 16), np.float32)
     message = tensor(stored, layout=layout, meant=(40, 16))
     file = write(tmp_path / "f", ge_file([stored], messages=([message], [])))
-    assert read_headers(file, "ge")[0].problem == (
-        f"its values are in blocks ({name}), not in the order of its dims"
-    )
+    assert read_headers(file, "ge")[0].problem == Message.of("dumps.file.values_in_blocks", blocks=name)
 
 
 def test_of_a_file_that_was_cut_the_tensors_before_the_cut_are_read(tmp_path: Path) -> None:
@@ -166,10 +165,7 @@ def test_of_a_file_that_was_cut_the_tensors_before_the_cut_are_read(tmp_path: Pa
     whole = ge_file([values, values], [values])
     file = write(tmp_path / "f", whole[:-20])
     problems = [header.problem for header in read_headers(file, "ge")]
-    assert (
-        problems
-        == [None, "the file is cut short: its values take 16 bytes, 12 are there", None][:1] + problems[1:]
-    )
+    assert problems[0] is None
     assert load(file, "input.0").tolist() == values.tolist()
     with pytest.raises(TensorUnreadableError, match="cut short"):
         load(file, "output.0")
@@ -182,22 +178,23 @@ def bare(header: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("contents", "reason"),
     [
-        (b"\x01\x02", "it has no header"),
-        (struct.pack("<Q", 2**63) + bytes(8), "not a dump of the graph engine"),
-        (bare(b"\x00"), "field 0"),
-        (bare(b"\x1a\x7f"), "runs past the end"),
-        (bare(b"\x0b"), "wire type 3"),
-        (bare(b"\x09\x00"), "cut short"),
-        (bare(b"\x08" + b"\xff" * 11), "too long"),
-        (bare(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), "too long"),
-        (bare(number(2, 1) * 100_001), "more than 100000 fields"),
-        (bare(data(4, number(9, 1) * 257)), "more than 64 fields"),
-        (bare(data(4, b"") * 4097), "more than 4096 tensors"),
+        (b"\x01\x02", "dumps.file.no_header"),
+        (struct.pack("<Q", 2**63) + bytes(8), "dumps.ge.not_one"),
+        (bare(b"\x00"), "dumps.protobuf.field_zero"),
+        (bare(b"\x1a\x7f"), "dumps.protobuf.past_end_of_message"),
+        (bare(b"\x0b"), "dumps.protobuf.unknown_wire_type"),
+        (bare(b"\x09\x00"), "dumps.protobuf.field_cut_short"),
+        (bare(b"\x08" + b"\xff" * 11), "dumps.protobuf.bad_number"),
+        (bare(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), "dumps.protobuf.bad_number"),
+        (bare(number(2, 1) * 100_001), "dumps.protobuf.too_many_fields"),
+        (bare(data(4, number(9, 1) * 257)), "dumps.protobuf.too_many_fields"),
+        (bare(data(4, b"") * 4097), "dumps.ge.too_many_tensors"),
     ],
 )
 def test_what_is_no_message_is_refused_with_the_reason(contents: bytes, reason: str) -> None:
-    with pytest.raises(DamagedError, match=reason):
+    with pytest.raises(DamagedError) as refused:
         describe(contents)
+    assert refused.value.message.id == reason
 
 
 @pytest.mark.parametrize("dims", [[2**63], [2**40, 2**40], [1] * 65, [-1]])

@@ -82,9 +82,9 @@ def with_header(folder: Path, header: str, values: bytes = bytes(64)) -> Path:
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
-        ("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "dtype '|O' is not one of a tensor"),
-        ("{'descr': '<U8', 'fortran_order': False, 'shape': (1,)}", "is not one of a tensor"),
-        ("{'descr': '<M8[s]', 'fortran_order': False, 'shape': (1,)}", "is not one of a tensor"),
+        ("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "dtype '|O' is not a dtype of tensors"),
+        ("{'descr': '<U8', 'fortran_order': False, 'shape': (1,)}", "is not a dtype of tensors"),
+        ("{'descr': '<M8[s]', 'fortran_order': False, 'shape': (1,)}", "is not a dtype of tensors"),
         ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "structured"),
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (10**12,)}", "damaged"),
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}", "4000000000000 bytes"),
@@ -115,7 +115,7 @@ def test_an_array_of_objects_runs_nothing(tmp_path: Path) -> None:
 
     file = tmp_path / "x.npy"
     np.save(file, np.array([Canary()], dtype=object), allow_pickle=True)
-    with pytest.raises(TensorUnreadableError, match="not one of a tensor"):
+    with pytest.raises(TensorUnreadableError, match="not a dtype of tensors"):
         load(file)
     assert not canary.exists()
 

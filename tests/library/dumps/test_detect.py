@@ -10,10 +10,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from messages import ids_of
 
 from firstdrift.dumps.detect import dumps_below, open_dump, recognise
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.parallel.slices import read_slice, read_stacks
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 
@@ -114,7 +116,7 @@ def test_a_folder_of_several_dumps_lists_them(unpacked: Unpacked, tmp_path: Path
     with pytest.raises(DumpNotRecognisedError) as refused:
         open_dump(tmp_path)
     assert refused.value.reason == "it holds several dumps: first, second"
-    assert refused.value.hint == "Name one of them"
+    assert ids_of(refused.value.advice) == ("dumps.choose_one",)
     assert dumps_below(tmp_path) == [tmp_path / "first", tmp_path / "second"]
 
 
@@ -125,7 +127,7 @@ def test_a_dump_beside_other_things_is_named_and_not_said_to_be_damaged(
     touch(tmp_path, "photos/beach.jpg")
     with pytest.raises(DumpNotRecognisedError) as refused:
         open_dump(tmp_path)
-    assert refused.value.reason == "this is no dump, but it holds one: golden"
+    assert refused.value.message == Message.of("dumps.one_inside", dump="golden")
     assert dumps_below(tmp_path) == [tmp_path / "golden"]
 
 
@@ -150,6 +152,7 @@ def test_what_may_not_be_read_is_said_to_be_so() -> None:
     script = (
         "import os, sys; from pathlib import Path; from firstdrift.dumps.detect import open_dump\n"
         "from firstdrift.errors import DumpUnreadableError\n"
+        "from firstdrift.wording.text import texts; texts('en')\n"
         "if os.getuid() == 0: os.setuid(65534)\n"
         "for name in sys.argv[1:]:\n"
         "    try: open_dump(Path(name))\n"
@@ -174,6 +177,7 @@ def test_a_folder_that_nobody_may_look_into_hides_no_other(mode: int) -> None:
     script = (
         "import os, sys; from pathlib import Path; from firstdrift.dumps.detect import recognise\n"
         "recognise(Path(sys.argv[1]))\n"  # readers are imported while they may be
+        "from firstdrift.wording.text import texts; texts('en')\n"
         "if os.getuid() == 0: os.setuid(65534)\n"
         "for name in sys.argv[1:]: print((recognise(Path(name)) or ['none'])[0])\n"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from messages import ids_of
 
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Report
@@ -16,9 +17,10 @@ from firstdrift.dumps.detect import open_dump
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, FirstdriftError
 from firstdrift.model.node import NodeKind
-from firstdrift.model.slice import Slice
+from firstdrift.model.slice import RECORDED_ORDER, Slice
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 
@@ -63,7 +65,7 @@ def test_every_call_is_a_node_and_what_it_called_comes_before_it(dumps: Path) ->
     assert all(node.parent is None or place[node.parent] > node.order for node in slice_.nodes)
     norms = [node.path for node in slice_.nodes if "layernorm" in node.path]
     assert norms[:2] == ["model.layers.0.input_layernorm", "model.layers.0.post_attention_layernorm"]
-    assert slice_.order_origin == "recorded"
+    assert slice_.order_origin == RECORDED_ORDER
     assert not slice_.problems
 
 
@@ -122,7 +124,7 @@ def test_statistics_stand_in_where_values_are_text(dumps: Path) -> None:
 
 def test_layers_that_were_left_out_are_said_to_be(dumps: Path) -> None:
     (problem,) = read(dumps / "pruned").problems
-    assert problem.reason == "31 files of layers that the tree leaves out (`do_prune_layers`) not read"
+    assert problem.reason == Message.of("dumps.hf_debug_tree.pruned_layers", count=31)
 
 
 def test_the_tree_itself_may_be_named(dumps: Path) -> None:
@@ -161,8 +163,8 @@ def test_missing_damaged_and_hostile_files_spoil_their_tensor_alone(dumps: Path,
     (folder / "LlamaForCausalLM.model.norm_inputs_args_0.safetensors").symlink_to(outside)
     problems = [record.problem for record in records(read(folder)) if record.problem]
     assert len(problems) == 2
-    assert any("is missing" in problem for problem in problems)
-    assert any("leads out of the dump" in problem for problem in problems)
+    assert any("dumps.record.file_missing" in ids_of(problem) for problem in problems)
+    assert any("dumps.link.leads_out" in ids_of(problem) for problem in problems)
     report = compare(dumps / "golden", folder)
     assert report.counts.incomparable == 3
     assert report.counts.error == 0
@@ -173,7 +175,7 @@ def test_files_elsewhere_are_refused(tmp_path: Path, value: str) -> None:
     write(tmp_path, {"module_path": "M", "outputs": {**TENSOR, "value": value}})
     (record,) = records(read(tmp_path))
     assert record.location is None
-    assert "not the name of a file beside the tree" in str(record.problem)
+    assert ids_of(record.problem) == ("dumps.hf_debug_tree.no_file_name",)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"module_path": 3}', '{"children": []}'])
@@ -197,7 +199,7 @@ def test_a_shape_that_no_tensor_has_spoils_its_tensor_alone(tmp_path: Path) -> N
     huge = usual | {"shape": f"torch.Size({[2**62] * 20})"}
     tree = {"module_path": "M", "inputs": {"args": [huge, usual], "kwargs": {}}}
     first, second = records(read(write(tmp_path, tree)))
-    assert "the recorded shape is" in str(first.problem)
+    assert ids_of(first.problem) == ("dumps.record.bad_shape",)
     assert second.problem is None
 
 

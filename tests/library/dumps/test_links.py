@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from messages import ids_of, problem_of
 
 from firstdrift.comparison.compare import compare
 from firstdrift.dumps.detect import open_dump, recognise
@@ -17,11 +18,18 @@ from firstdrift.errors import DumpError, DumpNotRecognisedError, DumpUnreadableE
 from firstdrift.model.slice import Dump, Slice
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.parallel.slices import read_slice, read_stacks
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 Unpacked = Callable[[str], Path]
-OUT = "it is a link that leads out of the dump"
+OUT = Message.of("dumps.link.leads_out")
+SAID = text_of(OUT)
 MSPROBE_FILE = "dump_tensor_data/Module.model.layers.1.mlp.down_proj.Linear.forward.0.output.0.pt"
 MODULE = "root.model.layers.0.mlp.down_proj"
+
+
+def leads_out(file: str) -> Message:
+    return problem_of(file, OUT.id)
 
 
 def move_out(file: Path) -> Path:
@@ -89,7 +97,7 @@ class TestAFileReachedByALink:
         dump = open_dump(msprobe)
         ((name, record),) = troubled(dump)
         assert name == "Module.model.layers.1.mlp.down_proj.Linear.forward.0"
-        assert (record.problem, record.location) == (f"{MSPROBE_FILE}: {OUT}", None)
+        assert (record.problem, record.location) == (leads_out(MSPROBE_FILE), None)
         counts = compare(msprobe, msprobe).counts
         assert (counts.pairs, counts.incomparable) == (healthy, 1)
 
@@ -99,8 +107,8 @@ class TestAFileReachedByALink:
         move_out(msit / f"weights/{MODULE}.weight.pth")
         found = {(name, record.label): record for name, record in troubled(open_dump(msit))}
         assert {place: record.problem for place, record in found.items()} == {
-            (MODULE, "output.0"): f"output.pth: {OUT}",
-            (MODULE, "parameter.weight"): f"{MODULE}.weight.pth: {OUT}",
+            (MODULE, "output.0"): leads_out("output.pth"),
+            (MODULE, "parameter.weight"): leads_out(f"{MODULE}.weight.pth"),
         }
         assert not any(record.location for record in found.values())
         tokens = len(open_dump(msit).slices)
@@ -110,7 +118,7 @@ class TestAFileReachedByALink:
     def test_that_leads_out_spoils_only_its_own_tensor_of_a_plain_folder(self, plain: Path) -> None:
         move_out(plain / "token0/a.npy")
         ((name, record),) = troubled(open_dump(plain))
-        assert (name, record.problem, record.location) == ("a", f"a.npy: {OUT}", None)
+        assert (name, record.problem, record.location) == ("a", leads_out("a.npy"), None)
         counts = compare(plain, plain).counts
         assert (counts.pairs, counts.incomparable) == (3, 1)
 
@@ -132,7 +140,7 @@ class TestAFileReachedByALink:
         file.unlink()
         file.symlink_to(msprobe / "step1/rank0" / MSPROBE_FILE)
         assert [record.problem for _, record in troubled(open_dump(msprobe / "step0/rank0"))] == [
-            f"{MSPROBE_FILE}: {OUT}"
+            leads_out(MSPROBE_FILE)
         ]
 
     def test_of_a_token_of_msit_is_bound_to_its_process(self, msit: Path) -> None:
@@ -168,16 +176,16 @@ class TestAnIndexOfMsprobe:
         dump = open_dump(msprobe)
         listing = dump.slices[0]
         if name == "dump.json":
-            with pytest.raises(DumpUnreadableError, match=f"{name}: {OUT}"):
+            with pytest.raises(DumpUnreadableError, match=f"{name}: {SAID}"):
                 read_slice(dump, listing)
             assert compare(msprobe, msprobe).unreadable == 1
         elif name == "stack.json":
-            with pytest.raises(DumpUnreadableError, match=f"{name}: {OUT}"):
+            with pytest.raises(DumpUnreadableError, match=f"{name}: {SAID}"):
                 read_stacks(dump, listing)
         else:
             (problem,) = read_slice(dump, listing).problems
             assert problem.file == f"step0/rank0/{name}"
-            assert problem.reason.startswith(OUT)
+            assert OUT.id in ids_of(problem.reason)
 
     def test_that_is_a_pipe_is_not_waited_for(self, msprobe: Path, name: str) -> None:
         file = msprobe / "step0/rank0" / name
@@ -190,7 +198,7 @@ class TestAnIndexOfMsprobe:
 
 def test_the_only_dump_json_that_is_a_link_out_is_a_clear_error(msprobe: Path) -> None:
     move_out(msprobe / "step0/rank0/dump.json")
-    with pytest.raises(DumpError, match=OUT):
+    with pytest.raises(DumpError, match=SAID):
         compare(msprobe / "step0/rank0", msprobe / "step1/rank0")
 
 
@@ -201,7 +209,7 @@ def test_an_index_of_msit_that_is_a_link_out_is_not_read(msit: Path, name: str) 
         file.write_text("NodeName,NodeType,InputOutput,Index,DataType,Shape,Max,Min,Mean,L2Norm\n")
     move_out(file)
     dump = open_dump(msit)
-    found = {(file, reason) for file, reason in problems(dump) if OUT in reason}
+    found = {(file, reason) for file, reason in problems(dump) if OUT.id in ids_of(reason)}
     assert {Path(file).name for file, _ in found} == {name}
     assert compare(msit, msit).counts.incomparable == 0
 
@@ -217,7 +225,7 @@ class TestAFolder:
     def test_of_values_that_is_a_link_out_spoils_its_tensors(self, msprobe: Path) -> None:
         move_out(msprobe / "step0/rank0/dump_tensor_data")
         dump = open_dump(msprobe)
-        assert {record.problem for _, record in troubled(dump)} == {f"dump_tensor_data: {OUT}"}
+        assert {record.problem for _, record in troubled(dump)} == {leads_out("dump_tensor_data")}
         assert not any(record.location for _, record in troubled(dump))
         report = compare(msprobe, msprobe)
         assert report.counts.incomparable == len(troubled(dump)) < report.counts.pairs
@@ -250,10 +258,10 @@ class TestAFolder:
         assert recognise(msprobe) is None
         with pytest.raises(DumpNotRecognisedError) as refused:
             open_dump(msprobe)
-        no_dump, _, links = refused.value.reason.partition("; ")
-        assert no_dump.startswith("this is no dump: there is no dump.json")
-        assert links == "links that lead out of it were not followed: step0, step1"
-        assert "copies" in refused.value.hint
+        assert ids_of(refused.value.message) == ("clauses", "dumps.none", "dumps.link.not_followed")
+        (_, links) = refused.value.message.arguments["clauses"]  # type: ignore[misc]
+        assert links.arguments["links"] == ("step0", "step1")  # type: ignore[union-attr]
+        assert ids_of(refused.value.advice) == ("dumps.choose_folder_or_copy",)
 
     @pytest.mark.parametrize("kind", ["msprobe", "msit", "plain"])
     def test_that_is_a_link_may_be_opened(
@@ -299,10 +307,10 @@ def test_bounds_are_kept_however_the_root_is_spelled(plain: Path, tmp_path: Path
     (plain / "outer").symlink_to("../..")
     for root in plain, tmp_path / "link", plain / "token0/..":
         bounds = Bounds.around(root)
-        assert bounds.refusal(root / "inner") == ""
+        assert bounds.refusal(root / "inner") is None
         assert bounds.refusal(root / "outer") == OUT
         assert bounds.require(root / "token0/a.npy") == root / "token0/a.npy"
-        with pytest.raises(DumpUnreadableError, match=OUT):
+        with pytest.raises(DumpUnreadableError, match=SAID):
             bounds.require(root / "outer/link/token0/../../secret")
 
 
@@ -315,5 +323,9 @@ def test_a_link_out_of_the_dump_is_not_looked_into_even_to_tell_what_it_is(
     monkeypatch.setattr(data, "open_regular", lambda file: opened.append(file.name) or file.open("rb"))
     dump = open_dump(plain)
     read = read_slice(dump, dump.slices[0])
-    assert [record.problem for node in read.nodes for record in node.tensors] == [None, None, f"c.bin: {OUT}"]
+    assert [record.problem for node in read.nodes for record in node.tensors] == [
+        None,
+        None,
+        leads_out("c.bin"),
+    ]
     assert "c.bin" not in opened

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from messages import ids_of, passed_over, problem_of
 
 from firstdrift.dumps.msit.reader import MsitTorchReader
 from firstdrift.dumps.storage.tensor_data import load_tensor
@@ -14,6 +15,7 @@ from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.model.node import Node, NodeKind
 from firstdrift.model.slice import Coordinates, Dump, Slice
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 READER = MsitTorchReader()
@@ -199,7 +201,7 @@ class TestStatistics:
         assert [(problem.file, problem.reason) for problem in read.problems] == [
             (
                 "cpu_13678/0/root.t/statistics.csv",
-                "several of its rows have the same index; they are told apart by their order",
+                Message.of("dumps.msit.index_twice"),
             )
         ]
         last = tensor_of(read, "root.lin", "output.0").statistics
@@ -214,7 +216,7 @@ class TestStatistics:
         assert record.location is None
         assert record.shape == (1, 4, 6, 6)
         (problem,) = read.problems
-        assert problem.reason == "the files of 1 output row are missing"
+        assert problem.reason == Message.of("dumps.msit.files_of_output_rows_missing", rows=1)
 
     def test_a_table_cut_in_a_row_keeps_the_rows_before(self, dump_copy: Callable[[str], Path]) -> None:
         path = dump_copy("llama4_stats1_golden")
@@ -223,7 +225,7 @@ class TestStatistics:
         read = read_first(path)
         assert [t.label for t in by_name(read)["root.model.layers.0.self_attn"].tensors] == ["output.0"]
         (problem,) = read.problems
-        assert problem.reason == "1 of its 2 rows is cut short or damaged"
+        assert problem.reason == Message.of("dumps.table.bad_rows", bad=1, rows=2)
 
 
 class TestOrder:
@@ -266,12 +268,11 @@ class TestOrder:
         assert orders == sorted(orders)
 
     def test_the_order_says_where_it_comes_from(self, unpacked: Unpacked) -> None:
-        assert read_first(unpacked("msit/llama4_golden_fp32")).order_origin == (
-            "derived: 18 orderings from equal values, the rest from module names and the order of definition"
+        assert read_first(unpacked("msit/llama4_golden_fp32")).order_origin.message == Message.of(
+            "dumps.order.from_module_names_and_definition", orderings=18
         )
-        assert (
-            "0 orderings from equal values" in read_first(unpacked("msit/llama4_logits_golden")).order_origin
-        )
+        without_values = read_first(unpacked("msit/llama4_logits_golden")).order_origin
+        assert without_values.message.arguments == {"orderings": 0}
 
     @pytest.mark.parametrize("name", ["llama4_golden_fp32", "llama4_api", "llama4_stats1_golden"])
     def test_the_order_is_the_same_in_all_tokens(self, unpacked: Unpacked, name: str) -> None:
@@ -285,7 +286,10 @@ class TestWhereADumpIsNamed:
         path = device_folder(unpacked("msit/nested"))
         for _ in range(up):
             path = path.parent
-        assert READER.recognise(path) == ("model_tree.json in cpu_13678", "2 token folders")
+        assert READER.recognise(path) == (
+            Message.of("dumps.msit.trees", file="model_tree.json", folders="cpu_13678"),
+            Message.of("dumps.msit.token_folders", count=2),
+        )
         assert len(READER.open_dump(path).slices) == 2
 
     def test_a_token_folder_is_a_dump_of_that_token(self, unpacked: Unpacked) -> None:
@@ -334,9 +338,9 @@ class TestDamage:
         read = read_first(path)
         records = [record for node in read.nodes for record in node.tensors if record.problem]
         assert {record.problem for record in records} == {
-            "output.pth: the file is cut short: the directory at its end is missing",
-            "output.pth: the file is empty",
-            "output.pth: this is not a file that torch.save wrote",
+            problem_of("output.pth", "dumps.zip.cut_short"),
+            problem_of("output.pth", "dumps.file.empty"),
+            problem_of("output.pth", "dumps.pt.not_one"),
         }
         assert all(record.location is not None for record in records)
         assert sum(len(node.tensors) for node in read.nodes) == 113
@@ -368,7 +372,7 @@ class TestDamage:
         assert nodes["root.model.layers.2"].order < nodes["root.model.layers.3"].order
         (problem,) = read.problems
         assert problem.file.endswith("model_tree.json")
-        assert "names of folders" in problem.reason
+        assert "dumps.msit.tree_from_folders" in ids_of(problem.reason)
 
     def test_a_tree_cut_short_by_a_crash_is_completed_from_folders(
         self, dump_copy: Callable[[str], Path]
@@ -381,7 +385,7 @@ class TestDamage:
         assert len(nodes) == 80
         assert nodes["root.model.layers.0.self_attn.matmul"].kind is NodeKind.API
         assert nodes["root.model.layers.0.self_attn"].kind is NodeKind.MODULE
-        assert [problem.reason for problem in read.problems] == ["it lacks modules that have folders"]
+        assert [problem.reason for problem in read.problems] == [Message.of("dumps.msit.modules_missing")]
 
     def test_a_tree_with_endless_names_is_read(self, dump_copy: Callable[[str], Path]) -> None:
         path = dump_copy("nested")
@@ -398,9 +402,7 @@ class TestDamage:
         (token / "root.lin/sub").mkdir()
         (problem,) = read_first(path).problems
         assert problem.file == "cpu_13678/0"
-        assert problem.reason == (
-            "3 entries are not part of a dump: notes.txt, root.lin/output.npy, root.lin/sub"
-        )
+        assert problem.reason == passed_over("notes.txt", "root.lin/output.npy", "root.lin/sub")
 
     def test_two_files_of_one_number_are_both_kept(self, dump_copy: Callable[[str], Path]) -> None:
         path = dump_copy("llama4_golden_fp32")
@@ -410,7 +412,7 @@ class TestDamage:
         labels = [tensor.label for tensor in by_name(read)["root.lm_head"].tensors]
         assert labels == ["input.0", "output.0", "output.0#1"]
         (problem,) = read.problems
-        assert problem.reason == "another file has the same number: the module ran more than once"
+        assert problem.reason == Message.of("dumps.msit.number_twice")
 
     def test_a_token_that_vanished_is_unreadable(self, dump_copy: Callable[[str], Path]) -> None:
         path = dump_copy("nested")
@@ -425,7 +427,7 @@ class TestDamage:
             shutil.rmtree(device_folder(path) / token)
         dump = READER.open_dump(path)
         assert dump.slices == ()
-        assert [problem.reason for problem in dump.problems] == ["it holds no folder of a token"]
+        assert [problem.reason for problem in dump.problems] == [Message.of("dumps.msit.no_token_folder")]
 
     def test_what_lies_beside_the_tokens_is_named(self, dump_copy: Callable[[str], Path]) -> None:
         path = dump_copy("llama4_weights")
@@ -435,7 +437,7 @@ class TestDamage:
         (device / "weights/readme.md").write_text("x")
         (problem,) = READER.open_dump(path).problems
         assert problem.file == device.name
-        assert problem.reason == "3 entries are not part of a dump: 007, log.txt, weights/readme.md"
+        assert problem.reason == passed_over("007", "log.txt", "weights/readme.md")
 
     def test_a_container_in_place_of_a_tensor_gives_all_it_holds(
         self, dump_copy: Callable[[str], Path]

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from library.dumps.msprobe_samples import module, tensor, write_dump
+from messages import ids_of
 
 from firstdrift.dumps.msprobe.reader import MsprobeReader
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Slice
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 READER = MsprobeReader()
@@ -186,8 +188,8 @@ def test_every_node_and_tensor_of_the_files_is_found(
         assert len({node.name for node in one.nodes}) == len(one.nodes)
         assert count == len(list(tensors_in(data)))
         assert [record.problem for record in records if record.problem] == []
-        expected_problems = ["it is missing; the tree is made from the names of modules"]
-        assert [problem.reason for problem in one.problems] == (
+        expected_problems = [("clauses", "dumps.file.missing", "dumps.msprobe.tree_from_names")]
+        assert [ids_of(problem.reason) for problem in one.problems] == (
             expected_problems if archive == "llama_stat_noextra" else []
         )
 
@@ -226,7 +228,8 @@ def test_a_dump_of_single_points_is_another_format(unpacked: Unpacked, archive: 
 
 def test_an_msprobe_dump_is_recognised_and_says_what_it_is(unpacked: Unpacked) -> None:
     path = unpacked("msprobe/llama_tensor_mix_perturb") / "golden"
-    said = 'step0/rank0/dump.json has "data" (task tensor, level mix, framework pytorch)'
+    header = ("task tensor", "level mix", "framework pytorch")
+    said = Message.of("dumps.msprobe.file_with_data", file="step0/rank0/dump.json", header=header)
     assert READER.recognise(path) == (said,)
     dump = READER.open_dump(path)
     assert dump.attributes == {"task": "tensor", "level": "mix", "framework": "pytorch"}
@@ -302,7 +305,7 @@ def test_a_directory_without_a_slice_is_reported(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     dump = READER.open_dump(tmp_path)
     assert [(problem.file, problem.reason) for problem in dump.problems] == [
-        ("step0/rank1", "it holds no dump.json")
+        ("step0/rank1", Message.of("dumps.msprobe.no_mark", name="dump.json"))
     ]
 
 
@@ -418,7 +421,7 @@ def test_a_dump_of_the_structure_alone_has_nodes_without_tensors(unpacked: Unpac
     read = only_slice(unpacked("msprobe/llama_structure_mix_attn") / "golden")
     assert len(read.nodes) == 597
     assert all(node.tensors == () for node in read.nodes)
-    assert read.order_origin.startswith("derived from construct.json")
+    assert read.order_origin.message.id == "dumps.order.from_beginnings"
 
 
 @pytest.mark.parametrize("archive", ["llama_stat_mix_perturb", "llama_stat_noextra", "llama_stat_L1_perturb"])

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from library.dumps.msprobe_samples import module, tensor, write_dump, write_json
+from messages import ids_of
 
 from firstdrift.dumps.msprobe.reader import MsprobeReader
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import TensorRecord
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 READER = MsprobeReader()
@@ -65,7 +67,7 @@ def test_a_damaged_construct_json_is_reported_and_paths_make_the_tree(tmp_path: 
 def test_a_construct_json_that_is_no_object_is_reported(tmp_path: Path) -> None:
     write_dump(tmp_path, {NAME: module()})
     write_json(tmp_path / "construct.json", [1])
-    assert [problem.reason for problem in read(tmp_path).problems] == ["it does not hold an object"]
+    assert [problem.reason for problem in read(tmp_path).problems] == [Message.of("dumps.json.no_object")]
 
 
 def test_a_damaged_stack_json_is_refused_by_name(tmp_path: Path) -> None:
@@ -92,22 +94,28 @@ def test_entries_of_stack_json_that_make_no_sense_are_no_stacks(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        pytest.param(7, "it is 7, not an object", id="number"),
-        pytest.param(None, "it is None, not an object", id="null"),
-        pytest.param({"output": 7, "input": [tensor()]}, "its output is 7, neither", id="part-is-a-number"),
+        pytest.param(7, Message.of("dumps.record.no_object", recorded="7"), id="number"),
+        pytest.param(None, Message.of("dumps.record.no_object", recorded="None"), id="null"),
         pytest.param(
-            {"sidelong": [], "input": [tensor()]}, "its part 'sidelong' is not known", id="unknown-part"
+            {"output": 7, "input": [tensor()]},
+            Message.of("dumps.record.no_values", part="output", recorded="7"),
+            id="part-is-a-number",
+        ),
+        pytest.param(
+            {"sidelong": [], "input": [tensor()]},
+            Message.of("dumps.record.unknown_part", part="'sidelong'"),
+            id="unknown-part",
         ),
     ],
 )
 def test_a_record_of_the_wrong_type_is_reported_and_the_rest_is_read(
-    tmp_path: Path, record: object, reason: str
+    tmp_path: Path, record: object, reason: Message
 ) -> None:
     write_dump(tmp_path, {NAME: record, "Module.b.A.forward.0": module()}, {})
     found = read(tmp_path)
     (problem,) = found.problems
     assert problem.file == "dump.json"
-    assert problem.reason.startswith(f"record {NAME}: {reason}")
+    assert problem.reason == Message.of("dumps.record.problem", record=NAME, problem=reason)
     assert len(found.nodes) == 2
     assert len(found.nodes[0].tensors) == (1 if isinstance(record, dict) else 0)
 
@@ -118,39 +126,35 @@ def test_nesting_of_any_depth_gives_a_slice_or_a_named_error(tmp_path: Path) -> 
         value = "[" * depth + json.dumps(tensor()) + "]" * depth
         (tmp_path / "dump.json").write_text(f'{{"data": {{"{NAME}": {{"output": {value}}}}}}}')
         try:
-            reasons.update(problem.reason for problem in read(tmp_path).problems)
+            reasons.update(ids_of(problem.reason) for problem in read(tmp_path).problems)
         except DumpUnreadableError as error:
-            reasons.add(error.reason)
-    assert "nested too deeply to be read" in reasons
+            reasons.add(ids_of(error.message))
+    assert ("dumps.json.nested_too_deeply",) in reasons
     assert reasons <= {
-        "nested too deeply to be read",
-        f"record {NAME}: it is nested too deeply",
-        "it is missing; the tree is made from the names of modules",
+        ("dumps.json.nested_too_deeply",),
+        ("dumps.record.problem", "dumps.record.nested_too_deeply"),
+        ("clauses", "dumps.file.missing", "dumps.msprobe.tree_from_names"),
     }
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        pytest.param({"shape": [2, -1]}, "the recorded shape is [2, -1]", id="negative-size"),
-        pytest.param({"shape": [10**30]}, "the recorded shape is", id="huge-size"),
-        pytest.param({"shape": [2**62] * 20}, "the recorded shape is", id="huge-number-of-elements"),
-        pytest.param({"shape": "2,3"}, "the recorded shape is '2,3'", id="shape-as-text"),
-        pytest.param({"shape": None}, "the recorded shape is None", id="no-shape"),
-        pytest.param({"dtype": 3}, "the recorded dtype is 3", id="dtype-is-a-number"),
-        pytest.param({"Max": "big"}, "the recorded statistics are not numbers", id="statistics-are-text"),
-        pytest.param(
-            {"Max": 10**400}, "the recorded statistics are not numbers", id="statistics-beyond-float"
-        ),
+        pytest.param({"shape": [2, -1]}, "bad_shape", id="negative-size"),
+        pytest.param({"shape": [10**30]}, "bad_shape", id="huge-size"),
+        pytest.param({"shape": [2**62] * 20}, "bad_shape", id="huge-number-of-elements"),
+        pytest.param({"shape": "2,3"}, "bad_shape", id="shape-as-text"),
+        pytest.param({"shape": None}, "bad_shape", id="no-shape"),
+        pytest.param({"dtype": 3}, "bad_dtype", id="dtype-is-a-number"),
+        pytest.param({"Max": "big"}, "bad_statistics", id="statistics-are-text"),
+        pytest.param({"Max": 10**400}, "bad_statistics", id="statistics-beyond-float"),
     ],
 )
 def test_a_tensor_whose_record_makes_no_sense_says_so(
     tmp_path: Path, changes: dict[str, object], reason: str
 ) -> None:
     write_dump(tmp_path, {NAME: module(tensor(**changes))}, {})
-    problem = input_of(tmp_path).problem
-    assert problem
-    assert problem.startswith(reason)
+    assert ids_of(input_of(tmp_path).problem) == (f"dumps.record.{reason}",)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,9 @@ def test_a_data_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path, dat
     (dump / "dump_tensor_data").mkdir()
     record = input_of(tmp_path)
     assert record.location is None
-    assert record.problem == f"data_name {data_name!r} is not the name of a file in dump_tensor_data"
+    assert record.problem == Message.of(
+        "dumps.record.no_file_name", name=repr(data_name), folder="dump_tensor_data"
+    )
 
 
 @pytest.mark.parametrize("folder", [True, False])
@@ -170,12 +176,14 @@ def test_a_tensor_whose_file_is_missing_names_it(tmp_path: Path, folder: bool) -
     write_dump(tmp_path, {NAME: module(tensor(data_name="gone.pt"))}, {})
     if folder:
         (tmp_path / "dump_tensor_data").mkdir()
-    assert input_of(tmp_path).problem == "the file dump_tensor_data/gone.pt is missing"
+    assert input_of(tmp_path).problem == Message.of(
+        "dumps.record.file_missing", file="dump_tensor_data/gone.pt"
+    )
 
 
 def test_a_tensor_in_a_file_of_another_kind_names_it(tmp_path: Path) -> None:
     write_dump(tmp_path, {NAME: module(tensor(data_name="a.exe"))}, {})
-    assert input_of(tmp_path).problem == "a.exe is neither a .pt nor a .npy file"
+    assert input_of(tmp_path).problem == Message.of("dumps.record.other_file", file="a.exe")
 
 
 def test_a_repeated_key_is_reported_and_the_last_one_counts(tmp_path: Path) -> None:
@@ -184,14 +192,14 @@ def test_a_repeated_key_is_reported_and_the_last_one_counts(tmp_path: Path) -> N
     (tmp_path / "dump.json").write_text(f'{{"data": {{"{NAME}": {{}}, "{NAME}": {record}}}}}')
     found = read(tmp_path)
     assert [problem.reason for problem in found.problems] == [
-        f"the key {NAME!r} is repeated; the last one counts"
+        Message.of("dumps.json.key_repeated", key=repr(NAME))
     ]
     assert len(found.nodes[0].tensors) == 1
 
 
 def test_an_empty_dump_says_so(tmp_path: Path) -> None:
     write_dump(tmp_path, {}, {})
-    assert [problem.reason for problem in read(tmp_path).problems] == ["it holds no records"]
+    assert [problem.reason for problem in read(tmp_path).problems] == [Message.of("dumps.msprobe.no_records")]
 
 
 def test_half_of_a_surrogate_pair_is_shown_as_it_was_escaped(tmp_path: Path) -> None:
@@ -203,7 +211,7 @@ def test_half_of_a_surrogate_pair_is_shown_as_it_was_escaped(tmp_path: Path) -> 
     found = read(tmp_path)
     assert {node.name for node in found.nodes} == {r"\ud83d.M.forward.0", "😀.M.forward.0", '"' + r"\udfff"}
     assert [problem.reason for problem in found.problems] == [
-        r"the key '\\ud83d.M.forward.0' is repeated; the last one counts"
+        Message.of("dumps.json.key_repeated", key=r"'\\ud83d.M.forward.0'")
     ]
 
 

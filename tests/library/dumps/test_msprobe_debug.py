@@ -18,6 +18,7 @@ from firstdrift.errors import DumpUnreadableError, FirstdriftError
 from firstdrift.model.node import Direction
 from firstdrift.model.slice import Coordinates, Slice
 from firstdrift.parallel.slices import read_slice, read_stacks
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 
@@ -108,7 +109,7 @@ def test_files_that_are_missing_spoil_their_tensor_alone(unpacked: Unpacked, tmp
     for file in copy.glob("step0/*/dump_tensor_data/emb.0.debug.pt"):
         file.unlink()
     problems = [record.problem for node in read(copy).nodes for record in node.tensors if record.problem]
-    assert problems == ["the file dump_tensor_data/emb.0.debug.pt is missing"]
+    assert problems == [Message.of("dumps.record.file_missing", file="dump_tensor_data/emb.0.debug.pt")]
     report = compare(dumps / "golden", copy)
     assert (report.counts.incomparable, report.counts.error) == (1, 0)
 
@@ -124,7 +125,7 @@ def test_a_damaged_file_is_a_named_error(tmp_path: Path, text: str) -> None:
 def test_a_dump_in_which_nothing_was_saved_says_so(tmp_path: Path) -> None:
     slice_ = read(write(tmp_path, {}))
     assert not slice_.nodes
-    assert [problem.reason for problem in slice_.problems] == ["nothing was saved"]
+    assert [problem.reason for problem in slice_.problems] == [Message.of("dumps.msprobe.nothing_saved")]
 
 
 leaves = st.sampled_from(

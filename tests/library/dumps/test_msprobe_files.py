@@ -14,6 +14,7 @@ from firstdrift.dumps.detect import open_dump
 from firstdrift.dumps.msprobe.file_names import is_call_name, parse_file_name
 from firstdrift.model.slice import Dump, Slice
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 
 Unpacked = Callable[[str], Path]
@@ -90,7 +91,7 @@ def test_a_bare_folder_holds_the_calls_of_the_dump_it_was_taken_from(
     _, known = read_first(whole)
     dump, found = read_first(bare(whole, tmp_path / "bare"))
     assert dump.format == "plain"
-    assert "1084 file names as msprobe writes them: call, role and place" in dump.evidence
+    assert Message.of("dumps.plain.names.call", count=1084) in dump.evidence
     of_whole = {node.name: node for node in known.nodes}
     for node in found.nodes:
         same = of_whole[node.name]

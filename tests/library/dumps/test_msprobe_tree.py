@@ -16,6 +16,7 @@ from firstdrift.dumps.msprobe.tree import finish_order, last_positions, parse_co
 from firstdrift.model.names import parse_name
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Slice
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 READER = MsprobeReader()
@@ -127,7 +128,7 @@ def test_a_damaged_stack_file_is_reported_where_it_is_needed(tmp_path: Path) -> 
     (tmp_path / "stack.json").write_text("{")
     (problem,) = read(tmp_path).problems
     assert problem.file == "stack.json"
-    assert "not complete JSON" in problem.reason
+    assert problem.reason.id == "dumps.json.incomplete"
 
 
 def test_megatron_says_which_micro_step_a_node_belongs_to(unpacked: Unpacked) -> None:
@@ -199,7 +200,7 @@ def test_a_module_of_older_releases_stands_after_what_it_contains(unpacked: Unpa
     recorded["data"] = {name: recorded["data"][name] for name in starts if name in recorded["data"]}
     write_json(file, recorded)
     found, expected = read(dump), read(source)
-    assert found.order_origin == "recorded where modules began; each is placed after what it contains"
+    assert found.order_origin.message.id == "dumps.order.recorded_at_beginning"
     assert [node.name for node in found.nodes] == [node.name for node in expected.nodes]
 
 
@@ -236,7 +237,7 @@ def test_a_circle_is_cut_and_reported(tmp_path: Path) -> None:
     write_dump(tmp_path, {a: module()}, {a: b, b: c, c: a})
     found = read(tmp_path)
     assert sum(node.parent is None for node in found.nodes) == 1
-    assert "lies inside itself" in found.problems[0].reason
+    assert found.problems[0].reason.id == "dumps.msprobe.circle"
 
 
 def test_entries_of_construct_json_that_make_no_sense_are_reported(tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ def test_entries_of_construct_json_that_make_no_sense_are_reported(tmp_path: Pat
     write_dump(tmp_path, {a: module()}, {a: 7, b: [None, 10**400], c: ["x", 0, 1]})
     found = read(tmp_path)
     assert [problem.reason for problem in found.problems] == [
-        f"the parent of {name} is neither a name nor null" for name in (a, c)
+        Message.of("dumps.msprobe.bad_parent", node=name) for name in (a, c)
     ]
     assert len(found.nodes) == 3
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from messages import problem_of
 from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_torch
 
@@ -14,7 +15,8 @@ from firstdrift.dumps.plain import PlainReader
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.model.node import Direction
-from firstdrift.model.slice import Coordinates, Slice
+from firstdrift.model.slice import Coordinates, OrderSource, Slice
+from firstdrift.wording.message import Message
 
 READER = PlainReader()
 
@@ -105,7 +107,7 @@ def test_the_order_follows_numbers_and_well_known_names(tmp_path: Path) -> None:
         *(f"layers.{n}.{m}" for n in (2, 10) for m in ("input_layernorm", "self_attn", "mlp")),
         "lm_head",
     ]
-    assert "names" in read.order_origin
+    assert read.order_origin.source is OrderSource.NAMES
 
 
 def test_a_checkpoint_in_parts_is_one_tree_of_parameters(tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ def test_a_tuple_in_a_file_named_after_a_path_is_what_that_module_gave(tmp_path:
 
 def test_a_single_file_is_a_dump(tmp_path: Path) -> None:
     write(tmp_path, "token3.golden.npy", "b.pt")
-    assert READER.recognise(tmp_path / "b.pt") == ("it is a .pt file",)
+    assert READER.recognise(tmp_path / "b.pt") == (Message.of("dumps.plain.is_file", suffix=".pt"),)
     for name in "token3.golden.npy", "b.pt":
         read = read_only(tmp_path / name)
         assert tensors(read) == {"tensor": ["output.0"]}
@@ -237,10 +239,10 @@ def test_a_bad_file_spoils_only_itself(tmp_path: Path) -> None:
     torch.save({"epoch": 3}, tmp_path / "d.pt")
     problems = {node.name: node.tensors[0].problem for node in read_only(tmp_path).nodes}
     assert problems == {
-        "a": "a.npy: the file is empty",
+        "a": problem_of("a.npy", "dumps.file.empty"),
         "b": None,
-        "c": "c.bin: this is not a file that torch.save wrote",
-        "d": "d.pt: it holds no tensor",
+        "c": problem_of("c.bin", "dumps.pt.not_one"),
+        "d": problem_of("d.pt", "dumps.file.no_tensor"),
     }
 
 
@@ -248,7 +250,7 @@ def test_a_name_that_two_files_claim_is_a_problem_and_both_are_kept(tmp_path: Pa
     read = read_only(write(tmp_path, "a/b.npy", "a.b.npy"))
     assert tensors(read) == {"a.b": ["output.0", "output.0#1"]}
     (problem,) = read.problems
-    assert problem.reason == "another file holds output.0 of a.b too"
+    assert problem.reason == Message.of("dumps.file.tensor_twice", tensor="output.0", node="a.b")
 
 
 def test_two_folders_of_one_token_are_not_mixed(tmp_path: Path) -> None:
@@ -257,7 +259,9 @@ def test_two_folders_of_one_token_are_not_mixed(tmp_path: Path) -> None:
     assert tensors(READER.read_slice(dump, listing)) == {"x": ["output.0"]}
     (problem,) = dump.problems
     assert problem.file == "token_3/y.npy"
-    assert "token3 already holds token 3" in problem.reason
+    assert problem.reason == Message.of(
+        "dumps.plain.slice_twice", holder="token3", slice=Coordinates(token=3).name()
+    )
 
 
 def test_files_that_are_gone_are_said_to_be_gone(tmp_path: Path) -> None:
@@ -273,8 +277,8 @@ def test_what_is_not_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     dump = READER.open_dump(tmp_path)
     assert {problem.reason for problem in dump.problems} == {
-        "links to folders are not followed: link",
-        "files of these kinds are not read: c.onnx",
+        Message.of("dumps.plain.links_not_followed", links=("link",)),
+        Message.of("dumps.plain.kinds_not_read", files=("c.onnx",)),
     }
     assert tensors(READER.read_slice(dump, dump.slices[0])) == {"a": ["output.0"]}
 

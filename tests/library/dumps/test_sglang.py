@@ -7,13 +7,14 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from messages import ids_of, passed_over
 
 from firstdrift.comparison.compare import compare
 from firstdrift.dumps.detect import open_dump, recognise
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, FirstdriftError
 from firstdrift.model.node import Direction
-from firstdrift.model.slice import Coordinates, Slice
+from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Slice
 from firstdrift.parallel.slices import read_slice
 
 
@@ -76,7 +77,7 @@ def test_names_say_module_role_and_order(tmp_path: Path) -> None:
         "logits": ["output.0"],
         "logits.backward": ["gradient.0"],
     }
-    assert slice_.order_origin == "recorded"
+    assert slice_.order_origin == RECORDED_ORDER
     names = [node.name for node in slice_.nodes]
     assert names.index("model.layers.0.mlp") < names.index("model.layers.0") < names.index("model.layers.1")
     assert slice_.nodes[names.index("logits.backward")].direction is Direction.BACKWARD
@@ -102,7 +103,7 @@ def test_steps_and_ranks_are_slices(tmp_path: Path) -> None:
     assert [listing.coordinates for listing in dump.slices] == [
         Coordinates(step, rank) for step in range(2) for rank in range(2)
     ]
-    assert dump.evidence[0].endswith("is a file of SGLang's dumper")
+    assert dump.evidence[0].id == "dumps.sglang.file"
 
 
 def test_a_module_that_is_called_again_is_another_node(tmp_path: Path) -> None:
@@ -162,9 +163,9 @@ def test_a_damaged_file_spoils_its_own_tensor(tmp_path: Path) -> None:
     (target / "notes.txt").write_text("")
     problems = [record.problem for node in read(target).nodes for record in node.tensors if record.problem]
     assert len(problems) == 2
-    assert any("it holds no tensor" in problem for problem in problems)
+    assert any("dumps.file.no_tensor" in ids_of(problem) for problem in problems)
     (problem,) = open_dump(target).problems
-    assert problem.reason == "1 entry is not part of a dump: notes.txt"
+    assert problem.reason == passed_over("notes.txt")
     report = compare(golden, target)
     assert (report.counts.incomparable, report.counts.error) == (1, 0)
 

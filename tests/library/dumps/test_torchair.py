@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from library.dumps.torchair_samples import floats, ge_file, operator, write, write_fx, write_ge
+from messages import ids_of, passed_over
 
 from firstdrift.dumps.detect import open_dump, recognise
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.model.node import NodeKind, Source
-from firstdrift.model.slice import Coordinates, Dump, Slice
+from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Slice
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 
@@ -78,7 +80,7 @@ def test_operators_have_names_types_calls_and_the_order_of_their_times(unpacked:
         ("ReduceSum", "ReduceSum", 0, "ReduceSumD"),
         ("trans_Cast_9", "trans_Cast", 9, "Cast"),
     ]
-    assert ge.order_origin == fx.order_origin == "recorded"
+    assert ge.order_origin == fx.order_origin == RECORDED_ORDER
     assert ge.nodes[2].sources == (
         Source("sum_1-aten.sum.dim_IntList", (("input.0", "input.0"), ("output.0", "output.0"))),
     )
@@ -123,7 +125,7 @@ def test_a_folder_that_both_forms_were_written_into_says_which_is_read(
     assert dump.format == "torchair-fx"
     assert len(dump.slices) == 3
     (problem,) = dump.problems
-    assert problem.reason.startswith("operators of the compiled graph (GE) are left out")
+    assert problem.reason.id == "dumps.torchair.ge_left_out"
     below = tmp_path / "both/worldsize1_global_rank0/20250101000000"
     assert open_dump(below).format == "torchair-ge"
 
@@ -153,7 +155,7 @@ def test_the_layout_of_older_releases_counts_tokens_from_one_and_has_no_ranks(tm
     ge, slices = read_all(tmp_path / "ge")
     assert ge.format == "torchair-ge"
     assert [one.coordinates for one in slices] == [Coordinates(token=0), Coordinates(token=1)]
-    assert [problem.reason[:8] for problem in ge.problems] == ["no dynam"]
+    assert [problem.reason.id for problem in ge.problems] == ["dumps.torchair.no_graph_text"]
     assert open_dump(tmp_path / "fx/data_dump/2").slices[0].coordinates == Coordinates(token=1)
 
 
@@ -197,7 +199,9 @@ def test_of_two_runs_in_one_folder_the_second_is_left_out_and_named(tmp_path: Pa
         )
     dump, (read,) = read_all(tmp_path)
     assert "20250101" in str(read.listing.directory)
-    assert any("20250202000000" in one.file and "open it on its own" in one.reason for one in dump.problems)
+    assert any(
+        "20250202000000" in one.file and one.reason.id == "dumps.torchair.run_twice" for one in dump.problems
+    )
     assert len(open_dump(tmp_path / "worldsize1_global_rank0/20250202000000").slices) == 1
 
 
@@ -206,9 +210,7 @@ def test_without_the_text_of_the_graph_all_is_read_but_origins(unpacked: Unpacke
     for text in (tmp_path / "ge").glob("*.txt"):
         text.unlink()
     dump, slices = read_all(tmp_path / "ge")
-    assert [problem.reason for problem in dump.problems] == [
-        "no dynamo_original_graph_*.txt: from which FX nodes the operators were made is not known"
-    ]
+    assert [problem.reason for problem in dump.problems] == [Message.of("dumps.torchair.no_graph_text")]
     assert all(not node.sources for read in slices for node in read.nodes)
 
 
@@ -236,7 +238,7 @@ def test_an_operator_never_comes_before_what_it_takes(tmp_path: Path) -> None:
     write(tmp_path / TEXT.format(1), text.encode())
     _, (read,) = read_all(tmp_path)
     assert names(read) == ["Early", "Late", "Last"]
-    assert read.order_origin == "recorded, but 2 operators moved behind what they take"
+    assert read.order_origin.message == Message.of("dumps.order.recorded_but_moved", operators=2)
 
 
 @pytest.fixture
@@ -258,10 +260,10 @@ def first(folder: Path, pattern: str) -> Path:
 @pytest.mark.parametrize(
     ("contents", "reason"),
     [
-        (b"", "the file is empty"),
-        (b"garbage garbage", "not a dump of the graph engine"),
-        (b"\1" + bytes(8), "field 0"),
-        (bytes(9), "it holds no tensor"),
+        (b"", "dumps.file.empty"),
+        (b"garbage garbage", "dumps.ge.not_one"),
+        (b"\1" + bytes(8), "dumps.protobuf.field_zero"),
+        (bytes(9), "dumps.file.no_tensor"),
     ],
 )
 def test_a_damaged_file_spoils_its_own_operator_only(ge_copy: Path, contents: bytes, reason: str) -> None:
@@ -270,7 +272,7 @@ def test_a_damaged_file_spoils_its_own_operator_only(ge_copy: Path, contents: by
     assert len(read.nodes) == 4
     damaged = next(node for node in read.nodes if node.name == "MatMul")
     problems = [record.problem for record in damaged.tensors] + [one.reason for one in read.problems]
-    assert [reason in str(problem) for problem in problems] == [True]
+    assert [reason in ids_of(problem) for problem in problems] == [True]
     others = [record for node in read.nodes for record in node.tensors if node is not damaged]
     assert all(record.problem is None for record in others)
 
@@ -280,7 +282,7 @@ def test_a_damaged_array_spoils_its_own_tensor_only(fx_copy: Path) -> None:
     _, (read, *_) = read_all(fx_copy.parents[2])
     problems = [record.problem for node in read.nodes for record in node.tensors if record.problem]
     assert len(problems) == 1
-    assert "this is not a .npy file" in problems[0]
+    assert "dumps.npy.not_one" in ids_of(problems[0])
 
 
 def test_a_second_file_of_an_operator_is_listed_beside_it(ge_copy: Path) -> None:
@@ -292,7 +294,9 @@ def test_a_second_file_of_an_operator_is_listed_beside_it(ge_copy: Path) -> None
     assert [bool(nodes[name].sources) for name in ("MatMul", "MatMul#1")] == [True, False]
     assert nodes["MatMul"].tensors[0].location is not None
     assert nodes["MatMul"].tensors[0].location.file == large
-    assert any("is MatMul too" in problem.reason for problem in read.problems)
+    assert any(
+        problem.reason == Message.of("dumps.torchair.file_twice", name="MatMul") for problem in read.problems
+    )
 
 
 def test_the_header_gives_a_name_that_a_file_cannot_have(ge_copy: Path) -> None:
@@ -309,7 +313,10 @@ def test_operators_whose_headers_give_one_name_are_told_apart(ge_copy: Path) -> 
     write(ge_copy / "Add.model.Add.9.7.1734070081499999", contents)
     _, (read, *_) = read_all(ge_copy.parents[5])
     assert names(read)[-2:] == ["model/Add", "model/Add#1"]
-    assert any("several operators are called model/Add" in problem.reason for problem in read.problems)
+    assert any(
+        problem.reason == Message.of("dumps.torchair.name_twice", name="model/Add")
+        for problem in read.problems
+    )
 
 
 def test_names_too_long_for_files_are_found_in_the_table_beside_them(ge_copy: Path) -> None:
@@ -325,9 +332,7 @@ def test_what_is_not_part_of_a_dump_is_counted(ge_copy: Path, fx_copy: Path) -> 
         write(folder / "readme.md", b"?")
         (folder / "more").mkdir()
         _, (read, *_) = read_all(top)
-        assert [problem.reason for problem in read.problems] == [
-            "2 entries are not part of a dump: more, readme.md"
-        ]
+        assert [problem.reason for problem in read.problems] == [passed_over("more", "readme.md")]
 
 
 def test_links_out_of_the_dump_are_not_followed(ge_copy: Path, fx_copy: Path, tmp_path: Path) -> None:
@@ -337,11 +342,11 @@ def test_links_out_of_the_dump_are_not_followed(ge_copy: Path, fx_copy: Path, tm
     (record,) = next(node for node in read.nodes if node.name == "Linked").tensors
     assert record.location is None
     assert record.problem is not None
-    assert "link that leads out of the dump" in record.problem
+    assert "dumps.link.leads_out" in ids_of(record.problem)
     np.save(tmp_path / "secret.npy", np.ones(2))
     (fx_copy / "x-aten.relu.default.OUTPUT.0.20250101000000000009.npy").symlink_to(tmp_path / "secret.npy")
     _, (read, *_) = read_all(fx_copy.parents[2])
-    assert "link that leads out of the dump" in str(read.nodes[-1].tensors[0].problem)
+    assert "dumps.link.leads_out" in ids_of(read.nodes[-1].tensors[0].problem)
 
 
 def test_hostile_names_are_read_as_they_are(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from library.dumps.torchair_samples import operator
+from messages import ids_of
 
 from firstdrift.dumps.torchair.graph import parse_graph
 from firstdrift.model.node import Source
@@ -156,17 +157,17 @@ def test_layout_quotes_escapes_and_what_lies_around_do_not_matter() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (CHAIN[:-2], "its last block does not end"),
-        (CHAIN[:-30], "cut short"),
-        (CHAIN + "}", "ends that did not begin"),
-        (CHAIN + 'name: "', "does not end"),
-        ("op {" * 200, "nested too deeply"),
-        ("", "describes no operator"),
+        (CHAIN[:-2], "open_block"),
+        (CHAIN[:-30], "open_text"),
+        (CHAIN + "}", "block_without_begin"),
+        (CHAIN + 'name: "', "open_text"),
+        ("op {" * 200, "nested_too_deeply"),
+        ("", "no_operator"),
     ],
 )
 def test_a_damaged_text_says_so_and_what_comes_before_is_used(text: str, problem: str) -> None:
     graph = parse_graph(text)
-    assert problem in graph.problem
+    assert ids_of(graph.problem) == (f"dumps.torchair.graph.{problem}",)
     assert ("MatMul" in graph.operators) is text.startswith(CHAIN[:20])
 
 

@@ -22,7 +22,7 @@ from firstdrift.matching.manual.edits import Edit, EditKind
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, NodeMatch, Origin, SlicePlan
 from firstdrift.model.node import Direction, Node, NodeKind
-from firstdrift.model.slice import ORDER_FROM_NAMES, Coordinates, Slice, SliceListing
+from firstdrift.model.slice import Coordinates, OrderOrigin, OrderSource, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.tree import build_rows
@@ -315,7 +315,7 @@ def test_what_ran_first_is_taken_from_the_dump_that_recorded_it(side: str) -> No
     known = Slice(
         listing,
         tuple(replace(one, order=at) for at, one in enumerate(plain)),
-        f"derived: {ORDER_FROM_NAMES}",
+        OrderOrigin(OrderSource.NAMES, Message.of("dumps.order.from_names", orderings=0)),
     )
     pair = (known, recorded) if side == "golden" else (recorded, known)
     rows = build_rows(*pair, match_slices(*pair, MatchingRules()))

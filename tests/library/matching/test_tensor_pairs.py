@@ -226,9 +226,9 @@ def test_tensors_missing_on_one_side_are_listed() -> None:
 
 
 def test_a_tensor_that_cannot_be_read_is_still_paired() -> None:
-    damaged = replace(tensor("0", 4), problem="the file is missing")
+    damaged = replace(tensor("0", 4), problem=Message.of("dumps.file.missing"))
     assert [pair.golden.problem for pair in pairs_of(node(damaged), node(tensor("0", 4))).pairs] == [
-        "the file is missing"
+        Message.of("dumps.file.missing")
     ]
 
 

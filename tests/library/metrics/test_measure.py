@@ -207,7 +207,7 @@ def test_what_was_not_recorded_is_said(golden: TensorRecord, target: TensorRecor
 
 
 def test_a_problem_of_a_record_is_the_reason() -> None:
-    broken = replace(recorded(), problem="out.0.pt is missing")
+    broken = replace(recorded(), problem=Message.of("dumps.file.missing"))
     for side, pair in (
         ("target", (recorded(STATISTICS), broken)),
         ("golden", (broken, recorded(STATISTICS))),
