@@ -10,7 +10,7 @@ from firstdrift.exports.text import printable
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Overflow
 from firstdrift.verdict.overflow_single import LEVELS, has_nonfinite
-from firstdrift.wording.plain import message_or_none
+from firstdrift.wording.plain import message_object, message_or_none
 from firstdrift.wording.text import text_of
 
 _SHOWN = 20
@@ -40,7 +40,7 @@ def overflow_text(view: SliceView) -> str:
 
 
 def _overflow_line(found: Overflow) -> str:
-    return f"{found.node} ({found.level}): {found.reason}"
+    return f"{found.node} ({found.level}): {text_of(found.reason)}"
 
 
 def tree_lines(view: SliceView) -> Iterator[str]:
@@ -91,7 +91,7 @@ def overflow_object(views: Sequence[SliceView]) -> dict[str, Any]:
 def _overflow(found: Overflow | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    own = {"node": found.node, "level": found.level, "reason": found.reason}
+    own = {"node": found.node, "level": found.level, "reason": message_object(found.reason)}
     return coordinates_object(found.coordinates) | own
 
 

@@ -9,7 +9,7 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Counts, Finding, Findings
 from firstdrift.wording.message import Message
-from firstdrift.wording.plain import message_object
+from firstdrift.wording.plain import message_object, message_or_none
 
 INCOMPARABLE_SHOWN = 100
 
@@ -60,7 +60,7 @@ def comparison_object(
 ) -> dict[str, Any]:
     """Return the part of the object that does not depend on how the comparison was run."""
     return {
-        "summary": findings.summary,
+        "summary": message_object(findings.summary),
         "golden": dump_object(golden),
         "target": dump_object(target),
         "counts": counts_object(counts),
@@ -69,21 +69,21 @@ def comparison_object(
         "input_differs": [
             coordinates_object(difference.coordinates)
             | {
-                "reason": difference.reason,
+                "reason": message_object(difference.reason),
                 "golden": difference.golden,
                 "target": difference.target,
                 "tensor": difference.tensor,
             }
             for difference in findings.input_differs
         ],
-        "rank_finding": findings.rank_finding,
+        "rank_finding": message_or_none(findings.rank_finding),
         "suspects": [finding_object(finding) for finding in findings.suspects],
         "overflow": [
             coordinates_object(overflow.coordinates)
-            | {"node": overflow.node, "level": overflow.level, "reason": overflow.reason}
+            | {"node": overflow.node, "level": overflow.level, "reason": message_object(overflow.reason)}
             for overflow in findings.overflow
         ],
-        "unlike": findings.unlike,
+        "unlike": message_or_none(findings.unlike),
         "seconds": dict(seconds),
     }
 

@@ -62,7 +62,7 @@ def report_text(report: Report) -> str:
     found = _finding_lines("first bad token", findings.first_bad_token)
     found += _finding_lines("first bad node", findings.first_bad_node)
     found += _other_lines(findings)
-    lines = [findings.summary, "", *found, *([""] if found else [])]
+    lines = [text_of(findings.summary), "", *found, *([""] if found else [])]
     lines += [_dump_line("golden", report.golden), _dump_line("target", report.target)]
     lines += _count_lines(report.counts) if report.slices else []
     if moved := report.options.thresholds.moved():
@@ -143,9 +143,9 @@ def _metrics(values: dict[str, float | int]) -> str:
 
 
 def _other_lines(findings: Findings) -> list[str]:
-    lines = [findings.rank_finding] if findings.rank_finding else []
+    lines = [text_of(findings.rank_finding)] if findings.rank_finding else []
     lines += [
-        f"input differs: {difference.coordinates.describe()}: {difference.reason}"
+        f"input differs: {difference.coordinates.describe()}: {text_of(difference.reason)}"
         for difference in findings.input_differs[:_SHOWN]
     ]
     lines += _more(findings.input_differs)
@@ -156,7 +156,7 @@ def _other_lines(findings: Findings) -> list[str]:
         said = f" ({', '.join(known)})" if known else ""
         lines.append(f"suspect: {suspect.module or suspect.target}{said}: {reason}")
     for overflow in findings.overflow[:_SHOWN]:
-        lines.append(f"overflow ({overflow.level}): {overflow.node}: {overflow.reason}")
+        lines.append(f"overflow ({overflow.level}): {overflow.node}: {text_of(overflow.reason)}")
     return lines + _more(findings.overflow)
 
 

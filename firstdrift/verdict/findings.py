@@ -1,6 +1,5 @@
-"""From the judgements of all slices to what is said first: token, node, rank, in one sentence."""
+"""From the judgements of all slices to what is said first: token, node, rank."""
 
-import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -12,13 +11,11 @@ from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates
 from firstdrift.parallel.point_to_point import is_communication
-from firstdrift.plurals import counted
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.communication import explain
 from firstdrift.verdict.judge import judge_slice
 from firstdrift.verdict.judgement import (
     OWN_RULES,
-    Counts,
     Finding,
     Findings,
     InputDifference,
@@ -26,6 +23,7 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     Verdict,
 )
+from firstdrift.verdict.summary import summarise
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tokens import (
     bad_logits,
@@ -33,13 +31,11 @@ from firstdrift.verdict.tokens import (
     drift_limit,
     first_bad_token,
     how_far_off,
-    place_of,
     prompts,
-    what_is_off,
 )
 from firstdrift.verdict.tree import TreeRow
-from firstdrift.wording.message import verbatim
-from firstdrift.wording.text import text_of
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import ranks_named
 
 _SUSPECTS = 10
 _WHEN = tuple[int, ...]
@@ -57,7 +53,7 @@ def conclude(judgements: Sequence[SliceJudgement]) -> Findings:
     drift = None if bad_node else _gradual_drift(comparable)
     suspects = _drifted(drift) if drift is not None else _suspects(origins)
     return Findings(
-        summary=_summary(bad_token, bad_node, drift, inputs, ordered),
+        summary=summarise(bad_token, bad_node, drift, inputs, ordered),
         first_bad_token=bad_token,
         first_bad_node=bad_node,
         input_differs=tuple(inputs),
@@ -223,12 +219,8 @@ def _confirm(judged: SliceJudgement, after: SliceJudgement) -> SliceJudgement:
     if not weak:
         return judged
     origins = [replace(finding, node_class=after.origins[0].node_class) for finding in weak]
-    reasons = (
-        f"stands out among its peers, and the next token shows it: {text_of(after.origins[0].reasons[0])}",
-    )
-    return replace(
-        judged, origins=tuple(replace(origin, reasons=tuple(map(verbatim, reasons))) for origin in origins)
-    )
+    reasons = (Message.of("finding.confirmed", reason=after.origins[0].reasons[0]),)
+    return replace(judged, origins=tuple(replace(origin, reasons=reasons) for origin in origins))
 
 
 def _origins(comparable: Sequence[SliceJudgement], inputs: Sequence[InputDifference]) -> list[Finding]:
@@ -259,10 +251,8 @@ def _origins(comparable: Sequence[SliceJudgement], inputs: Sequence[InputDiffere
 
 def _given(finding: Finding) -> Finding:
     """Make what a rank gives to others the place where an error begins."""
-    reason = f"what rank {finding.coordinates.rank} gives differs, what other ranks give agrees"
-    return replace(
-        finding, verdict=Verdict.ERROR, node_class=NodeClass.PROPAGATED, reasons=(verbatim(reason),)
-    )
+    reason = Message.of("finding.given", rank=finding.coordinates.rank)
+    return replace(finding, verdict=Verdict.ERROR, node_class=NodeClass.PROPAGATED, reasons=(reason,))
 
 
 def _suspects(origins: Sequence[Finding]) -> list[Finding]:
@@ -306,8 +296,8 @@ def _drifted(drift: SliceJudgement) -> list[Finding]:
     """Return the output that drifted: no source, but no agreement either."""
     if drift.logits is None:
         return []
-    reason = f"{how_far_off(drift)}, more than rounding explains"
-    return [replace(drift.logits, verdict=Verdict.ERROR, reasons=(verbatim(reason),))]
+    reason = Message.of("finding.drifted", off=how_far_off(drift))
+    return [replace(drift.logits, verdict=Verdict.ERROR, reasons=(reason,))]
 
 
 def _rank_finding(
@@ -315,14 +305,14 @@ def _rank_finding(
     origins: Sequence[Finding],
     inputs: Sequence[InputDifference],
     judgements: Sequence[SliceJudgement],
-) -> str | None:
+) -> Message | None:
     """Say on which rank it began, where there are several."""
     ranks = {judged.coordinates.rank for judged in judgements if judged.coordinates.rank is not None}
     if bad_node is None:
         first = [one.coordinates for one in inputs if _when(one.coordinates) == _when(inputs[0].coordinates)]
         differ = {coordinates.rank for coordinates in first} - {None}
         if len(differ) == 1 and len(ranks) > 1:
-            return f"It began on rank {differ.pop()}: of all ranks, only its input differs."
+            return Message.of("rank.only_its_input", rank=differ.pop())
         return None
     if bad_node.coordinates.merged or bad_node.golden_ranks:
         return _rank_of_merged(bad_node)
@@ -336,38 +326,32 @@ def _rank_finding(
         and _when(one.coordinates) == _when(bad_node.coordinates)
     }
     if len(alike) > 1:
-        named = ", ".join(str(rank) for rank in sorted(ranks) if rank in alike)
-        return f"It began on ranks {named} alike."
-    return f"It began on rank {bad_node.coordinates.rank}."
+        return Message.of("rank.began_on_several", ranks=tuple(sorted(ranks & alike)))
+    return Message.of("rank.began", rank=bad_node.coordinates.rank)
 
 
-def _rank_of_merged(bad_node: Finding) -> str:
+def _rank_of_merged(bad_node: Finding) -> Message:
     """Say which of the ranks that were merged, of the target or else of the golden dump, is off."""
     merged = bad_node.coordinates.merged
     if merged is not None:
         if bad_node.on_rank is not None:
-            return f"It began on rank {bad_node.on_rank}."
-        return f"Ranks {_joined(merged)} were merged; on which of them it began does not show."
+            return Message.of("rank.began", rank=bad_node.on_rank)
+        return Message.of("rank.merged", ranks=ranks_named(merged))
     if bad_node.on_rank is not None:
-        return f"What differs is what rank {bad_node.on_rank} of the golden dump holds."
-    shown = _joined(bad_node.golden_ranks or ())
-    return f"Ranks {shown} of the golden dump were merged; which of them holds what differs does not show."
-
-
-def _joined(ranks: Sequence[int]) -> str:
-    return "+".join(map(str, ranks))
+        return Message.of("rank.of_golden", rank=bad_node.on_rank)
+    return Message.of("rank.golden_merged", ranks=ranks_named(bad_node.golden_ranks or ()))
 
 
 def _rank_of_token(
     bad_token: Finding | None, bad_tokens: Sequence[Finding], judgements: Sequence[SliceJudgement]
-) -> str | None:
+) -> Message | None:
     """Say on which rank the first bad token shows, where no node tells on which it began."""
     if bad_token is None:
         return None
     if bad_token.on_rank is not None:
         if bad_token.golden_ranks is not None:
-            return f"It shows on rank {bad_token.on_rank} of the golden dump."
-        return f"It shows on rank {bad_token.on_rank}."
+            return Message.of("rank.shows_on_golden", rank=bad_token.on_rank)
+        return Message.of("rank.shows", rank=bad_token.on_rank)
     ranks = {judged.coordinates.rank for judged in judgements if judged.coordinates.rank is not None}
     if bad_token.coordinates.rank is None or len(ranks) < 2:  # noqa: PLR2004
         return None
@@ -375,135 +359,5 @@ def _rank_of_token(
         one.coordinates.rank for one in bad_tokens if _when(one.coordinates) == _when(bad_token.coordinates)
     }
     if len(at_once) == 1:
-        return f"It shows first on rank {bad_token.coordinates.rank}."
-    return f"It shows on ranks {', '.join(str(rank) for rank in sorted(ranks & at_once))} alike."
-
-
-_WHAT = {
-    NodeClass.SOURCE: "its inputs agree, its output does not",
-    NodeClass.WEIGHTS_DIFFER: "its weight differs",
-    NodeClass.NON_FINITE: "NaN or infinity appears there",
-    NodeClass.STRUCTURE_DIFFERS: "it is called with other arguments or shapes",
-    NodeClass.PROPAGATED: "what this rank gives to the others is the first to differ",
-}
-
-
-def _summary(
-    bad_token: Finding | None,
-    bad_node: Finding | None,
-    drift: SliceJudgement | None,
-    inputs: Sequence[InputDifference],
-    judgements: Sequence[SliceJudgement],
-) -> str:
-    if not judgements:
-        return "Nothing could be compared: no slice of one dump has a partner in the other."
-    unlike = next((judged for judged in judgements if judged.unlike is not None), None)
-    if unlike is not None:
-        where = unlike.coordinates.describe()
-        return (
-            "The two dumps look like those of different models, which cannot be compared: "
-            f"in {where}, {unlike.unlike}."
-        )
-    if bad_node is not None:
-        return _node_sentence(bad_token, bad_node, alone=len(judgements) == 1)
-    if bad_token is not None:
-        return _token_clause(bad_token, alone=len(judgements) == 1) + "."
-    if drift is not None:
-        return _drift_sentence(drift)
-    if inputs:
-        return (
-            f"The runs were given different inputs ({inputs[0].coordinates.describe()}): {inputs[0].reason}."
-        )
-    return _nothing_bad_sentence(judgements)
-
-
-def _nothing_bad_sentence(judgements: Sequence[SliceJudgement]) -> str:
-    counts = sum((judged.counts for judged in judgements), Counts())
-    if not counts.pairs:
-        return "No values could be compared: the dumps hold structure only, or nothing in them matches."
-    if counts.incomparable == counts.pairs:
-        return f"No values could be compared: {counted(counts.pairs, 'tensor')} matched, none comparable."
-    left = f"; {counted(counts.incomparable, 'tensor')} could not be compared" if counts.incomparable else ""
-    if judgements[0].rules != OWN_RULES:
-        return f"No bad token and no bad node under the rules of {judgements[0].rules}{left}."
-    if counts.error:
-        differ = f"the runs differ by more than rounding in {counted(counts.error, 'tensor')}"
-        return f"No first bad node can be named, but {differ}{left}."
-    if len(judgements) == 1 and _is_off_alone(judgements[0]):
-        return (
-            f"The only output that could be compared is {how_far_off(judgements[0])}: too little to call it "
-            "bad, with nothing to hold it against."
-        )
-    far = max(judgements, key=lambda judged: judged.logits_error or 0.0)
-    if _is_far_off(far):
-        off = what_is_off(far)
-        said = off if len(judgements) == 1 else f"{far.coordinates.describe()}: {off}"
-        if far.chosen_otherwise:
-            return (
-                f"No bad token and no bad node: the two runs agree within rounding{left}; {said} "
-                "after another expert was chosen among nearly equal ones."
-            )
-        return (
-            f"No bad token and no bad node can be named; {said}, "
-            f"which rounding may come to where it gathers{left}."
-        )
-    return f"No bad token and no bad node: the two runs agree within rounding{left}."
-
-
-def _is_far_off(judged: SliceJudgement) -> bool:
-    """Tell whether logits are off by more than what a node gathers, which rounding alone rarely comes to."""
-    error, limits = judged.logits_error or 0.0, judged.limits
-    least = max(limits.floor * judged.roundoff, limits.drift_least, limits.excess * (judged.noise or 0.0))
-    return math.isfinite(error) and error > least
-
-
-def _is_off_alone(judged: SliceJudgement) -> bool:
-    error = judged.logits_error or 0.0
-    return (
-        judged.compared_outputs == 1
-        and not judged.logits_recorded
-        and error > judged.limits.floor * judged.roundoff
-    )
-
-
-def _drift_sentence(drift: SliceJudgement) -> str:
-    where, error = drift.coordinates.describe(), how_far_off(drift)
-    if drift.counts.unmatched_target_nodes > drift.compared_outputs:
-        return (
-            f"In {where} the last output is {error}; where that begins cannot be said, since most "
-            "nodes have no partner: a mapping file helps."
-        )
-    return (
-        f"Gradual drift, no single source: in {where} the last output is {error}, and no node makes "
-        "more of the error than it is given."
-    )
-
-
-def _token_clause(bad_token: Finding, *, alone: bool) -> str:
-    """Say which token is bad, where no node in it is."""
-    return (
-        f"{_first_bad(bad_token, alone=alone)}; the dumps do not show which node it comes from: "
-        f"{text_of(bad_token.reasons[0])}"
-    )
-
-
-def _first_bad(bad_token: Finding, *, alone: bool) -> str:
-    said = f"Token {bad_token.coordinates.token} is the first bad token"
-    return f"{said} (no other was compared)" if alone else said
-
-
-def _node_sentence(bad_token: Finding | None, bad_node: Finding, *, alone: bool) -> str:
-    what, reason = _WHAT.get(bad_node.node_class or NodeClass.SOURCE, ""), text_of(bad_node.reasons[0])
-    if not what:
-        what = "it is the first that is flagged"
-    elif reason.startswith("its inputs, from"):
-        what = reason  # a sum has no name of its own: what was added tells which it is
-    elif bad_node.node_class is NodeClass.SOURCE and not reason.startswith(("inputs", "its inputs")):
-        what = "its output is the first to differ"
-    said = f"{place_of(bad_node)} is the first bad node: {what}."
-    where = bad_node.coordinates.describe()
-    if bad_token is None:
-        return said if where == "the only slice" else f"In {where}, {said}"
-    if bad_token.coordinates.token == bad_node.coordinates.token:
-        return f"{_first_bad(bad_token, alone=alone)}; in it {said}"
-    return f"{_token_clause(bad_token, alone=alone)}. In {where}, {said}"
+        return Message.of("rank.shows_first", rank=bad_token.coordinates.rank)
+    return Message.of("rank.shows_on_several", ranks=tuple(sorted(ranks & at_once)))

@@ -15,7 +15,8 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import Role
-from firstdrift.parallel.point_to_point import Message, is_communication, messages
+from firstdrift.parallel.point_to_point import Message as PeerMessage
+from firstdrift.parallel.point_to_point import is_communication, messages
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.classes import BROUGHT
 from firstdrift.verdict.classify import Classification, affects_output, classify
@@ -38,7 +39,7 @@ from firstdrift.verdict.judgement import (
 from firstdrift.verdict.logits import count_outputs, is_logits
 from firstdrift.verdict.model_mismatch import unlikeness
 from firstdrift.verdict.overflow import find_overflow
-from firstdrift.verdict.pair_error import PairError, size_of_pair, why_incomparable
+from firstdrift.verdict.pair_error import PairError, size_of, why_incomparable
 from firstdrift.verdict.router_ties import Choice, find_choices, hides
 from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, fingerprint, row_errors
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
@@ -46,8 +47,7 @@ from firstdrift.verdict.tokens import least_bad_output
 from firstdrift.verdict.tool_rules import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.verdict.unmatched_reason import why_left_over
-from firstdrift.wording.message import verbatim
-from firstdrift.wording.text import text_of
+from firstdrift.wording.message import Message
 
 _PairRules = Callable[
     [SlicePlan, Sequence[Measurement], Sequence[PairError], Thresholds], list[PairJudgement]
@@ -55,6 +55,13 @@ _PairRules = Callable[
 _PEERS: dict[str, _PairRules] = {"msprobe": judge_by_msprobe, "msit": judge_by_msit}
 RULES = (OWN_RULES, *_PEERS)
 """Names of the rule sets."""
+
+
+def no_rule_set(name: str) -> SettingsError:
+    """Make the error of a rule set that there is none of."""
+    return SettingsError(
+        Message.of("error.no_rule_set", name=name), hint=Message.of("error.choose_one", names=RULES)
+    )
 
 
 def judge_slice(
@@ -82,7 +89,7 @@ def judge_slice(
         SettingsError: there is no rule set of that name.
     """
     if rules not in RULES:
-        raise SettingsError(f"there is no rule set {rules!r}", hint=f"Choose one of {', '.join(RULES)}")
+        raise no_rule_set(rules)
     choices = find_choices(rows, plan, measurements)
     errors, pair_errors = row_errors(rows, plan, measurements, limits, choices)
     classification = classify(
@@ -187,7 +194,7 @@ def _judge_pairs(case: _Case) -> list[PairJudgement]:
 def _with_other_input(case: _Case, index: int) -> PairJudgement:
     error = case.pair_errors[index]
     if error.value is not None and error.value > case.limits.floor * error.roundoff:
-        return PairJudgement(Verdict.WARNING, error.value, (verbatim("the model's input differs"),))
+        return PairJudgement(Verdict.WARNING, error.value, (Message.of("pair.input_differs"),))
     return PairJudgement(Verdict.PASS, error.value)
 
 
@@ -200,27 +207,29 @@ def _judge_pair(case: _Case, index: int, row: TreeRow, *, after_origin: bool) ->
         )
         return PairJudgement(verdict, error.value, said.reasons)
     verdict, reason = _judge_follower(case, index, row, after_origin=after_origin)
-    return PairJudgement(verdict, error.value, (verbatim(reason),) if reason else ())
+    return PairJudgement(verdict, error.value, (reason,) if reason is not None else ())
 
 
-def _judge_follower(case: _Case, index: int, row: TreeRow, *, after_origin: bool) -> tuple[Verdict, str]:
+def _judge_follower(
+    case: _Case, index: int, row: TreeRow, *, after_origin: bool
+) -> tuple[Verdict, Message | None]:
     error = case.pair_errors[index]
     if not error.value:
-        return Verdict.PASS, ""
+        return Verdict.PASS, None
     if case.measurements[index].kind is MeasurementKind.SCALAR:
         matters = case.errors[row.index].scalar_pair is not None
-        return (Verdict.WARNING, "the argument differs") if matters else (Verdict.PASS, "")
+        return (Verdict.WARNING, Message.of("pair.argument")) if matters else (Verdict.PASS, None)
     if error.non_finite:
-        return Verdict.ERROR, "NaN or infinity on one side only"
+        return Verdict.ERROR, Message.of("pair.non_finite")
     is_tie = error.discrete and case.classification.rows[row.index].is_tie
     least = max(case.classification.level, case.limits.excess * _noise(case, row))
     if after_origin and error.value > least and not is_tie:
-        return Verdict.ERROR, "above the rounding of what ran before"
+        return Verdict.ERROR, Message.of("pair.above_rounding")
     if error.discrete:
-        return Verdict.WARNING, "other whole numbers"
+        return Verdict.WARNING, Message.of("pair.other_numbers")
     if index in case.ties and error.value <= case.limits.floor * error.roundoff:
-        return Verdict.WARNING, "another expert is chosen among nearly equal ones (a tie within rounding)"
-    return Verdict.PASS, ""
+        return Verdict.WARNING, Message.of("pair.router_tie")
+    return Verdict.PASS, None
 
 
 def _noise(case: _Case, row: TreeRow) -> float:
@@ -284,7 +293,7 @@ def _judge_rows(
                 node_class=classes[row.index],
                 reasons=said.reasons or _first_reasons(error, pairs)
                 if row.match is not None
-                else tuple(map(verbatim, left_over[row.index])),
+                else left_over[row.index],
                 input_error=error.input,
                 parameter_error=error.parameter,
                 output_error=error.output,
@@ -448,7 +457,7 @@ def _communications(case: _Case, judged: Sequence[RowJudgement]) -> Iterator[Com
         arguments = [case.plan.pairs[index].target for index in case.errors[row.index].pairs]
         group = group_of(arguments)
         operator = row.type_name.rpartition(".")[2]
-        calls: list[tuple[Message | None, tuple[object, ...]]] = [
+        calls: list[tuple[PeerMessage | None, tuple[object, ...]]] = [
             (message, (message.sends, message.peer)) for message in messages(row.type_name, arguments)
         ]
         for message, kind in calls or [(None, (operator, group))]:
@@ -460,7 +469,7 @@ def _communication(
     case: _Case,
     row: TreeRow,
     judged: RowJudgement,
-    message: Message | None,
+    message: PeerMessage | None,
     group: tuple[int, ...],
     number: int,
 ) -> Communication:
@@ -488,7 +497,7 @@ def _communication(
     )
 
 
-def _worst_of(case: _Case, row: TreeRow, message: Message, role: Role) -> tuple[int | None, float | None]:
+def _worst_of(case: _Case, row: TreeRow, message: PeerMessage, role: Role) -> tuple[int | None, float | None]:
     """Return the pair of a message that differs most, and by how much; None where none was compared."""
     known = [
         (error, index)
@@ -629,24 +638,39 @@ def _input_difference(case: _Case) -> InputDifference | None:
     if pair.target.role is Role.OUTPUT:
         return InputDifference(
             coordinates=_coordinates(case, row),
-            reason=f"the input of the model has another length: {pair.target.label} of {row.label} is "
-            f"{list(pair.golden.shape or ())} and {list(pair.target.shape or ())}",
+            reason=Message.of(
+                "input.other_length",
+                tensor=pair.target.label,
+                node=row.label,
+                golden=pair.golden.shape or (),
+                target=pair.target.shape or (),
+            ),
             golden=pair.golden_node,
             target=pair.target_node,
             tensor=pair.target.label,
         )
-    detail = "" if pair.incomparable is None else text_of(pair.incomparable)
+    detail = pair.incomparable
     if integers is not None and integers.first_mismatch is not None:
-        values = f"golden {integers.golden_at_first}, target {integers.target_at_first}"
-        detail = f"{values} at index {integers.first_mismatch}"
+        detail = Message.of(
+            "input.first_mismatch",
+            golden=integers.golden_at_first,
+            target=integers.target_at_first,
+            index=integers.first_mismatch,
+        )
     else:
         error = case.pair_errors[found.input_pair].value
         if error is not None and math.isfinite(error):
-            detail = f"relative L2 {size_of_pair(error, case.measurements[found.input_pair])}"
+            size = size_of(error, case.measurements[found.input_pair])
+            detail = Message.of("input.relative_l2", size=size)
+    place = {"tensor": pair.target.label, "node": row.label}
+    reason = (
+        Message.of("input.differs", **place)
+        if detail is None
+        else Message.of("input.differs_by", **place, detail=detail)
+    )
     return InputDifference(
         coordinates=_coordinates(case, row),
-        reason=f"{pair.target.label} of {row.label}, an input of the model, differs"
-        + (f": {detail}" if detail else ""),
+        reason=reason,
         golden=pair.golden_node,
         target=pair.target_node,
         tensor=pair.target.label,

@@ -184,14 +184,14 @@ class InputDifference(Struct, frozen=True):
 
     Attributes:
         coordinates: which slice.
-        reason: what differs, in words.
+        reason: what differs.
         golden: name of the node whose input shows it; likewise target; None if it follows from logits.
         target: name of the target node.
         tensor: role and key of the input.
     """
 
     coordinates: Coordinates
-    reason: str
+    reason: Message
     golden: str | None = None
     target: str | None = None
     tensor: str | None = None
@@ -210,7 +210,7 @@ class Overflow(Struct, frozen=True):
     coordinates: Coordinates
     node: str
     level: str
-    reason: str
+    reason: Message
 
 
 class Counts(Struct, frozen=True):
@@ -291,7 +291,7 @@ class SliceJudgement(Struct, frozen=True):
     limits: Thresholds = DEFAULTS
     noise: float | None = None
     logits_pair: int | None = None
-    unlike: str | None = None
+    unlike: Message | None = None
     chosen_otherwise: bool = False
 
 
@@ -299,22 +299,22 @@ class Findings(Struct, frozen=True):
     """What a comparison says first.
 
     Attributes:
-        summary: one English sentence.
+        summary: one sentence.
         first_bad_token: where the first token goes wrong; None if none does, or dumps know no tokens.
         first_bad_node: where the error begins; None if there is none or no single one.
         input_differs: slices whose inputs differ.
-        rank_finding: on which rank it began, in words; None with one rank or no finding.
+        rank_finding: on which rank it began; None with one rank or no finding.
         suspects: other places where an error begins, the strongest amplification first.
         overflow: nodes with non-finite values that a healthy model does not have.
         unlike: what makes the dumps look like those of different models in every slice, so that nothing is
             judged; None if they do not.
     """
 
-    summary: str
+    summary: Message
     first_bad_token: Finding | None = None
     first_bad_node: Finding | None = None
     input_differs: tuple[InputDifference, ...] = ()
-    rank_finding: str | None = None
+    rank_finding: Message | None = None
     suspects: tuple[Finding, ...] = ()
     overflow: tuple[Overflow, ...] = ()
-    unlike: str | None = None
+    unlike: Message | None = None

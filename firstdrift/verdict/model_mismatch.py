@@ -10,28 +10,29 @@ from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, is_part_of_rank
 from firstdrift.operators.paths import numbered_layer
 from firstdrift.verdict.tree import TreeRow, is_embedding
+from firstdrift.wording.message import Message
 
 _LEAST = 8
 """Fewer tensors tell nothing."""
 
 
-def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> str | None:
+def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> Message | None:
     """Say what makes two slices look like those of different models; None if nothing does."""
     tensors = [pair for pair in plan.pairs if pair.golden.is_tensor and pair.target.is_tensor]
     others = [pair for pair in tensors if _has_other_width(pair)]
     if len(tensors) < _LEAST or 2 * len(others) <= len(tensors):
         return None
-    known = [f"{len(others)} of {len(tensors)} pairs of tensors have other shapes"]
+    known = [Message.of("mismatch.shapes", count=len(others), pairs=len(tensors))]
     widths = next((found for row in rows if (found := _hidden_size(plan, row)) is not None), None)
     if widths is not None and widths[0] != widths[1]:
-        known.append(f"hidden size {widths[0]} against {widths[1]}")
+        known.append(Message.of("mismatch.hidden_size", golden=widths[0], target=widths[1]))
     layers = (
         _layers([name for match in plan.matches for name in match.golden] + list(plan.unmatched_golden)),
         _layers([name for match in plan.matches for name in match.target] + list(plan.unmatched_target)),
     )
     if all(layers) and layers[0] != layers[1]:
-        known.append(f"number of layers {layers[0]} against {layers[1]}")
-    return ", ".join(known)
+        known.append(Message.of("mismatch.layers", golden=layers[0], target=layers[1]))
+    return Message.of("mismatch.facts", facts=tuple(known))
 
 
 def _has_other_width(pair: TensorPair) -> bool:

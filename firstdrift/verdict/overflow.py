@@ -16,6 +16,7 @@ from firstdrift.model.tensor import Role
 from firstdrift.verdict.judgement import Overflow
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import Message
 
 _SHOWN = 100
 
@@ -31,9 +32,8 @@ def find_overflow(
     )
 
 
-def _level(roles: frozenset[Role]) -> tuple[str, str]:
+def _level(roles: frozenset[Role]) -> tuple[str, Message]:
     out = bool(roles & {Role.OUTPUT, Role.GRADIENT})
     entering = bool(roles & {Role.INPUT, Role.PARAMETER})
-    where = ", ".join(sorted(role.value for role in roles))
     level = "critical" if out and not entering else "high" if out else "medium"
-    return level, f"NaN or infinity on one side only, in: {where}"
+    return level, Message.of("overflow.on_one_side", roles=tuple(sorted(role.value for role in roles)))

@@ -31,6 +31,7 @@ from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.properties import fills, is_received, leaves_unwritten
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.judgement import Overflow
+from firstdrift.wording.message import Message, joined
 
 LEVELS: Final = ("medium", "high", "critical")
 
@@ -69,13 +70,13 @@ def find_overflow_alone(
         bad_in, bad_out = entered is _State.BAD, left is _State.BAD
         if bad_in or bad_out:
             level = _level(bad_in=bad_in, bad_out=bad_out)
-            said = [record.label for record, each in tensors if _state(each) is _State.BAD]
-            reason = f"NaN or infinity in {', '.join(said)}" if said else "-infinity appears in its output"
+            bad = tuple(record.label for record, each in tensors if _state(each) is _State.BAD)
+            reason = Message.of("overflow.in", tensors=bad) if bad else Message.of("overflow.new_mask")
             if bad_out and received:
-                level, reason = "high", f"{reason}; it comes from other ranks"
+                level, reason = "high", joined(reason, Message.of("overflow.received"))
             elif bad_out and entered is None:
                 level = "high" if seen else "critical"
-                reason = f"{reason}; its inputs were not recorded"
+                reason = joined(reason, Message.of("overflow.inputs_not_recorded"))
             yield Overflow(coordinates, node.name, level, reason)
         seen = seen or bad_in or bad_out
 

@@ -67,7 +67,7 @@ def why_incomparable(pair: TensorPair, measured: Measurement) -> Message:
     return measured.reason or Message.of("pair.nothing_recorded")
 
 
-def size_in_words(error: float, relative_l2: float | None, *, is_bound: bool = False) -> str:
+def size(error: float, relative_l2: float | None, *, is_bound: bool = False) -> Message:
     """Say how large a finite error is, and what it is of: "0.2", "at least 0.2", "0.2 in the worst row".
 
     Args:
@@ -75,28 +75,19 @@ def size_in_words(error: float, relative_l2: float | None, *, is_bound: bool = F
         relative_l2: relative L2 error of the whole pair; None if that is not known.
         is_bound: the error is a lower bound, from statistics.
     """
-    said = f"{error:.2g}"
     if is_bound:
-        return f"at least {said}"
-    return said if relative_l2 is None or said == f"{relative_l2:.2g}" else f"{said} in the worst row"
-
-
-def size_of_pair(error: float, measured: Measurement) -> str:
-    """Say how large a finite error of a measured pair is."""
-    relative_l2 = measured.errors.relative_l2 if measured.errors is not None else None
-    return size_in_words(error, relative_l2, is_bound=measured.kind is MeasurementKind.STATISTICS)
+        return Message.of("size.at_least", error=error)
+    if relative_l2 is None or f"{error:.2g}" == f"{relative_l2:.2g}":
+        return Message.of("size.number", error=error)
+    return Message.of("size.worst_row", error=error)
 
 
 def size_of(error: float, measured: Measurement) -> Message:
     """Say how large a finite error of a measured pair is, and what it is of."""
     if measured.kind in _EQUAL and not error:
         return Message.of(_EQUAL[measured.kind])
-    if measured.kind is MeasurementKind.STATISTICS:
-        return Message.of("size.at_least", error=error)
     relative_l2 = measured.errors.relative_l2 if measured.errors is not None else None
-    if relative_l2 is None or f"{error:.2g}" == f"{relative_l2:.2g}":
-        return Message.of("size.number", error=error)
-    return Message.of("size.worst_row", error=error)
+    return size(error, relative_l2, is_bound=measured.kind is MeasurementKind.STATISTICS)
 
 
 _EQUAL = {

@@ -17,10 +17,17 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.judgement import OWN_RULES, Finding, InputDifference, SliceJudgement, Verdict
-from firstdrift.verdict.pair_error import size_in_words
+from firstdrift.verdict.judgement import (
+    OWN_RULES,
+    Finding,
+    InputDifference,
+    Reasons,
+    SliceJudgement,
+    Verdict,
+)
+from firstdrift.verdict.pair_error import size
 from firstdrift.verdict.thresholds import Thresholds
-from firstdrift.wording.message import verbatim
+from firstdrift.wording.message import Message
 
 
 def drift_limit(judged: SliceJudgement) -> float:
@@ -41,30 +48,31 @@ def _healthy(judged: SliceJudgement) -> float:
     return judged.limits.excess * (judged.noise or 0.0)
 
 
-def how_far_off(judged: SliceJudgement) -> str:
+def how_far_off(judged: SliceJudgement) -> Message:
     """Say how far apart the logits, or the last outputs, are: "off by 0.2 (relative L2)", for example."""
     error = judged.logits_error
     metrics = judged.logits.metrics if judged.logits is not None else {}
     if error is None:
-        return "not comparable"
+        return Message.of("off.incomparable")
     if math.isfinite(error):
         is_bound = "error_bound" in metrics and "relative_l2" not in metrics
-        size = size_in_words(error, metrics.get("relative_l2"), is_bound=is_bound)
-        return f"off by {size} (relative L2)"
+        return Message.of("off.by", size=size(error, metrics.get("relative_l2"), is_bound=is_bound))
     by_digest = set(metrics) == {"equal"}
-    return "different (digests do not say by how much)" if by_digest else "not finite on one side only"
+    return Message.of("off.digests") if by_digest else Message.of("off.non_finite")
 
 
-def place_of(finding: Finding) -> str:
+def place_of(finding: Finding) -> Message | str:
     """Name a node by the module around it, and where that holds modules too, by the operator in it."""
     name = finding.module or finding.target or finding.golden
-    return f"{finding.operator} in {name}" if finding.operator and finding.module else name
+    if finding.operator and finding.module:
+        return Message.of("finding.operator_in", operator=finding.operator, module=name)
+    return name
 
 
-def what_is_off(judged: SliceJudgement) -> str:
+def what_is_off(judged: SliceJudgement) -> Message:
     """Say what is held against other tokens: "the logits are off by 0.2 (relative L2)"."""
     far = how_far_off(judged)
-    return f"the logits are {far}" if judged.logits_recorded else f"the last output is {far}"
+    return Message.of("off.logits", far=far) if judged.logits_recorded else Message.of("off.output", far=far)
 
 
 def prompts(series: Sequence[SliceJudgement]) -> list[list[SliceJudgement]]:
@@ -90,22 +98,22 @@ def differing_inputs(series: Sequence[SliceJudgement]) -> list[InputDifference]:
     for judged in series:
         chosen = _chosen_differently(before)
         if chosen is not None and judged.inputs_agree is not True:
-            found.append(
-                InputDifference(judged.coordinates, f"the generated token before it differs: {chosen}")
-            )
+            found.append(InputDifference(judged.coordinates, chosen))
         elif judged.input_difference is not None:
             found.append(judged.input_difference)
         elif found and judged.coordinates.token is not None:
-            found.append(InputDifference(judged.coordinates, "a generated token before it differs"))
+            found.append(InputDifference(judged.coordinates, Message.of("input.earlier_token")))
         before = judged
     return found
 
 
-def _chosen_differently(before: SliceJudgement | None) -> str | None:
+def _chosen_differently(before: SliceJudgement | None) -> Message | None:
     if before is None or before.coordinates.token is None:
         return None
     golden, target = before.golden_token, before.target_token
-    return f"{golden}, {target}" if golden is not None and golden != target else None
+    if golden is None or golden == target:
+        return None
+    return Message.of("input.token_before", golden=golden, target=target)
 
 
 def first_bad_token(series: Sequence[SliceJudgement]) -> Finding | None:
@@ -115,7 +123,7 @@ def first_bad_token(series: Sequence[SliceJudgement]) -> Finding | None:
         if judged.coordinates.token is None or judged.logits is None:
             continue
         if judged.rules == OWN_RULES:
-            reasons = tuple(map(verbatim, _why_bad(judged, clean, series[place + 1 :])))
+            reasons = _why_bad(judged, clean, series[place + 1 :])
         else:
             reasons = judged.logits.reasons if judged.logits.verdict is Verdict.ERROR else ()
         if reasons:
@@ -148,8 +156,9 @@ def bad_logits(series: Sequence[SliceJudgement]) -> list[tuple[SliceJudgement, F
             continue
         before = limits.token_lasting * max(*clean, judged.roundoff) if clean else drift_limit(judged)
         if error > max(before, limits.floor * judged.roundoff, _healthy(judged)):
-            reason = f"{what_is_off(judged)}, after token {first.coordinates.token} was bad"
-            found.append((judged, replace(judged.logits, verdict=Verdict.ERROR, reasons=(verbatim(reason),))))
+            token = first.coordinates.token
+            reason = Message.of("token.after_bad", off=what_is_off(judged), token=token)
+            found.append((judged, replace(judged.logits, verdict=Verdict.ERROR, reasons=(reason,))))
     return found
 
 
@@ -157,14 +166,12 @@ def _is_at(one: Finding, other: Finding) -> bool:
     return (one.coordinates, one.row, one.tensor) == (other.coordinates, other.row, other.tensor)
 
 
-def _why_bad(
-    judged: SliceJudgement, clean: Sequence[float], later: Sequence[SliceJudgement]
-) -> tuple[str, ...]:
+def _why_bad(judged: SliceJudgement, clean: Sequence[float], later: Sequence[SliceJudgement]) -> Reasons:
     error = judged.logits_error
     if judged.origins:
         origin = judged.origins[0]
         if error is None or error > judged.roundoff:
-            return (f"an error begins at {place_of(origin)}; {what_is_off(judged)}",)
+            return (Message.of("token.origin", node=place_of(origin), off=what_is_off(judged)),)
         return ()
     if error is None:
         return ()
@@ -182,8 +189,5 @@ def _why_bad(
         median(after) > limits.token_lasting * before if after else error > limits.token_unfollowed * before
     )
     if lasts or error > limits.token_sudden * before:
-        off, at_most = what_is_off(judged), f"{before:.2g}"
-        if judged.logits_recorded:
-            return (f"{off}, those of tokens before by at most {at_most}",)
-        return (f"{off}, that of tokens before by at most {at_most}",)
+        return (Message.of("token.stands_out", off=what_is_off(judged), before=before),)
     return ()

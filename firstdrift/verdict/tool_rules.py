@@ -28,7 +28,7 @@ from firstdrift.model.tensor import Role, is_floating
 from firstdrift.verdict.judgement import PairJudgement, Verdict
 from firstdrift.verdict.pair_error import PairError, why_incomparable
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
-from firstdrift.wording.message import verbatim
+from firstdrift.wording.message import Message
 
 _NEVER_JUDGED = frozenset(
     {
@@ -49,7 +49,7 @@ _OUTPUTS_JUDGED_ALONE = frozenset(
 _FUSED_NAMES = ("qkv", "gate_up")
 
 
-_Reasons: TypeAlias = list[list[tuple[Verdict, str]]]
+_Reasons: TypeAlias = list[list[tuple[Verdict, Message]]]
 
 
 class _Item(NamedTuple):
@@ -107,11 +107,11 @@ def _second_field(name: str) -> str:
 
 
 def _judged(
-    pair: TensorPair, measured: Measurement, error: PairError, reasons: list[tuple[Verdict, str]]
+    pair: TensorPair, measured: Measurement, error: PairError, reasons: list[tuple[Verdict, Message]]
 ) -> PairJudgement:
     if reasons:
         worst = max((verdict for verdict, _ in reasons), key=lambda verdict: verdict.severity)
-        return PairJudgement(worst, error.value, tuple(verbatim(text) for _, text in reasons))
+        return PairJudgement(worst, error.value, tuple(reason for _, reason in reasons))
     if measured.kind is MeasurementKind.INCOMPARABLE:
         return PairJudgement(Verdict.INCOMPARABLE, None, (why_incomparable(pair, measured),))
     return PairJudgement(Verdict.PASS, error.value)
@@ -123,41 +123,41 @@ def _is_paired(item: _Item) -> bool:
     return golden == target or (is_floating(golden) and is_floating(target))
 
 
-def _digest_reasons(item: _Item) -> list[tuple[Verdict, str]]:
+def _digest_reasons(item: _Item) -> list[tuple[Verdict, Message]]:
     golden, target = item.pair.golden, item.pair.target
     if not target.is_tensor and not golden.is_tensor:
-        return [(Verdict.ERROR, "the scalar arguments differ")] if item.measured.equal is False else []
+        return [(Verdict.ERROR, Message.of("tool.scalars"))] if item.measured.equal is False else []
     if golden.digest == target.digest:
         return []
     if golden.digest is None or target.digest is None or not _is_paired(item):
-        return [(Verdict.WARNING, "there is nothing to hold the digest against")]
-    return [(Verdict.ERROR, "the digests differ")]
+        return [(Verdict.WARNING, Message.of("tool.no_digest"))]
+    return [(Verdict.ERROR, Message.of("tool.digests"))]
 
 
-def _row_reasons(item: _Item) -> list[tuple[Verdict, str]]:
+def _row_reasons(item: _Item) -> list[tuple[Verdict, Message]]:
     golden, target, measured = item.pair.golden, item.pair.target, item.measured
     if not _is_paired(item):
         return []
     found = []
     if _bad_extreme(measured, of_target=True) and not _bad_extreme(measured, of_target=False):
-        found.append("the target's maximum or minimum is NaN or infinite")
+        found.append(Message.of("tool.non_finite"))
     if (
         None not in {golden.requires_grad, target.requires_grad}
         and golden.requires_grad != target.requires_grad
     ):
-        found.append("requires_grad differs")
+        found.append(Message.of("tool.requires_grad"))
     if (
         not target.is_tensor
         and not golden.is_tensor
         and measured.equal is False
         and item.pair.target.role is not Role.OUTPUT
     ):
-        found.append("the scalar arguments differ")
+        found.append(Message.of("tool.scalars"))
     if golden.dtype != target.dtype and not any(name in item.pair.golden_node for name in _FUSED_NAMES):
-        found.append("the dtypes differ")
+        found.append(Message.of("tool.dtypes"))
     if target.is_tensor and golden.is_tensor and golden.shape != target.shape:
-        found.append("the shapes differ")
-    return [(Verdict.ERROR, text) for text in found]
+        found.append(Message.of("tool.shapes"))
+    return [(Verdict.ERROR, reason) for reason in found]
 
 
 def _bad_extreme(measured: Measurement, *, of_target: bool) -> bool:
@@ -184,25 +184,21 @@ def _record_reasons(
         out = [(item, error) for item in outputs if (error := _norm_error(item)) is not None]
         for item, error in out:
             if worst_in < limits.msprobe_norm_in and error > limits.msprobe_norm_out:
-                share = f"{100 * limits.msprobe_norm_out:g}"
-                reasons[item.place].append(
-                    (Verdict.ERROR, f"the norm of the output is more than {share} % off")
-                )
+                off = Message.of("tool.norm", limit=100 * limits.msprobe_norm_out)
+                reasons[item.place].append((Verdict.ERROR, off))
         worst_out = max((error for _, error in out if math.isfinite(error)), default=0.0)
         growth = limits.msprobe_norm_growth
         if worst_out > growth * worst_in if worst_in else worst_out > limits.msprobe_norm_alone:
-            text = f"the norm error of the output is over {growth:g} times the input's"
-            first.append((Verdict.WARNING, text))
+            first.append((Verdict.WARNING, Message.of("tool.norm_growth", factor=growth)))
     elif kind is MeasurementKind.DATA:
         share_in, share_out = _lowest(inputs, _share), _lowest(outputs, _share)
         if share_in > limits.msprobe_share_in and share_out < limits.msprobe_share_out:
-            shares = f"{100 * limits.msprobe_share_in:g}", f"{100 * limits.msprobe_share_out:g}"
-            text = f"inputs agree to 1/1000 in over {shares[0]} %, the output in under {shares[1]} %"
-            first.append((Verdict.ERROR, text))
+            shares = {"inputs": 100 * limits.msprobe_share_in, "output": 100 * limits.msprobe_share_out}
+            first.append((Verdict.ERROR, Message.of("tool.share", **shares)))
         cosine_in, cosine_out = _lowest(inputs, _cosine), _lowest(outputs, _cosine)
         drop = limits.msprobe_cosine_drop
         if cosine_in > limits.msprobe_cosine_in and cosine_in - cosine_out > drop:
-            first.append((Verdict.WARNING, f"the cosine of the output is {drop:g} below the inputs'"))
+            first.append((Verdict.WARNING, Message.of("tool.cosine_drop", drop=drop)))
 
 
 def _norm_error(item: _Item) -> float | None:
@@ -265,17 +261,16 @@ def _by_limits(
     if measured.kind is MeasurementKind.INCOMPARABLE:
         return PairJudgement(Verdict.INCOMPARABLE, None, (why_incomparable(pair, measured),))
     if error.non_finite:
-        return PairJudgement(Verdict.ERROR, error.value, (verbatim("NaN or infinity on one side only"),))
+        return PairJudgement(Verdict.ERROR, error.value, (Message.of("pair.non_finite"),))
     if pair.target.role is not Role.OUTPUT or measured.errors is None or error.discrete:
         return PairJudgement(Verdict.PASS, error.value)
     reasons = []
     cosine = measured.errors.cosine_similarity
     if cosine is not None and cosine <= limits.msit_cosine:
-        reasons.append(f"cosine similarity {cosine:.6f} is not above {limits.msit_cosine}")
+        reasons.append(Message.of("tool.cosine", cosine=cosine, limit=limits.msit_cosine))
     if measured.logits is not None:
         limit = limits.msit_kl_bfloat16 if pair.target.dtype == "bfloat16" else limits.msit_kl
         if measured.logits.kl_divergence >= limit:
-            reasons.append(f"KL divergence {measured.logits.kl_divergence:.2g} is not below {limit}")
-    return PairJudgement(
-        Verdict.ERROR if reasons else Verdict.PASS, error.value, tuple(map(verbatim, reasons))
-    )
+            kl_divergence = measured.logits.kl_divergence
+            reasons.append(Message.of("tool.kl_divergence", kl_divergence=kl_divergence, limit=limit))
+    return PairJudgement(Verdict.ERROR if reasons else Verdict.PASS, error.value, tuple(reasons))

@@ -20,16 +20,18 @@ from firstdrift.matching.tree import operator_family
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.operators.kinds import Work
 from firstdrift.parallel.point_to_point import is_communication
-from firstdrift.plurals import counted
+from firstdrift.verdict.judgement import Reasons
 from firstdrift.verdict.tree import TreeRow, work_of_row
+from firstdrift.wording.message import Argument, Message
+from firstdrift.wording.phrases import side_named
 
 _OTHER: Final = {"golden": "target", "target": "golden"}
 _SHOWN: Final = 3
 """Modules that are named."""
 
 
-def why_left_over(rows: Sequence[TreeRow]) -> dict[int, tuple[str, ...]]:
-    """Say of each row that has no partner why, in clauses; by the index of the row."""
+def why_left_over(rows: Sequence[TreeRow]) -> dict[int, Reasons]:
+    """Say of each row that has no partner why; by the index of the row."""
     left = [row for row in rows if row.match is None]
     if not left:
         return {}
@@ -81,23 +83,23 @@ class _Surroundings(Struct, frozen=True):
     talks: str
     store: frozenset[str]
 
-    def why(self, row: TreeRow) -> str:
+    def why(self, row: TreeRow) -> Message:
         """Say why a row has no partner, by what lies around and in it."""
         other = _OTHER[_side(row)]
         if self.talks and is_communication(row.type_name):
-            return "it lets ranks talk to each other, which the other run did not need"
+            return Message.of("unmatched.communication")
         if self._holds_matched(row):
-            return f"what is in it has partners, nothing in the {other} dump stands for it as a whole"
+            return Message.of("unmatched.holds_matched", other=side_named(other))
         if row.parent is not None and self._is_left_over_as_a_whole(self.rows[row.parent]):
-            return f"it lies in {self.rows[row.parent].label}, which has no partner"
+            return Message.of("unmatched.inside", parent=self.rows[row.parent].label)
         if work_of_row(row) is Work.STORE and other not in self.store:
-            return f"it puts keys and values into a cache, which the {other} dump does not record"
+            return Message.of("unmatched.cache", other=side_named(other))
         return self._operator(row, other) if row.kind is NodeKind.API else self._module(row, other)
 
-    def more(self, row: TreeRow) -> Iterator[str]:
+    def more(self, row: TreeRow) -> Iterator[Message]:
         """Say of an operator what may be the reason that only one of the two runs called it."""
         if self.talks == _side(row) and row.kind is NodeKind.API and not is_communication(row.type_name):
-            yield f"only the {self.talks} run was spread over ranks"
+            yield Message.of("unmatched.only_side_with_ranks", side=side_named(self.talks))
 
     def _is_left_over_as_a_whole(self, row: TreeRow) -> bool:
         return row.match is None and not self._holds_matched(row)
@@ -110,30 +112,37 @@ class _Surroundings(Struct, frozen=True):
         places = [(bisect_left(self.matched, begin), begin) for begin in begins]
         return any(self.matched[at : at + 1] and self.matched[at].startswith(begin) for at, begin in places)
 
-    def _operator(self, row: TreeRow, other: str) -> str:
+    def _operator(self, row: TreeRow, other: str) -> Message:
         """Say how often an operator is called on either side of the module around it."""
         family = operator_family(row.type_name)
         own, others = (
             self.calls.get(((row.parent, row.direction, side), family), 0) for side in (_side(row), other)
         )
-        where = self._where(row)
+        place: dict[str, Argument] = {
+            "operator": row.type_name,
+            "where": self._where(row),
+            "other": side_named(other),
+        }
         if not others:
-            return f"the {other} dump calls no {row.type_name} {where}"
+            return Message.of("unmatched.not_called", **place)
         if own > others:
-            times = counted(own, "time"), counted(others, "time")
-            return f"{row.type_name} is called {times[0]} {where}, {times[1]} in the {other} dump"
-        return f"no {row.type_name} {where} of the {other} dump is like it in shapes, values and place"
+            return Message.of("unmatched.called_more_often", **place, own=own, others=others)
+        return Message.of("unmatched.no_operator_like_it", **place)
 
-    def _module(self, row: TreeRow, other: str) -> str:
+    def _module(self, row: TreeRow, other: str) -> Message:
         """Say what the module around holds on the other side that has no partner either."""
         modules = self.modules.get((row.parent, row.direction, other), ())
         if modules:
-            shown = ", ".join(modules[:_SHOWN]) + (", ..." if len(modules) > _SHOWN else "")
-            return f"what the {other} dump has left {self._where(row)} is not like it: {shown}"
-        return f"the {other} dump has nothing left {self._where(row)} that it could be"
+            shown = (*modules[:_SHOWN], *(["…"] if len(modules) > _SHOWN else []))
+            return Message.of(
+                "unmatched.no_module_like_it", other=side_named(other), where=self._where(row), modules=shown
+            )
+        return Message.of("unmatched.nothing_left", other=side_named(other), where=self._where(row))
 
-    def _where(self, row: TreeRow) -> str:
-        return "outside of all modules" if row.parent is None else f"in {self.rows[row.parent].label}"
+    def _where(self, row: TreeRow) -> Message:
+        if row.parent is None:
+            return Message.of("unmatched.outside_modules")
+        return Message.of("unmatched.in_module", module=self.rows[row.parent].label)
 
 
 def _look_around(rows: Sequence[TreeRow]) -> _Surroundings:

@@ -1,8 +1,8 @@
 """Parts that many messages have in common: a side, a shape, ranks; and texts that are no messages yet."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from firstdrift.wording.message import Message, verbatim
+from firstdrift.wording.message import Argument, Message, verbatim
 
 
 def side_named(name: str) -> Message:
@@ -23,3 +23,28 @@ def ranks_named(ranks: Iterable[int]) -> str:
 def as_message(said: Message | str) -> Message:
     """Return a message as it is, and a text that others wrote as one."""
     return verbatim(said) if isinstance(said, str) else said
+
+
+def holds(message: Message, part: Message) -> bool:
+    """Tell whether a message says another one, or is it."""
+    return part in within(message)
+
+
+def names_in(message: Message) -> Iterator[str]:
+    """Give the names that a message speaks of."""
+    for said in within(message):
+        for argument in said.arguments.values():
+            yield from (one for one in _each(argument) if isinstance(one, str))
+
+
+def within(message: Message) -> Iterator[Message]:
+    """Give a message and all messages in it."""
+    yield message
+    for argument in message.arguments.values():
+        for one in _each(argument):
+            if isinstance(one, Message):
+                yield from within(one)
+
+
+def _each(argument: Argument) -> tuple[Argument, ...]:
+    return argument if isinstance(argument, tuple | list) else (argument,)

@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from string import Formatter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from firstdrift.wording.message import VERBATIM, Argument, Message
 
 SOURCE: Final = "en"
 LANGUAGES: Final = ("en", "zh")
 _NOTHING: Final = "-"
+_GAP: Final = "…"
 _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
 
 
@@ -35,6 +36,43 @@ def text_of(message: Message, language: str = SOURCE) -> str:
     if pattern is None:
         return " ".join([message.id, *(f"{name}={value}" for name, value in message.arguments.items())])
     return _formatter(language).vformat(pattern, (), message.arguments)
+
+
+class Piece(NamedTuple):
+    """A part of a text; with an address it is a link."""
+
+    text: str
+    address: str | None = None
+
+
+def pieces_of(message: Message, links: Mapping[str, str], language: str = SOURCE) -> list[Piece]:
+    """Put a message into words of which the gaps that are named are links.
+
+    Args:
+        message: what is said.
+        links: addresses by the name of the gap, in the message or in any in it.
+        language: of the text.
+    """
+    pattern = texts(language).get(message.id) or texts(SOURCE).get(message.id)
+    if pattern is None or message.id == VERBATIM:
+        return [Piece(text_of(message, language))]
+    formatter, found = _formatter(language), list[Piece]()
+    for text, name, spec, _ in formatter.parse(pattern):
+        found += [Piece(text)] if text else []
+        if not name:
+            continue
+        argument = message.arguments[name]
+        if isinstance(argument, Message) and name not in links:
+            found += pieces_of(argument, links, language)
+        else:
+            found.append(Piece(formatter.format_field(argument, spec or ""), links.get(name)))
+    return found
+
+
+def rule_text(id: str, language: str = SOURCE) -> str:  # noqa: A002 (as a message's)
+    """Return what messages of an id have in common: their text, with open gaps."""
+    parts = _formatter(language).parse(texts(language).get(id, id))
+    return "".join(text + (_GAP if name is not None else "") for text, name, _, _ in parts)
 
 
 def texts_of(messages: Sequence[Message], language: str = SOURCE) -> list[str]:

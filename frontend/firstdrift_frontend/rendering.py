@@ -18,12 +18,14 @@ from firstdrift.exports.text import printable
 from firstdrift.paths import encodable, spelt
 from firstdrift.plurals import plural
 from firstdrift.strict_json import to_json
+from firstdrift.verdict.judgement import InputDifference
 from firstdrift.wording.message import VERBATIM, Message
-from firstdrift.wording.text import text_of, word
+from firstdrift.wording.phrases import holds
+from firstdrift.wording.text import pieces_of, rule_text, text_of, texts, word
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS
-from firstdrift_frontend.sentences import pieces, sayer
+from firstdrift_frontend.sentences import sayer
 
 
 def render(template: str, language: str = SOURCE, **context: object) -> str:
@@ -91,7 +93,9 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
     environment.filters |= {
         "said": say,
         "unless_in": unless_in,
-        "pieces": partial(pieces, say),
+        "not_yet_in": not_yet_in,
+        "pieces": lambda linked: pieces_of(linked.message, linked.links, language),
+        "rule": partial(_rule_named, language, say),
         "number": number,
         "factor": partial(number, write=numbers.factor),
         "short": numbers.short,
@@ -137,9 +141,23 @@ def _sayer_of_messages(
     return say
 
 
-def unless_in(reasons: Sequence[Message], summary: str) -> list[Message]:
+def unless_in(reasons: Sequence[Message], summary: Message) -> list[Message]:
     """Leave out the reasons that a summary gives already."""
-    return [reason for reason in reasons if text_of(reason) not in summary]
+    return [reason for reason in reasons if not holds(summary, reason)]
+
+
+def not_yet_in(differences: Sequence[InputDifference], summary: Message) -> list[InputDifference]:
+    """Leave out the input difference that a summary gives already."""
+    return [
+        one
+        for one in differences
+        if not (holds(summary, one.reason) and holds(summary, one.coordinates.name()))
+    ]
+
+
+def _rule_named(language: str, say: Callable[[Message | str | None], str], name: str) -> str:
+    """Say by what rule something was flagged: the id of its message, or a text of an earlier version."""
+    return rule_text(name, language) if name in texts(language) else say(name)
 
 
 def _spelt(value: object) -> object:

@@ -11,7 +11,6 @@ one is said anew from its translation, and what stands in the gaps is said in tu
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 
@@ -120,78 +119,3 @@ def _expression(pattern: str) -> re.Pattern[str]:
     gaps = [f"(?P<g{number}>.*?)" for number in pieces[1::2]]
     parts = (part for pair in zip(texts, [*gaps, ""], strict=True) for part in pair)
     return re.compile("".join(parts), re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """What stands in a gap of a sentence, and is put back when the sentence has been said.
-
-    Attributes:
-        text: a name, or a number.
-        address: where it leads; None if nowhere.
-        before: what belongs to the link if it stands right before the gap, large or small letters.
-        is_said: it is said in the language of the page; names are not.
-    """
-
-    text: str
-    address: str | None = None
-    before: str = ""
-    is_said: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Linked:
-    """A sentence with gaps."""
-
-    text: str
-    gaps: tuple[Gap, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a sentence; with an address it is a link."""
-
-    text: str
-    address: str | None = None
-
-
-def with_gaps(sentence: str, gaps: Iterable[Gap]) -> Linked:
-    """Take the first occurrence of each text out of a sentence, in the order of the sentence."""
-    taken: list[Gap] = []
-    text, rest = "", sentence
-    for gap in gaps:
-        before, found, after = rest.partition(gap.before + gap.text)
-        if found and gap.text:
-            text += before + gap.before + _mark(len(taken))
-            taken.append(gap)
-            rest = after
-    return Linked(text + rest, tuple(taken))
-
-
-def pieces(say: Callable[[str | None], str], linked: Linked) -> list[Piece]:
-    """Say a sentence, and put back what was taken out of it."""
-    found: list[Piece] = []
-    for part in _MARK.split(say(linked.text)):
-        gap = _gap_of(part, linked.gaps)
-        if gap is None:
-            found.append(Piece(part))
-            continue
-        name = say(gap.text) if gap.is_said else gap.text
-        if found and found[-1].text.lower().endswith(gap.before.lower()):
-            behind = len(found[-1].text) - len(gap.before)
-            name = found[-1].text[behind:] + name
-            found[-1] = Piece(found[-1].text[:behind])
-        found.append(Piece(name, gap.address))
-    return [piece for piece in found if piece.text]
-
-
-_MARK = re.compile("(\ue000[0-9]+\ue001)")
-
-
-def _mark(number: int) -> str:
-    """Write a gap as characters for private use, which fit into the gaps of any pattern."""
-    return f"\ue000{number}\ue001"
-
-
-def _gap_of(part: str, gaps: tuple[Gap, ...]) -> Gap | None:
-    return next((gap for number, gap in enumerate(gaps) if part == _mark(number)), None)

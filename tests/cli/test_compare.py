@@ -252,7 +252,7 @@ def strict(text: str) -> dict[str, Any]:
 
 def require_contract(answer: dict[str, Any]) -> None:
     assert answer.keys() == ANSWER
-    assert isinstance(answer["summary"], str)
+    assert answer["summary"].keys() == {"id", "arguments", "text"}
     for side in ("golden", "target"):
         assert answer[side].keys() == DUMP
     counts = answer["counts"]
@@ -352,7 +352,7 @@ def test_merged_ranks_and_the_rank_that_is_off_are_in_the_json(firstdrift: Run, 
     answer = json.loads(done.out)
     bad = answer["first_bad_node"]
     assert (bad["step"], bad["rank"], bad["ranks"]) == (0, 1, [0, 1])
-    assert answer["rank_finding"] == "It began on rank 1."
+    assert answer["rank_finding"]["text"] == "It began on rank 1."
 
 
 def test_the_rank_of_a_golden_dump_that_was_spread_is_in_text_and_json(
@@ -363,7 +363,7 @@ def test_the_rank_of_a_golden_dump_that_was_spread_is_in_text_and_json(
     answer = json.loads(firstdrift(*swapped, "--json").out)
     bad = answer["first_bad_node"]
     assert (bad["rank"], bad["golden_rank"], bad["golden_ranks"]) == (0, 1, [0, 1])
-    assert answer["rank_finding"] == "What differs is what rank 1 of the golden dump holds."
+    assert answer["rank_finding"]["id"] == "rank.of_golden"
     assert "  rank        1 of the golden dump\n" in firstdrift(*swapped).out
     assert "  rank        1\n" in firstdrift("compare", dumps / "golden", dumps / "target").out
 

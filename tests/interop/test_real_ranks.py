@@ -56,7 +56,7 @@ def test_a_sequence_that_is_spread_too_is_the_same(dump: Dumps) -> None:
 def test_the_rank_with_a_wrong_weight_is_named(dump: Dumps) -> None:
     answer = compared(dump(*TWICE), dump(*TWICE, "--tensor", "2", "--scale", "1:2:up=1.5"))
     assert answer["first_bad_node"]["module"] == "model.layers.2.mlp.up"
-    assert answer["rank_finding"] == "It began on rank 1."
+    assert answer["rank_finding"]["arguments"] == {"rank": 1}
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
@@ -92,7 +92,7 @@ def test_the_rank_of_a_later_stage_with_a_wrong_weight_is_named(dump: Dumps) -> 
     spread = dump("--llama", "--tensor", "2", "--pipeline", "2", "--scale", "3:3:gate=1.5")
     answer = compared(dump("--llama"), spread)
     assert answer["first_bad_node"]["module"] == "model.layers.3.mlp.gate"
-    assert answer["rank_finding"] == "It began on rank 3."
+    assert answer["rank_finding"]["arguments"] == {"rank": 3}
 
 
 @pytest.mark.parametrize("more", [[], ["--numbered"]], ids=["from 0", "of all"])

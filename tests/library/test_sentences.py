@@ -1,17 +1,7 @@
 """What the library says, said in another language."""
 
-# ruff: noqa: RUF001 - Chinese has brackets and commas of its own
-
-import re
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
-
-from firstdrift import compare
 from firstdrift.errors import DumpNotFoundError
-from firstdrift_frontend.languages import load_language
-from firstdrift_frontend.sentences import Gap, Piece, pieces, sayer, with_gaps
+from firstdrift_frontend.sentences import sayer
 
 PATTERNS = {
     "its weight differs": "W",
@@ -83,81 +73,3 @@ def test_names_from_dumps_cannot_break_a_sentence() -> None:
     say = sayer(PATTERNS)
     assert say("{1}.{x} is the first bad node: its weight differs.") == "{1}.{x}! W"
     assert say("a\nb is the first bad node: its weight differs.") == "a\nb! W"
-
-
-LINKED = {
-    "Token {0} is the first bad token; in it {1}": "词元 {0} 首先出错; 其中 {1}",
-    "{0} is the first bad node: {1}.": "{0} 最先出错: {1}。",
-    "In {0}, {1}": "在 {0}, {1}",
-    "its weight differs": "权重不同",
-    "step {0}": "第 {0} 步",
-}
-
-
-def test_links_in_a_sentence_lead_to_the_same_in_every_language() -> None:
-    gaps = [Gap("3", "/t", before="Token "), Gap("layers.2: a, b", "/n")]
-    summary = (
-        "Token 3 is the first bad token; in it layers.2: a, b is the first bad node: its weight differs."
-    )
-    linked = with_gaps(summary, gaps)
-    english = pieces(sayer({}), linked)
-    assert [(piece.text, piece.address) for piece in english if piece.address] == [
-        ("Token 3", "/t"),
-        ("layers.2: a, b", "/n"),
-    ]
-    assert "".join(piece.text for piece in english) == summary
-    chinese = pieces(sayer(LINKED), linked)
-    assert (
-        "".join(piece.text for piece in chinese)
-        == "词元 3 首先出错; 其中 layers.2: a, b 最先出错: 权重不同。"
-    )
-    assert [(piece.text, piece.address) for piece in chinese if piece.address] == [
-        ("3", "/t"),
-        ("layers.2: a, b", "/n"),
-    ]
-
-
-def test_a_gap_without_an_address_is_said_and_names_are_not() -> None:
-    gaps = [Gap("step 0", is_said=True), Gap("step 4", "/n")]
-    linked = with_gaps("In step 0, step 4 is the first bad node: its weight differs.", gaps)
-    said = pieces(sayer(LINKED), linked)
-    assert "".join(piece.text for piece in said) == "在 第 0 步, step 4 最先出错: 权重不同。"
-
-
-def test_a_name_that_looks_like_a_gap_is_a_name() -> None:
-    hostile = "a\ue0001\ue001b\ue0007\ue001"
-    linked = with_gaps(f"{hostile} is the first bad node: its weight differs.", [Gap(hostile, "/n")])
-    assert pieces(sayer(LINKED), linked)[0] == Piece(hostile, "/n")
-    assert "".join(piece.text for piece in pieces(sayer({}), with_gaps(hostile, []))) == hostile
-
-
-@pytest.mark.parametrize(
-    ("sentence", "said"),
-    [
-        (
-            "inputs agree (0), output does not (0.16 in the worst row)",
-            "输入一致（0），输出不一致（0.16（最差行））",
-        ),
-        (
-            "parameter weight differs (relative L2 0.47 in the worst row)",
-            "参数 weight 不同（相对 L2 0.47（最差行））",
-        ),
-        (
-            "nothing before it differs as much, its output does (0.71 in the worst row)",
-            "之前没有如此大的差异，其输出有（0.71（最差行））",
-        ),
-        ("off by 0.71 in the worst row (relative L2)", "偏差 0.71（最差行）（相对 L2）"),
-        ("relative L2 at least 2", "相对 L2 至少 2"),
-        ("off by at least 0.022 (relative L2)", "偏差 至少 0.022（相对 L2）"),
-    ],
-)
-def test_how_large_an_error_is_and_what_it_is_of_are_said(sentence: str, said: str) -> None:
-    assert sayer(load_language("zh").sentences)(sentence) == said
-
-
-def test_a_finding_with_brackets_of_its_own_is_said_whole(unpacked: Callable[[str], Path]) -> None:
-    dump = unpacked("msprobe/qwen2_layermap_stat_mix")
-    summary = compare(dump / "golden", dump / "target").findings.summary
-    assert "(relative L2)" in summary
-    said = sayer(load_language("zh").sentences)(summary)
-    assert not re.search(r"[a-z]{4,}", said.replace("step 0, rank 0", "")), said

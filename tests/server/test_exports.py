@@ -126,7 +126,7 @@ def test_a_report_is_one_page_that_asks_for_nothing(client: TestClient) -> None:
         assert "<script" not in page
         assert not re.findall(r"""(?:src|href|action)\s*=\s*["'](?!#|data:)""", page)
         assert "Worst nodes" in page
-    said = client.get(f"/api/v1/comparisons/{TOKENS}").json()["summary"]
+    said = client.get(f"/api/v1/comparisons/{TOKENS}").json()["summary"]["text"]
     page = client.get(f"/c/{TOKENS}/export?format=html").text
     assert re.sub("<[^>]+>", "", said) in page
     assert 'class="map-picture"' in page

@@ -46,6 +46,7 @@ from firstdrift.paths import spelt, unspelt
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.wording.phrases import names_in
 
 INTERACTIVE = 10
 """Priority of what somebody waits for on a page, such as other rules; comparing has 0."""
@@ -239,8 +240,8 @@ def count_uses(session: Session, paths: Iterable[Path]) -> dict[Path, int]:
 
 
 def _mentions(comparison: Comparison, text: str) -> bool:
-    said = comparison.findings.summary if comparison.findings is not None else ""
-    places = (spelt(comparison.golden_path), spelt(comparison.target_path), comparison.note, said)
+    named = names_in(comparison.findings.summary) if comparison.findings is not None else ()
+    places = (spelt(comparison.golden_path), spelt(comparison.target_path), comparison.note, *named)
     return all(any(word in place.lower() for place in places) for word in text.lower().split())
 
 

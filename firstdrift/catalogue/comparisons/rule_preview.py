@@ -6,7 +6,6 @@
 Nothing is measured and no tensor is read.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -36,8 +35,7 @@ from firstdrift.verdict.judgement import OWN_RULES, Counts, Finding, Findings, N
 from firstdrift.verdict.series import with_bad_output
 from firstdrift.verdict.thresholds import DEFAULTS
 from firstdrift.verdict.tree import TreeRow, build_rows
-from firstdrift.wording.message import Message
-from firstdrift.wording.text import text_of
+from firstdrift.wording.message import VERBATIM, Message
 
 TRIAL_SECONDS: Final = 0.6
 """After so long no further slice is looked at; the first one is, whatever it takes."""
@@ -65,8 +63,8 @@ class Tally(Struct, frozen=True):
         counts: of pairs, by verdict.
         classes: of nodes, by what they did to the error; likewise verdicts, by their verdict, without those
             that have no partner.
-        rules: of nodes, by the rule that flags them: a class of ours, or a reason of another tool's rules
-            with its numbers left out.
+        rules: of nodes, by the rule that flags them: a class of ours, or the id of the reason that
+            another tool's rule gives.
     """
 
     counts: Counts = Counts()
@@ -263,13 +261,7 @@ def dtypes_of(session: Session, pair: SlicePair) -> frozenset[str]:
     )
 
 
-def rule_of(reason: Message) -> str:
-    """Leave the numbers out of a reason, so that what one rule says of several pairs is the same."""
-    return _NUMBER.sub("…", text_of(reason))
-
-
 _FLAGS: Final = frozenset({Verdict.WARNING, Verdict.ERROR})
-_NUMBER: Final = re.compile(r"(?<![\w/.])(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)(?![\w/])")
 
 
 def _by_class(classes: Mapping[str, int]) -> dict[str, int]:
@@ -280,8 +272,13 @@ def _by_reason(flagged: Iterable[tuple[int, Sequence[Message]]]) -> dict[str, in
     rows: defaultdict[str, set[int]] = defaultdict(set)
     for row, reasons in flagged:
         for reason in reasons:
-            rows[rule_of(reason)].add(row)
+            rows[_rule_of(reason)].add(row)
     return {rule: len(those) for rule, those in rows.items()}
+
+
+def _rule_of(reason: Message) -> str:
+    """Return the rule that gives a reason: its id, or the text that an earlier version kept."""
+    return str(reason.arguments["text"]) if reason.id == VERBATIM else reason.id
 
 
 def _flagged_pairs(session: Session, pair: SlicePair) -> dict[str, int]:

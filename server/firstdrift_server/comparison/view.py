@@ -48,7 +48,7 @@ from firstdrift_server.parts.sentence import finding_address, linked_summary, po
 from firstdrift_server.parts.summary import comparison_summary
 from firstdrift_server.parts.workers import worker_view
 
-NOTHING_YET = Findings(summary="")
+NOTHING_YET = Findings(summary=Message.of("summary.nothing_yet"))
 AMPLIFIED_SHOWN = 10
 
 

@@ -1,31 +1,37 @@
 """A finding as a sentence in which the places it names are links.
 
-"Token 3 is the first bad token; in it layers.2 is ..."  ─▶  [Token 3] is the first ... [layers.2] is ...
+Token 3 is the first bad token; in it layers.2 is ...  ─▶  [Token 3] is the first ... [layers.2] is ...
 
-The sentence is said in the language of the page, so what is a link in it is left as a gap until then.
+What is a link is known by the gap of the message in which it stands.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
 
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Finding, Findings
-from firstdrift_frontend.sentences import Gap, Linked, with_gaps
+from firstdrift.wording.message import Message
 from firstdrift_server.parts.addresses import comparison_address, tree_address
 
 
+class Linked(Struct, frozen=True):
+    """A message, and where the places that it names lead, by the gaps in which they stand."""
+
+    message: Message
+    links: Mapping[str, str]
+
+
 def linked_summary(comparison: int, findings: Findings, slices: Sequence[SlicePair]) -> Linked:
-    """Make the names of the first bad token and node in the summary links, in the order of the sentence."""
-    gaps = []
+    """Make links of the names of the first bad token and node in the summary."""
+    links = {}
     token, node = findings.first_bad_token, findings.first_bad_node
     if token is not None and (position := position_of(slices, token.coordinates)) is not None:
-        address = comparison_address(comparison, slice=position)
-        gaps.append(Gap(str(token.coordinates.token), address, before="Token "))
-    if node is not None:
-        gaps.append(Gap(node.coordinates.describe(), is_said=True))
-        name = node.module or node.target or node.golden
-        gaps.append(Gap(name, finding_address(comparison, node, slices)))
-    return with_gaps(findings.summary, gaps)
+        links["bad_token"] = comparison_address(comparison, slice=position)
+    if node is not None and (address := finding_address(comparison, node, slices)) is not None:
+        links["bad_node"] = address
+    return Linked(findings.summary, links)
 
 
 def finding_address(comparison: int, finding: Finding, slices: Sequence[SlicePair]) -> str | None:

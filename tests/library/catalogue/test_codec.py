@@ -12,7 +12,7 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSum
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 from firstdrift.verdict.judgement import Finding, Findings, NodeClass, Overflow, Verdict
-from firstdrift.wording.message import Message
+from firstdrift.wording.message import Message, verbatim
 
 any_float = st.none() | st.floats()
 any_text = st.text(st.characters(codec=None, categories=None))  # lone surrogates and NUL included
@@ -41,7 +41,7 @@ def test_the_text_is_strict_json_with_named_non_finite_numbers() -> None:
 
 
 def test_a_name_that_reads_like_a_number_stays_a_name() -> None:
-    overflow = Overflow(Coordinates(0), "NaN", "high", "Infinity")
+    overflow = Overflow(Coordinates(0), "NaN", "high", verbatim("Infinity"))
     assert from_text(Overflow, to_text(overflow)) == overflow
 
 
@@ -59,7 +59,7 @@ def test_records_within_records_come_back() -> None:
         metrics=metrics,
         row=4,
     )
-    findings = Findings("It went wrong.", first_bad_node=finding, suspects=(finding, finding))
+    findings = Findings(Message.of("summary.no_slices"), first_bad_node=finding, suspects=(finding, finding))
     assert from_text(Findings, to_text(findings)) == findings
 
 

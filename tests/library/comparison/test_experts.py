@@ -16,7 +16,7 @@ from library.comparison.made_experts import (
     write_msprobe,
     write_torch,
 )
-from said import ids
+from said import gaps_of, ids
 
 from firstdrift import Report, compare
 from firstdrift.matching.plan import Joining, TensorPair
@@ -127,9 +127,8 @@ def test_an_expert_that_is_off_is_named(
     )
     assert (bad.golden, bad.target) == (names[::-1] if reverse else names)
     if reverse:
-        assert (
-            f"model.layers.{layer}.mlp.experts.{expert}.down_proj is the first bad node" in findings.summary
-        )
+        named = gaps_of(findings.summary, "finding.node")["bad_node"]
+        assert named == f"model.layers.{layer}.mlp.experts.{expert}.down_proj"
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -12,6 +12,7 @@ from firstdrift.comparison import in_memory
 from firstdrift.comparison.compare import compare
 from firstdrift.model.slice import Dump, Slice, SliceListing
 from firstdrift.parallel.slices import read_slice
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 
@@ -97,7 +98,7 @@ def test_a_whole_model_is_compared_with_all_ranks_though_each_has_tensors_as_lar
             np.save(folder / f"{name}.npy", array)
     report = compare(tmp_path / "golden", tmp_path / "target")
     assert (report.counts.passed, report.counts.error) == (1, 1)
-    assert report.findings.rank_finding == "It began on rank 1."
+    assert report.findings.rank_finding == Message.of("rank.began", rank=1)
 
 
 @pytest.mark.parametrize(

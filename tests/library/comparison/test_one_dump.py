@@ -8,6 +8,7 @@ import pytest
 
 from firstdrift.comparison.single_dump import SliceView, view_dump
 from firstdrift.errors import DumpNotFoundError, SettingsError
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 
@@ -44,7 +45,7 @@ def test_a_weight_that_is_not_finite_is_where_it_begins(views: Callable[[str], l
     first = view.first_overflow
     assert first is not None
     assert (first.node, first.level) == ("Functional.linear.12.forward", "high")
-    assert first.reason == "NaN or infinity in input.1, output.0"
+    assert first.reason == Message.of("overflow.in", tensors=("input.1", "output.0"))
     assert view.first_from_finite is None, "the MLP around it gets finite inputs, but the weight is inside"
 
 

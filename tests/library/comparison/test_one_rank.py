@@ -273,7 +273,7 @@ def test_a_fault_of_a_rank_alone_is_named_where_it_has_what_all_have(
     findings = compare(golden, target).findings
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.target == f"23_Decoder_layer/{norm}"
-    assert findings.rank_finding == "It began on rank 1."
+    assert findings.rank_finding == Message.of("rank.began", rank=1)
 
 
 def test_numbers_of_heads_that_are_dealt_out_are_no_warning(unpacked: Unpacked) -> None:
@@ -321,4 +321,4 @@ def test_the_wrong_weight_of_a_rank_alone_is_found_where_its_sum_goes(
 def test_another_model_is_not_held_to_be_one_rank(unpacked: Unpacked) -> None:
     report = compare(unpacked("msit/llama12_golden_fp32"), unpacked("msit/llama4_golden_fp32"))
     assert "note.one_rank_alone" not in ids(report.notes())
-    assert "different models" in report.findings.summary
+    assert report.findings.summary.id == "summary.other_model"

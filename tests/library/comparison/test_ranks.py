@@ -130,7 +130,7 @@ def test_the_rank_whose_shard_is_off_is_named(compare_ranks: Callable[..., Repor
     bad = report.findings.first_bad_node
     assert bad is not None
     assert (bad.target, bad.on_rank) == ("a", culprit)
-    assert report.findings.rank_finding == f"It began on rank {culprit}."
+    assert report.findings.rank_finding == Message.of("rank.began", rank=culprit)
 
 
 def test_a_rank_that_is_off_in_what_all_should_have_is_named(compare_ranks: Callable[..., Report]) -> None:
@@ -207,7 +207,7 @@ def test_the_rank_of_an_atb_dump_with_a_wrong_shard_is_named(
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.target == "23_Decoder_layer/2_MlpGateUpWeightPack/3_ElewiseOperation"
     assert findings.first_bad_node.coordinates.token == 2
-    assert findings.rank_finding == "It began on rank 1."
+    assert findings.rank_finding == Message.of("rank.began", rank=1)
 
 
 def test_two_ranks_of_statistics_are_the_run_of_one_up_to_the_fault_of_rank_1(compared: Compared) -> None:
@@ -216,7 +216,7 @@ def test_two_ranks_of_statistics_are_the_run_of_one_up_to_the_fault_of_rank_1(co
     assert bad is not None
     assert bad.module == "0.module.module.decoder.layers.1.mlp.linear_fc2"
     assert bad.node_class == "weights differ"
-    assert report.findings.rank_finding == "It began on rank 1."
+    assert report.findings.rank_finding == Message.of("rank.began", rank=1)
     assert report.counts.incomparable == 0
 
 
@@ -281,7 +281,7 @@ def test_a_wrong_weight_is_found_and_its_rank_named(
     findings = compared("msprobe/ranks/whole", f"msprobe/ranks/{target}").findings
     assert findings.first_bad_node is not None
     assert (findings.first_bad_node.module, findings.first_bad_node.on_rank) == (module, rank)
-    assert findings.rank_finding == f"It began on rank {rank}."
+    assert findings.rank_finding == Message.of("rank.began", rank=rank)
 
 
 def test_shards_with_values_are_joined_and_added_up(compared: Compared) -> None:
@@ -295,7 +295,7 @@ def test_the_wrong_shard_is_named_by_its_values(compared: Compared) -> None:
     findings = compared("msprobe/ranks/whole_data", "msprobe/ranks/fault_in_shard_data").findings
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.module == "model.layers.1.mlp.up"
-    assert findings.rank_finding == "It began on rank 0."
+    assert findings.rank_finding == Message.of("rank.began", rank=0)
 
 
 def test_as_many_ranks_that_share_a_model_otherwise_are_merged_where_that_is_said(
@@ -325,7 +325,7 @@ def test_one_wrong_rank_of_two_is_named_rank_against_rank(compared: Compared) ->
     findings = compared("msprobe/ranks/tensor", "msprobe/ranks/fault_in_shard").findings
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.module == "model.layers.2.mlp.up"
-    assert findings.rank_finding == "It began on rank 1."
+    assert findings.rank_finding == Message.of("rank.began", rank=1)
 
 
 SUM_UNKNOWN = text_of(Message.of("matching.incomparable.addends_without_values", ranks="0+1"))
@@ -406,7 +406,7 @@ def test_a_wrong_weight_of_a_spread_sequence_is_found_and_its_rank_named(compare
     findings = compared("msprobe/ranks/whole", "msprobe/ranks_sequence/fault_in_sequence").findings
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.module == "model.layers.2.mlp.up"
-    assert findings.rank_finding == "It began on rank 1."
+    assert findings.rank_finding == Message.of("rank.began", rank=1)
 
 
 @pytest.mark.parametrize("said", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "one"])
@@ -452,7 +452,7 @@ def test_the_shard_and_the_layer_of_a_later_stage_that_are_off_are_named(
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.module == "model.layers.3.mlp.gate"
     assert findings.rank_finding == (
-        "What differs is what rank 3 of the golden dump holds." if reverse else "It began on rank 3."
+        Message.of("rank.of_golden", rank=3) if reverse else Message.of("rank.began", rank=3)
     )
     assert findings.first_bad_node.on_rank == 3
     assert findings.first_bad_node.golden_ranks == ((0, 1, 2, 3) if reverse else None)
@@ -490,4 +490,4 @@ def test_the_expert_that_is_off_on_its_rank_is_named(compared: Compared) -> None
     findings = compared("msprobe/ranks_experts/one", "msprobe/ranks_experts/fault").findings
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.module == "model.layers.2.mlp.experts.3.down"
-    assert findings.rank_finding == "It began on rank 1."
+    assert findings.rank_finding == Message.of("rank.began", rank=1)

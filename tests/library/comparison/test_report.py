@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from library.dumps.msprobe_samples import module, write_dump
+from said import gaps_of
 
 import firstdrift
 from firstdrift import FirstdriftError, Options, Report
@@ -15,6 +16,7 @@ from firstdrift.errors import DumpNotFoundError, SettingsError
 from firstdrift.exports.report_json import dump_object
 from firstdrift.exports.text import report_text
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.model.slice import Coordinates
 from firstdrift.wording.text import text_of, texts_of
 
 Compared = Callable[..., Report]
@@ -119,7 +121,7 @@ def test_slices_that_do_not_pair_say_so(unpacked: Unpacked) -> None:
     tokens, steps = unpacked("msit/llama4_logits_golden"), unpacked("msprobe/dp2_stat_mix") / "golden"
     report = firstdrift.compare(tokens, steps)
     assert report.slices == ()
-    assert report.findings.summary.startswith("Nothing could be compared")
+    assert report.findings.summary.id == "summary.no_slices"
     assert report.pairing.notes
 
 
@@ -158,10 +160,10 @@ def test_what_statistics_tell_is_a_lower_bound(compared: Callable[[str, str], Re
 
 def test_two_different_models_are_said_to_be_so(compared: Callable[[str, str], Report]) -> None:
     findings = compared("msit/llama4_golden_fp32", "msit/llama12_golden_fp32").findings
-    assert findings.summary == (
-        "The two dumps look like those of different models, which cannot be compared: in token 0, 108 of 113 "
-        "pairs of tensors have other shapes, hidden size 64 against 32, number of layers 4 against 12."
-    )
+    assert gaps_of(findings.summary, "summary.other_model")["where"] == Coordinates(token=0).name()
+    assert gaps_of(findings.summary, "mismatch.shapes") == {"count": 108, "pairs": 113}
+    assert gaps_of(findings.summary, "mismatch.hidden_size") == {"golden": 64, "target": 32}
+    assert gaps_of(findings.summary, "mismatch.layers") == {"golden": 4, "target": 12}
 
 
 def test_no_error_begins_where_two_different_models_happen_to_have_one_shape(
@@ -171,7 +173,7 @@ def test_no_error_begins_where_two_different_models_happen_to_have_one_shape(
     findings = report.findings
     assert (findings.first_bad_token, findings.first_bad_node, findings.suspects) == (None, None, ())
     assert findings.unlike is not None
-    assert f"in token 0, {findings.unlike}." in findings.summary
+    assert gaps_of(findings.summary, "summary.other_model")["facts"] == findings.unlike
     assert report.counts.error > 0, "what differs is still counted"
     assert not any(result.judgement.origins for result in report.slices)
 
@@ -188,7 +190,7 @@ def test_runs_of_one_model_are_not_unlike(compared: Callable[[str, str], Report]
 def test_a_prompt_of_another_length_or_another_framework_is_no_other_model(
     compared: Callable[[str, str], Report], golden: str, target: str
 ) -> None:
-    assert "different models" not in compared(f"msit/{golden}", f"msit/{target}").findings.summary
+    assert compared(f"msit/{golden}", f"msit/{target}").findings.summary.id != "summary.other_model"
 
 
 def test_arguments_are_counted_as_tensors_wherever_tensors_are_counted(

@@ -30,4 +30,4 @@ def test_a_tensor_that_is_another_one_is_bad(
     report = compare(tmp_path / "golden.npy", tmp_path / "target.npy")
     assert (report.findings.first_bad_node is not None) == is_bad
     assert report.counts.error == is_bad
-    assert ("agree within rounding" in report.findings.summary) == (noise < 1e-6 and factor == 1.0)
+    assert (report.findings.summary.id == "summary.agree") == (noise < 1e-6 and factor == 1.0)

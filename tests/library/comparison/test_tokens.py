@@ -82,7 +82,13 @@ def test_a_second_prompt_is_not_the_third_token_of_the_first(unpacked: Unpacked)
     first = report.findings.input_differs[0]
     assert (first.coordinates.token, first.reason) == (
         *(2,),
-        "the input of the model has another length: output.0 of embed_tokens is [1, 1, 64] and [1, 6, 64]",
+        Message.of(
+            "input.other_length",
+            tensor="output.0",
+            node="embed_tokens",
+            golden=(1, 1, 64),
+            target=(1, 6, 64),
+        ),
     )
     assert report.counts.error == 0
     pairs = [pair for result in report.slices[3:] for pair in result.judgement.pairs]
@@ -101,4 +107,7 @@ def test_ids_that_part_are_found_in_the_dump(unpacked: Unpacked, tmp_path: Path)
     torch.save(torch.full_like(torch.load(ids), 11), ids)
     findings = firstdrift.compare(golden, tmp_path / "target").findings
     first = findings.input_differs[0]
-    assert (first.coordinates.token, first.reason) == (5, "the generated token before it differs: 163, 11")
+    assert (first.coordinates.token, first.reason) == (
+        *(5,),
+        Message.of("input.token_before", golden=163, target=11),
+    )

@@ -4,8 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from said import gaps_of, ids_of
 
 from firstdrift import Report
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 Compared = Callable[[str, str], Report]
 
@@ -178,7 +181,8 @@ def test_the_token_and_the_module_of_a_planted_fault_are_found(
     assert bad_node.module == module
     assert bad_node.node_class == "source"
     assert bad_token.target == "root.lm_head"
-    assert f"Token {token} is the first bad token; in it {module} is" in report.findings.summary
+    assert gaps_of(report.findings.summary, "finding.token") == {"number": token}
+    assert gaps_of(report.findings.summary, "finding.node")["bad_node"] == module
     assert report.counts.error > 0
 
 
@@ -190,7 +194,7 @@ def test_logits_alone_tell_the_first_bad_token(
     assert findings.first_bad_token is not None
     assert findings.first_bad_token.coordinates.token == token
     assert findings.first_bad_node is None
-    assert "the dumps do not show which node it comes from" in findings.summary
+    assert "finding.token_unlocated" in ids_of(findings.summary)
 
 
 @pytest.mark.parametrize("dump", MSPROBE_HEALTHY)
@@ -208,19 +212,19 @@ def test_what_was_planted_in_msprobe_dumps_is_found(compared: Compared, fault: F
     assert bad.verdict == "error"
     assert bad.reasons
     assert findings.first_bad_token is None, "training steps have no tokens"
-    assert (fault.module or fault.node) in findings.summary
+    assert (fault.module or fault.node) in text_of(findings.summary)
 
 
 def test_structure_dumps_say_that_there_are_no_values(compared: Compared) -> None:
     report = compared("msprobe/llama_structure_mix_attn/golden", "msprobe/llama_structure_mix_attn/target")
     assert report.counts.pairs == 0
-    assert report.findings.summary.startswith("No values could be compared")
+    assert report.findings.summary.id in {"summary.no_values", "summary.none_comparable"}
 
 
 @pytest.mark.parametrize("dump", ["dp2_stat_mix", "dp2_md5_mix"])
 def test_the_rank_on_which_it_began_is_named(compared: Compared, dump: str) -> None:
     findings = compared(f"msprobe/{dump}/golden", f"msprobe/{dump}/target").findings
-    assert findings.rank_finding == "It began on rank 1."
+    assert findings.rank_finding == Message.of("rank.began", rank=1)
     assert all(suspect.coordinates.rank == 1 for suspect in findings.suspects)
 
 
@@ -232,7 +236,7 @@ def test_other_token_ids_in_a_micro_batch_are_another_input_and_no_fault(compare
     assert (difference.coordinates.step, difference.coordinates.micro_step) == (0, 1)
     assert report.findings.first_bad_node is None
     assert report.counts.error == 0
-    assert "different inputs" in report.findings.summary
+    assert report.findings.summary.id == "summary.other_inputs"
 
 
 def test_other_input_of_one_rank_is_named_on_that_rank(compared: Compared) -> None:

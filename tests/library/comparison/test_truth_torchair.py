@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library.dumps.torchair_samples import floats, operator, write, write_fx, write_ge
+from said import gaps_of
 
 from firstdrift import Report, compare
 
@@ -157,4 +158,4 @@ def test_other_token_ids_are_another_input_though_aten_takes_the_weight_first(tm
     findings = compare(tmp_path / "golden", tmp_path / "target").findings
     assert findings.first_bad_node is None
     (difference,) = findings.input_differs
-    assert "golden 4, target 5 at index 2" in difference.reason
+    assert gaps_of(difference.reason, "input.first_mismatch") == {"golden": 4, "target": 5, "index": 2}

@@ -16,6 +16,7 @@ from firstdrift.exports.summary import Layer, NodeLine, SliceLine, Summary, summ
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift.wording.message import verbatim
+from firstdrift.wording.text import text_of
 from firstdrift_frontend.rendering import in_line, in_markdown
 from firstdrift_frontend.report import LARGEST, layer_map, report_html, report_markdown
 
@@ -52,7 +53,7 @@ def large(summary: Summary, name: str = "model.layers.%d.mlp.down_proj") -> Summ
         )
         for number in range(150)
     )
-    return replace(summary, slices=slices, layers=layers, worst=nodes, bad=100_000, notes=(name,) * 1000)
+    return replace(summary, slices=slices, layers=layers, worst=nodes, bad=100_000, notes=(verbatim(name),) * 1000)
 
 
 def test_a_report_of_128_layers_and_1000_tokens_is_below_2_mb(summary: Summary) -> None:
@@ -86,7 +87,7 @@ def test_hostile_dumps_make_harmless_reports(tmp_path: Path) -> None:
 
 def test_a_report_says_what_the_comparison_found(summary: Summary) -> None:
     page = report_html(summary)
-    assert summary.findings.summary in page
+    assert text_of(summary.findings.summary) in page
     for node in summary.worst[:3]:
         assert re.sub("[^a-zA-Z]", "", node.name) in re.sub("<[^>]+>|[^a-zA-Z<>]", "", page)
     assert summary.worst[0].node_class is NodeClass.WEIGHTS_DIFFER, "where the error begins comes first"

@@ -7,6 +7,7 @@ from operator import mul
 import numpy as np
 import pytest
 from library.verdict.made_slices import SHAPE, Call, Values, judge, make, values_of, with_error
+from said import gaps_of
 
 from firstdrift.matching.tensors import shapes_differ
 from firstdrift.model.slice import Coordinates
@@ -256,7 +257,7 @@ def test_a_number_that_is_of_the_worst_row_is_not_called_that_of_the_whole() -> 
         ),
     )
     assert judged.first.metrics["relative_l2"] == pytest.approx(0.5 / 4)  # one of 16 rows
-    assert how_far_off(judged.said) == "off by 0.25 in the worst row (relative L2)"
+    assert gaps_of(how_far_off(judged.said), "size.worst_row")["error"] == pytest.approx(0.25)
     inside = judge(
         BEFORE,
         Call(LINEAR, MLP, inputs=[0.0], outputs=[(output, with_error(output, 1e-6, "near"))]),

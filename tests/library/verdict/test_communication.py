@@ -16,6 +16,7 @@ from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.point_to_point import Message, messages
 from firstdrift.verdict.communication import explain, group_of, rank_alone
 from firstdrift.verdict.judgement import Communication, SliceJudgement
+from firstdrift.wording.message import Message as Said
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_what_came_in_a_batch_is_the_fault_of_the_rank_that_sent_it(tmp_path: Pa
     findings = compare_ranks(tmp_path, first, second).findings
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.target == "Functional.linear.0.forward"
-    assert findings.rank_finding == "It began on rank 1."
+    assert findings.rank_finding == Said.of("rank.began", rank=1)
     assert findings.suspects == ()
 
 
@@ -143,7 +144,7 @@ def test_what_began_with_a_message_of_a_batch_began_on_the_rank_that_sent_it(
     ]
     findings = compare_ranks(tmp_path, first, *others).findings
     assert findings.rank_finding is not None
-    assert findings.rank_finding.startswith(f"It began on rank {culprit}")
+    assert findings.rank_finding.arguments["rank"] == culprit
 
 
 def test_a_message_that_was_sent_as_it_should_be_and_came_otherwise_is_the_source(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_a_message_that_was_sent_as_it_should_be_and_came_otherwise_is_the_sourc
     findings = compare_ranks(tmp_path, first, second).findings
     assert findings.first_bad_node is not None
     assert (findings.first_bad_node.coordinates.rank, findings.first_bad_node.target) == (0, BATCH)
-    assert findings.rank_finding == "It began on rank 0."
+    assert findings.rank_finding == Said.of("rank.began", rank=0)
 
 
 def test_a_message_sent_alone_belongs_to_one_received_in_a_batch(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from library.verdict.made_slices import SHAPE, Call, judge, make, values_of, with_error
 from msgspec.structs import replace
+from said import gaps_of, ids_of
 
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.findings import conclude, prompt_starts
 from firstdrift.verdict.judgement import Findings, NodeClass, SliceJudgement, Verdict
-from firstdrift.wording.text import text_of, texts_of
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 U32 = 2.0**-24
 
@@ -81,13 +83,12 @@ def test_the_first_token_in_which_an_error_begins_is_the_first_bad_one() -> None
     assert findings.first_bad_node.coordinates.token == 2
     assert findings.first_bad_token is not None
     assert findings.first_bad_token.target == HEAD
-    assert texts_of(findings.first_bad_token.reasons) == [
-        "an error begins at Functional.linear.0.forward; the logits are off by 0.2 (relative L2)",
-    ]
-    assert findings.summary == (
-        "Token 2 is the first bad token; in it Functional.linear.0.forward is the first bad node: its inputs "
-        "agree, its output does not."
-    )
+    (reason,) = findings.first_bad_token.reasons
+    assert gaps_of(reason, "token.origin")["node"] == LINEAR
+    assert gaps_of(reason, "size.number")["error"] == pytest.approx(0.2, rel=0.05)
+    assert findings.summary.id == "summary.bad_token_and_node"
+    assert gaps_of(findings.summary, "finding.token") == {"number": 2}
+    assert gaps_of(findings.summary, "finding.node")["bad_node"] == LINEAR
 
 
 def test_the_order_in_which_tokens_are_given_does_not_matter() -> None:
@@ -97,7 +98,7 @@ def test_the_order_in_which_tokens_are_given_does_not_matter() -> None:
 
 def test_healthy_tokens_are_clean() -> None:
     findings = conclude([token(n) for n in range(4)])
-    assert findings == Findings("No bad token and no bad node: the two runs agree within rounding.")
+    assert findings == Findings(Message.of("summary.agree"))
 
 
 def test_an_error_that_does_not_reach_the_logits_makes_no_bad_token() -> None:
@@ -176,7 +177,7 @@ def test_logits_alone_are_held_against_the_tokens_before(errors: list[float], ex
     assert bad_token(findings) == expected
     assert findings.first_bad_node is None
     if expected is not None:
-        assert "the dumps do not show which node it comes from" in findings.summary
+        assert "finding.token_unlocated" in ids_of(findings.summary)
 
 
 def test_no_rounding_of_float32_makes_an_error_of_a_percent() -> None:
@@ -194,19 +195,17 @@ def test_other_token_ids_are_another_input_and_no_fault() -> None:
     assert findings.first_bad_token is None
     assert findings.first_bad_node is None
     first, after = findings.input_differs
-    assert (
-        first.reason
-        == "input.0 of embed_tokens, an input of the model, differs: golden 7, target 8 at index 0"
-    )
+    assert gaps_of(first.reason, "input.differs_by")["node"] == "embed_tokens"
+    assert gaps_of(first.reason, "input.first_mismatch") == {"golden": 7, "target": 8, "index": 0}
     assert (first.coordinates.token, first.golden, first.tensor) == (1, EMBEDDING, "input.0")
-    assert (after.coordinates.token, after.reason) == (2, "a generated token before it differs")
-    assert findings.summary.startswith("The runs were given different inputs (token 1): ")
+    assert (after.coordinates.token, after.reason) == (2, Message.of("input.earlier_token"))
+    assert gaps_of(findings.summary, "summary.other_inputs")["where"] == Coordinates(token=1).name()
 
 
 def test_another_choice_of_token_is_another_input_of_the_next() -> None:
     findings = conclude([logits_only(0, 1e-7), logits_only(1, 1e-7, top=(3, 5)), logits_only(2, 0.9)])
     assert [(found.coordinates.token, found.reason) for found in findings.input_differs] == [
-        (2, "the generated token before it differs: 3, 5")
+        (2, Message.of("input.token_before", golden=3, target=5))
     ]
     assert bad_token(findings) != 2
 
@@ -262,8 +261,8 @@ def test_a_prompt_where_the_other_run_still_generates_is_another_input() -> None
     findings = conclude([prompted(0, 6), second])
     assert (bad_token(findings), findings.first_bad_node) == (None, None)
     (difference,) = findings.input_differs
-    assert difference.reason == (
-        "the input of the model has another length: output.0 of embed_tokens is [1, 8] and [6, 8]"
+    assert difference.reason == Message.of(
+        "input.other_length", tensor="output.0", node="embed_tokens", golden=(1, 8), target=(6, 8)
     )
     assert prompt_starts([prompted(0, 6), second]) == ()
 
@@ -294,7 +293,7 @@ def test_a_prompt_of_another_length_is_another_input() -> None:
     assert findings.first_bad_node is None
     assert findings.first_bad_token is None
     (difference,) = findings.input_differs
-    assert "shapes differ" in difference.reason
+    assert difference.reason.id == "input.differs_by"
 
 
 def test_other_numbers_as_the_models_input_are_another_input() -> None:
@@ -308,7 +307,7 @@ def test_other_numbers_as_the_models_input_are_another_input() -> None:
     assert judged.said.input_difference is not None
     assert judged.said.counts.error == 0
     assert judged.said.counts.warning == 4
-    assert {tuple(texts_of(pair.reasons)) for pair in judged.said.pairs} == {("the model's input differs",)}
+    assert {pair.reasons for pair in judged.said.pairs} == {(Message.of("pair.input_differs"),)}
 
 
 def test_a_step_after_another_input_is_not_judged() -> None:
@@ -344,7 +343,7 @@ def test_what_is_received_from_another_rank_is_its_fault() -> None:
     findings = conclude([rank(0, received=0.2), rank(1, fault=0.3)])
     assert findings.first_bad_node is not None
     assert (findings.first_bad_node.coordinates.rank, findings.first_bad_node.target) == (1, LINEAR)
-    assert findings.rank_finding == "It began on rank 1."
+    assert findings.rank_finding == Message.of("rank.began", rank=1)
     assert findings.suspects == ()
 
 
@@ -377,14 +376,14 @@ def test_an_all_reduce_that_is_bad_everywhere_began_on_the_rank_whose_input_was(
     ranks = [drifting(0, given=0.0, received=0.3), drifting(1, given=0.5, received=0.3)]
     findings = conclude([*ranks, drifting(2, given=0.0, received=0.3)])
     assert findings.rank_finding is not None
-    assert findings.rank_finding.startswith("It began on rank 1")
+    assert findings.rank_finding.arguments["rank"] == 1
 
 
 def test_an_all_reduce_whose_inputs_agree_on_all_ranks_is_the_source() -> None:
     findings = conclude([drifting(rank, given=0.0, received=0.3) for rank in range(2)])
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.target == ALL_REDUCE
-    assert findings.rank_finding == "It began on ranks 0, 1 alike."
+    assert findings.rank_finding == Message.of("rank.began_on_several", ranks=(0, 1))
 
 
 def test_an_earlier_step_comes_first_whatever_the_rank() -> None:
@@ -404,9 +403,12 @@ def test_a_bad_token_that_no_node_explains_says_on_which_ranks_it_shows() -> Non
     healthy = [off_by(0.0, token=0, rank=number) for number in range(2)]
     late = off_by(0.5, token=2, rank=0)
     alone = conclude([*healthy, off_by(0.5, token=1, rank=1), late])
-    assert (alone.first_bad_node, alone.rank_finding) == (None, "It shows first on rank 1.")
+    assert (alone.first_bad_node, alone.rank_finding) == (None, Message.of("rank.shows_first", rank=1))
     alike = conclude([*healthy, off_by(0.5, token=1, rank=1), off_by(0.6, token=1, rank=0)])
-    assert (alike.first_bad_node, alike.rank_finding) == (None, "It shows on ranks 0, 1 alike.")
+    assert (alike.first_bad_node, alike.rank_finding) == (
+        None,
+        Message.of("rank.shows_on_several", ranks=(0, 1)),
+    )
     one = conclude([off_by(0.0, token=0, rank=0), off_by(0.5, token=1, rank=0)])
     assert one.first_bad_token is not None
     assert one.rank_finding is None
@@ -414,17 +416,17 @@ def test_a_bad_token_that_no_node_explains_says_on_which_ranks_it_shows() -> Non
 
 def test_of_merged_ranks_the_one_whose_logits_are_off_is_named_and_of_which_dump() -> None:
     healthy, bad = off_by(0.0, token=0, rank=None), off_by(0.5, token=1, rank=None, on_rank=3)
-    assert conclude([healthy, bad]).rank_finding == "It shows on rank 3."
+    assert conclude([healthy, bad]).rank_finding == Message.of("rank.shows", rank=3)
     assert bad.logits is not None
     of_golden = replace(bad, logits=replace(bad.logits, golden_ranks=(2, 3)))
-    assert conclude([healthy, of_golden]).rank_finding == "It shows on rank 3 of the golden dump."
+    assert conclude([healthy, of_golden]).rank_finding == Message.of("rank.shows_on_golden", rank=3)
 
 
 def test_where_golden_ranks_were_merged_and_none_stands_out_that_is_said() -> None:
     said = judge(Call(LINEAR, inputs=[0.0], outputs=[0.5])).said
     origins = tuple(replace(origin, golden_ranks=(0, 1)) for origin in said.origins)
-    assert conclude([replace(said, origins=origins)]).rank_finding == (
-        "Ranks 0+1 of the golden dump were merged; which of them holds what differs does not show."
+    assert conclude([replace(said, origins=origins)]).rank_finding == Message.of(
+        "rank.golden_merged", ranks="0+1"
     )
 
 
@@ -443,17 +445,16 @@ def test_slow_growth_is_called_drift() -> None:
     ]
     findings = conclude([judge(*calls).said])
     assert findings.first_bad_node is None
-    assert findings.summary.startswith(
-        "Gradual drift, no single source: in step 0 the last output is off by 0.06"
-    )
+    assert gaps_of(findings.summary, "summary.drift")["where"] == Coordinates(step=0).name()
+    assert gaps_of(findings.summary, "size.number")["error"] == pytest.approx(0.06, rel=0.05)
 
 
 def test_without_slices_nothing_is_said_to_agree() -> None:
-    assert conclude([]).summary.startswith("Nothing could be compared")
+    assert conclude([]).summary == Message.of("summary.no_slices")
 
 
 def test_without_values_nothing_is_said_to_agree() -> None:
-    assert conclude([judge(Call(LINEAR)).said]).summary.startswith("No values could be compared")
+    assert conclude([judge(Call(LINEAR)).said]).summary == Message.of("summary.no_values")
 
 
 OF_OTHER_SHAPES = (values_of("x"), values_of("x", (3, 3)))
@@ -463,21 +464,20 @@ OF_OTHER_SHAPES = (values_of("x"), values_of("x", (3, 3)))
 def test_what_could_not_be_compared_is_not_said_to_agree(rules: str) -> None:
     incomparable = Call(LINEAR, inputs=[OF_OTHER_SHAPES], outputs=[OF_OTHER_SHAPES])
     said = conclude([make(incomparable).judge(rules).said]).summary
-    assert said == "No values could be compared: 2 tensors matched, none comparable."
-    for pairs, left in (([], "."), ([OF_OTHER_SHAPES], "; 1 tensor could not be compared.")):
+    assert said == Message.of("summary.none_comparable", pairs=2)
+    for pairs in ([], [OF_OTHER_SHAPES]):
         call = Call("Module.m.M.forward.0", inputs=[0.0, *pairs], outputs=[0.0])
         said = conclude([make(call).judge(rules).said]).summary
-        assert said.startswith("No bad token and no bad node")
-        assert said.endswith((f"agree within rounding{left}", f"under the rules of {rules}{left}"))
+        assert ids_of(said) & {"summary.agree", "summary.rules_pass"}
+        if pairs:
+            assert gaps_of(said, "summary.beside_incomparable")["tensors"] == 1
 
 
 def test_errors_without_a_node_to_name_are_not_said_to_agree() -> None:
     nan = (np.ones(SHAPE, np.float32), np.full(SHAPE, np.nan, np.float32))
     findings = conclude([judge(Call("Functional.linear.0.backward", inputs=[nan], outputs=[0.0])).said])
     assert findings.first_bad_node is None
-    assert findings.summary == (
-        "No first bad node can be named, but the runs differ by more than rounding in 1 tensor."
-    )
+    assert findings.summary == Message.of("summary.unlocated", pairs=1)
 
 
 def test_under_the_rules_of_peers_nothing_is_found_that_they_do_not_flag() -> None:
@@ -491,7 +491,7 @@ def test_under_the_rules_of_peers_nothing_is_found_that_they_do_not_flag() -> No
         return make(*calls, coordinates=Coordinates(token=number)).judge(rules).said
 
     doubtful = layered(0, 20 * U32, "msit")
-    assert conclude([doubtful]) == Findings("No bad token and no bad node under the rules of msit.")
+    assert conclude([doubtful]) == Findings(Message.of("summary.rules_pass", rules="msit"))
     assert conclude([layered(0, 20 * U32, "firstdrift")]) != conclude([doubtful])
     found = conclude([doubtful, layered(1, 0.5, "msit")]).first_bad_node
     assert found is not None
@@ -501,19 +501,21 @@ def test_under_the_rules_of_peers_nothing_is_found_that_they_do_not_flag() -> No
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (Call(LINEAR, inputs=[0.0], outputs=[0.5]), "its inputs agree, its output does not"),
-        (Call(LINEAR, inputs=[0.0, 0.5], outputs=[0.5]), "its weight differs"),
+        (Call(LINEAR, inputs=[0.0], outputs=[0.5]), "finding.source"),
+        (Call(LINEAR, inputs=[0.0, 0.5], outputs=[0.5]), "finding.weights"),
         (
             Call(LINEAR, inputs=[0.0], outputs=[(np.ones(4), np.full(4, np.nan))]),
-            "NaN or infinity appears there",
+            "finding.non_finite",
         ),
-        (Call(LINEAR, inputs=[0.0, (1, 2)], outputs=[0.5]), "it is called with other arguments or shapes"),
+        (Call(LINEAR, inputs=[0.0, (1, 2)], outputs=[0.5]), "finding.structure"),
     ],
 )
 def test_the_sentence_says_what_is_wrong(call: Call, said: str) -> None:
     before = Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0])
     findings = conclude([judge(before, call).said])
-    assert findings.summary == f"In step 0, {LINEAR} is the first bad node: {said}."
+    assert gaps_of(findings.summary, "summary.bad_node_in")["where"] == Coordinates(step=0).name()
+    assert gaps_of(findings.summary, "finding.node")["bad_node"] == LINEAR
+    assert ids_of(findings.summary) & {said, "verbatim"}
 
 
 def test_suspects_are_other_faults_of_the_same_step_the_strongest_first() -> None:
@@ -562,24 +564,25 @@ def test_a_bad_token_before_that_of_the_first_bad_node_is_not_lost() -> None:
     assert bad_token(findings) == 2
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.coordinates.token == 3
-    first, second = findings.summary.split(". In token 3, ")
-    assert first.startswith(
-        "Token 2 is the first bad token; the dumps do not show which node it comes from: "
-    )
-    assert second == f"{LINEAR} is the first bad node: its inputs agree, its output does not."
+    assert gaps_of(findings.summary, "summary.bad_token_then_node")["where"] == Coordinates(token=3).name()
+    assert gaps_of(findings.summary, "finding.token") == {"number": 2}
+    assert "finding.token_unlocated" in ids_of(findings.summary)
+    assert gaps_of(findings.summary, "finding.node")["bad_node"] == LINEAR
 
 
 def test_an_output_that_is_no_logits_is_not_called_so() -> None:
     calls = [Call("Module.reduce.Sum.forward.0", outputs=[0.1 if n == 2 else 1e-7]) for n in range(3)]
     findings = conclude([judge(call, coordinates=Coordinates(token=n)).said for n, call in enumerate(calls)])
     assert findings.first_bad_token is not None
-    assert text_of(findings.first_bad_token.reasons[0]).startswith("the last output is off by ")
-    assert text_of(findings.first_bad_token.reasons[0]).endswith("that of tokens before by at most 1.1e-07")
+    (reason,) = findings.first_bad_token.reasons
+    assert "off.output" in ids_of(reason)
+    assert gaps_of(reason, "token.stands_out")["before"] == pytest.approx(1.1e-7, rel=0.1)
 
 
 def test_one_token_alone_is_not_called_the_first_without_saying_so() -> None:
     summary = conclude([token(2, fault=0.3)]).summary
-    assert summary.startswith("Token 2 is the first bad token (no other was compared); in it ")
+    assert summary.id == "summary.bad_token_and_node"
+    assert "finding.only_token" in ids_of(summary)
 
 
 @pytest.mark.parametrize(("error", "agrees"), [(0.01, True), (0.1, False)])
@@ -591,5 +594,5 @@ def test_logits_that_are_far_off_are_not_said_to_agree(error: float, agrees: boo
     made = make(Call("Torch.cos.0.forward", inputs=[0.0], outputs=[error / 2]), *calls, dtype="bfloat16")
     findings = conclude([made.judge().said])
     assert findings.first_bad_node is None
-    assert ("agree within rounding" in findings.summary) is agrees
-    assert ("the logits are off by" in findings.summary) is not agrees
+    assert ("summary.agree" in ids_of(findings.summary)) is agrees
+    assert ("off.logits" in ids_of(findings.summary)) is not agrees

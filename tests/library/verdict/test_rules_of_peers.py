@@ -18,7 +18,7 @@ from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import NodeClass, Verdict
-from firstdrift.wording.text import texts_of
+from firstdrift.wording.message import Message
 
 Compared = Callable[[str, str, str], Report]
 
@@ -178,14 +178,12 @@ def test_the_limits_of_msit_flag_the_tokens_that_they_flag_there(
     found = compared(f"msit/{golden}", f"msit/{target}", "msit").findings.first_bad_token
     assert (found.coordinates.token if found else None) == token
     if found is not None:
-        assert any(
-            "cosine similarity" in reason or "KL divergence" in reason for reason in texts_of(found.reasons)
-        )
+        assert {reason.id for reason in found.reasons} & {"tool.cosine", "tool.kl_divergence"}
 
 
 def test_the_summary_names_the_rules_by_which_nothing_was_found(compared: Compared) -> None:
     found = compared("msit/llama4_golden_fp32", "msit/llama4_fp16", "msit").findings
-    assert found.summary == "No bad token and no bad node under the rules of msit."
+    assert found.summary == Message.of("summary.rules_pass", rules="msit")
 
 
 @pytest.mark.parametrize(
@@ -216,6 +214,6 @@ def test_checksums_are_not_looked_at_where_values_were_saved(compared: Compared)
     judged = zip(found.plan.pairs, found.judgement.pairs, strict=True)
     digests = [{pair.golden.digest, pair.target.digest} for pair in found.plan.pairs]
     assert any(None not in both for both in digests)
-    reasons = {reason for pair, said in judged for reason in texts_of(said.reasons)}
-    assert "the dtypes differ" in reasons
-    assert "the digests differ" not in reasons
+    reasons = {reason.id for _, said in judged for reason in said.reasons}
+    assert "tool.dtypes" in reasons
+    assert "tool.digests" not in reasons

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from library.verdict.made_slices import Call, MadePair, make
 from library.verdict.test_findings import logits
+from said import gaps_of
 
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.findings import bad_outputs, conclude
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.series import with_bad_output
 from firstdrift.verdict.tree import TreeRow
-from firstdrift.wording.text import text_of
 
 MODEL = "Module.model.Model.forward.0"
 HEAD = "Module.lm_head.Linear.forward.0"
@@ -51,7 +51,7 @@ def test_logits_that_only_other_tokens_show_to_be_bad_are_an_error_of_their_toke
     first = conclude(judged).first_bad_token
     assert first is not None
     assert first.reasons == judged[2].pairs[0].reasons
-    assert "after token 2 was bad" in text_of(judged[3].pairs[0].reasons[0])
+    assert gaps_of(judged[3].pairs[0].reasons[0], "token.after_bad")["token"] == 2
 
 
 def test_what_is_settled_stays_as_it_is() -> None:
@@ -78,7 +78,7 @@ def test_an_output_that_drifted_is_an_error_of_its_slice() -> None:
     ]
     made = make(*calls)
     judged = settle([made.judge().said], [made.rows])
-    assert conclude(judged).summary.startswith("Gradual drift")
+    assert conclude(judged).summary.id == "summary.drift"
     assert judged[0].counts.error == 1
     assert judged[0].logits is not None
     assert judged[0].logits.verdict is Verdict.ERROR

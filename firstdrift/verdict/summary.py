@@ -1,0 +1,156 @@
+"""What a comparison says first, as one sentence: first bad token and node, drift, other inputs, or nothing.
+
+The places that it names stand in gaps of their own, `bad_token` and `bad_node`, for pages to make links of.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from firstdrift.verdict.judgement import (
+    OWN_RULES,
+    Counts,
+    Finding,
+    InputDifference,
+    NodeClass,
+    SliceJudgement,
+)
+from firstdrift.verdict.tokens import how_far_off, place_of, what_is_off
+from firstdrift.wording.message import VERBATIM, Message
+
+_WHAT: Final = {
+    NodeClass.SOURCE: Message.of("finding.source"),
+    NodeClass.WEIGHTS_DIFFER: Message.of("finding.weights"),
+    NodeClass.NON_FINITE: Message.of("finding.non_finite"),
+    NodeClass.STRUCTURE_DIFFERS: Message.of("finding.structure"),
+    NodeClass.PROPAGATED: Message.of("finding.first_given"),
+}
+_TELLING: Final = frozenset({"reason.sum", VERBATIM})
+"""Reasons that say which node it is: a sum has no name of its own, but what was added has."""
+
+_INPUTS_AGREE: Final = frozenset({"reason.inputs_agree", "reason.equal_inputs", "reason.other_numbers"})
+"""Reasons that say that the inputs of a node agree."""
+
+
+def summarise(
+    bad_token: Finding | None,
+    bad_node: Finding | None,
+    drift: SliceJudgement | None,
+    inputs: Sequence[InputDifference],
+    judgements: Sequence[SliceJudgement],
+) -> Message:
+    """Sum up what was found in one sentence, the most telling first."""
+    if not judgements:
+        return Message.of("summary.no_slices")
+    alone = len(judgements) == 1
+    other_model = next((judged for judged in judgements if judged.unlike is not None), None)
+    if other_model is not None:
+        where = other_model.coordinates.name()
+        return Message.of("summary.other_model", where=where, facts=other_model.unlike)
+    if bad_node is not None:
+        return _bad_node(bad_token, bad_node, alone=alone)
+    if bad_token is not None:
+        return Message.of("summary.bad_token", token=_token_alone(bad_token, alone=alone))
+    if drift is not None:
+        return _drift(drift)
+    if inputs:
+        where = inputs[0].coordinates.name()
+        return Message.of("summary.other_inputs", where=where, reason=inputs[0].reason)
+    return _nothing_bad(judgements)
+
+
+def _nothing_bad(judgements: Sequence[SliceJudgement]) -> Message:
+    counts = sum((judged.counts for judged in judgements), Counts())
+    if not counts.pairs:
+        return Message.of("summary.no_values")
+    if counts.incomparable == counts.pairs:
+        return Message.of("summary.none_comparable", pairs=counts.pairs)
+    first = judgements[0]
+    if first.rules != OWN_RULES:
+        return _beside_incomparable(Message.of("summary.rules_pass", rules=first.rules), counts)
+    if counts.error:
+        return _beside_incomparable(Message.of("summary.unlocated", pairs=counts.error), counts)
+    if len(judgements) == 1 and _is_off_alone(first):
+        return Message.of("summary.off_alone", off=how_far_off(first))
+    return _agreement(judgements, counts)
+
+
+def _agreement(judgements: Sequence[SliceJudgement], counts: Counts) -> Message:
+    """Say that two runs agree, and how far off logits are if they are noticeably."""
+    far = max(judgements, key=lambda judged: judged.logits_error or 0.0)
+    agree = _beside_incomparable(Message.of("summary.agree"), counts)
+    if not _is_far_off(far):
+        return agree
+    off = what_is_off(far)
+    if len(judgements) > 1:
+        off = Message.of("summary.off_in", where=far.coordinates.name(), off=off)
+    if far.chosen_otherwise:
+        return Message.of("summary.other_expert", agree=agree, off=off)
+    return _beside_incomparable(Message.of("summary.gathered_rounding", off=off), counts)
+
+
+def _beside_incomparable(said: Message, counts: Counts) -> Message:
+    """Say beside something how many tensors could not be compared."""
+    if not counts.incomparable:
+        return said
+    return Message.of("summary.beside_incomparable", said=said, tensors=counts.incomparable)
+
+
+def _is_far_off(judged: SliceJudgement) -> bool:
+    """Tell whether logits are off by more than what a node gathers, which rounding alone rarely comes to."""
+    error, limits = judged.logits_error or 0.0, judged.limits
+    least = max(limits.floor * judged.roundoff, limits.drift_least, limits.excess * (judged.noise or 0.0))
+    return math.isfinite(error) and error > least
+
+
+def _is_off_alone(judged: SliceJudgement) -> bool:
+    error = judged.logits_error or 0.0
+    return (
+        judged.compared_outputs == 1
+        and not judged.logits_recorded
+        and error > judged.limits.floor * judged.roundoff
+    )
+
+
+def _drift(drift: SliceJudgement) -> Message:
+    where, off = drift.coordinates.name(), how_far_off(drift)
+    if drift.counts.unmatched_target_nodes > drift.compared_outputs:
+        return Message.of("summary.drift_unmatched", where=where, off=off)
+    return Message.of("summary.drift", where=where, off=off)
+
+
+def _token_alone(bad_token: Finding, *, alone: bool) -> Message:
+    """Say which token is bad, where no node in it is."""
+    first = _first_bad(bad_token, alone=alone)
+    return Message.of("finding.token_unlocated", first=first, reason=bad_token.reasons[0])
+
+
+def _first_bad(bad_token: Finding, *, alone: bool) -> Message:
+    token = Message.of("finding.token", number=bad_token.coordinates.token)
+    if alone:
+        return Message.of("finding.only_token", bad_token=token)
+    return Message.of("finding.first_token", bad_token=token)
+
+
+def _bad_node(bad_token: Finding | None, bad_node: Finding, *, alone: bool) -> Message:
+    node = Message.of("finding.node", bad_node=place_of(bad_node), what=_what(bad_node))
+    where = bad_node.coordinates.name()
+    if bad_token is None:
+        if not where.arguments:
+            return Message.of("summary.bad_node", node=node)
+        return Message.of("summary.bad_node_in", where=where, node=node)
+    if bad_token.coordinates.token == bad_node.coordinates.token:
+        return Message.of("summary.bad_token_and_node", token=_first_bad(bad_token, alone=alone), node=node)
+    token = _token_alone(bad_token, alone=alone)
+    return Message.of("summary.bad_token_then_node", token=token, where=where, node=node)
+
+
+def _what(bad_node: Finding) -> Message:
+    """Say what is wrong with a node."""
+    reason = bad_node.reasons[0]
+    what = _WHAT.get(bad_node.node_class or NodeClass.SOURCE)
+    if what is None:
+        return Message.of("finding.flagged")
+    if bad_node.node_class is not NodeClass.SOURCE or reason.id in _INPUTS_AGREE:
+        return what
+    return reason if reason.id in _TELLING else Message.of("finding.output_first")
