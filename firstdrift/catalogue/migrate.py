@@ -14,7 +14,7 @@ from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.tables import Entry
 from firstdrift.errors import CatalogueError
 
-HEAD = "0009"
+HEAD = "0010"
 """The newest step; known here so that a database at it is opened, or made, without loading Alembic."""
 _NEWER = "Install that version, or use another data directory"
 _STEP = Table(
