@@ -52,6 +52,7 @@ from firstdrift.matching.structure.name_only_dumps import find_namesakes
 from firstdrift.matching.structure.operator_dumps import beside_flat
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.thresholds import AROUND
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
@@ -59,9 +60,6 @@ from firstdrift.model.tensor import is_part_of_rank
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
-
-_AROUND: Final = 0.8
-"""Score of modules around modules that correspond to each other."""
 
 _CHUNK: Final = re.compile(r"^\d{1,9}\.")
 
@@ -143,7 +141,7 @@ def _match_only_chunks(work: Pairing) -> None:
         return
     for pair in zip(golden, target, strict=True):
         if pair[0] not in work.partners and pair[1] not in work.found:
-            work.add_weighed(pair, _AROUND)
+            work.add_weighed(pair, AROUND)
 
 
 def _modules_at_top(tree: SliceTree) -> tuple[list[int], set[str]]:
@@ -243,7 +241,7 @@ def _match_around(work: Pairing) -> bool:
                 found = True
                 work.add(
                     (golden, target),
-                    Found(golden, Origin.STRUCTURE, _AROUND, doubtful=False, reasons=reasons),
+                    Found(golden, Origin.STRUCTURE, AROUND, doubtful=False, reasons=reasons),
                 )
                 break
     return found

@@ -11,7 +11,8 @@ from firstdrift.matching.cross_framework.layer_ops import Line
 from firstdrift.matching.plan import MatchingRules, Messages, Origin
 from firstdrift.matching.ranks.partial_dump import Spread, widen
 from firstdrift.matching.structure.sequence_alignment import Pair
-from firstdrift.matching.structure.similarity import CONFIDENT, Evidence
+from firstdrift.matching.structure.similarity import Evidence
+from firstdrift.matching.structure.thresholds import CONFIDENT
 from firstdrift.matching.tree import SliceTree, build_tree
 from firstdrift.model.slice import Slice
 from firstdrift.wording.message import Message

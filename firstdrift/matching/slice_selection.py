@@ -6,18 +6,15 @@
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.matching.thresholds import MOST_RUNS
 from firstdrift.model.slice import Coordinates, Dump
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
-
-_MOST_RUNS: Final = 6
-"""Runs of numbers that are spelled out in a remark. Chosen: they fit in a line."""
 
 
 def require_chosen_slices(golden: Dump, target: Dump, rules: MatchingRules) -> None:
@@ -70,7 +67,7 @@ def spelled(numbers: Iterable[int]) -> str:
     starts = [ordered[0], *(after for before, after in pairwise(ordered) if after != before + 1)]
     ends = [*(before for before, after in pairwise(ordered) if after != before + 1), ordered[-1]]
     runs = [str(a) if a == b else f"{a}\N{EN DASH}{b}" for a, b in zip(starts, ends, strict=True)]
-    return ", ".join(runs[:_MOST_RUNS]) + (", \N{HORIZONTAL ELLIPSIS}" if len(runs) > _MOST_RUNS else "")
+    return ", ".join(runs[:MOST_RUNS]) + (", \N{HORIZONTAL ELLIPSIS}" if len(runs) > MOST_RUNS else "")
 
 
 def _absence(

@@ -16,6 +16,7 @@ from firstdrift.dumps.checkpoint import how_dequantised
 from firstdrift.matching.plan import Messages, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.statistics_similarity import bare_shape, value_distance
+from firstdrift.matching.thresholds import ARGUMENTS_AGREE, TIMES_FARTHER
 from firstdrift.matching.tree import are_of_one_family, is_operator, operator_family
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating
@@ -32,10 +33,6 @@ _EXCHANGED: Final = Message.of("matching.transform.exchanged")
 BY_MAPPING: Final = Message.of("matching.transform.by_mapping")
 """Said of a pair that a mapping file names."""
 
-_AGREE: Final = 0.1
-_TIMES_FARTHER: Final = 4
-"""Arguments were exchanged if one agrees with that in the other place, and both differ this much more from
-their own."""
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -242,7 +239,7 @@ def _exchanged_role(golden: Node, target: Node) -> Role | None:
     far = [1.0 if distance is None else distance for distance in own]
     if len(near) != len(crossed):
         return None
-    is_clear = min(near) <= _AGREE and min(near) * _TIMES_FARTHER < min(far) and max(near) <= max(far)
+    is_clear = min(near) <= ARGUMENTS_AGREE and min(near) * TIMES_FARTHER < min(far) and max(near) <= max(far)
     return role if is_clear else None
 
 

@@ -8,10 +8,10 @@ root ─┬─ 4 model ─┬─ 1 embed          children of one pass in execut
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
-from typing import Final
 
 from msgspec import Struct, field
 
+from firstdrift.matching.thresholds import DEEPEST_WRAPPER, MOST_PARAMETERS
 from firstdrift.model.names import PARAMETERS_GRAD
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
@@ -19,12 +19,6 @@ from firstdrift.model.tensor import Role, TensorRecord
 
 CallKey = tuple[NodeKind, str, int]
 """What the forward and the backward node of one call share: kind, path and call number."""
-
-_DEEPEST_WRAPPER: Final = 4
-"""Levels down to which one module may wrap another."""
-
-_MOST_PARAMETERS: Final = 64
-"""Parameters of a module that are looked at."""
 
 
 class Contents(Struct, frozen=True):
@@ -108,7 +102,7 @@ class SliceTree(Struct, frozen=True):
             for part, count in contents.parts.items():  # ten times as fast as an update
                 parts[part] += count
             parameters += contents.parameters
-        return Contents(parts, tuple(parameters[:_MOST_PARAMETERS]))
+        return Contents(parts, tuple(parameters[:MOST_PARAMETERS]))
 
 
 @lru_cache(1024)
@@ -211,7 +205,7 @@ def wrapped_modules(tree: SliceTree, index: int, *, all_in_one: bool = False) ->
         index: the module.
         all_in_one: leave out modules that have others beside them.
     """
-    for _ in range(_DEEPEST_WRAPPER):
+    for _ in range(DEEPEST_WRAPPER):
         inner = [child for child in tree.forward[index] if not is_operator(tree.nodes[child])]
         if len(inner) != 1:
             yield from () if all_in_one else inner

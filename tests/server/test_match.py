@@ -131,7 +131,7 @@ def test_matched_nodes_are_taken_apart(client: TestClient, page: str, submit: Su
     settle(client)
     view = client.get(f"{page}.json", params=after).json()
     assert view["panes"]["golden"]["free"] > 46
-    assert view["state"]["history"][0]["says"].startswith("unmatch golden")
+    assert view["state"]["history"][0]["says"]["text"].startswith("unmatch golden")
 
 
 def test_of_two_viewers_the_slower_is_told_and_keeps_what_was_picked(

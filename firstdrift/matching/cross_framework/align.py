@@ -17,6 +17,17 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from firstdrift.matching.cross_framework.layer_ops import Layer, Line, Op, first_input, value_key
+from firstdrift.matching.cross_framework.thresholds import (
+    FOLLOWING,
+    JOINED,
+    LARGEST_TABLE,
+    MOST_VARIANTS,
+    OTHER_BLOCK,
+    SAME_BLOCK,
+    SAME_NAME,
+    SAME_VALUES,
+    SAME_WIDTH,
+)
 from firstdrift.matching.fused.find_fused import parts_of_one
 from firstdrift.matching.fused.fused_experts import ops_of_shared, set_experts_apart, with_experts
 from firstdrift.matching.structure.sequence_alignment import (
@@ -52,15 +63,7 @@ _WORTH: Final = {
 }
 """What it is worth to pair two operators that do the same."""
 
-_SAME_BLOCK: Final = 0.3
-_OTHER_BLOCK: Final = 0.2
-_SAME_WIDTH: Final = 0.3
-_SAME_NAME: Final = 0.1
-_SAME_VALUES: Final = 1.0
-_JOINED: Final = 0.6
-"""What each part of a fused operator counts beyond the first."""
 
-_FOLLOWING: Final = 1e-3
 _LOCAL: Final = frozenset({Work.ADD, Work.MULTIPLY})
 """What there is so much of that it is paired only inside the same part of a layer."""
 
@@ -68,9 +71,6 @@ _ANY_SPLIT: Final = frozenset({Work.NORM, Work.ATTEND, Work.ROTATE})
 """What may give its heads as a dimension of their own."""
 
 _RUN: Final = (2, 3)
-_MOST_VARIANTS: Final = 64
-_LARGEST_TABLE: Final = 1_000_000
-"""Pairs of units, or of operators, up to which each is weighed."""
 
 
 class Aligned(Struct, frozen=True):
@@ -107,8 +107,8 @@ def _align_units(trees: Trees, golden: Sequence[Op | Layer], target: Sequence[Op
     def gain(left: int, right: int) -> float:
         return _unit_gain(trees, golden[left], target[right])
 
-    if len(golden) * len(target) <= _LARGEST_TABLE:
-        return best_alignment(len(golden), len(target), gain, _FOLLOWING)
+    if len(golden) * len(target) <= LARGEST_TABLE:
+        return best_alignment(len(golden), len(target), gain, FOLLOWING)
     sides = (
         [(at, key) for at, unit in enumerate(golden) if (key := _kind(unit)) is not None],
         [(at, key) for at, unit in enumerate(target) if (key := _kind(unit)) is not None],
@@ -162,7 +162,7 @@ def _align_variants(
     most = -1.0
     # Each way weighs all pairs: of very long layers fewer are tried.
     largest = max(map(len, golden), default=0) * max(map(len, target), default=0)
-    most_tried = max(2, min(_MOST_VARIANTS, _LARGEST_TABLE // max(1, largest)))
+    most_tried = max(2, min(MOST_VARIANTS, LARGEST_TABLE // max(1, largest)))
     for first, second in islice(product(golden, target), most_tried):
         gains = [[op_gain(trees, one, other) for other in second] for one in first]
         pairs = _best(gains)
@@ -174,7 +174,7 @@ def _align_variants(
 
 def _best(gains: list[list[float]]) -> list[Pair]:
     width = len(gains[0]) if gains else 0
-    return best_alignment(len(gains), width, lambda left, right: gains[left][right], _FOLLOWING)
+    return best_alignment(len(gains), width, lambda left, right: gains[left][right], FOLLOWING)
 
 
 def op_gain(trees: Trees, golden: Op, target: Op) -> float:
@@ -182,26 +182,26 @@ def op_gain(trees: Trees, golden: Op, target: Op) -> float:
     worth = _WORTH.get(golden.work, 0.0)
     if golden.work is not target.work or (golden.parts and target.parts) or not worth:
         return 0.0
-    worth += _JOINED * (len(golden.nodes) + len(target.nodes) - 2)
+    worth += JOINED * (len(golden.nodes) + len(target.nodes) - 2)
     if golden.width is not None and target.width is not None:
         if not _fit(golden, target):
             return 0.0
         is_sure = not golden.other_widths and not target.other_widths
-        worth += _SAME_WIDTH if is_sure or golden.width == target.width else 0.0
+        worth += SAME_WIDTH if is_sure or golden.width == target.width else 0.0
     elif golden.parts or target.parts:
         return 0.0
     if golden.block and golden.block == target.block:
-        worth += _SAME_BLOCK
+        worth += SAME_BLOCK
     elif golden.work in _LOCAL and golden.block != target.block:
         return 0.0
     elif golden.block and target.block:
-        worth *= _OTHER_BLOCK
+        worth *= OTHER_BLOCK
     nodes = _node(trees[0], golden), _node(trees[1], target)
     names = trees[0].relative_name(golden.node), trees[1].relative_name(target.node)
     if golden.work is Work.LINEAR and not golden.parts and not target.parts and are_other_parts(*names):
         return 0.0
-    worth += _SAME_NAME * _likeness(*names)
-    return worth + _SAME_VALUES * (agreement(*nodes, Role.OUTPUT) or 0.0)
+    worth += SAME_NAME * _likeness(*names)
+    return worth + SAME_VALUES * (agreement(*nodes, Role.OUTPUT) or 0.0)
 
 
 _likeness = lru_cache(maxsize=4096)(name_similarity)
@@ -230,12 +230,12 @@ def _unit_gain(trees: Trees, golden: Op | Layer, target: Op | Layer) -> float:
         widths = [{layer.shape[-1], *layer.other_widths} for layer in (golden, target) if layer.shape]
         if widths[0].isdisjoint(widths[1]):
             return 0.0
-        worth += _SAME_WIDTH
+        worth += SAME_WIDTH
     if golden.ops and target.ops:
         norms = [sum(op.work is Work.NORM for op in layer.ops) for layer in (golden, target)]
-        worth += _SAME_BLOCK * (norms[0] == norms[1])
+        worth += SAME_BLOCK * (norms[0] == norms[1])
     nodes = trees[0].nodes[golden.node], trees[1].nodes[target.node]
-    return worth + _SAME_VALUES * (agreement(*nodes, Role.OUTPUT) or 0.0)
+    return worth + SAME_VALUES * (agreement(*nodes, Role.OUTPUT) or 0.0)
 
 
 def _unsure(trees: Trees, golden: Line, target: Line, pairs: list[Pair]) -> set[Pair]:
@@ -255,7 +255,7 @@ def _unsure(trees: Trees, golden: Line, target: Line, pairs: list[Pair]) -> set[
                     trees[0].nodes[golden.units[pair[0]].node],
                     trees[1].nodes[target.units[pair[1]].node],
                 )
-                if (agreement(*nodes, Role.OUTPUT) or 0.0) < _SAME_VALUES / 2:
+                if (agreement(*nodes, Role.OUTPUT) or 0.0) < SAME_VALUES / 2:
                     unsure.add(pair)
     return unsure
 
@@ -283,7 +283,7 @@ def _variants(tree: SliceTree, ops: Sequence[Op], others: Sequence[Op]) -> list[
     usual = dict.fromkeys([tuple(ways[0] for ways in choices), tuple(ways[:2][-1] for ways in choices)])
     # Of many groups there are more ways than can be gone through: they are never listed.
     rest = (chosen for chosen in product(*choices) if chosen not in usual)
-    return [_seen(together, chosen) for chosen in islice(chain(usual, rest), _MOST_VARIANTS)]
+    return [_seen(together, chosen) for chosen in islice(chain(usual, rest), MOST_VARIANTS)]
 
 
 def _together(ops: Sequence[Op], groups: Sequence[tuple[Op, ...]]) -> list[Op]:

@@ -28,6 +28,7 @@ from firstdrift.matching.cross_framework.pair_values import (
     reshape_to_fit,
     shapes_of,
 )
+from firstdrift.matching.cross_framework.thresholds import NEAR, ROTATION
 from firstdrift.matching.fused.joined_tensors import join_rows, joined_axis, say_rows
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Joining, Messages, TensorPair
@@ -41,11 +42,6 @@ _MAKERS: Final = frozenset({Work.ADD, Work.MULTIPLY, Work.ATTEND, Work.LOOKUP, W
 _MAKERS_FOR_EXPERTS: Final = _MAKERS | {Work.ROUTE}
 """What makes a value of its own that the next operator is given."""
 
-_NEAR: Final = 4
-"""Operators before a rotation, or after a node, that are searched for what made or takes its input."""
-
-_ROTATION: Final = 3
-"""A rotation takes what it rotates, cosine and sine."""
 
 _ENDS: Final = Message.of("matching.reason.last_in_module")
 _ENDED: Final = Message.of("matching.reason.given_by_last_node")
@@ -271,7 +267,7 @@ class _Inference:
     def _as_given_to_experts(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
         """Find the value of a node by what the experts are given that run together after it."""
         place = self._places[index]
-        for following in self._ops[place + 1 : place + 1 + _NEAR]:
+        for following in self._ops[place + 1 : place + 1 + NEAR]:
             experts = self._experts.get(following)
             if experts is None:
                 between = first_output(self._tree, following)
@@ -329,7 +325,7 @@ class _Inference:
         rotated: dict[str, Known] = {}
         for record, known in zip(outputs, states, strict=False):
             parts = (known.record, *angles)
-            if len(parts) == _ROTATION and all(part.location is not None for part in (*parts, record)):
+            if len(parts) == ROTATION and all(part.location is not None for part in (*parts, record)):
                 name = self._name(known.nodes[0])
                 joined = replace(known.record, statistics=None, digest=None, location=None)
                 why = self._why("matching.reason.rotates", known.nodes[0])
@@ -342,7 +338,7 @@ class _Inference:
         """Return queries and keys as they were before: from norms, a split or linear operators."""
         found: list[Known] = []
         works: list[Work] = []
-        for op in reversed(self._line[max(0, place - _NEAR) : place]):
+        for op in reversed(self._line[max(0, place - NEAR) : place]):
             outputs = outputs_of(self._tree, op.node)
             known = [self._known.get((op.node, record.label)) for record in outputs]
             if op.work not in (Work.NORM, Work.SPLIT, Work.LINEAR) or None in known:
@@ -363,7 +359,7 @@ class _Inference:
         if len(tables) != 1:
             return ()
         given = outputs_of(self._other, tables[0])
-        return tuple(given) if len(given) == _ROTATION - 1 and given[0].shape == given[1].shape else ()
+        return tuple(given) if len(given) == ROTATION - 1 and given[0].shape == given[1].shape else ()
 
     def _before(self, index: int) -> int | None:
         place = self._places.get(index, 0)

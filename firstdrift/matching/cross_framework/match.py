@@ -19,6 +19,17 @@ from firstdrift.matching.cross_framework.layer_ops import (
     lay_out,
 )
 from firstdrift.matching.cross_framework.pair_values import fit, reshape_to_fit
+from firstdrift.matching.cross_framework.thresholds import (
+    DOUBTFUL_LAYER,
+    INFERRED,
+    KNOWN_WIDTH,
+    LEAST_OPS,
+    LEAST_SHARED,
+    NO_WIDTH,
+    SAME_CONTENTS,
+    SHARED_NODES,
+    SHARED_TYPES,
+)
 from firstdrift.matching.fused.joined_tensors import (
     ARRANGED_BY_VALUES,
     concatenated,
@@ -34,26 +45,6 @@ from firstdrift.model.tensor import TensorRecord
 from firstdrift.operators.kinds import CHARACTERISTIC
 from firstdrift.operators.paths import PARTS_OF_LAYER
 from firstdrift.wording.message import Message
-
-_SHARED_TYPES: Final = 0.2
-"""Dumps of one framework share a larger part of their types."""
-
-_SHARED_NODES: Final = 0.1
-"""... or a larger part of their nodes was found by name."""
-
-_SAME_WIDTH: Final = 0.9
-_NO_WIDTH: Final = 0.7
-_SAME_CONTENTS: Final = 0.8
-_LEAST_SHARED: Final = 0.5
-"""Part of their operators that modules have in common."""
-
-_INFERRED: Final = 0.8
-"""Score of values that are known from neighbours."""
-
-_LEAST_STEPS: Final = 4
-"""Characteristic operators that two dumps must have in common to be held to be of one model."""
-
-_DOUBTFUL: Final = 0.5
 
 _SAME_BLOCK: Final = {
     "attention": Message.of("matching.reason.same_block.attention"),
@@ -178,7 +169,7 @@ def _add_inferred_node(
             golden=() if of_target else own,
             target=own if of_target else (),
             origin=Origin.STRUCTURE,
-            score=_INFERRED,
+            score=INFERRED,
             reasons=tuple(dict.fromkeys(known.why for _, known in inferred.values)),
         )
     )
@@ -223,10 +214,10 @@ def _were_hardly_found(work: Pairing) -> bool:
     types = [_types(tree) for tree in (work.golden, work.target)]
     if not all(tree.nodes for tree in (work.golden, work.target)):
         return False
-    if len(types[0] & types[1]) > _SHARED_TYPES * len(types[0] | types[1]):
+    if len(types[0] & types[1]) > SHARED_TYPES * len(types[0] | types[1]):
         return False
     by_rule = sum(found.origin not in (Origin.MAPPING, Origin.MANUAL) for found in work.found.values())
-    return by_rule <= _SHARED_NODES * min(len(work.golden.nodes), len(work.target.nodes))
+    return by_rule <= SHARED_NODES * min(len(work.golden.nodes), len(work.target.nodes))
 
 
 def _types(tree: SliceTree) -> set[str]:
@@ -235,16 +226,16 @@ def _types(tree: SliceTree) -> set[str]:
 
 
 def _add(
-    work: Pairing, nodes: tuple[int, int], pair: Aligned, *reasons: Message, score: float = _SAME_WIDTH
+    work: Pairing, nodes: tuple[int, int], pair: Aligned, *reasons: Message, score: float = KNOWN_WIDTH
 ) -> None:
     if nodes[0] not in work.partners and nodes[1] not in work.found:
-        score = _DOUBTFUL if pair.doubtful else score
+        score = DOUBTFUL_LAYER if pair.doubtful else score
         work.add(nodes, Found(nodes[0], Origin.STRUCTURE, score, doubtful=pair.doubtful, reasons=reasons))
 
 
 def _add_ops(work: Pairing, pair: Aligned, golden: Op, target: Op) -> None:
     known = golden.width is not None and target.width is not None
-    score = _SAME_WIDTH if known else _NO_WIDTH
+    score = KNOWN_WIDTH if known else NO_WIDTH
     reasons = [Message.of("matching.reason.same_kind", kind=golden.work.value)]
     if golden.block and golden.block == target.block:
         reasons.append(_SAME_BLOCK[golden.block])
@@ -301,8 +292,8 @@ def _is_convincing(lines: tuple[Line, Line], aligned: list[Aligned]) -> bool:
     ]
     return (
         bool(found)
-        and all(number >= _LEAST_STEPS for number in found)
-        and any(number >= _LEAST_SHARED * all_there for number, all_there in zip(found, there, strict=True))
+        and all(number >= LEAST_OPS for number in found)
+        and any(number >= LEAST_SHARED * all_there for number, all_there in zip(found, there, strict=True))
     )
 
 
@@ -320,9 +311,9 @@ def _match_modules(work: Pairing, layers: Aligned) -> None:
         for other in target
         if first[one] & second[other]
     ]
-    scores = [score for score in scores if score[0] >= _LEAST_SHARED]
+    scores = [score for score in scores if score[0] >= LEAST_SHARED]
     for _, one, other in sorted(scores + _only_ones(work, golden, target), key=lambda score: -score[0]):
-        _add(work, (one, other), layers, _SAME_OPERATORS, score=_SAME_CONTENTS)
+        _add(work, (one, other), layers, _SAME_OPERATORS, score=SAME_CONTENTS)
 
 
 def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_golden: bool) -> set[int]:

@@ -13,18 +13,15 @@ That is what order tells; whether it is so, values have to confirm.
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.layer_ops import Line, Op, first_input, first_output, lay_out
+from firstdrift.matching.cross_framework.thresholds import MOST_ADDENDS
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.matching.tree import SliceTree
 from firstdrift.operators.kinds import Work
 from firstdrift.operators.recognise import work_of
-
-_MOST_ADDENDS: Final = 4
-"""What more are added is not told apart: the sum before stands for it, partner or not."""
 
 
 def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree], lines: Sequence[Line] | None) -> None:
@@ -49,7 +46,7 @@ def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree], lines: Se
 def _addends(name: str, operands: Mapping[str, Sequence[str]], matched: AbstractSet[str]) -> tuple[str, ...]:
     """Return what a sum adds: its operands, or what these add if they have no partners, up to so many."""
     added = list(operands[name])
-    while len(added) < _MOST_ADDENDS:
+    while len(added) < MOST_ADDENDS:
         sums = (place for place, one in enumerate(added) if one in operands and one not in matched)
         place = next(sums, None)
         if place is None:

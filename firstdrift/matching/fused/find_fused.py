@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from firstdrift.matching.fused.joined_tensors import join_records, joined_axis
+from firstdrift.matching.fused.thresholds import BY_NAME, FITS, SAME_VALUES
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
@@ -20,15 +21,6 @@ from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.fused import fusions
 from firstdrift.wording.message import Message
-
-_FITS: Final = 0.95
-"""Score of parts whose shapes join to that of the whole, and whose names say so too."""
-
-_BY_NAME: Final = 0.8
-"""Score of parts and a whole of known names where no shapes were recorded."""
-
-_SAME_VALUES: Final = 1e-2
-"""Relative difference of the statistics up to which a whole of unknown name is that of the parts."""
 
 _SHAPES_JOIN: Final = Message.of("matching.reason.shapes_join")
 _VALUES_AGREE: Final = Message.of("matching.reason.values_of_whole_agree")
@@ -150,9 +142,9 @@ def _says_fused(
     described = _describe(of_parts, parts, of_whole, whole)
     agree = fit is True and _values_agree(nodes, node)
     if agree:
-        return (1.0 if known else _FITS), (described, _SHAPES_JOIN, _VALUES_AGREE)
+        return (1.0 if known else FITS), (described, _SHAPES_JOIN, _VALUES_AGREE)
     if known and fit is not False:
-        return (_FITS, (described, _SHAPES_JOIN)) if fit else (_BY_NAME, (described,))
+        return (FITS, (described, _SHAPES_JOIN)) if fit else (BY_NAME, (described,))
     return None
 
 
@@ -173,7 +165,7 @@ def _values_agree(parts: list[Node], whole: Node) -> bool:
         distance = value_distance(join_records(known, axis), record) if axis is not None else None
         if distance is not None:
             distances.append(distance)
-    return bool(distances) and max(distances) <= _SAME_VALUES
+    return bool(distances) and max(distances) <= SAME_VALUES
 
 
 def _joined_pairs(parts: list[Node], whole: Node) -> Iterator[tuple[list[TensorRecord], TensorRecord]]:

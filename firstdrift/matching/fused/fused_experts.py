@@ -12,23 +12,20 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.layer_ops import Layer, Op, first_output
 from firstdrift.matching.fused.find_fused import parts_of_one
+from firstdrift.matching.fused.thresholds import GATE_UP_DOWN, MOST_DIGITS
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.operators.kinds import GATHERED, Work
 from firstdrift.operators.paths import holds_experts, is_expert_list, is_shared, is_shared_expert
 
 Ways: TypeAlias = list[list[Op]]
 """Ways to see some operators: each by itself, or several as one."""
-
-_MOST_DIGITS: Final = 9
-_GATE_UP_DOWN: Final = 3
-"""Linear operators of an expert that has a gate."""
 
 
 class _Place(NamedTuple):
@@ -165,7 +162,7 @@ def _place(path: str) -> _Place | None:
     for at, (name, number) in enumerate(pairwise(names)):
         if not is_expert_list(name) or not number.isascii() or not number.isdigit():
             continue
-        if len(number) > _MOST_DIGITS or is_shared(name):
+        if len(number) > MOST_DIGITS or is_shared(name):
             return None
         return _Place(".".join(names[: at + 1]), int(number), ".".join(names[at + 2 :]))
     return None
@@ -225,7 +222,7 @@ def _side_by_side(tree: SliceTree, columns: Sequence[_Column]) -> tuple[int, int
     linear = list(firsts.values())
     if named:
         first, second = (firsts[node] for node in named[0])
-    elif len(linear) == _GATE_UP_DOWN:
+    elif len(linear) == GATE_UP_DOWN:
         first, second = linear[:2]
     else:
         return None

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.matching.fused.thresholds import NAMED_EXPERTS
 from firstdrift.matching.plan import Joining, Messages, TensorPair, UnmatchedTensor
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
 from firstdrift.matching.tree import is_operator
@@ -29,9 +30,6 @@ _AXES: Final = (-1, 0)
 
 ARRANGED_BY_VALUES: Final = Message.of("matching.transform.arranged_by_values")
 """Said of parts of which only the values tell how they lie in the whole."""
-
-_NAMED: Final = 4
-"""Experts that are named."""
 
 
 def joined_axis(parts: Sequence[Shape | None], whole: Shape | None) -> int | None:
@@ -192,9 +190,9 @@ def _list_left_over(
 
 def say_rows(experts: Sequence[int], *, located: bool) -> Messages:
     """Say how the rows of experts are joined; for many the first few are named."""
-    named = tuple(experts[:_NAMED])
+    named = tuple(experts[:NAMED_EXPERTS])
     rows = Message.of("matching.transform.rows_by_expert", experts=named)
-    if len(experts) > _NAMED:
+    if len(experts) > NAMED_EXPERTS:
         rows = Message.of("matching.transform.rows_by_many_experts", experts=named, count=len(experts))
     return (rows, ARRANGED_BY_VALUES) if located else (rows,)
 

@@ -12,12 +12,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.matching.fused.joined_tensors import ARRANGED_BY_VALUES, join_records
+from firstdrift.matching.fused.thresholds import STACK_FITS
 from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.model.node import Direction, Node
@@ -25,9 +26,6 @@ from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.fused import other_spellings, parts_of_name
 from firstdrift.operators.paths import is_one_expert, runs_through_experts, single_weight, stacked_weight
 from firstdrift.wording.message import Message
-
-_FITS: Final = 0.95
-"""Score of weights whose names say that they were stacked, and whose shapes do too."""
 
 _Key: TypeAlias = tuple[str, bool]
 """What a weight of an expert is called, and whether it is a bias."""
@@ -181,7 +179,7 @@ class _Stacks:
                     golden,
                     target,
                     Origin.STRUCTURE,
-                    _FITS,
+                    STACK_FITS,
                     reasons=(Message.of("matching.reason.stacked_experts"),),
                 )
             )

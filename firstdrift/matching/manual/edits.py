@@ -16,11 +16,9 @@ from msgspec import Struct
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.mapping import MappingFile
+from firstdrift.matching.manual.thresholds import MOST_SHOWN
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
-
-_MOST_SHOWN: Final = 3
-"""Nodes of a side that a remark names. Chosen: queries, keys and values, the most that is fused by hand."""
 
 _REFUSED: Final = "matching.edit.refused"
 
@@ -146,7 +144,7 @@ def _names(said: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _listed(names: tuple[str, ...]) -> Message:
-    more = len(names) - _MOST_SHOWN
+    more = len(names) - MOST_SHOWN
     if more > 0:
-        return Message.of("matching.edit.many_nodes", nodes=names[:_MOST_SHOWN], more=more)
+        return Message.of("matching.edit.many_nodes", nodes=names[:MOST_SHOWN], more=more)
     return Message.of("matching.edit.nodes", nodes=names)

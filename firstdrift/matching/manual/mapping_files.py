@@ -18,20 +18,14 @@ from msgspec.structs import replace
 from firstdrift.errors import PathOutsideRootsError, SettingsError
 from firstdrift.files import OutsideError, RefusedError, read_regular
 from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
+from firstdrift.matching.manual.thresholds import DEEPEST_LEVEL, LARGEST_FILE, LONGEST_SHOWN
 from firstdrift.model.names import parse_name
 from firstdrift.paths import inside
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import as_message
 
 _OPERATOR_FILE: Final = "op_mapping_file.json"
-LARGEST_FILE: Final = 16 * 2**20
-"""Bytes of a mapping file, or of a match set, that is read."""
 
-_DEEPEST_LEVEL: Final = 4
-"""Levels of mappings and lists. A layer mapping has two, an operator mapping two."""
-
-_LONGEST_SHOWN: Final = 100
-"""Characters of the file that an error quotes. Chosen: they fit in a line."""
 
 _QUOTED: Final = "matching.mapping.quoted"
 """The id of what a message quotes of the file, which not everybody may see."""
@@ -167,7 +161,7 @@ def _located(problem: Message, line: int, key: str, scope: str) -> Message:
 
 def _quoted(text: str) -> Message:
     """Quote what a file says."""
-    shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
     return Message.of(_QUOTED, text=repr(shown))
 
 
@@ -292,7 +286,7 @@ def _refuse_bombs(text: str) -> None:
             alias = Message.of("matching.mapping.alias", alias=_quoted(f"*{event.anchor}"))
             raise _WrongError(alias, line=_line(event))
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST_LEVEL:
+        if depth > DEEPEST_LEVEL:
             raise _WrongError(Message.of("matching.mapping.too_deep"), line=_line(event))
 
 

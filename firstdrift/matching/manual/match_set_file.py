@@ -16,15 +16,13 @@ import msgspec
 from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.edits import MatchSetFile, checked
 from firstdrift.matching.manual.mapping_files import parse_mapping, read_mapping_text
+from firstdrift.matching.manual.thresholds import DEEPEST
 from firstdrift.wording.message import Message, verbatim
 
 MARK: Final = "firstdrift_match_set"
 """The key that tells a match set from mapping files; its value is the version of the format."""
 
 FORMAT: Final = 1
-
-_DEEPEST: Final = 6
-"""Levels of objects and lists. A match set with mapping files in it has six."""
 
 
 def read_matches(files: Iterable[Path], *, within: Sequence[Path] | None = None) -> MatchSetFile:
@@ -91,13 +89,13 @@ def _shape_problem(said: Any) -> Message | None:  # noqa: ANN401 (what JSON has)
     """Say what is wrong with the layout of a match set, before it is read: no object, or one too deep."""
     if not isinstance(said, Mapping | list):
         return Message.of("matching.match_set.no_object")
-    return Message.of("matching.match_set.too_deep") if _depth(said) > _DEEPEST else None
+    return Message.of("matching.match_set.too_deep") if _depth(said) > DEEPEST else None
 
 
 def _depth(said: Any) -> int:  # noqa: ANN401 (what JSON has)
     """Return how many levels of objects and lists lie in each other, counted no further than the deepest."""
     level, depth = [said], 0
-    while level and depth <= _DEEPEST:
+    while level and depth <= DEEPEST:
         inner = (one.values() if isinstance(one, Mapping) else one for one in level)
         level = [each for held in inner for each in held if isinstance(each, Mapping | list)]
         depth += 1

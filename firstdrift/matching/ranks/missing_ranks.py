@@ -9,22 +9,19 @@ target  rank 0, 1  (stages)
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.matching.ranks.rank_correspondence import are_spread_otherwise, hold_same_part
+from firstdrift.matching.ranks.thresholds import MOST_TRIED
 from firstdrift.model.slice import Dump, Slice, SliceListing
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import ranks_named, side_named
 
 Read = Callable[[Dump, SliceListing], Slice]
 """Reads a slice of a dump."""
-
-_MOST_TRIED: Final = 8
-"""Ranks that a dump without rank is compared with, each of which is read. Chosen: a machine has 8 devices."""
 
 
 class MissingRanks(Struct, frozen=True):
@@ -72,7 +69,7 @@ def find_missing_ranks(
     slice_of = cache(
         lambda listing: read(dumps[few.in_target if listing is few.own else not few.in_target], listing)
     )
-    for rank in few.held[:1] or few.all_ranks[:_MOST_TRIED]:
+    for rank in few.held[:1] or few.all_ranks[:MOST_TRIED]:
         same = corresponding_slice(few.own, other_side, rank)
         other = corresponding_slice(few.own, other_side, few.missing(rank)[0])
         try:

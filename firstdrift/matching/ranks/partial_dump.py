@@ -22,6 +22,14 @@ from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.layer_ops import Layer, Line, Op, first_input, layer_nodes
 from firstdrift.matching.plan import NodeMatch, TensorPair
+from firstdrift.matching.ranks.thresholds import (
+    LAYERS_LOOKED_AT,
+    LEAST_PARTS,
+    LEAST_SPREAD,
+    MOST_CANDIDATES,
+    MOST_DIGITS,
+    MOST_RANKS,
+)
 from firstdrift.matching.structure.statistics_similarity import bare_shape
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.model.node import Direction, Node
@@ -36,16 +44,7 @@ from firstdrift.wording.phrases import shape, side_named
 Align = Callable[[Sequence[Op], Sequence[Op]], list[tuple[Op, Op]]]
 """Aligns the operators of two layers."""
 
-_LEAST_PARTS: Final = 2
-"""Tensors that are parts, from which on a dump is held to be that of one rank."""
 
-_LEAST_SPREAD: Final = 0.3
-"""Share of the kinds of linear nodes that are parts. A model with fewer heads for keys has two in seven."""
-
-_MOST_RANKS: Final = 1024
-_LAYERS_LOOKED_AT: Final = 2
-_MOST_CANDIDATES: Final = 8
-_MOST_DIGITS: Final = 18
 _NUMBER: Final = re.compile(r"\d+")
 
 _DIVIDED: Final = Message.of("matching.incomparable.divided_among_ranks")
@@ -96,7 +95,7 @@ def part(golden: tuple[int, ...] | None, target: tuple[int, ...] | None) -> Part
             continue
         one, other = first[others[0]], second[others[0]]
         small, large = sorted((one, other))
-        if small and large % small == 0 and large // small <= _MOST_RANKS:
+        if small and large % small == 0 and large // small <= MOST_RANKS:
             return Part(other == small, large // small, others[0] - len(first), large)
     return None
 
@@ -121,7 +120,7 @@ def spread_of_lines(
         (one, other)
         for one, other in layers
         if isinstance(one, Layer) and isinstance(other, Layer) and one.ops and other.ops
-    ][:_LAYERS_LOOKED_AT]
+    ][:LAYERS_LOOKED_AT]
     if any(op.other_widths for line in lines for op in line.ops) or not looked_at:
         return None
     if all(_is_covered(align, *(layer.ops for layer in pair)) for pair in looked_at):
@@ -154,9 +153,9 @@ def _candidates(layers: Iterable[tuple[Layer, Layer]]) -> list[Spread]:
         for is_target in (True, False):
             small, large = alone[is_target], alone[not is_target] | joined[not is_target]
             ratios = {wide // width for wide in large for width in small if width and wide % width == 0}
-            found |= {Spread(is_target, ratio) for ratio in ratios if 1 < ratio <= _MOST_RANKS}
+            found |= {Spread(is_target, ratio) for ratio in ratios if 1 < ratio <= MOST_RANKS}
     ordered = sorted(found, key=lambda spread: (spread.ranks, not spread.is_target))
-    return ordered[:_MOST_CANDIDATES]
+    return ordered[:MOST_CANDIDATES]
 
 
 def _widths(layer: Layer) -> tuple[set[int], set[int]]:
@@ -243,9 +242,9 @@ def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTr
                 passed_on[is_wide] += 1
     sides = {spread.is_target for spread in found}
     is_other = passed_on[False] >= passed_on[True] if passed_on else not is_whole
-    if len(sides) != 1 or is_other or sum(found.values()) < _LEAST_PARTS:
+    if len(sides) != 1 or is_other or sum(found.values()) < LEAST_PARTS:
         return None
-    if len(spread_kinds - {""}) < _LEAST_SPREAD * len(set(kinds.values())):
+    if len(spread_kinds - {""}) < LEAST_SPREAD * len(set(kinds.values())):
         return None
     spread = max(found, key=lambda spread: spread.ranks)
     norm_of_part = 1 / sqrt(spread.ranks)
@@ -325,7 +324,7 @@ def _is_dealt_out(own: str | None, whole: str | None, ranks: int) -> bool:
     """Tell whether an argument is a number that is dealt out to the ranks: of heads, of columns."""
     if own is None or whole is None or not own.isdecimal() or not whole.isdecimal():
         return False
-    return len(whole) <= _MOST_DIGITS and int(own) > 0 and int(whole) == ranks * int(own)
+    return len(whole) <= MOST_DIGITS and int(own) > 0 and int(whole) == ranks * int(own)
 
 
 def _say_part(pair: TensorPair, spread: Spread) -> Message | None:

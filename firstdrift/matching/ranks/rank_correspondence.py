@@ -16,40 +16,25 @@ from typing import Final
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.ranks.partial_dump import part
+from firstdrift.matching.ranks.thresholds import (
+    LEAST_COPIES,
+    LEAST_SHARDS,
+    LOADED,
+    LOOKED_AT,
+    NEARER,
+    SAME_LAYOUT,
+    SAMPLE,
+    STAGE,
+    TELLING,
+    TOLD,
+)
 from firstdrift.matching.structure.statistics_similarity import value_distance
 from firstdrift.matching.tree import is_operator
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, TensorRecord, is_floating
 
-_SAME: Final = 0.95
-"""Share of nodes, and of tensors as large, from which on two slices are laid out alike."""
-
-_TELLING: Final = 0.02
-"""Relative difference from which on ranks hold other values each."""
-
-_NEARER: Final = 0.2
-"""Share of the difference from another rank up to which a tensor belongs to a rank."""
-
-_SHARDS: Final = 0.1
-"""Share of tensors that are shards of the other dump's, from which on that was spread otherwise."""
-
-_COPIES: Final = 0.3
-"""Share of tensors that are as large all the same, as what passes from layer to layer is."""
-
-_STAGE: Final = 1.5
-"""So many times its share of the nodes a stage may have: the first and the last have more than layers."""
-
 _CHUNK: Final = re.compile(r"\d{1,9}(?=\.)")
-_LOOKED_AT: Final = 256
-"""Tensors that are looked at in the order in which they ran: a fault comes after the first of them."""
 
-_LOADED: Final = 32
-"""As above, of those without statistics: they have to be loaded."""
-
-_TOLD: Final = 8
-"""So many of them decide."""
-
-_SAMPLE: Final = 4096
 
 Tensors = dict[tuple[str, str], TensorRecord]
 Records = tuple[TensorRecord, TensorRecord, TensorRecord]
@@ -78,8 +63,8 @@ def hold_same_part(own: Slice, same: Slice, other: Callable[[], Slice]) -> bool:
 def _are_nearer(common: Sequence[Records]) -> bool:
     """Tell whether most of the first tensors of which ranks hold other values are nearer to the same rank."""
     is_recorded = bool(common) and all(record.statistics is not None for record in common[0])
-    known = (_is_nearer(*records) for records in common[: _LOOKED_AT if is_recorded else _LOADED])
-    told = list(islice((nearer for nearer in known if nearer is not None), _TOLD))
+    known = (_is_nearer(*records) for records in common[: LOOKED_AT if is_recorded else LOADED])
+    told = list(islice((nearer for nearer in known if nearer is not None), TOLD))
     return 2 * sum(told) > len(told)
 
 
@@ -109,15 +94,15 @@ def are_spread_otherwise(golden: Slice, target: Slice, ranks: int) -> bool:
     ]
     is_target = 2 * sum(shards) > len(shards)
     return (
-        len(shards) > _SHARDS * len(shapes)
-        and copies >= _COPIES * len(shapes)
+        len(shards) > LEAST_SHARDS * len(shapes)
+        and copies >= LEAST_COPIES * len(shapes)
         and _is_stage_of(sides[not is_target], sides[is_target], ranks)
     )
 
 
 def _is_stage_of(stage: Slice, whole: Slice, ranks: int) -> bool:
     """Tell whether a rank has about as few of the nodes as it has if each rank is a stage of its own."""
-    return ranks * len(stage.nodes) < _STAGE * len(whole.nodes)
+    return ranks * len(stage.nodes) < STAGE * len(whole.nodes)
 
 
 def _chunks(dumped: Slice) -> set[str]:
@@ -131,14 +116,14 @@ def _are_laid_out_alike(one: Slice, other: Slice) -> bool:
     tensors, others = _tensors(one), _tensors(other)
     common = tensors.keys() & others.keys()
     as_large = sum(tensors[key].shape == others[key].shape for key in common)
-    return _is_all_in(one, other) and bool(common) and as_large >= _SAME * len(common)
+    return _is_all_in(one, other) and bool(common) and as_large >= SAME_LAYOUT * len(common)
 
 
 def _is_all_in(one: Slice, other: Slice) -> bool:
     """Tell whether a slice has no modules that another one lacks; of operators alone, no operators."""
     modules = _modules(one), _modules(other)
     held, others = modules if all(modules) else ({node.name for node in side.nodes} for side in (one, other))
-    return bool(held) and len(held & others) >= _SAME * len(held)
+    return bool(held) and len(held & others) >= SAME_LAYOUT * len(held)
 
 
 def _modules(dumped: Slice) -> set[str]:
@@ -147,7 +132,7 @@ def _modules(dumped: Slice) -> set[str]:
 
 def _have_same_nodes(one: Slice, other: Slice) -> bool:
     names = {node.name for node in one.nodes}, {node.name for node in other.nodes}
-    return len(names[0] & names[1]) >= _SAME * max(map(len, names))
+    return len(names[0] & names[1]) >= SAME_LAYOUT * max(map(len, names))
 
 
 def _tensors(dumped: Slice) -> Tensors:
@@ -174,10 +159,10 @@ def _common(*slices: Slice) -> tuple[list[Records], list[Records]]:
 def _is_nearer(own: TensorRecord, same: TensorRecord, other: TensorRecord) -> bool | None:
     """Tell whether a tensor is nearer to the same rank than to another; None if these are as one."""
     between = _distance(same, other)
-    if between is None or between < _TELLING:
+    if between is None or between < TELLING:
         return None
     distance = _distance(own, same)
-    return None if distance is None else distance < _NEARER * between
+    return None if distance is None else distance < NEARER * between
 
 
 def _distance(one: TensorRecord, other: TensorRecord) -> float | None:
@@ -196,7 +181,7 @@ def _distance_of_values(one: TensorRecord, other: TensorRecord) -> float | None:
         if record.location is None or record.problem is not None:
             return None
         try:
-            values = load_tensor(record.location).reshape(-1)[:_SAMPLE]
+            values = load_tensor(record.location).reshape(-1)[:SAMPLE]
         except TensorUnreadableError:
             return None
         samples.append(values.astype(np.complex128 if values.dtype.kind == "c" else np.float64))

@@ -24,8 +24,21 @@ from firstdrift.matching.structure.sequence_alignment import (
     longest_chain,
     unique_pairs,
 )
-from firstdrift.matching.structure.similarity import CONFIDENT, DOUBTFUL, SAME_NAME, shape_key
+from firstdrift.matching.structure.similarity import SAME_NAME, shape_key
 from firstdrift.matching.structure.statistics_similarity import fingerprint, have_equal_outputs
+from firstdrift.matching.structure.thresholds import (
+    CONFIDENT,
+    CONTIGUOUS,
+    DOUBTFUL,
+    FUZZY,
+    LARGEST_TABLE,
+    MOST_RIVALS,
+    SAME_CALL,
+    SAME_NAME_SCORE,
+    TIE,
+    TWINS,
+    UNSURE,
+)
 from firstdrift.matching.tree import (
     SliceTree,
     are_of_one_family,
@@ -39,33 +52,6 @@ from firstdrift.wording.message import Message
 
 Words: TypeAlias = tuple[str, ...]
 """The strings that a call was given."""
-
-_SAME_NAME: Final = 0.95
-"""Score of a module of the same name inside a renamed module."""
-
-_TWINS: Final = 0.8
-"""Score of operators of different names whose outputs agree, and agree with nothing else."""
-
-_FUZZY: Final = 0.9
-"""Score of a match by path alone."""
-
-_LARGEST_TABLE: Final = 40_000
-"""Pairs of nodes up to which a gap is weighed pair by pair."""
-
-_UNSURE: Final = 6
-"""Operators on either side of an insertion that are weighed again."""
-
-_CONTIGUOUS: Final = 1e-3
-"""What it is worth that two pairs follow each other."""
-
-_SAME_CALL: Final = 1e-6
-"""What an equal call number is worth."""
-
-_MOST_RIVALS: Final = 20
-"""Rivals that are looked at on either side."""
-
-_TIE: Final = 0.02
-"""Scores closer than this do not tell two candidates apart."""
 
 
 _ONLY_OUTPUTS_THAT_AGREE: Final = Message.of("matching.reason.only_outputs_that_agree")
@@ -143,7 +129,7 @@ def _pair_equal_lists(work: Pairing, golden: list[int], target: list[int], *, ex
         if exact or is_operator(work.golden.nodes[pair[0]]):
             work.add_same_place(pair)
         elif work.rules.structure:
-            work.add_weighed(pair, _SAME_NAME)
+            work.add_weighed(pair, SAME_NAME_SCORE)
     return True
 
 
@@ -217,7 +203,7 @@ def _pair_by_name(work: Pairing, golden: list[int], target: list[int], *, exact:
         if exact:
             work.add_same_place(pair)
         elif work.evidence.score(*pair, neighbours=1) >= CONFIDENT:
-            work.add_weighed(pair, _SAME_NAME)
+            work.add_weighed(pair, SAME_NAME_SCORE)
 
 
 class _Siblings:
@@ -259,7 +245,7 @@ class _Siblings:
         operators = _operators(trees[0], golden), _operators(trees[1], target)
         if operators[0] == operators[1] or not self._work.rules.structure:
             return common_subsequence(*operators)
-        if len(golden) * len(target) <= _LARGEST_TABLE:
+        if len(golden) * len(target) <= LARGEST_TABLE:
             return self._weigh(golden, target)
         common = common_subsequence(_shapes(trees[0], golden), _shapes(trees[1], target))
         sure = _undisturbed(common, len(golden), len(target))
@@ -267,7 +253,7 @@ class _Siblings:
 
     def _weigh(self, golden: list[int], target: list[int]) -> list[Pair]:
         """Align two runs by all that speaks for each pair; equal call numbers only break ties."""
-        if len(golden) * len(target) > _LARGEST_TABLE:
+        if len(golden) * len(target) > LARGEST_TABLE:
             trees = self._work.golden, self._work.target
             return common_subsequence(_shapes(trees[0], golden), _shapes(trees[1], target))
         nodes = self._work.golden.nodes, self._work.target.nodes
@@ -275,9 +261,9 @@ class _Siblings:
         def gain(left: int, right: int) -> float:
             pair = golden[left], target[right]
             same_call = nodes[0][pair[0]].call == nodes[1][pair[1]].call
-            return self._score(pair) - DOUBTFUL + _SAME_CALL * same_call
+            return self._score(pair) - DOUBTFUL + SAME_CALL * same_call
 
-        return best_alignment(len(golden), len(target), gain, _CONTIGUOUS)
+        return best_alignment(len(golden), len(target), gain, CONTIGUOUS)
 
     def _score(self, pair: Pair, *, contested: bool = True) -> float:
         beside = self._beside[0][pair[0]], self._beside[1][pair[1]]
@@ -306,8 +292,8 @@ class _Siblings:
                 ]
                 for side, names in enumerate(kinds)
             ]
-            golden_rivals = [golden[at] for at in rivals[0][:_MOST_RIVALS]]
-            target_rivals = [target[at] for at in rivals[1][:_MOST_RIVALS]]
+            golden_rivals = [golden[at] for at in rivals[0][:MOST_RIVALS]]
+            target_rivals = [target[at] for at in rivals[1][:MOST_RIVALS]]
             for left, right in run:
                 self._settle_pair((golden[left], target[right]), golden_rivals, target_rivals)
 
@@ -318,7 +304,7 @@ class _Siblings:
         score = self._score(pair, contested=contested)
         unlike = not self._exact and work.evidence.is_contradicted(*pair)
         if is_operator(golden) and not are_of_one_family(golden, target):
-            work.add_weighed(pair, _TWINS, _ONLY_OUTPUTS_THAT_AGREE)
+            work.add_weighed(pair, TWINS, _ONLY_OUTPUTS_THAT_AGREE)
         elif score < DOUBTFUL:
             return
         elif (
@@ -333,7 +319,7 @@ class _Siblings:
             rivals = [(rival, pair[1]) for rival in golden_rivals] + [
                 (pair[0], rival) for rival in target_rivals
             ]
-            ties = [rival for rival in rivals if self._score(rival) > score - _TIE]
+            ties = [rival for rival in rivals if self._score(rival) > score - TIE]
             said = [Message.of("matching.reason.rival", node=self._other(tie, pair)) for tie in ties[:1]]
             by_name_alone = contested and not (golden.tensors and target.tensors)
             said += [_ARGUMENTS_UNLIKE] * unlike
@@ -371,7 +357,7 @@ def _pair_by_path(work: Pairing, golden: list[int], target: list[int]) -> None:
     others = [(work.target.nodes[index].kind, work.target.nodes[index].path) for index in target]
     for left, right in common_subsequence(paths, others):
         reasons = (_SAME_PATH,)
-        found = Found(golden[left], Origin.FUZZY, _FUZZY, doubtful=False, reasons=reasons)
+        found = Found(golden[left], Origin.FUZZY, FUZZY, doubtful=False, reasons=reasons)
         work.add((golden[left], target[right]), found)
 
 
@@ -390,14 +376,14 @@ def _fill(
 
 
 def _undisturbed(pairs: list[Pair], golden: int, target: int) -> list[Pair]:
-    """Return the pairs that lie in the middle of an unbroken run, `_UNSURE` pairs from its ends or more.
+    """Return the pairs that lie in the middle of an unbroken run, `UNSURE` pairs from its ends or more.
 
     The ends of the sequences do not count as ends of a run.
     """
-    before = [(at, at) for at in range(-_UNSURE, 0)]
-    after = [(golden + at, target + at) for at in range(_UNSURE)]
+    before = [(at, at) for at in range(-UNSURE, 0)]
+    after = [(golden + at, target + at) for at in range(UNSURE)]
     padded = [*before, *pairs, *after]
-    width = 2 * _UNSURE
+    width = 2 * UNSURE
     return [
         pair
         for pair, first, last in zip(pairs, padded, padded[width:], strict=False)

@@ -23,6 +23,7 @@ from firstdrift.matching.pairing import SAME_PLACE, Found, Pairing
 from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.similarity import SAME_NAME
+from firstdrift.matching.structure.thresholds import NAMES_LOOKED_AT
 from firstdrift.matching.tensors import relate_shapes
 from firstdrift.matching.tree import is_operator
 from firstdrift.model.node import Direction, Node
@@ -36,8 +37,6 @@ _CALL: Final = re.compile(r"(?P<base>.+?)[._](?:(?:call|forward|fwd)[._]?)?(?P<c
 _MARKED: Final = re.compile(r"(?P<base>.+)[._](?:out|act|activations?|hook|forward|fwd)", re.ASCII)
 """Ways to say that a value is what a module gave, besides "output", which its reader knows."""
 
-_LOOKED_AT: Final = 16
-"""Names that tell which words the names of a dump lack."""
 
 _ONLY_CALL: Final = Message.of("matching.reason.only_call")
 
@@ -223,8 +222,8 @@ def _words(path: str) -> tuple[str, ...]:
 def _common_shift(paths: Sequence[str], modules: _Modules) -> Shift:
     """Find the words that most names lack, or have in excess, in front; none if that is not clear."""
     unknown = [words for path in paths if path not in modules.calls and (words := _words(path))]
-    step = max(1, len(unknown) // _LOOKED_AT)
-    looked_at = unknown[::step][:_LOOKED_AT]
+    step = max(1, len(unknown) // NAMES_LOOKED_AT)
+    looked_at = unknown[::step][:NAMES_LOOKED_AT]
     if 2 * len(unknown) <= len(paths):
         return (), ()
     ends: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)

@@ -14,6 +14,24 @@ from typing import Final
 from msgspec import Struct
 
 from firstdrift.matching.structure.statistics_similarity import agreement, bare_shape, value_distance
+from firstdrift.matching.structure.thresholds import (
+    CONFIDENT,
+    FIRST_SHAPE,
+    FITS_INSIDE,
+    INPUTS_AGREE,
+    MODULE_OUTPUTS_AGREE,
+    NEIGHBOUR,
+    NO_SHAPES,
+    OTHER_NUMBER,
+    OTHER_SHAPE,
+    OUTPUTS_AGREE,
+    PARAMETERS_AGREE,
+    PARAMETERS_DIFFER,
+    SAME_FAMILY,
+    SAME_OPERATOR,
+    SAME_PARAMETER,
+    SAME_SHAPE,
+)
 from firstdrift.matching.tree import (
     SliceTree,
     are_of_one_family,
@@ -25,23 +43,9 @@ from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message
 
-CONFIDENT: Final = 0.6
-"""Score from which a match is compared."""
-
-DOUBTFUL: Final = 0.45
-"""Score from which a match is shown as doubtful; below it there is none."""
-
 # The numbers below were found on real dumps whose modules had been renamed, whose operators had been
 # inserted and deleted, and whose values had been changed, with and without statistics.
 
-_SAME_OPERATOR: Final = 0.6
-_SAME_FAMILY: Final = 0.55
-_SAME_SHAPE: Final = 0.15
-_OTHER_SHAPE: Final = -0.1
-_NO_SHAPES: Final = -0.1
-_NEIGHBOUR: Final = 0.1
-_OUTPUTS_AGREE: Final = 0.4
-_INPUTS_AGREE: Final = 0.2
 
 _WEIGHTS: Final = {
     "name": 2.0,
@@ -53,16 +57,6 @@ _WEIGHTS: Final = {
     "neighbours": 1.0,
 }
 """What each likeness of two modules counts for, where it is known."""
-
-_MODULE_OUTPUTS_AGREE: Final = 0.6
-_PARAMETERS_AGREE: Final = 0.8
-_PARAMETERS_DIFFER: Final = 0.6
-_FITS_INSIDE: Final = 0.2
-_OTHER_NUMBER: Final = 0.6
-_FIRST_SHAPE: Final = 0.7
-
-_SAME_PARAMETER: Final = 5e-3
-"""Relative difference up to which parameters are the same: rounding to bfloat16 changes as much."""
 
 
 SAME_NAME: Final = Message.of("matching.reason.same_name")
@@ -113,7 +107,7 @@ class Evidence(Struct, frozen=True):
             return _operator_score(first, second, neighbours)
         score = self._module_score(golden, target, neighbours, contested=contested)
         fits_inside = max(self._scores_inside(golden, target, neighbours), default=0.0)
-        return score if score >= fits_inside else _FITS_INSIDE * score
+        return score if score >= fits_inside else FITS_INSIDE * score
 
     def reasons(self, golden: int, target: int) -> tuple[Message, ...]:
         """Say what spoke for a match, one clause each."""
@@ -186,9 +180,9 @@ class Evidence(Struct, frozen=True):
         score /= sum(_WEIGHTS[what] for what in known)
         parameters = self._parameter_agreement(golden, target)
         if parameters == 0.0 and contested and names[0] != names[1]:
-            return _PARAMETERS_DIFFER * score
-        score += (1 - score) * _MODULE_OUTPUTS_AGREE * (agreement(first, second, Role.OUTPUT) or 0.0)
-        return score + (1 - score) * _PARAMETERS_AGREE * (parameters or 0.0)
+            return PARAMETERS_DIFFER * score
+        score += (1 - score) * MODULE_OUTPUTS_AGREE * (agreement(first, second, Role.OUTPUT) or 0.0)
+        return score + (1 - score) * PARAMETERS_AGREE * (parameters or 0.0)
 
     def _value_agreement(self, golden: int, target: int) -> float:
         outputs = agreement(self.golden.nodes[golden], self.target.nodes[target], Role.OUTPUT) or 0.0
@@ -207,7 +201,7 @@ class Evidence(Struct, frozen=True):
             return None
         distances = [value_distance(*pair) for pair in zip(first, second, strict=True)]
         known = [distance for distance in distances if distance is not None]
-        return sum(distance <= _SAME_PARAMETER for distance in known) / len(known) if known else None
+        return sum(distance <= SAME_PARAMETER for distance in known) / len(known) if known else None
 
 
 def shape_key(node: Node) -> Hashable:
@@ -234,7 +228,7 @@ def shape_similarity(golden: Node, target: Node, role: Role) -> float | None:
         return 0.0
     counts = Counter(first), Counter(second)
     shared = (counts[0] & counts[1]).total() / (counts[0] | counts[1]).total()
-    return _FIRST_SHAPE * (first[0] == second[0]) + (1 - _FIRST_SHAPE) * shared
+    return FIRST_SHAPE * (first[0] == second[0]) + (1 - FIRST_SHAPE) * shared
 
 
 @lru_cache(maxsize=1 << 14)  # the names of layers come again and again
@@ -245,7 +239,7 @@ def name_similarity(first: str, second: str) -> float:
     pairs = [Counter(pairwise(name.lower())) for name in (first, second)]
     either = pairs[0].total() + pairs[1].total()
     shared = 2 * (pairs[0] & pairs[1]).total() / either if either else 0.0
-    return shared if _numbers(first) == _numbers(second) else _OTHER_NUMBER * shared
+    return shared if _numbers(first) == _numbers(second) else OTHER_NUMBER * shared
 
 
 def class_similarity(golden: Node, target: Node) -> float | None:
@@ -258,14 +252,14 @@ def class_similarity(golden: Node, target: Node) -> float | None:
 def _operator_score(golden: Node, target: Node, neighbours: int) -> float:
     if not are_of_one_family(golden, target):
         return 0.0
-    score = _SAME_OPERATOR if golden.type_name == target.type_name else _SAME_FAMILY
-    score += _NEIGHBOUR * (neighbours - 1)
+    score = SAME_OPERATOR if golden.type_name == target.type_name else SAME_FAMILY
+    score += NEIGHBOUR * (neighbours - 1)
     shapes = [shape_similarity(golden, target, role) for role in (Role.INPUT, Role.OUTPUT)]
     known = [shape for shape in shapes if shape is not None]
-    score += sum(shape * _SAME_SHAPE + (1 - shape) * _OTHER_SHAPE for shape in known) if known else _NO_SHAPES
+    score += sum(shape * SAME_SHAPE + (1 - shape) * OTHER_SHAPE for shape in known) if known else NO_SHAPES
     outputs = agreement(golden, target, Role.OUTPUT) or 0.0
     inputs = agreement(golden, target, Role.INPUT) or 0.0
-    return score + max(0.0, 1 - score) * (_OUTPUTS_AGREE * outputs + _INPUTS_AGREE * inputs)
+    return score + max(0.0, 1 - score) * (OUTPUTS_AGREE * outputs + INPUTS_AGREE * inputs)
 
 
 def _compare(what: str, golden: str, target: str) -> Message:

@@ -7,14 +7,10 @@ target   norm 6.5789  max 0.8203        9.1022  1.4411    differ: says nothing, 
 from collections.abc import Hashable
 from functools import lru_cache
 from math import isfinite, isnan, log10, prod, sqrt
-from typing import Final
 
+from firstdrift.matching.structure.thresholds import AGREES, DIFFERS, EQUAL
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, Statistics, TensorRecord, is_floating
-
-_EQUAL: Final = 1e-5
-_AGREES: Final = 1e-3
-_DIFFERS: Final = 1e-1
 
 
 @lru_cache(maxsize=4096)
@@ -36,9 +32,9 @@ def agreement(golden: Node, target: Node, role: Role) -> float | None:
 
 
 def _closeness(distance: float) -> float:
-    if distance <= _AGREES:
+    if distance <= AGREES:
         return 1.0
-    return max(0.0, log10(_DIFFERS / distance) / log10(_DIFFERS / _AGREES))
+    return max(0.0, log10(DIFFERS / distance) / log10(DIFFERS / AGREES))
 
 
 def value_distance(golden: TensorRecord, target: TensorRecord) -> float | None:
@@ -85,7 +81,7 @@ def have_equal_outputs(golden: Node, target: Node) -> bool:
     if first is None or second is None or first.shape != second.shape:
         return False
     distance = value_distance(first, second)
-    return distance is not None and distance <= _EQUAL
+    return distance is not None and distance <= EQUAL
 
 
 def fingerprint(node: Node) -> Hashable | None:

@@ -27,6 +27,7 @@ from firstdrift.matching.structure.similarity import (
     shape_similarity,
 )
 from firstdrift.matching.structure.statistics_similarity import agreement
+from firstdrift.matching.structure.thresholds import ALIKE, LOWEST, OTHER_LAYER, VALUES_COUNT
 from firstdrift.matching.tree import SliceTree, is_operator, operator_family
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role
@@ -47,19 +48,9 @@ _WEIGHTS: Final = {
 }
 """What each likeness counts for, where it is known."""
 
-_VALUES_AGREE: Final = 0.6
-"""How far agreeing values bring a score towards 1; values that differ are no reason against."""
-
-_ALIKE: Final = 0.5
-"""Likeness from which names are mentioned as a reason."""
 
 _PLACE: Final = frozenset({"parent", "position", "layer", "around"})
 """Likenesses of where two nodes stand, not of what they are."""
-
-_OTHER_LAYER: Final = 0.8
-
-_LOWEST: Final = 0.15
-"""Candidates below this score are not shown."""
 
 
 _SAME_LAYER: Final = Message.of("matching.reason.same_layer")
@@ -126,7 +117,7 @@ def suggest(
     found += [_fused(work, join) for join in possible_joins(work, index, of_golden=golden is not None)]
     found.sort(key=lambda one: -one.score)
     said = (one if isinstance(one, Suggestion) else _explained(work, one) for one in found[:most])
-    return tuple(one for one in said if one.score >= _LOWEST and one.reasons)
+    return tuple(one for one in said if one.score >= LOWEST and one.reasons)
 
 
 def _candidates(work: Pairing, index: int, *, of_golden: bool) -> Iterator[tuple[int, int]]:
@@ -159,7 +150,7 @@ def _fused(work: Pairing, join: Join) -> Suggestion:
     return Suggestion(
         tuple(work.golden.nodes[at].name for at in join.golden),
         tuple(work.target.nodes[at].name for at in join.target),
-        join.score if same else join.score * _OTHER_LAYER,
+        join.score if same else join.score * OTHER_LAYER,
         (*join.reasons, *([_SAME_LAYER] if same else [])),
     )
 
@@ -230,9 +221,9 @@ def _weigh(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> _Weighe
     values = agreement(first, second, Role.OUTPUT) or 0.0
     if is_operator(first) is not is_operator(second):
         of_themselves = [value for what, value in known.items() if what not in _PLACE]
-        if max([values, *of_themselves]) < _ALIKE:
+        if max([values, *of_themselves]) < ALIKE:
             return None
-    score += (1 - score) * _VALUES_AGREE * values
+    score += (1 - score) * VALUES_COUNT * values
     return _Weighed(pair, round(score, 4), known, values)
 
 
@@ -309,7 +300,7 @@ def _reasons(
 ) -> Iterator[Message]:
     """Say what speaks for a pair, one clause each."""
     first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
-    if values >= _ALIKE:
+    if values >= ALIKE:
         yield VALUES_AGREE[Role.OUTPUT]
     if known.get("parent"):
         yield _PARENTS_CORRESPOND
@@ -331,5 +322,5 @@ def _said_of_names(
         same, alike = _NAMED[what]
         if words[0] == words[1] and what in known:
             yield same
-        elif known.get(what, 0.0) >= _ALIKE:
+        elif known.get(what, 0.0) >= ALIKE:
             yield Message.of(alike, golden=words[0], target=words[1])

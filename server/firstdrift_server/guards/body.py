@@ -7,7 +7,7 @@ from fastapi import HTTPException, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as Event
 
-from firstdrift.matching.manual.mapping_files import LARGEST_FILE
+from firstdrift.matching.manual.thresholds import LARGEST_FILE
 from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer
 

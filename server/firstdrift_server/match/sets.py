@@ -19,7 +19,7 @@ from firstdrift.exports.match_set_json import edit_object, match_set_text
 from firstdrift.exports.report_json import counts_object, finding_object
 from firstdrift.matching.manual.edits import Edit, MatchSetFile
 from firstdrift.matching.manual.mapping import MappingFile
-from firstdrift.matching.manual.mapping_files import LARGEST_FILE
+from firstdrift.matching.manual.thresholds import LARGEST_FILE
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.wording.message import Message

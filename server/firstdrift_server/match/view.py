@@ -15,7 +15,7 @@ from firstdrift.catalogue.comparisons.tree import rows_at
 from firstdrift.catalogue.matches.match_sets import MatchSet, list_match_sets
 from firstdrift.errors import FirstdriftError, SettingsError
 from firstdrift.matching.manual.edits import EditKind
-from firstdrift.matching.manual.mapping_files import LARGEST_FILE
+from firstdrift.matching.manual.thresholds import LARGEST_FILE
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.match.panes import CHUNK, Panes, node_row, pane_view, panes_of, shown_results

@@ -53,7 +53,9 @@ def large(summary: Summary, name: str = "model.layers.%d.mlp.down_proj") -> Summ
         )
         for number in range(150)
     )
-    return replace(summary, slices=slices, layers=layers, worst=nodes, bad=100_000, notes=(verbatim(name),) * 1000)
+    return replace(
+        summary, slices=slices, layers=layers, worst=nodes, bad=100_000, notes=(verbatim(name),) * 1000
+    )
 
 
 def test_a_report_of_128_layers_and_1000_tokens_is_below_2_mb(summary: Summary) -> None:

@@ -1,0 +1,80 @@
+"""The numbers by which runs of different frameworks are aligned.
+
+Of each: unit | meaning | where it comes from.
+"""
+
+from typing import Final
+
+SAME_BLOCK: Final = 0.3
+"""worth | both in the same part of a layer, or as many norms in two layers | chosen by hand; tests/truth
+shows what changing it changes"""
+
+OTHER_BLOCK: Final = 0.2
+"""factor | in other parts of a layer | chosen by hand; tests/truth shows what changing it changes"""
+
+SAME_WIDTH: Final = 0.3
+"""worth | outputs of the same width | chosen by hand; tests/truth shows what changing it changes"""
+
+SAME_NAME: Final = 0.1
+"""worth | the same name | chosen by hand; tests/truth shows what changing it changes"""
+
+SAME_VALUES: Final = 1.0
+"""worth | output values that agree | as much as an operator itself: values decide between equals"""
+
+JOINED: Final = 0.6
+"""worth | each part of a fused operator beyond the first | chosen by hand; tests/truth shows what changing it
+changes"""
+
+FOLLOWING: Final = 1e-3
+"""worth | two pairs that follow each other | far below the other terms: it decides between equals only"""
+
+MOST_VARIANTS: Final = 64
+"""ways | to see a layer that are tried | bounds the time it takes"""
+
+LARGEST_TABLE: Final = 1_000_000
+"""pairs | of layers or operators, up to which each is weighed | 1000 by 1000"""
+
+SHARED_TYPES: Final = 0.2
+"""share of all types | dumps of one framework share more of them | chosen by hand; tests/truth shows what
+changing it changes"""
+
+SHARED_NODES: Final = 0.1
+"""share of nodes | ... or more of their nodes are found by name | chosen by hand; tests/truth shows what
+changing it changes"""
+
+KNOWN_WIDTH: Final = 0.9
+"""score, 0 to 1 | a pair of operators whose output widths are known | chosen by hand; tests/truth shows what
+changing it changes"""
+
+NO_WIDTH: Final = 0.7
+"""score, 0 to 1 | a pair whose widths are not | chosen by hand; tests/truth shows what changing it changes"""
+
+SAME_CONTENTS: Final = 0.8
+"""score, 0 to 1 | modules that hold the same operators | chosen by hand; tests/truth shows what changing it
+changes"""
+
+LEAST_SHARED: Final = 0.5
+"""share of operators | that two modules, or two runs, have in common at least | the majority"""
+
+INFERRED: Final = 0.8
+"""score, 0 to 1 | values that are known from neighbours | chosen by hand; tests/truth shows what changing it
+changes"""
+
+LEAST_OPS: Final = 4
+"""operators | characteristic ones that two dumps of one model have in common at least | chosen by hand;
+tests/truth shows what changing it changes"""
+
+DOUBTFUL_LAYER: Final = 0.5
+"""score, 0 to 1 | layers of which one side has more, and no values tell which | between DOUBTFUL and
+CONFIDENT of structure"""
+
+NEAR: Final = 4
+"""operators | before a rotation or after a node that are searched | chosen by hand; tests/truth shows what
+changing it changes"""
+
+ROTATION: Final = 3
+"""tensors | that a rotation takes | what it rotates, cosine and sine"""
+
+MOST_ADDENDS: Final = 4
+"""addends | of a sum that are told apart; the sum before stands for more | chosen by hand; tests/truth shows
+what changing it changes"""

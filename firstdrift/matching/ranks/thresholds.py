@@ -1,0 +1,65 @@
+"""The numbers by which ranks and their parts of a model are recognised.
+
+Of each: unit | meaning | where it comes from.
+"""
+
+from typing import Final
+
+SAME_LAYOUT: Final = 0.95
+"""share | of nodes, and of tensors as large, from which on two slices are laid out alike | chosen by hand;
+tests/truth shows what changing it changes"""
+
+TELLING: Final = 0.02
+"""relative difference | from which on ranks hold other values each | chosen by hand; tests/truth shows what
+changing it changes"""
+
+NEARER: Final = 0.2
+"""share | of the difference from another rank up to which a tensor belongs to a rank | chosen by hand;
+tests/truth shows what changing it changes"""
+
+LEAST_SHARDS: Final = 0.1
+"""share of tensors | that are shards of the other dump's, from which on that was spread otherwise | chosen by
+hand; tests/truth shows what changing it changes"""
+
+LEAST_COPIES: Final = 0.3
+"""share of tensors | that are as large all the same, as what passes from layer to layer is | chosen by hand;
+tests/truth shows what changing it changes"""
+
+STAGE: Final = 1.5
+"""factor | its share of the nodes that a stage may have | the first and the last stage have more than
+layers"""
+
+LOOKED_AT: Final = 256
+"""tensors | that are looked at in the order in which they ran | a fault comes after the first of them"""
+
+LOADED: Final = 32
+"""tensors | as above, of those without statistics, which have to be loaded | bounds the time it takes"""
+
+TOLD: Final = 8
+"""tensors | that decide | chosen by hand; tests/truth shows what changing it changes"""
+
+SAMPLE: Final = 4096
+"""elements | of a tensor that are compared | bounds the time it takes"""
+
+LEAST_PARTS: Final = 2
+"""tensors | that are parts, from which on a dump is held to be that of one rank | chosen by hand; tests/truth
+shows what changing it changes"""
+
+LEAST_SPREAD: Final = 0.3
+"""share of the kinds of linear nodes | that are parts at least | a model with fewer heads for keys has 2 of
+7, which is 0.286"""
+
+MOST_RANKS: Final = 1024
+"""ranks | over which a model is spread | chosen by hand; tests/truth shows what changing it changes"""
+
+LAYERS_LOOKED_AT: Final = 2
+"""layers | by which a model is recognised as spread | bounds the time it takes"""
+
+MOST_CANDIDATES: Final = 8
+"""numbers of ranks | that are tried | bounds the time it takes"""
+
+MOST_DIGITS: Final = 18
+"""digits | of an argument that is a number | as many as 64 bits hold"""
+
+MOST_TRIED: Final = 8
+"""ranks | that a dump without rank is compared with, each of which is read | a machine has 8 devices"""
