@@ -20,17 +20,19 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.operators.properties import is_product, may_be_product
+from firstdrift.verdict.constants import (
+    ALIKE_PRODUCTS,
+    COARSE_OUTPUT,
+    EXACT_INPUTS,
+    LOOKED_AT,
+    WITNESSES,
+)
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow
 
-_EXACT = 16 * UNIT_ROUNDOFF["float32"]
-_COARSE = 32 * UNIT_ROUNDOFF["float32"]
-_ALIKE = 16.0
-"""Products after a first coarse one are off by at most so many unit roundoffs; after a fault, by more."""
-
+_EXACT = EXACT_INPUTS.value * UNIT_ROUNDOFF["float32"]
+_COARSE = COARSE_OUTPUT.value * UNIT_ROUNDOFF["float32"]
 _FORMATS = (2.0**-11, UNIT_ROUNDOFF["bfloat16"])
-_WITNESSES = 3
-_LOOKED_AT = 12
 
 
 def compute_roundoff(rows: Sequence[TreeRow], errors: Sequence[RowErrors]) -> float:
@@ -50,15 +52,15 @@ def compute_roundoff(rows: Sequence[TreeRow], errors: Sequence[RowErrors]) -> fl
             continue
         is_exact = error.input <= _EXACT and (error.parameter or 0.0) <= _EXACT
         (exact if is_exact else later).append(error.output)
-        if len(exact) + len(later) == _LOOKED_AT:
+        if len(exact) + len(later) == LOOKED_AT.value:
             break
     seen = exact + later
-    if not exact or len(seen) < _WITNESSES or min(seen) < _COARSE:
+    if not exact or len(seen) < WITNESSES.value or min(seen) < _COARSE:
         return 0.0
     in_the_middle = sorted(exact)[len(exact) // 2]
     found = next((u for u in _FORMATS if in_the_middle < 2 * u), 0.0)
-    few = len(exact) < _WITNESSES
-    return 0.0 if few and max(later[:_WITNESSES]) > _ALIKE * found else found
+    few = len(exact) < WITNESSES.value
+    return 0.0 if few and max(later[: int(WITNESSES.value)]) > ALIKE_PRODUCTS.value * found else found
 
 
 def stored_roundoff(plan: SlicePlan, measurements: Sequence[Measurement]) -> float:

@@ -19,11 +19,9 @@ from firstdrift.model.tensor import Role
 from firstdrift.operators.kinds import Magnification, Work
 from firstdrift.operators.properties import magnification
 from firstdrift.operators.recognise import work_of_label
+from firstdrift.verdict.constants import MEAN_ROUNDING, SUM_ROUNDINGS
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
-
-_ROUNDINGS = 8.0
-_MEAN_ROUNDING = 1e-6
 
 
 def honest_error(
@@ -74,7 +72,7 @@ def is_sum(total: SideSummary, operands: Sequence[SideSummary], roundoff: float)
     if not total.size or None in means or None in norms or {side.size for side in operands} != {total.size}:
         return False
     rms = max(norm for norm in norms if norm is not None) / math.sqrt(total.size)
-    allowed = (_ROUNDINGS * roundoff / math.sqrt(total.size) + _MEAN_ROUNDING) * rms
+    allowed = (SUM_ROUNDINGS.value * roundoff / math.sqrt(total.size) + MEAN_ROUNDING.value) * rms
     known = [mean for mean in means if mean is not None]
     return abs(known[0] - math.fsum(known[1:])) <= allowed
 

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.operators.kinds import Magnification, Work
 from firstdrift.verdict.conditioning import honest_error, how_it_magnifies
+from firstdrift.verdict.constants import MOST_CANCELLED
 from firstdrift.verdict.evidence import Case, Scope
 from firstdrift.verdict.gradients import explained_by_cancellation, explained_gradient
 from firstdrift.verdict.layer_outliers import peer_group
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.router_ties import is_done_by_row
-from firstdrift.verdict.thresholds import MOST_CANCELLED
 from firstdrift.verdict.tree import work_of_row
 from firstdrift.wording.message import Message
 
@@ -219,7 +219,7 @@ FACTORS: Final = (
     Explanation(
         "single_product",
         _is_single_product,
-        lambda case: case.limits.factor * MOST_CANCELLED,
+        lambda case: case.limits.factor * MOST_CANCELLED.value,
         "A single dot product",
         ("factor",),
     ),

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from firstdrift.model.node import Direction, NodeKind
+from firstdrift.verdict.constants import PEERS
 from firstdrift.verdict.tree import TreeRow
 
-_PEERS = 2
 _NUMBERS = re.compile(r"\d+")
 
 PeerGroup: TypeAlias = tuple[object, ...]
@@ -30,7 +30,7 @@ def outstanding(rows: Sequence[TreeRow], jumps: Sequence[float | None], factor: 
             groups.setdefault(peer_group(row), []).append(row.index)
     found = set()
     for group in groups.values():
-        if len(group) <= _PEERS:
+        if len(group) <= PEERS.value:
             continue
         *others, largest = sorted(group, key=lambda index: jumps[index] or 0.0)
         if (jumps[largest] or 0.0) > factor * max(1.0, jumps[others[-1]] or 0.0):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import Role, is_floating, is_part_of_rank
+from firstdrift.verdict.constants import ANOTHER_ROW
 from firstdrift.verdict.evidence import Case, Evidence
 from firstdrift.verdict.judgement import Reasons
 from firstdrift.verdict.pair_error import size_of
@@ -14,8 +15,6 @@ from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import as_message
 
 _AS = " = "
-_ANOTHER_ROW = 0.1
-"""An embedding that is off by less, as a part of its norm, is hardly that of another token or position."""
 
 
 def input_differs(_: Case) -> Reasons:
@@ -169,7 +168,7 @@ def _missing_inside(evidence: Evidence, row: TreeRow) -> Reasons:
 def _may_have_looked_up_another(evidence: Evidence, row: TreeRow, error: RowErrors) -> bool:
     """Tell whether a row, or the module around it, may have been asked for another row of a table."""
     around = evidence.rows[row.parent] if row.parent is not None else row
-    return (error.output or 0.0) > _ANOTHER_ROW and (is_embedding(row) or is_embedding(around))
+    return (error.output or 0.0) > ANOTHER_ROW.value and (is_embedding(row) or is_embedding(around))
 
 
 def _sizes(case: Case) -> tuple[Message, Message]:

@@ -15,6 +15,7 @@ from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, TensorRecord, is_part_of_rank
 from firstdrift.operators.properties import is_about_positions, last_part, parameter_positions
 from firstdrift.operators.registry import PARAMETERS
+from firstdrift.verdict.constants import LOWEST_VALUES, SAME_ARGUMENT
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, pair_error
 from firstdrift.verdict.router_ties import Choice, excuse
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
@@ -241,9 +242,6 @@ def _add_discrete(row: RowErrors, index: int, role: Role, value: float) -> None:
         row.tie_pair = index
 
 
-_LOWEST_VALUES = 6e4  # the lowest finite number of float16 is -65504; of wider types, far below it
-
-
 def _number(record: TensorRecord) -> float:
     """Return a Python argument as a number; NaN where the dump says something else."""
     try:
@@ -260,9 +258,9 @@ def scalars_matter(pair: TensorPair) -> bool:
     """
     if pair.target.dtype in {"float", "int"} and pair.golden.dtype in {"float", "int"}:
         golden, target = _number(pair.golden), _number(pair.target)
-        if min(abs(golden), abs(target)) >= _LOWEST_VALUES and (golden < 0) == (target < 0):
+        if min(abs(golden), abs(target)) >= LOWEST_VALUES.value and (golden < 0) == (target < 0):
             return False
         if math.isinf(golden) or math.isinf(target):
             return True
-        return abs(golden - target) > 1e-6 * max(abs(golden), abs(target))
+        return abs(golden - target) > SAME_ARGUMENT.value * max(abs(golden), abs(target))
     return pair.target.dtype in {"int", "float", "bool"} and pair.golden.dtype in {"int", "float", "bool"}

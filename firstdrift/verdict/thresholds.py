@@ -129,9 +129,6 @@ _ROUNDOFF_OF: Final = {
 
 DEFAULTS: Final = Thresholds()
 
-MOST_CANCELLED: Final = 1e3
-"""How much larger than one dot product what it adds up may be: one in a thousand is as small by chance."""
-
 
 class About(NamedTuple):
     """Of one threshold: what it is, and what it may be.

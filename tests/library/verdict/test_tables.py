@@ -14,6 +14,7 @@ from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.classes import ALL_CLASS_RULES, BROUGHT, CLASS_RULES, ENTERED, rule_of
+from firstdrift.verdict.constants import CONSTANTS
 from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
 from firstdrift.verdict.explanations import (
     BOUNDS,
@@ -288,8 +289,20 @@ def test_each_entry_has_a_test_a_sentence_and_its_place_in_the_document() -> Non
 def test_an_entry_names_thresholds_and_a_place_that_there_are(name: str) -> None:
     entry = ENTRIES[name]
     assert set(entry.thresholds) <= set(ABOUT)
+    assert entry.place in places()
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_a_number_says_its_unit_its_meaning_and_where_it_comes_from(name: str) -> None:
+    number = CONSTANTS[name]
+    assert number.unit
+    assert number.meaning.endswith(".")
+    assert number.place in places()
+
+
+def places() -> set[str]:
     headings = re.findall(r"^#+ (.*)$|\*\*(.*?)\.?\*\*", DOCUMENT.read_text("utf-8"), re.MULTILINE)
-    assert entry.place in {part for found in headings for part in found}
+    return {part for found in headings for part in found}
 
 
 def test_the_tables_are_listed_in_the_order_in_which_they_are_asked() -> None:

@@ -1,0 +1,86 @@
+"""The numbers of the verdict that nobody moves: what each is, in which unit, and where it comes from.
+
+Those that may be moved are in `thresholds.py`.
+"""
+
+from typing import Final, NamedTuple
+
+DOCUMENT: Final = "docs/verdict.md"
+
+
+class Constant(NamedTuple):
+    """A number that follows from a study or from a format.
+
+    Attributes:
+        value: the number.
+        unit: of what.
+        meaning: what it decides.
+        place: the heading, or the bold word, of docs/verdict.md where it is described.
+    """
+
+    value: float
+    unit: str
+    meaning: str
+    place: str
+
+
+_ROUNDINGS: Final = "unit roundoffs of float32"
+
+MOST_CANCELLED: Final = Constant(
+    1e3,
+    "times the explained error",
+    "A single dot product this many times smaller than what it adds up comes about by chance.",
+    "A single dot product",
+)
+EXACT_INPUTS: Final = Constant(
+    16, _ROUNDINGS, "Inputs of a product that differ by less agree to float32.", "Coarse products"
+)
+COARSE_OUTPUT: Final = Constant(
+    32,
+    _ROUNDINGS,
+    "A product that is off by less was computed in float32.",
+    "Coarse products",
+)
+ALIKE_PRODUCTS: Final = Constant(
+    16,
+    "unit roundoffs of the coarse format",
+    "Products after the first coarse one are off by at most so much; after a fault, by more.",
+    "Coarse products",
+)
+WITNESSES: Final = Constant(
+    3, "products", "So many have to be coarse before the run is taken to be.", "Coarse products"
+)
+LOOKED_AT: Final = Constant(12, "products", "So many are looked at, the first of the run.", "Coarse products")
+SUM_ROUNDINGS: Final = Constant(
+    8,
+    "unit roundoffs of the dtype",
+    "The mean of a sum is off from the sum of the means by at most so much, over the root of the size.",
+    "Sums",
+)
+MEAN_ROUNDING: Final = Constant(
+    1e-6, "of the root mean square", "A recorded mean is itself rounded by so much.", "Sums"
+)
+PEERS: Final = Constant(2, "nodes", "A node stands out among more peers than this.", "Peers")
+ANOTHER_ROW: Final = Constant(
+    0.1,
+    "relative L2 error",
+    "An embedding that is off by less is hardly that of another token.",
+    "Input differs",
+)
+LOWEST_VALUES: Final = Constant(
+    6e4,
+    "absolute value",
+    "An argument beyond it masks: the lowest number of float16 is -65504, of wider types far below.",
+    "Masks",
+)
+SAME_ARGUMENT: Final = Constant(
+    1e-6,
+    "of the larger",
+    "Python arguments that differ by less are the same number, written otherwise.",
+    "What a node did to the error",
+)
+
+CONSTANTS: Final = {
+    name.lower(): value for name, value in list(globals().items()) if isinstance(value, Constant)
+}
+"""All of them by name."""
