@@ -268,9 +268,12 @@ BROUGHT: Final = ClassRule(
 ALL_CLASS_RULES: Final = (ENTERED, *CLASS_RULES, BROUGHT)
 
 
+_QUICK: Final = tuple((rule.applies, rule) for rule in CLASS_RULES)
+
+
 def rule_of(case: Case) -> ClassRule:
     """Return the rule that decides what a row is called."""
-    for rule in CLASS_RULES:
-        if rule.applies(case):
+    for applies, rule in _QUICK:
+        if applies(case):
             return rule
     return CLASS_RULES[-1]
