@@ -97,7 +97,7 @@ class _Inference:
         self._tree, self._other = (work.target, work.golden) if of_target else (work.golden, work.target)
         self._matched = set(work.found if of_target else work.partners)
         joins = ((join.golden, join.target) for join in work.joins)
-        self._joined = {(of_golden if of_target else of_target) for of_golden, of_target in joins}
+        self._joined = {golden if of_target else target for golden, target in joins}
         self._partners = {
             (other if of_target else one): (one if of_target else other)
             for one, other in work.pairs()
