@@ -22,7 +22,7 @@ from firstdrift.verdict.judgement import InputDifference
 from firstdrift.wording.message import VERBATIM, Message
 from firstdrift.wording.phrases import holds
 from firstdrift.wording.text import pieces_of, rule_text, text_of, texts, word
-from firstdrift_frontend import TEMPLATES, assets, numbers
+from firstdrift_frontend import TEMPLATES, assets, earlier_texts, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_frontend.sentences import sayer
@@ -89,7 +89,9 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
     # What the extension adds to an environment is known at run time only.
     environment.install_gettext_translations(texts, newstyle=True)  # type: ignore[attr-defined]
     gettext = _quick_gettext(texts)
-    say = _sayer_of_messages(language, sayer(known.sentences))
+    say = _sayer_of_messages(
+        language, sayer({**earlier_texts.patterns(language), **known.sentences} if language != SOURCE else {})
+    )
     environment.filters |= {
         "said": say,
         "unless_in": unless_in,
