@@ -24,6 +24,7 @@ from firstdrift.catalogue.jobs.lease import beat
 from firstdrift.catalogue.jobs.queue import SLICE_STEPS, Claim, claim_job, fail_job
 from firstdrift.catalogue.tables import ComparisonEntry, SlicePairEntry, WorkerEntry
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.wording.message import Message
 from firstdrift_frontend.languages import LANGUAGES, SOURCE
 from firstdrift_server.app import create_app
 from firstdrift_server.routes import PAGES as ROUTERS
@@ -249,7 +250,8 @@ def leave_unfinished(engine: Engine, made: Mapping[str, str], pair: tuple[Path, 
     fail(engine, begin(engine, of["failed_at_once"]))
     fail(engine, begin(engine, again(engine, of["failed"])))
     begun = begin(engine, again(engine, of["begun"]))
-    stage = "slice 4 of 8: measuring, 12 pairs left"
+    measuring = Message.of("stage.measuring", left=12)
+    stage = Message.of("stage.of_slice", number=4, slices=8, stage=measuring)
     beat(engine, begun, LONG, 3 * SLICE_STEPS, 8 * SLICE_STEPS, stage)
     of |= {"cancelled": again(engine, 1), "cancelled_at_once": ask_to_compare(engine, *pair)}
     of |= {"judged": int(made["near"]), "waiting": ask_to_compare(engine, *pair)}
