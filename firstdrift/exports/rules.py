@@ -26,7 +26,7 @@ def _lines(entry: Entry) -> list[str]:
     lines = [f"  {entry.name}{called}", f"      {text_of(entry.why)}"]
     known = [f"{name}={getattr(DEFAULTS, name):g}" for name in entry.thresholds]
     if known:
-        lines.append(f"      {text_of(Message.of('verdict.table.thresholds', thresholds=tuple(known)))}")
+        lines.append(f"      {text_of(Message.of('rule.table.thresholds', thresholds=tuple(known)))}")
     return [*lines, f"      {text_of(document)}"]
 
 

@@ -25,6 +25,9 @@ _WHAT: Final = {
     NodeClass.STRUCTURE_DIFFERS: Message.of("finding.structure"),
     NodeClass.PROPAGATED: Message.of("finding.first_given"),
 }
+_GIVEN: Final = "finding.given"
+"""The reason of a node that was reached by what its own rank gives to the others, and by nothing else."""
+
 _TELLING: Final = frozenset({"reason.sum", VERBATIM})
 """Reasons that say which node it is: a sum has no name of its own, but what was added has."""
 
@@ -149,8 +152,8 @@ def _what(bad_node: Finding) -> Message:
     """Say what is wrong with a node."""
     reason = bad_node.reasons[0]
     what = _WHAT.get(bad_node.node_class or NodeClass.SOURCE)
-    if what is None:
-        return Message.of("finding.flagged")
+    if what is None or (bad_node.node_class is NodeClass.PROPAGATED and reason.id != _GIVEN):
+        return Message.of("finding.flagged")  # by the rules of another tool, which do not ask what came in
     if bad_node.node_class is not NodeClass.SOURCE or reason.id in _INPUTS_AGREE:
         return what
     return reason if reason.id in _TELLING else Message.of("finding.output_first")

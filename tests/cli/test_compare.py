@@ -40,7 +40,7 @@ def test_the_text_says_first_what_matters_first(firstdrift: Run, main_case: tupl
     done = firstdrift("compare", *main_case)
     lines = done.out.splitlines()
     assert lines[0] == (
-        "Token 2 is the first bad token; in it model.layers.7.mlp is the first bad node: its inputs agree, "
+        "Token 2 is the first bad token; in it model.layers.7.mlp is the first bad node: its inputs match, "
         "its output does not."
     )
     assert "first bad token: token 2, lm_head" in lines
@@ -67,6 +67,18 @@ def test_the_text_names_the_rank_and_the_input_that_differs(
     assert any(line.startswith("input differs: step 0, rank 0, micro step 1:") for line in inputs)
 
 
+def test_only_what_a_rank_gives_to_others_is_said_to_be_that(firstdrift: Run, unpacked: Unpacked) -> None:
+    dumps = [unpacked(f"msprobe/{name}") for name in ("zoo_tensor_mix", "dp2_md5_mix")]
+    flagged, given = (
+        json_of(firstdrift, dump / "golden", dump / "target", "--rules", rules)
+        for dump, rules in zip(dumps, ("msprobe", "msit"), strict=True)
+    )
+    said = flagged["summary"]["arguments"]["node"]["arguments"]["what"]["id"]
+    assert (flagged["first_bad_node"]["class"], said) == ("propagated", "finding.flagged")
+    said = given["summary"]["arguments"]["node"]["arguments"]["what"]["id"]
+    assert (given["first_bad_node"]["class"], said) == ("propagated", "finding.first_given")
+
+
 def test_a_tensor_with_no_number_to_show_has_no_line(firstdrift: Run, unpacked: Unpacked) -> None:
     dump = unpacked("msprobe/llama_stat_mix_3steps")
     lines = firstdrift("compare", dump / "golden", dump / "target").out.splitlines()
@@ -79,7 +91,7 @@ def test_a_tensor_with_no_number_to_show_has_no_line(firstdrift: Run, unpacked: 
 
 def test_nothing_bad_exits_with_0(firstdrift: Run, unpacked: Unpacked) -> None:
     done = firstdrift("compare", unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_fp16"))
-    assert done.out.startswith("No bad token and no bad node: the two runs agree within rounding.\n")
+    assert done.out.startswith("No fault found: the two runs agree within rounding.\n")
     assert (done.status, done.err) == (0, "")
 
 
@@ -168,7 +180,7 @@ def test_a_wrong_option_exits_with_2_and_says_what_would_be_right(
 def test_a_healthy_answer_has_no_two_blank_lines(firstdrift: Run, unpacked: Unpacked) -> None:
     dump = unpacked("msit/nested")
     done = firstdrift("compare", dump, dump)
-    assert done.out.startswith("No bad token and no bad node")
+    assert done.out.startswith("No fault found: the two runs agree within rounding.\n")
     assert "\n\n\n" not in done.out
 
 
@@ -191,7 +203,7 @@ def test_nothing_in_common_exits_with_2_and_counts_nothing(firstdrift: Run, unpa
     done = firstdrift("compare", tokens, steps / "golden")
     assert done.status == 2
     assert done.out.startswith("Nothing could be compared:")
-    assert "choose which token to compare" in done.out
+    assert "only the golden dump tells tokens apart: choose which to compare (0\u20137)\n" in done.out
     assert "it is compared with" not in done.out
     assert "pairs  " not in done.out
     assert "0 tensors" not in done.out
@@ -504,7 +516,7 @@ def test_a_file_for_which_there_is_no_space_exits_with_2_and_loses_nothing(
     dump = unpacked("msit/nested")
     done = firstdrift("compare", dump, dump, "--csv", "/dev/full")
     assert done.status == 2
-    assert "No bad token and no bad node" in done.out
+    assert "No fault found: the two runs agree within rounding.\n" in done.out
     assert "/dev/full: the report could not be written" in done.err
 
 

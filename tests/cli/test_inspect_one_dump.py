@@ -49,7 +49,11 @@ def test_overflow_as_json(firstdrift: Run, unpacked: Unpacked) -> None:
         "micro_step": None,
         "node": "Torch.add.6.forward",
         "level": "critical",
-        "reason": "NaN or infinity in output.0",
+        "reason": {
+            "id": "overflow.in",
+            "arguments": {"tensors": ["output.0"]},
+            "text": "NaN or infinity in output.0",
+        },
     }
     assert answer["first_from_finite_inputs"] == answer["first_overflow"]
     assert (answer["values_known"], answer["values_unreadable"]) == (175, 1)

@@ -75,7 +75,7 @@ def test_the_frame_tells_the_slices_apart(compared: Compared) -> None:
 def test_what_could_not_be_compared_is_listed_with_its_reason(zoo: Report) -> None:
     found = {(pair.target_node, pair.target.label): text_of(reason) for _, pair, reason in zoo.incomparable()}
     assert len(found) == zoo.counts.incomparable == 3
-    assert "its dtype '<U1' is not one of a tensor" in found["Module.w.Weird.forward.0", "input.strs"]
+    assert "its dtype '<U1' is not a dtype of tensors" in found["Module.w.Weird.forward.0", "input.strs"]
     shapes = [reason for reason in found.values() if reason.startswith("shapes differ")]
     assert len(shapes) == 2
 

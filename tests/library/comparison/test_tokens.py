@@ -11,7 +11,6 @@ from said import ids
 import firstdrift
 from firstdrift.verdict.judgement import Verdict
 from firstdrift.wording.message import Message
-from firstdrift.wording.text import texts_of
 
 Unpacked = Callable[[str], Path]
 
@@ -92,8 +91,8 @@ def test_a_second_prompt_is_not_the_third_token_of_the_first(unpacked: Unpacked)
     )
     assert report.counts.error == 0
     pairs = [pair for result in report.slices[3:] for pair in result.judgement.pairs]
-    warned = [tuple(texts_of(pair.reasons)) for pair in pairs if pair.verdict is Verdict.WARNING]
-    assert warned == [("the model's input differs",)] * len(warned) != []
+    warned = [pair.reasons for pair in pairs if pair.verdict is Verdict.WARNING]
+    assert warned == [(Message.of("pair.input_differs"),)] * len(warned) != []
 
 
 def test_ids_that_part_are_found_in_the_dump(unpacked: Unpacked, tmp_path: Path) -> None:
