@@ -38,7 +38,7 @@ def test_the_worst_tensor_is_shown_when_the_page_is_there(
     dashboard: Dashboard, page: Page, rows: dict[str, str]
 ) -> None:
     dashboard.open(rows["model.layers.0.mlp"])
-    expect(page.locator(".hints")).to_contain_text("Target is golden x 1.9.")
+    expect(page.locator(".hints")).to_contain_text("Target = 1.9 × golden.")
     expect(page.locator(".hints")).to_contain_text("Target has NaN at 1 place")
     at_place(page, "around [1, 3, 5]")
     expect(page.locator("#closeup-values .is-here").nth(1)).to_have_text("NaN")

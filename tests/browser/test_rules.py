@@ -74,7 +74,7 @@ def test_what_is_wrong_with_a_threshold_stands_at_its_field_until_it_is_mended(p
 @pytest.mark.usefixtures("rules")
 def test_another_rule_set_opens_its_thresholds_and_counts_by_its_rules(page: Page) -> None:
     page.get_by_role("radio", name="msprobe").check()
-    expect(page.locator('tr[data-row^="the norm of the output"]')).to_be_visible()
+    expect(page.locator('tr[data-row="tool.norm"]')).to_contain_text("the norm of the output is off by")
     expect(page.get_by_role("spinbutton", name="Norm of outputs")).to_be_visible()
     expect(page.locator("#t-factor")).to_be_hidden()
 

@@ -30,6 +30,7 @@ from firstdrift.model.names import enclosing_paths, is_beyond_reason
 from firstdrift.model.tensor import DataLocation
 from firstdrift.parallel.slices import read_slice
 from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 SCRIPT = """
 import resource, sys
@@ -175,14 +176,15 @@ def test_headers_of_millions_of_tensors(tmp_path: Path) -> None:
 def test_tables_of_millions_of_rows(tmp_path: Path) -> None:
     began = time.monotonic()
     (tmp_path / "statistics.csv").write_text("NodeName,InputOutput\n" + "a\n" * 250_000)
-    assert read_rows(tmp_path / "statistics.csv")[1] == "it has more than 200000 rows, which no module writes"
+    assert read_rows(tmp_path / "statistics.csv")[1] == Message.of("dumps.msit.too_many_rows", most=200_000)
     (tmp_path / "statistic.csv").write_text("Op Name,Op Id\n" + "a\n" * 1_100_000)
-    assert (
-        "what follows its first 1000000 rows is not read" in read_statistics(tmp_path / "statistic.csv").notes
-    )
+    left_out = Message.of("dumps.table.rows_left_out", most=1_000_000)
+    assert left_out in read_statistics(tmp_path / "statistic.csv").notes
     with (tmp_path / "statistics.csv").open("wb") as file:
         file.truncate(3 << 30)
-    assert "larger than 64 MiB" in read_rows(tmp_path / "statistics.csv")[1]
+    why = read_rows(tmp_path / "statistics.csv")[1]
+    assert why is not None
+    assert "larger than 64 MiB" in text_of(why)
     assert time.monotonic() - began < 100
 
 

@@ -222,7 +222,7 @@ def test_of_outputs_alone_the_sum_is_held_against_all_three_that_it_adds(
     assert (found.coordinates.token, found.target) == (2, "25_Decoder_layer/3_ElewiseOperation")
     (reason,) = texts_of(found.reasons)
     assert reason == (
-        "its inputs, from 24_Decoder_layer/3_ElewiseOperation (0.013), "
+        "its inputs, from 24_Decoder_layer/3_ElewiseOperation (0.013) and "
         "0_Attention/4_LinearNoQuant = root.model.layers.7.self_attn.o_proj (0.015) and "
         "2_MlpGateUpWeightPack/4_LinearNoQuant = root.model.layers.7.mlp.down_proj (0.03), "
         "agree; their sum does not (0.088)"

@@ -27,6 +27,7 @@ from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.tree import build_rows
 from firstdrift.wording.message import Message
+from firstdrift.wording.text import texts_of
 
 Unpacked = Callable[[str], Path]
 Values = dict[tuple[str, str], torch.Tensor]
@@ -184,7 +185,7 @@ def test_inputs_are_compared_with_inputs(
         assert report.counts.pairs == MODULES + WITH_INPUTS
         bad = report.findings.first_bad_node
         assert bad is not None
-        assert (bad.module, bad.reasons) == (BAD, ("inputs are equal, output is not (2)",))
+        assert (bad.module, texts_of(bad.reasons)) == (BAD, ["inputs are equal, output is not (2)"])
 
 
 def test_what_has_no_namesake_is_left_over(unpacked: Unpacked, folder: Callable[[Way, Values], Path]) -> None:
