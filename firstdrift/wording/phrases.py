@@ -30,13 +30,6 @@ def holds(message: Message, part: Message) -> bool:
     return part in within(message)
 
 
-def names_in(message: Message) -> Iterator[str]:
-    """Give the names that a message speaks of."""
-    for said in within(message):
-        for argument in said.arguments.values():
-            yield from (one for one in _each(argument) if isinstance(one, str))
-
-
 def within(message: Message) -> Iterator[Message]:
     """Give a message and all messages in it."""
     yield message

@@ -38,7 +38,7 @@ def test_the_worst_tensor_is_shown_when_the_page_is_there(
     dashboard: Dashboard, page: Page, rows: dict[str, str]
 ) -> None:
     dashboard.open(rows["model.layers.0.mlp"])
-    expect(page.locator(".hints")).to_contain_text("Target = 1.9 × golden.")
+    expect(page.locator(".hints")).to_contain_text("Target = 1.9 \N{MULTIPLICATION SIGN} golden.")
     expect(page.locator(".hints")).to_contain_text("Target has NaN at 1 place")
     at_place(page, "around [1, 3, 5]")
     expect(page.locator("#closeup-values .is-here").nth(1)).to_have_text("NaN")
@@ -135,7 +135,7 @@ def test_markdown_and_the_script_are_copied(dashboard: Dashboard, page: Page, ro
     page.get_by_role("button", name="Copy as Markdown").click()
     expect(page.locator(".toast")).to_have_text("Copied")
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert "- target is golden + 0.5" in copied
+    assert "- target = golden + 0.5" in copied
     assert "| index | golden | target | difference |" in copied
     assert not re.search(r"(?<!\()\b\d\.\d{7,}", copied)  # all digits only in parentheses
     page.get_by_text("Load both in Python").click()

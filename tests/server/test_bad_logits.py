@@ -33,7 +33,7 @@ def test_a_token_whose_logits_alone_are_bad_says_so_wherever_it_is_shown(
     assert answer["counts"]["error"] == 4
     assert "No node here shows where that begins" in text
     assert "No error begins here" not in text
-    assert "those of tokens before by at most" in tree
+    assert "tokens before are off by at most" in tree
     said = [(row["class"], row["verdict"]) for row in rows if row["own"]]
     assert said == [("propagated", "error")]
     assert (brought > 0, clean) == (True, 0)

@@ -174,7 +174,7 @@ def test_what_is_wrong_with_a_dump_is_said_once_at_its_field(form: TestClient, r
         form.get("/new", params=fields, headers=HTML),
         form.post("/new", data=fields, headers=HTML),
     ):
-        page = unescape(re.sub(r"<(/?span|wbr)[^>]*>", "", answer.text))
+        page = " ".join(unescape(re.sub(r"<(/?span|wbr)[^>]*>", "", answer.text)).split())
         for side, said in (
             ("golden", f"{root}/gone: there is nothing here. Check how it is spelt"),
             ("target", "/etc/hosts: this path is outside the directories that may be read. Choose a folder"),

@@ -436,7 +436,7 @@ def test_a_token_that_no_dump_has_is_refused_before_anything_is_compared(
     answer = client.post("/api/v1/comparisons", json=asked)
     assert (answer.status_code, answer.json()["ok"]) == (422, False)
     assert answer.json()["error"] == "token 99 is in neither dump; both have tokens 0\u20137"
-    said = "token 99 is in neither dump; both have tokens 0\u20137."
+    said = "Token 99 is in neither dump; both have tokens 0\u20137."
     form = client.post("/new", data={name: str(value) for name, value in asked.items()}, headers=HTML)
     assert form.status_code == 422
     assert said in form.text
@@ -480,7 +480,7 @@ def test_what_cannot_be_compared_counts_nothing_and_leads_back_to_the_form(
     comparison = made(client, golden, target, structure=False, fuzzy=True, rules="msit")
     text = page(client, f"/c/{comparison}")
     assert "Nothing could be compared" in text
-    assert "choose which token to compare" in text
+    assert "tells tokens apart: choose which to compare" in text
     for said in ("it is compared with", "Tensor pairs", "<dt>Nodes</dt>", "0 pass"):
         assert said not in text
     edit = re.search(r'class="button primary" href="(/new[^"]+)"', text)

@@ -15,18 +15,15 @@ from sqlalchemy import (
     ColumnElement,
     Row,
     Select,
-    Text,
     delete,
     func,
     or_,
     select,
-    type_coerce,
     union,
     update,
 )
 from sqlalchemy.orm import Session, aliased
 
-from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.jobs.queue import COMPARE, Job, enqueue, job_record, request_cancel
 from firstdrift.catalogue.tables import (
@@ -46,7 +43,7 @@ from firstdrift.paths import spelt, unspelt
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
-from firstdrift.wording.phrases import names_in
+from firstdrift.wording.text import LANGUAGES, text_of
 
 INTERACTIVE = 10
 """Priority of what somebody waits for on a page, such as other rules; comparing has 0."""
@@ -191,12 +188,11 @@ def list_comparisons(
     if before is not None:
         which.append(ComparisonEntry.id < before)
     columns = (ComparisonEntry.golden_path, ComparisonEntry.target_path, ComparisonEntry.note)
-    # The finding's sentence is a part of a longer text, of which the database is asked first.
-    findings = type_coerce(ComparisonEntry.findings, Text)
     for word in text.split():
         words = dict.fromkeys((word, unspelt(word)))
         places = [column.icontains(each, autoescape=True) for each in words for column in columns]
-        which.append(or_(*places, findings.icontains(to_text(word)[1:-1], autoescape=True)))
+        # What a finding says is put into words here, and the database does not know them.
+        which.append(or_(*places, ComparisonEntry.findings.is_not(None)))
     orders: dict[Order, tuple[ColumnElement[Any], ...]] = {
         Order.NEWEST: (ComparisonEntry.id.desc(),),
         Order.OLDEST: (ComparisonEntry.id.asc(),),
@@ -240,8 +236,11 @@ def count_uses(session: Session, paths: Iterable[Path]) -> dict[Path, int]:
 
 
 def _mentions(comparison: Comparison, text: str) -> bool:
-    named = names_in(comparison.findings.summary) if comparison.findings is not None else ()
-    places = (spelt(comparison.golden_path), spelt(comparison.target_path), comparison.note, *named)
+    if not text.strip():
+        return True
+    found = comparison.findings
+    said = () if found is None else [text_of(found.summary, language) for language in LANGUAGES]
+    places = (spelt(comparison.golden_path), spelt(comparison.target_path), comparison.note, *said)
     return all(any(word in place.lower() for place in places) for word in text.lower().split())
 
 
