@@ -109,6 +109,7 @@ lint: .venv/.installed-dev $(if $(NPM),frontend/node_modules/.installed)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/contracts/measures.py
 ifeq ($(NPM),)
 	@echo "The types of the scripts are NOT checked: that needs npm (apt install nodejs npm)"
 else

@@ -102,32 +102,35 @@ def _others_may_use(place: Path) -> bool:
 
 
 def _database(settings: Settings, seconds: float | None) -> Iterator[Finding]:
-    from firstdrift.catalogue.engine import open_engine, reading, sqlite_warning
     from firstdrift.catalogue.integrity import file_of
+
+    doubt = ""
+    try:
+        if (file := file_of(settings.database)) is not None:
+            damage, doubt = _file(file, seconds)
+            yield from (Finding("database", good=False, said=f"{file}: {said}") for said in damage)
+            if damage:
+                return
+        yield from _tables(settings, doubt)
+    except FirstdriftError as error:
+        yield Finding("database", good=False, said=str(error))
+
+
+def _tables(settings: Settings, doubt: str) -> Iterator[Finding]:
+    """Say whether a database can be used, and which workers use it."""
+    from firstdrift.catalogue.engine import open_engine, reading, sqlite_warning
     from firstdrift.catalogue.jobs.queue import list_workers
     from firstdrift.catalogue.migrate import HEAD, missing_tables, step_of
 
     where = settings.database.rpartition("@")[2]
+    engine = open_engine(settings.database)
     try:
-        file = file_of(settings.database)
-        if file is not None:
-            damage, doubt = _file(file, seconds)
-            if damage:
-                yield from (Finding("database", good=False, said=f"{file}: {said}") for said in damage)
-                return
-        else:
-            doubt = ""
-        engine = open_engine(settings.database)
-        try:
-            with reading(engine) as session:
-                step, missing = step_of(session), missing_tables(session)
-                workers = () if missing else list_workers(session)
-            doubts = [sqlite_warning(engine), doubt]
-        finally:
-            engine.dispose()
-    except FirstdriftError as error:
-        yield Finding("database", good=False, said=str(error))
-        return
+        with reading(engine) as session:
+            step, missing = step_of(session), missing_tables(session)
+            workers = () if missing else list_workers(session)
+        doubts = [sqlite_warning(engine), doubt]
+    finally:
+        engine.dispose()
     if step is None:
         yield Finding("database", good=False, said=f"{where} holds no tables of firstdrift yet")
         return
@@ -138,7 +141,8 @@ def _database(settings: Settings, seconds: float | None) -> Iterator[Finding]:
         doubts.append(f"its tables are of an earlier version ({step}): the next start brings them up to date")
     said = "; ".join(filter(None, doubts))
     yield Finding("database", good=True, said=f"{where}: {said}" if said else where, doubtful=bool(said))
-    yield _worker(settings, [one.name for one in workers if abs(one.seconds_since_seen) < _ALIVE_SECONDS])
+    alive = [worker.name for worker in workers if abs(worker.seconds_since_seen) < _ALIVE_SECONDS]
+    yield _worker(settings, alive)
 
 
 def _file(file: Path, seconds: float | None) -> tuple[tuple[str, ...], str]:

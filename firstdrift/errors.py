@@ -22,7 +22,7 @@ FirstdriftError                  its text is fit to show to a user
 from pathlib import Path
 from typing import Any
 
-from firstdrift.wording.message import Message, verbatim
+from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 
 
@@ -33,20 +33,15 @@ class FirstdriftError(Exception):
         message: why, as a clause without a full stop.
         advice: what to try, as a clause without a full stop; None if there is nothing.
         path: the file or directory it is about, if there is one.
-        reason: the English text of `message`; likewise hint, of `advice`.
     """
 
     def __init__(
-        self, reason: Message | str, *, path: Path | str | None = None, hint: Message | str = ""
+        self, message: Message, *, path: Path | str | None = None, hint: Message | None = None
     ) -> None:
         """Keep the parts apart: the terminal, the page and JSON each lay them out their own way."""
-        self.message = verbatim(reason) if isinstance(reason, str) else reason
-        self.advice = (verbatim(hint) if hint else None) if isinstance(hint, str) else hint
-        self.reason = text_of(self.message)
-        self.hint = text_of(self.advice) if self.advice is not None else ""
+        self.message, self.advice = message, hint
         self.path = Path(path) if path is not None else None
-        where = f"{self.path}: " if self.path is not None else ""
-        super().__init__(f"{where}{self.reason}." + (f" {self.hint}." if self.hint else ""))
+        super().__init__(f"{text_of(self.whole())}.")
 
     def whole(self) -> Message:
         """Say which file and why, and what to try, within another message."""

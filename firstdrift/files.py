@@ -38,13 +38,12 @@ class RefusedError(OSError):
 
     Attributes:
         message: why, as a clause without a full stop.
-        reason: its English text.
     """
 
     def __init__(self, number: int, message: Message, file: Path | str) -> None:
         """Take an error number of the system that comes near, why, and what was asked for."""
-        self.message, self.reason = message, text_of(message)
-        super().__init__(number, self.reason, str(file))
+        self.message = message
+        super().__init__(number, text_of(message), str(file))
 
 
 class OutsideError(RefusedError):

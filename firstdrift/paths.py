@@ -18,13 +18,14 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 
 from firstdrift.errors import PathOutsideRootsError
+from firstdrift.wording.message import Message
 
 _NO_UTF8 = re.compile("[\ud800-\udfff]")
 _SPELT = re.compile(r"\\x(5c|[89a-f][0-9a-f])")
 _FIRST_BYTE, _LAST_BYTE, _AS_SURROGATE = 0x80, 0xFF, 0xDC00
 """Bytes that are no ASCII, and where Python has them among the halves of characters (PEP 383)."""
 
-_HINT = "Choose a folder below one of the directories the server was started with"
+_HINT = Message.of("paths.hint")
 
 
 def spelt(path: str | PurePath) -> str:
@@ -89,7 +90,7 @@ def _inside(roots: Sequence[Path], wanted: str | Path) -> Path:
         # Behind a loop of links, resolve() gives up and leaves the links that follow as they are.
         resolved = not any(part.is_symlink() for part in (real, *real.parents))
     except (OSError, ValueError, RuntimeError) as exc:
-        raise PathOutsideRootsError("this is not a usable path", hint=_HINT) from exc
+        raise PathOutsideRootsError(Message.of("paths.unusable"), hint=_HINT) from exc
     if resolved and any(real.is_relative_to(root.resolve()) for root in roots):
         return real
-    raise PathOutsideRootsError("this path is outside the directories that may be read", hint=_HINT)
+    raise PathOutsideRootsError(Message.of("paths.outside"), hint=_HINT)

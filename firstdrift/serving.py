@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 from firstdrift.exits import CRASHED
 from firstdrift.processes.apart import end_with_parent, status_of
 from firstdrift.processes.endings import why_it_ended
+from firstdrift.wording.text import text_of
 from firstdrift_server import listen
 from firstdrift_server.settings import Settings
 
@@ -221,8 +222,9 @@ class _Kept:
                     _RESTART_SECONDS if lived_long else min(2 * self._pause, _LONGEST_RESTART_SECONDS)
                 )
                 self._died_at = now
-                said = f"firstdrift: {self._name} died ({why_it_ended(status)}) and is started again"
-                print(said, file=sys.stderr, flush=True)  # noqa: T201
+                why = text_of(why_it_ended(status))
+                news = f"firstdrift: {self._name} died ({why}) and is started again"
+                print(news, file=sys.stderr, flush=True)  # noqa: T201
         elif now - self._died_at > self._pause:
             self._died_at, self._since = None, now
             self.child.start()

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -17,6 +18,7 @@ from msgspec import Struct
 from firstdrift.paths import spelt
 from firstdrift.wording.message import Message
 from firstdrift.wording.plain import message_object
+from firstdrift.wording.text import SOURCE
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _compact = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
@@ -50,26 +52,27 @@ def spelled_out(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - whatever JSON has
+def plain(value: object, language: str = SOURCE) -> Any:  # noqa: ANN401, PLR0911 - whatever JSON has
     """Take a view apart into dicts, lists, strings and numbers.
 
     Records become objects, messages `message_object`, times text; names that are no UTF-8 are `spelt`.
     """
+    inner = partial(plain, language=language)
     match value:
         case Mapping():
-            return {spelt(key) if isinstance(key, str) else key: plain(item) for key, item in value.items()}
+            return {spelt(key) if isinstance(key, str) else key: inner(item) for key, item in value.items()}
         case list() | tuple():
-            return [plain(item) for item in value]
+            return [inner(item) for item in value]
         case frozenset():
-            return sorted(map(plain, value))
+            return sorted(inner(item) for item in value)
         case datetime():
             return value.isoformat()
         case str() | PurePath():
             return spelt(value)
         case Message():
-            return plain(message_object(value))
+            return inner(message_object(value, language))
         case Struct():
-            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+            return {name: inner(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: inner(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return value

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.files import open_regular
+from firstdrift.wording.message import verbatim
 
 
 def who() -> int:
@@ -16,7 +17,7 @@ def who() -> int:
 
 
 def complain(path: Path) -> None:
-    raise DumpUnreadableError("cannot be read", path=path, hint="Look elsewhere")
+    raise DumpUnreadableError(verbatim("cannot be read"), path=path, hint=verbatim("Look elsewhere"))
 
 
 def make_a_mistake() -> None:

@@ -7,10 +7,13 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 ARCHIVES = Path(__file__).parent / "dumps"
 
@@ -91,6 +94,24 @@ def sqlite_url(tmp_path: Path) -> str:
     from firstdrift.catalogue.engine import database_url
 
     return database_url(tmp_path / "catalogue")
+
+
+@pytest.fixture
+def address(sqlite_url: str) -> str:
+    """Return the address of the database that `engine` opens: of SQLite, where a folder says nothing else."""
+    return sqlite_url
+
+
+@pytest.fixture
+def engine(address: str) -> "Iterator[Engine]":
+    """Open a new database whose tables are up to date."""
+    from firstdrift.catalogue.engine import open_engine
+    from firstdrift.catalogue.migrate import upgrade
+
+    engine = open_engine(address)
+    upgrade(engine)
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -17,7 +17,9 @@
 | `dumps`       | indexed dumps, slices, nodes; dumps without a partner                                  |
 | `jobs`        | the queue between pages and workers: progress, cancel, who is alive                    |
 | `sharing`     | links to comparisons, and notes                                                        |
+| `lookup`      | records of entries, and what is not there                                              |
 | `tables`      | the tables; `columns`: exact floats, hostile names, JSON; `codec`: records as JSON     |
 
-Readers wait for nobody. Whatever a person made is written with `durable=True`.
+Readers wait for nobody. Whatever a person made is written with `durable=True`. To ask for what is not there
+is a `NotInCatalogueError`, whatever it is.
 """

@@ -19,6 +19,7 @@ from pathlib import Path
 from firstdrift.catalogue.integrity import file_of, opened, require_database
 from firstdrift.catalogue.private import OURS
 from firstdrift.errors import CatalogueError
+from firstdrift.wording.message import Message
 
 Shown = Callable[[int, int], None]
 """Told how many pages are copied, and how many there are."""
@@ -37,7 +38,7 @@ def back_up(url: str, file: Path, *, force: bool = False, shown: Shown | None = 
     Raises:
         CatalogueError: it is no SQLite database, or damaged, or the copy cannot be written.
     """
-    source = _embedded(url, "Use pg_dump")
+    source = _embedded(url, Message.of("catalogue.hint.use_pg_dump"))
     _require_writable(file, source, force=force)
     with _written_beside(file) as copy:
         _copy(source, copy, shown)
@@ -52,10 +53,14 @@ def restore(file: Path, url: str, *, shown: Shown | None = None) -> Path | None:
         CatalogueError: the copy is none, or damaged; a server or worker uses the database; or it cannot
             be written.
     """
-    database = _embedded(url, "Use pg_restore, or psql")
+    database = _embedded(url, Message.of("catalogue.hint.use_pg_restore"))
     require_database(file)
     if database.exists() and file.samefile(database):
-        raise CatalogueError("this is the database itself", path=file, hint="Name a backup")
+        raise CatalogueError(
+            Message.of("catalogue.backup.database_itself"),
+            path=file,
+            hint=Message.of("catalogue.hint.name_a_backup"),
+        )
     _require_ours(file)
     with _named_errors(database.parent):
         database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -68,42 +73,54 @@ def restore(file: Path, url: str, *, shown: Shown | None = None) -> Path | None:
     return kept
 
 
-def _embedded(url: str, otherwise: str) -> Path:
+def _embedded(url: str, otherwise: Message) -> Path:
     file = file_of(url)
     if file is None:
-        raise CatalogueError(
-            "the database is on a PostgreSQL server: that has its own means for this", hint=otherwise
-        )
+        raise CatalogueError(Message.of("catalogue.backup.on_a_server"), hint=otherwise)
     return file.absolute()
 
 
 def _require_writable(file: Path, source: Path, *, force: bool) -> None:
     """Refuse a name under which no copy can, or should, come to lie."""
     if str(file) == "-":
-        raise CatalogueError("a backup is written to a file, not to the terminal", hint="Give it a name")
+        raise CatalogueError(
+            Message.of("catalogue.backup.not_to_terminal"), hint=Message.of("catalogue.hint.give_a_name")
+        )
     own = {source.name, *(source.name + suffix for suffix in _SIDE_FILES), *OURS}
     with _named_errors(file):
         if not file.parent.is_dir():
-            raise CatalogueError("the directory for the backup does not exist", path=file.parent)
+            raise CatalogueError(Message.of("catalogue.backup.no_directory"), path=file.parent)
         if file.name in own and source.parent.exists() and file.parent.samefile(source.parent):
             raise CatalogueError(
-                "this is a file of firstdrift itself", path=file, hint="Give the backup another name"
+                Message.of("catalogue.backup.own_file"),
+                path=file,
+                hint=Message.of("catalogue.hint.name_backup_otherwise"),
             )
         try:
             kind = file.lstat().st_mode
         except FileNotFoundError:
             return
     if not stat.S_ISREG(kind):
-        raise CatalogueError("this is no file that could be replaced", path=file, hint="Give another name")
+        raise CatalogueError(
+            Message.of("catalogue.backup.irreplaceable"),
+            path=file,
+            hint=Message.of("catalogue.hint.give_another_name"),
+        )
     if source.exists() and file.samefile(source):
-        raise CatalogueError("this is the database itself", path=file, hint="Give the backup another name")
+        raise CatalogueError(
+            Message.of("catalogue.backup.database_itself"),
+            path=file,
+            hint=Message.of("catalogue.hint.name_backup_otherwise"),
+        )
     if not force:
         raise _exists(file)
 
 
 def _exists(file: Path) -> CatalogueError:
     return CatalogueError(
-        "there is a file already", path=file, hint="Give another name, or --force to replace it"
+        Message.of("catalogue.backup.file_exists"),
+        path=file,
+        hint=Message.of("catalogue.hint.another_name_or_force"),
     )
 
 
@@ -150,9 +167,9 @@ def _require_whole(copy: sqlite3.Connection, source: Path) -> None:
         found = [str(error)]
     if found != ["ok"]:
         raise CatalogueError(
-            f"the database is damaged ({found[0].splitlines()[-1]})",
+            Message.of("catalogue.database.damaged", why=found[0].splitlines()[-1]),
             path=source,
-            hint="An earlier backup may be whole; firstdrift check says which tables are damaged",
+            hint=Message.of("catalogue.hint.earlier_backup"),
         )
 
 
@@ -168,9 +185,9 @@ def _require_room(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < size:
         raise CatalogueError(
-            f"the copy needs {size / 2**20:,.1f} MiB, and {free / 2**20:,.1f} MiB are free",
+            Message.of("catalogue.backup.no_room", needed=size / 2**20, free=free / 2**20),
             path=folder,
-            hint="Free some space, or choose another disk",
+            hint=Message.of("catalogue.hint.free_space_or_other_disk"),
         )
 
 
@@ -202,7 +219,9 @@ def _nobody_uses(database: Path) -> Iterator[None]:
             fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_FROM)
         except (BlockingIOError, PermissionError) as error:
             raise CatalogueError(
-                "a server or a worker uses the database", path=database, hint="Stop them, then try again"
+                Message.of("catalogue.backup.in_use"),
+                path=database,
+                hint=Message.of("catalogue.hint.stop_and_try_again"),
             ) from error
         yield
 
@@ -241,9 +260,9 @@ def _full_disk(folder: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}:
             raise CatalogueError(
-                f"the copy cannot be written ({error})",
+                Message.of("catalogue.backup.not_written", why=str(error)),
                 path=folder,
-                hint="Free some space; nothing is left of it",
+                hint=Message.of("catalogue.hint.free_space"),
             ) from error
         raise
 
@@ -253,4 +272,6 @@ def _named_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CatalogueError(f"it cannot be written here ({error.strerror})", path=file) from error
+        raise CatalogueError(
+            Message.of("catalogue.backup.not_writable", why=error.strerror), path=file
+        ) from error

@@ -15,6 +15,11 @@ from firstdrift.catalogue.tables import Entry
 BATCH = 20_000
 
 
+def columns_of(records: Sequence[Any], *names: str) -> dict[str, list[Any]]:
+    """Return the values of fields of records, by field; None where there is no record."""
+    return {name: [getattr(record, name, None) for record in records] for name in names}
+
+
 def insert_many(
     session: Session,
     entry: type[Entry],

@@ -117,7 +117,9 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
 
 
 def _union_decoder(arguments: tuple[Any, ...]) -> Callable[[Any], Any]:
-    # Of the unions in our records each holds one type besides None, or numbers.
+    if str in arguments and Message in arguments:
+        return lambda plain: plain if isinstance(plain, str) else _message(plain)
+    # Of the other unions in our records each holds one type besides None, or numbers.
     decoders = [_decoder(argument) for argument in arguments if argument is not types.NoneType]
     decode = decoders[0] if len(decoders) == 1 else _float
     if decode is _message:

@@ -27,6 +27,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from firstdrift.catalogue.private import DATABASE, make_file, make_folder
 from firstdrift.errors import CatalogueError
 from firstdrift.paths import spelt, unspelt
+from firstdrift.wording.message import Message
 
 log = logging.getLogger(__name__)
 
@@ -57,24 +58,28 @@ def open_engine(url: str, *, checkpoints: bool = True) -> Engine:
     try:
         address = make_url(url)
     except ArgumentError as error:
-        raise CatalogueError(
-            "the database address is not understood", hint="Use sqlite:///FILE or postgresql://..."
-        ) from error
+        raise unknown_address() from error
     backend = address.get_backend_name()
     if backend == "sqlite":
         return _open_sqlite(address, checkpoints=checkpoints)
     if backend == "postgresql":
         return _open_postgresql(address)
-    raise CatalogueError(f"{backend} is not supported", hint="Use SQLite or PostgreSQL")
+    raise CatalogueError(
+        Message.of("catalogue.database.unsupported", backend=backend),
+        hint=Message.of("catalogue.hint.use_a_supported_database"),
+    )
+
+
+def unknown_address() -> CatalogueError:
+    """Make the error of an address that makes no sense."""
+    return CatalogueError(
+        Message.of("catalogue.database.unknown_address"), hint=Message.of("catalogue.hint.address_forms")
+    )
 
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Session]:
-    """Give a session with one consistent view of the database, which cannot be changed through it.
-
-    Raises:
-        CatalogueError: the database cannot be read.
-    """
+    """Give a session with one consistent view of the database, which cannot be changed through it."""
     with _named_errors(engine), Session(engine.execution_options(writes=False)) as session:
         yield session
 
@@ -85,9 +90,6 @@ def writing(engine: Engine, *, durable: bool = False) -> Iterator[Session]:
 
     With `durable` they survive a power cut; without, the last seconds may be lost then (but never when
     a process dies), which is enough for what can be computed again.
-
-    Raises:
-        CatalogueError: the database cannot be written.
     """
     with (
         _named_errors(engine),
@@ -126,16 +128,18 @@ def journal_mode(directory: Path, mounts: str) -> str:
 def _made_file(address: URL) -> Path:
     """Make the file of a SQLite database, for its owner alone, unless it is there."""
     if (address.database or ":").startswith((":", "file:")):
-        raise CatalogueError("the database must be a file", hint="Use sqlite:///FILE")
+        raise CatalogueError(
+            Message.of("catalogue.database.must_be_a_file"), hint=Message.of("catalogue.hint.use_sqlite_file")
+        )
     known = str(address.database)
     file = Path(known if os.path.lexists(known) else unspelt(known)).absolute()
     try:
         make_folder(file.parent)
     except OSError as error:
         raise CatalogueError(
-            f"the data directory cannot be made ({error.strerror})",
+            Message.of("catalogue.database.no_data_directory", why=error.strerror),
             path=file.parent,
-            hint="Choose another with --data-dir",
+            hint=Message.of("catalogue.hint.choose_data_directory"),
         ) from error
     make_file(file)  # SQLite makes the files beside it with the same mode
     return file
@@ -214,7 +218,7 @@ def _open_postgresql(address: URL) -> Engine:
         engine = create_engine(address, pool_pre_ping=True)
     except ModuleNotFoundError as error:
         raise CatalogueError(
-            "the PostgreSQL driver is not installed", hint="pip install 'firstdrift[postgres]'"
+            Message.of("catalogue.database.no_driver"), hint=Message.of("catalogue.hint.install_driver")
         ) from error
 
     @event.listens_for(engine, "begin")
@@ -235,7 +239,9 @@ def _named_errors(engine: Engine) -> Iterator[None]:
     except DBAPIError as error:
         raise _named(error, engine.url) from error
     except PoolTimeoutError as error:
-        raise CatalogueError("all connections to the database are in use", hint="Try again") from error
+        raise CatalogueError(
+            Message.of("catalogue.database.no_connection_free"), hint=Message.of("catalogue.hint.try_again")
+        ) from error
 
 
 def _named(error: DBAPIError, address: URL) -> CatalogueError:
@@ -245,20 +251,21 @@ def _named(error: DBAPIError, address: URL) -> CatalogueError:
     if code in _KNOWN_ERRORS:
         reason, hint = _KNOWN_ERRORS[code]
         return CatalogueError(reason, path=where, hint=hint)
-    if isinstance(error, DatabaseError) and original is not None:
-        return CatalogueError(f"the database failed ({str(original).strip()})", path=where)
-    return CatalogueError(f"the database failed ({error})", path=where)
+    from_database = isinstance(error, DatabaseError) and original is not None
+    why = str(original).strip() if from_database else str(error)
+    return CatalogueError(Message.of("catalogue.database.failed", why=why), path=where)
 
 
-_FULL = ("the disk is full", "Free some space; nothing was half written, and work goes on afterwards")
-_READ_ONLY = ("the database cannot be written", "Check the owner and the permissions of the data directory")
-_LOCKED = ("another process has held the database for too long", "Try again; see which processes use it")
-_DAMAGED = (
-    "the database is damaged, or is no database",
-    "Restore a backup, or move the file away to start anew",
-)
-_NO_SERVER = ("the database server does not answer", "Check its address, and that it runs")
-_KNOWN_ERRORS: dict[object, tuple[str, str]] = {
+_FULL = (Message.of("catalogue.database.full_disk"), Message.of("catalogue.hint.free_space_and_go_on"))
+_READ_ONLY = (Message.of("catalogue.database.not_writable"), Message.of("catalogue.hint.check_permissions"))
+_LOCKED = (Message.of("catalogue.database.held_too_long"), Message.of("catalogue.hint.see_who_uses_it"))
+_DAMAGED = (Message.of("catalogue.database.damaged_or_none"), Message.of("catalogue.hint.restore_or_move"))
+_NO_SERVER = (Message.of("catalogue.database.server_silent"), Message.of("catalogue.hint.check_server"))
+_CLOSED = (Message.of("catalogue.database.not_opened"), Message.of("catalogue.hint.check_permissions"))
+_NO_DISK = (Message.of("catalogue.database.disk_silent"), Message.of("catalogue.hint.check_disk"))
+_NO_DATABASE = (Message.of("catalogue.database.not_on_server"), Message.of("catalogue.hint.create_database"))
+_REFUSED = (Message.of("catalogue.database.wrong_password"), Message.of("catalogue.hint.check_password"))
+_KNOWN_ERRORS: dict[object, tuple[Message, Message]] = {
     sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_PERM: _READ_ONLY,
@@ -266,8 +273,8 @@ _KNOWN_ERRORS: dict[object, tuple[str, str]] = {
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_NOTADB: _DAMAGED,
-    sqlite3.SQLITE_CANTOPEN: ("the database cannot be opened", _READ_ONLY[1]),
-    sqlite3.SQLITE_IOERR: ("the disk does not answer", "Check that the disk is there and has space"),
+    sqlite3.SQLITE_CANTOPEN: _CLOSED,
+    sqlite3.SQLITE_IOERR: _NO_DISK,
     "53100": _FULL,
     "25006": _READ_ONLY,
     "42501": _READ_ONLY,
@@ -276,6 +283,6 @@ _KNOWN_ERRORS: dict[object, tuple[str, str]] = {
     "57P01": _NO_SERVER,
     "57P02": _NO_SERVER,
     "57P03": _NO_SERVER,
-    "3D000": ("there is no such database on the server", "Create it: createdb NAME"),
-    "28P01": ("the database server refuses the password", "Check user and password in the address"),
+    "3D000": _NO_DATABASE,
+    "28P01": _REFUSED,
 }

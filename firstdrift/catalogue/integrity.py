@@ -14,10 +14,11 @@ from msgspec import Struct
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from firstdrift.catalogue.engine import unknown_address
 from firstdrift.errors import CatalogueError
+from firstdrift.wording.message import Message
 
 HEADER = b"SQLite format 3\x00"
-_ADDRESSES = "Use sqlite:///FILE or postgresql://..."
 _BUSY_SECONDS = 5.0
 _WIDEST_PAGE = 65536
 _PAGE_SIZE, _PAGES = slice(16, 18), slice(28, 32)
@@ -45,7 +46,7 @@ def file_of(url: str) -> Path | None:
     try:
         address = make_url(url)
     except ArgumentError as error:
-        raise CatalogueError("the database address is not understood", hint=_ADDRESSES) from error
+        raise unknown_address() from error
     return Path(address.database or "") if address.get_backend_name() == "sqlite" else None
 
 
@@ -64,7 +65,7 @@ def opened(file: Path) -> Iterator[sqlite3.Connection]:
         with closing(connection):
             yield connection
     except sqlite3.Error as error:
-        raise CatalogueError(*_told(error), path=file) from error
+        raise CatalogueError(_told(error), path=file) from error
 
 
 def require_database(file: Path) -> None:
@@ -75,17 +76,23 @@ def require_database(file: Path) -> None:
     """
     try:
         if not file.is_file():
-            reason = "this is no file" if file.exists() else "there is no database here"
-            raise CatalogueError(reason, path=file, hint="--data-dir says where firstdrift was started")
+            reason = (
+                Message.of("catalogue.database.no_file")
+                if file.exists()
+                else Message.of("catalogue.database.not_here")
+            )
+            raise CatalogueError(reason, path=file, hint=Message.of("catalogue.hint.data_directory"))
         with file.open("rb") as content:
             begin = content.read(len(HEADER))
     except OSError as error:
-        raise CatalogueError(f"the database cannot be read ({error.strerror})", path=file) from error
-    restore = "Restore a backup, or move the file away to start anew"
+        raise CatalogueError(
+            Message.of("catalogue.database.unreadable", why=error.strerror), path=file
+        ) from error
+    restore = Message.of("catalogue.hint.restore_or_move")
     if not begin:
-        raise CatalogueError("the database is empty: all that was in it is gone", path=file, hint=restore)
+        raise CatalogueError(Message.of("catalogue.database.empty"), path=file, hint=restore)
     if begin != HEADER:
-        raise CatalogueError("this is no SQLite database", path=file, hint=restore)
+        raise CatalogueError(Message.of("catalogue.database.not_sqlite"), path=file, hint=restore)
 
 
 def tables_of(connection: sqlite3.Connection) -> list[str]:
@@ -167,11 +174,11 @@ def _cut_short(file: Path) -> str:
     page = int.from_bytes(header[_PAGE_SIZE])
     whole = (_WIDEST_PAGE if page == 1 else page) * int.from_bytes(header[_PAGES])
     there = file.stat().st_size
-    return f"; the file is cut short: {there:,} of {whole:,} bytes are there" if there < whole else ""
+    return f"; it is cut short: {there:,} of {whole:,} bytes are there" if there < whole else ""
 
 
-def _told(error: sqlite3.Error) -> tuple[str, ...]:
+def _told(error: sqlite3.Error) -> Message:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return (f"the database is damaged ({error})",)
-    return (f"the database cannot be read ({error})",)
+        return Message.of("catalogue.database.damaged", why=str(error))
+    return Message.of("catalogue.database.unreadable", why=str(error))

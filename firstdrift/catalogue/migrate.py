@@ -1,7 +1,7 @@
 """Bring the tables of a database to the form this version uses.
 
-Every form the tables ever had is a step in `migrations/versions`. A new database is made in the newest form
-at once, which is the one that all steps lead to.
+Every form that a release gave the tables is a step in `migrations/versions`. A new database is made in the
+newest form at once, which is the one that all steps lead to.
 """
 
 import sqlite3
@@ -13,10 +13,12 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.tables import Entry
 from firstdrift.errors import CatalogueError
+from firstdrift.wording.message import Message
 
 HEAD = "0010"
 """The newest step; known here so that a database at it is opened, or made, without loading Alembic."""
-_NEWER = "Install that version, or use another data directory"
+FIRST = "0008"
+"""The oldest step that a database can be brought up to date from: that of the first release."""
 _STEP = Table(
     "alembic_version",
     MetaData(),
@@ -32,7 +34,7 @@ def upgrade(engine: Engine) -> None:
     Processes that do so at once take turns.
 
     Raises:
-        CatalogueError: the database cannot be written, or was made by a newer version.
+        CatalogueError: the database cannot be written, or was made by a newer version, or before the first.
     """
     with reading(engine) as session:
         if step_of(session) == HEAD:
@@ -40,9 +42,11 @@ def upgrade(engine: Engine) -> None:
     with writing(engine, durable=True) as session:
         if engine.dialect.name == "postgresql":
             session.execute(text("SELECT pg_advisory_xact_lock(hashtext('firstdrift'))"))
-        if not inspect(session.connection()).get_table_names():
+        step = step_of(session)
+        if step is None:
             _make_tables(session)
-        elif step_of(session) != HEAD:
+        elif step != HEAD:
+            _require_known(step)
             _take_steps(session)
 
 
@@ -63,7 +67,7 @@ def step_of_file(connection: sqlite3.Connection, file: Path) -> str:
     """Return the step that the tables of a SQLite database are at.
 
     Raises:
-        CatalogueError: it is no database of firstdrift, or one of a newer version.
+        CatalogueError: it is no database of firstdrift, or of no version that this one knows.
     """
     try:
         found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
@@ -72,19 +76,24 @@ def step_of_file(connection: sqlite3.Connection, file: Path) -> str:
             raise
         found = None
     if found is None:
-        raise CatalogueError("this is no database of firstdrift", path=file)
+        raise CatalogueError(Message.of("catalogue.database.not_ours"), path=file)
     step = str(found[0])
-    if step > HEAD:
-        raise CatalogueError(
-            f"the database was made by a newer version of firstdrift ({step}; this one knows {HEAD})",
-            path=file,
-            hint=_NEWER,
-        )
+    _require_known(step, file)
     return step
 
 
+def _require_known(step: str, file: Path | None = None) -> None:
+    """Refuse tables that a newer version made, or that were made before the first release."""
+    if FIRST <= step <= HEAD:
+        return
+    why = Message.of("catalogue.database.older", step=step)
+    if step > HEAD:
+        why = Message.of("catalogue.database.newer", step=step, known=HEAD)
+    raise CatalogueError(why, path=file, hint=Message.of("catalogue.hint.install_other"))
+
+
 def _make_tables(session: Session) -> None:
-    Entry.metadata.create_all(session.connection())
+    Entry.metadata.create_all(session.connection(), checkfirst=False)
     _STEP.create(session.connection())
     session.execute(_STEP.insert().values(version_num=HEAD))
 
@@ -92,15 +101,8 @@ def _make_tables(session: Session) -> None:
 def _take_steps(session: Session) -> None:
     from alembic import command
     from alembic.config import Config
-    from alembic.util import CommandError
 
     config = Config()
     config.set_main_option("script_location", "firstdrift.catalogue:migrations")
     config.attributes["connection"] = session.connection()
-    try:
-        command.upgrade(config, "head")
-    except CommandError as error:
-        raise CatalogueError(
-            "the database was made by a newer version of firstdrift",
-            hint=_NEWER,
-        ) from error
+    command.upgrade(config, "head")

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from firstdrift.matching.manual.edits import MatchSetFile
 
 
+_PATH = click.Path(path_type=Path)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
 @click.command()
-@click.argument("golden", type=click.Path(path_type=Path))
-@click.argument("target", type=click.Path(path_type=Path))
+@click.argument("golden", type=_PATH)
+@click.argument("target", type=_PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-@click.option(
-    "--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all pairs here."
-)
-@click.option(
-    "--xlsx", "xlsx_file", type=click.Path(path_type=Path, dir_okay=False), help="The same as XLSX."
-)
+@click.option("--csv", "csv_file", type=_FILE, help="Write all pairs here.")
+@click.option("--xlsx", "xlsx_file", type=_FILE, help="The same as XLSX.")
 @click.option(
     "--html",
     "html_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     help="Write a report of one file, for people: it opens without a server.",
 )
 @click.option(
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--baseline",
-    type=click.Path(path_type=Path),
+    type=_PATH,
     metavar="DUMP",
     help="A healthy run: what it is off by from GOLDEN is no fault of TARGET.",
 )
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     "--mapping",
     "mapping_files",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=_PATH,
     metavar="FILE",
     help="Match as this file says: a mapping of msprobe (layer, data, cell) or msit (op), or a match set"
     " of firstdrift. Repeatable.",
@@ -62,14 +62,14 @@ if TYPE_CHECKING:
 @click.option(
     "--export-data-mapping",
     "data_mapping_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     metavar="FILE",
     help="Write which tensors were compared as a data mapping of msprobe.",
 )
 @click.option(
     "--export-layer-mapping",
     "layer_mapping_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     metavar="FILE",
     help="Write which modules were matched as a layer mapping of msprobe.",
 )
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 @click.option(
     "--postprocess",
     "postprocess_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     metavar="FILE",
     help="Multiply tensors by matrices before, as this tensor postprocess file of msprobe says.",
 )
@@ -140,12 +140,8 @@ def _options(chosen: dict[str, Any]) -> "Options":
     said = _said(chosen["mapping_files"])
     golden_layout, target_layout = read_layouts(chosen["tp"], chosen["pp"], chosen["vpp"])
     matching = MatchingRules(
-        fuzzy=chosen["fuzzy"],
+        **{name: chosen[name] for name in ("fuzzy", "step", "rank", "token", "token_offset")},
         structure=not chosen["no_structure"],
-        step=chosen["step"],
-        rank=chosen["rank"],
-        token=chosen["token"],
-        token_offset=chosen["token_offset"],
         mappings=said.mappings,
         edits=said.edits,
         golden_layout=golden_layout,

@@ -6,14 +6,13 @@ from typing import Any
 import click
 
 from firstdrift.cli.progress import pages_bar
-from firstdrift.cli.settings import NO_SERVER
+from firstdrift.cli.settings import NO_SERVER, database_options
 from firstdrift.exits import FOUND
 
 
 @click.command()
 @click.argument("roots", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies.")
-@click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir.")
+@database_options
 @click.option("--quick", is_flag=True, help="Do not read the whole database: for a check every few seconds.")
 @click.option(
     "--seconds",
@@ -52,8 +51,7 @@ def check(
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies.")
-@click.option("--database-url", help="SQLAlchemy URL of the database, if it does not lie in --data-dir.")
+@database_options
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def backup(file: Path, force: bool, **chosen: Any) -> None:  # noqa: ANN401
     """Copy the database to FILE, while server and workers go on.
@@ -75,8 +73,7 @@ def backup(file: Path, force: bool, **chosen: Any) -> None:  # noqa: ANN401
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database is to lie.")
-@click.option("--database-url", help="SQLAlchemy URL of the database, if it does not lie in --data-dir.")
+@database_options
 def restore(file: Path, **chosen: Any) -> None:  # noqa: ANN401
     """Make FILE, a backup, the database again, once server and workers are stopped.
 

@@ -1,14 +1,17 @@
 """`firstdrift inspect`: what a dump is, without a partner."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from firstdrift.exits import FOUND, UNUSABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from firstdrift.comparison.inspection import Inspection
+    from firstdrift.comparison.single_dump import SliceView
 
 
 @click.command()
@@ -20,54 +23,69 @@ if TYPE_CHECKING:
 @click.option("--rank", type=int, help="Likewise, only this rank.")
 @click.option("--token", type=int, help="Likewise, only this token.")
 @click.pass_context
-def inspect(ctx: click.Context, /, dump: Path, as_json: bool, **chosen: Any) -> None:  # noqa: ANN401
+def inspect(
+    ctx: click.Context,
+    /,
+    dump: Path,
+    as_json: bool,
+    tree: bool,
+    overflow: bool,
+    **place: int | None,
+) -> None:
     """Say what a dump is: its format and why, slices, nodes, tensors, problems.
 
     Exit status: 0 all of it can be read, 2 it, or a part of it, cannot; with --overflow 1 if a node
     overflows.
     """
     from firstdrift.comparison.inspection import inspect_dump
-    from firstdrift.exports.text import inspection_object, inspection_text
-    from firstdrift.strict_json import to_json
+    from firstdrift.exports.text import inspection_text
 
-    for name in ("step", "rank", "token"):
-        if chosen[name] is not None and not (chosen["tree"] or chosen["overflow"]):
-            raise click.UsageError(f"--{name} says what --tree and --overflow show: give one of them too.")
+    _require_shown(place, is_shown=tree or overflow)
     found = inspect_dump(dump)
-    if not chosen["tree"] and not chosen["overflow"]:
-        click.echo(to_json(inspection_object(found), indent=1) if as_json else inspection_text(found))
-        ctx.exit(0 if found.is_whole else UNUSABLE)
     if not as_json:
         click.echo(inspection_text(found))
-    overflows, unknown = _show_views(dump, found, as_json=as_json, **chosen)
-    if overflows and chosen["overflow"]:
-        ctx.exit(FOUND)
-    ctx.exit(0 if found.is_whole and not unknown else UNUSABLE)
+    views: list[SliceView] = []
+    overflows, is_whole = False, found.is_whole
+    for view in _views(dump, place) if tree or overflow else ():
+        overflows, is_whole = overflows or bool(view.overflow), is_whole and not view.unknown
+        if as_json:
+            views.append(view)
+        else:
+            _print(view, tree=tree, overflow=overflow)
+    if as_json:
+        _print_object(found, views, tree=tree, overflow=overflow)
+    ctx.exit(FOUND if overflow and overflows else 0 if is_whole else UNUSABLE)
 
 
-def _show_views(
-    dump: Path, found: "Inspection", *, as_json: bool, tree: bool, overflow: bool, **place: int | None
-) -> tuple[bool, bool]:
-    """Show the trees or overflows of slices; return whether a node overflows, and whether that is unknown."""
+def _require_shown(place: dict[str, int | None], *, is_shown: bool) -> None:
+    for name, number in place.items():
+        if number is not None and not is_shown:
+            raise click.UsageError(f"--{name} says what --tree and --overflow show: give one of them too.")
+
+
+def _views(dump: Path, place: dict[str, int | None]) -> "Iterator[SliceView]":
     from firstdrift.comparison.single_dump import view_dump
-    from firstdrift.exports.one_dump import overflow_object, overflow_text, tree_lines, tree_object
+
+    return view_dump(dump, **place)
+
+
+def _print(view: "SliceView", *, tree: bool, overflow: bool) -> None:
+    from firstdrift.exports.one_dump import overflow_text, tree_lines
+
+    for line in tree_lines(view) if tree else ():
+        click.echo(line)
+    if overflow:
+        click.echo(overflow_text(view))
+
+
+def _print_object(found: "Inspection", views: "list[SliceView]", *, tree: bool, overflow: bool) -> None:
     from firstdrift.exports.text import inspection_object
     from firstdrift.strict_json import to_json
 
-    overflows, unknown, views = False, False, []
-    for view in view_dump(dump, place["step"], place["rank"], place["token"]):
-        overflows, unknown = overflows or bool(view.overflow), unknown or bool(view.unknown)
-        if as_json:
-            views.append(view)
-            continue
-        if tree:
-            for line in tree_lines(view):
-                click.echo(line)
-        if overflow:
-            click.echo(overflow_text(view))
-    if as_json:
-        answer = inspection_object(found)
-        answer |= {"tree": [tree_object(view) for view in views]} if tree else {}
-        answer |= overflow_object(views) if overflow else {}
-        click.echo(to_json(answer, indent=1))
-    return overflows, unknown
+    answer = inspection_object(found)
+    if tree or overflow:
+        from firstdrift.exports.one_dump import overflows_object, tree_object
+
+        answer |= {"tree": list(map(tree_object, views))} if tree else {}
+        answer |= overflows_object(views) if overflow else {}
+    click.echo(to_json(answer, indent=1))

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from firstdrift.wording.message import Message
+
 if TYPE_CHECKING:
     from firstdrift.comparison.report import Report
 
@@ -17,13 +19,10 @@ def require_writable(chosen: dict[str, Any]) -> None:
 
     for file in filter(None, map(chosen.get, _FILES)):
         if str(file) == "-":
-            raise SettingsError("a report is written to a file, not to the terminal", hint="Give it a name")
+            raise SettingsError(Message.of("cli.not_to_terminal"), hint=Message.of("cli.name_the_file"))
         if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
-            raise SettingsError(
-                "the report cannot be written there",
-                path=file,
-                hint="The directory must exist, and it must be allowed to write to it",
-            )
+            hint = Message.of("cli.make_directory_writable")
+            raise SettingsError(Message.of("cli.report_not_writable"), path=file, hint=hint)
 
 
 def write_files(report: "Report", chosen: dict[str, Any]) -> None:
@@ -46,15 +45,13 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
         "layer_mapping_file": write_layer_mapping,
     }
     for option, write in writers.items():
-        file = chosen[option]
-        if file is None:
+        if (file := chosen[option]) is None:
             continue
         try:
             write(report, file)
         except OSError as error:
-            raise SettingsError(
-                f"the report could not be written ({error.strerror})", path=error.filename or file
-            ) from error
+            why = Message.of("cli.report_not_written", why=error.strerror)
+            raise SettingsError(why, path=error.filename or file) from error
 
 
 def _write_html(report: "Report", file: Path) -> None:

@@ -5,7 +5,13 @@ from typing import Any
 
 import click
 
-from firstdrift.cli.settings import NO_SERVER, prepare_data_dir, server_options, server_settings
+from firstdrift.cli.settings import (
+    NO_SERVER,
+    database_options,
+    prepare_data_dir,
+    server_options,
+    server_settings,
+)
 
 _EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 _WORKERS = click.option(
@@ -63,8 +69,7 @@ def server(roots: tuple[Path, ...], **chosen: Any) -> None:  # noqa: ANN401
 
 @click.command()
 @click.argument("roots", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies.")
-@click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir.")
+@database_options
 @_WORKERS
 @click.option(
     "--end-with-parent",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from firstdrift.wording.message import Message
+
 if TYPE_CHECKING:
     from firstdrift_server.settings import Settings
 
@@ -18,10 +20,18 @@ def _refuse_token(_ctx: click.Context, _option: click.Parameter, given: str | No
     if given is not None:
         from firstdrift.errors import SettingsError
 
-        raise SettingsError(
-            "--token would show the token in the list of processes",
-            hint="Set FIRSTDRIFT_TOKEN, or give a file with --token-file",
-        )
+        raise SettingsError(Message.of("cli.token_on_command_line"), hint=Message.of("cli.token_elsewhere"))
+
+
+_DATA_DIR = click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies.")
+_DATABASE_URL = click.option(
+    "--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir."
+)
+
+
+def database_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say where the database lies."""
+    return _DATA_DIR(_DATABASE_URL(command))
 
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -29,8 +39,8 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--host", help="Address to listen at (127.0.0.1); beyond loopback a token is needed."),
         click.option("--port", type=click.IntRange(0, 65535), help="Port to listen at (8765)."),
-        click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies."),
-        click.option("--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir."),
+        _DATA_DIR,
+        _DATABASE_URL,
         click.option(
             "--token", hidden=True, expose_value=False, callback=_refuse_token, help="Use --token-file."
         ),

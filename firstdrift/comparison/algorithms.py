@@ -23,6 +23,7 @@ from firstdrift.errors import SettingsError, TensorUnreadableError
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.comparability import common_shape
 from firstdrift.metrics.measurement import CustomResult, Measurement, MeasurementKind
+from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,10 +36,7 @@ _SHOWN = 100
 _WANTS_TORCH = re.compile(r"must be Tensor|numpy.ndarray' object has no attribute")
 """What functions that were written for torch tensors raise when they are given arrays."""
 
-_FOR_TORCH = (
-    "it is given numpy arrays; if it was written for torch tensors, let it begin with "
-    "golden, target = torch.from_numpy(golden.copy()), torch.from_numpy(target.copy())"
-)
+_WRITE_AS = Message.of("comparison.algorithm.write_as")
 
 REMARK = "_remark"
 """Ends the name of the column with what an algorithm said beside its number."""
@@ -52,15 +50,16 @@ def load_algorithms(wanted: Iterable[str]) -> tuple[Algorithm, ...]:
     """
     modules: dict[Path, dict[str, Any]] = {}
     found: list[Algorithm] = []
-    for said in wanted:
-        name, _, function = said.rpartition(":")
+    for given in wanted:
+        name, _, function = given.rpartition(":")
         file = Path(name)
         if not name or not function.isidentifier():
-            raise SettingsError(f"{said!r} names no function", hint="Write FILE.py:FUNCTION")
+            names_no = Message.of("comparison.algorithm.names_no_function", given=given)
+            raise SettingsError(names_no, hint=_WRITE_AS)
         if file not in modules:
             modules[file] = _run(file)
         if not callable(modules[file].get(function)):
-            raise SettingsError(f"there is no function {function!r} in it", path=file)
+            raise SettingsError(Message.of("comparison.algorithm.no_function", name=function), path=file)
         found.append(modules[file][function])
     return tuple(found)
 
@@ -75,9 +74,8 @@ def require_names(algorithms: Sequence[Algorithm], taken: Iterable[str]) -> None
     for algorithm in algorithms:
         name = name_of(algorithm)
         if name in names:
-            raise SettingsError(
-                f"{name!r} is already the name of a column", hint="Give the function another name"
-            )
+            taken_by = Message.of("comparison.algorithm.name_taken", name=name)
+            raise SettingsError(taken_by, hint=Message.of("comparison.algorithm.name_it_otherwise"))
         names |= {name, name + REMARK}
 
 
@@ -105,7 +103,6 @@ class Summary(Struct, frozen=True):
     """What became of one algorithm.
 
     Attributes:
-        name: of the algorithm.
         values: of how many pairs it gave a number.
         failed: on how many pairs it raised an error, or returned no number.
         failures: the first hundred of these: target node, tensor, what it raised.
@@ -121,10 +118,10 @@ class Summary(Struct, frozen=True):
     not_given: tuple[tuple[int, str], ...] = ()
 
     @property
-    def hint(self) -> str:
-        """Say what to try, if the function was not written for arrays; empty otherwise."""
+    def hint(self) -> Message | None:
+        """What to try, if the function was not written for arrays."""
         wants_torch = any(_WANTS_TORCH.search(remark) for _, (*_, remark) in self.reasons)
-        return _FOR_TORCH if wants_torch else ""
+        return Message.of("comparison.algorithm.for_torch") if wants_torch else None
 
 
 class Measured(Protocol):
@@ -141,27 +138,25 @@ class Measured(Protocol):
 
 def summaries(slices: Iterable[Measured], algorithms: Sequence[Algorithm]) -> tuple[Summary, ...]:
     """Say of each algorithm of how many pairs it gave a number, and where it failed."""
-    values = [0] * len(algorithms)
-    failures: list[list[tuple[str, str, str]]] = [[] for _ in algorithms]
-    left: list[Counter[str]] = [Counter() for _ in algorithms]
-    for result in slices:
-        for pair, measured in zip(result.plan.pairs, result.measurements, strict=True):
-            for place, own in enumerate(measured.custom or ()):
-                values[place] += own.value is not None
-                if own.failed:
-                    failures[place].append((pair.target_node, pair.target.label, own.remark))
-                elif own.value is None:
-                    left[place][own.remark] += 1
-    return tuple(
-        Summary(
-            name_of(algorithm),
-            count,
-            len(failed),
-            tuple(failed[:_SHOWN]),
-            _reasons(failed),
-            tuple((number, why) for why, number in not_given.most_common()),
-        )
-        for algorithm, failed, count, not_given in zip(algorithms, failures, values, left, strict=True)
+    results: list[list[tuple[TensorPair, CustomResult]]] = [[] for _ in algorithms]
+    for compared in slices:
+        for pair, measured in zip(compared.plan.pairs, compared.measurements, strict=True):
+            for of_algorithm, result in zip(results, measured.custom or (), strict=False):
+                of_algorithm.append((pair, result))
+    return tuple(map(_summary, map(name_of, algorithms), results))
+
+
+def _summary(name: str, results: Sequence[tuple[TensorPair, CustomResult]]) -> Summary:
+    failed = [(pair.target_node, pair.target.label, own.remark) for pair, own in results if own.failed]
+    values = sum(own.value is not None for _, own in results)
+    not_given = Counter(own.remark for _, own in results if not own.failed and own.value is None)
+    return Summary(
+        name,
+        values,
+        len(failed),
+        tuple(failed[:_SHOWN]),
+        _reasons(failed),
+        tuple((number, why) for why, number in not_given.most_common()),
     )
 
 
@@ -215,14 +210,14 @@ def _read_only(array: "npt.NDArray[Any]", shape: tuple[int, ...] | None) -> "npt
 def _result(algorithm: Algorithm, golden: "npt.NDArray[Any]", target: "npt.NDArray[Any]") -> CustomResult:
     name = name_of(algorithm)
     try:
-        said = algorithm(golden, target)
-        value, remark = said if isinstance(said, tuple) else (said, "")
+        result = algorithm(golden, target)
+        value, remark = result if isinstance(result, tuple) else (result, "")
         return CustomResult(name, float(value), str(remark))
     except Exception as error:  # noqa: BLE001 (somebody else's code: whatever it raises is its result)
-        return CustomResult(name, remark=_said(error), failed=True)
+        return CustomResult(name, remark=_described(error), failed=True)
 
 
-def _said(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
@@ -232,11 +227,12 @@ def _run(file: Path) -> dict[str, Any]:
 
     spec = spec_from_file_location(f"firstdrift_algorithms_of_{file.stem}", file)
     if spec is None or spec.loader is None or not file.is_file():
-        raise SettingsError("there is no such Python file", path=file, hint="Write FILE.py:FUNCTION")
+        raise SettingsError(Message.of("comparison.algorithm.no_file"), path=file, hint=_WRITE_AS)
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # somebody else's code: it may raise anything
-        raise SettingsError(f"it cannot be run: {_said(error)}", path=file) from error
+        why = Message.of("comparison.algorithm.cannot_run", error=_described(error))
+        raise SettingsError(why, path=file) from error
     return vars(module)

@@ -10,12 +10,11 @@ from msgspec import Struct
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.plan import TensorPair
-from firstdrift.metrics.comparability import common_shape, shapes_differ
+from firstdrift.metrics.comparability import ReasonedError, common_shape, shapes_differ
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.tensor import DataLocation, TensorRecord, is_part_of_rank
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
-from firstdrift.wording.text import text_of
 
 if TYPE_CHECKING:
     from firstdrift.metrics.dtypes import Array
@@ -24,21 +23,16 @@ LARGEST_COPY: Final = 2**25
 """Elements of a tensor that is put together in memory; one that lies in its file may have any number."""
 
 
-class NothingToSeeError(Exception):
-    """There are no values of both sides to look at; its message says why."""
-
-    def __init__(self, message: Message) -> None:
-        """Keep why."""
-        super().__init__(text_of(message))
-        self.message = message
+class NothingToSeeError(ReasonedError):
+    """There are no values of both sides to look at."""
 
 
 class LoadedPair(Struct, frozen=True):
-    """Both tensors of a pair, in the shape in which they are compared.
+    """Both tensors of a pair, in the shape in which they are compared, read-only.
+
+    They are mapped from their files where that is possible.
 
     Attributes:
-        golden: the trusted tensor, read-only, mapped from its file where that is possible.
-        target: the tensor under suspicion, likewise.
         fine: the same elements in more dimensions, if one side has them so.
         shapes: of golden and target, as they were read.
         notes: what was done to compare them.
@@ -72,21 +66,16 @@ def _files(location: DataLocation) -> Iterator[Path]:
 
 
 def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
-    """Load both tensors of a pair.
-
-    Args:
-        pair: what is compared.
-        measured: what was measured of it.
+    """Load both tensors of a pair, of which this was measured.
 
     Raises:
         NothingToSeeError: there are no values of both, or they cannot be laid over each other.
     """
     if (reason := why_not(pair, measured)) is not None:
         raise NothingToSeeError(reason)
-    notes = list(pair.transform)
+    how: Message | None = None
     if pair.golden_parts or pair.target_parts:
-        golden, target, said = _load_joined(pair)
-        notes += [said] if said else []
+        golden, target, how = _load_joined(pair)
     else:
         golden, target = _load(pair.golden, "golden"), _load(pair.target, "target")
     _require_as_measured(measured.golden, golden, "golden")
@@ -95,14 +84,18 @@ def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
     shape = common_shape(*shapes, may_reshape=bool(pair.transform))
     if shape is None:
         raise NothingToSeeError(shapes_differ(*shapes))
+    notes = [*pair.transform, *([how] if how else [])]
     if not pair.transform and golden.shape != target.shape:
-        notes.append(
-            Message.of("closeup.reshaped", golden=golden.shape, target=target.shape, shape=tuple(shape))
-        )
-    fine = max((golden.shape, target.shape), key=lambda each: sum(size != 1 for size in each))
-    has_more = sum(size != 1 for size in fine) > sum(size != 1 for size in shape)
-    reshaped = _reshaped(golden, shape), _reshaped(target, shape)
-    return LoadedPair(*reshaped, fine if has_more else None, shapes, tuple(notes))
+        notes.append(Message.of("closeup.reshaped", golden=golden.shape, target=target.shape, shape=shape))
+    fine = max(shapes, key=lambda each: len(_bare(each)))
+    has_more = len(_bare(fine)) > len(_bare(shape))
+    both = _reshaped(golden, shape), _reshaped(target, shape)
+    return LoadedPair(*both, fine if has_more else None, shapes, tuple(notes))
+
+
+def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Leave out dimensions of one index."""
+    return tuple(size for size in shape if size != 1)
 
 
 def why_not(pair: TensorPair, measured: Measurement) -> Message | None:
@@ -113,18 +106,20 @@ def why_not(pair: TensorPair, measured: Measurement) -> Message | None:
         return Message.of("closeup.scalars")
     if measured.kind is MeasurementKind.INCOMPARABLE:
         return measured.reason or Message.of("closeup.incomparable")
-    if any(is_part_of_rank(record) for record in (pair.golden, pair.target)):
+    if is_part_of_rank(pair.golden) or is_part_of_rank(pair.target):
         return Message.of("closeup.part_of_rank")
-    without = pair.without_values
-    if not without:
-        return None
-    if any(record.shards is not None for record in (pair.golden, pair.target)):
+    return _without_values(pair, measured) if pair.without_values else None
+
+
+def _without_values(pair: TensorPair, measured: Measurement) -> Message:
+    if pair.golden.shards is not None or pair.target.shards is not None:
         return Message.of("closeup.shards")
     of_digests = measured.kind is MeasurementKind.DIGEST
     what = Message.of("closeup.digests") if of_digests else Message.of("closeup.statistics")
-    if len(without) == 1:
-        return Message.of("closeup.side_without_values", side=side_named(without[0]), what=what)
-    return Message.of("closeup.without_values", what=what)
+    side, *others = pair.without_values
+    if others:
+        return Message.of("closeup.without_values", what=what)
+    return Message.of("closeup.side_without_values", side=side_named(side), what=what)
 
 
 def _load_joined(pair: TensorPair) -> "tuple[Array, Array, Message | None]":
@@ -152,15 +147,13 @@ def _load(record: TensorRecord, side: str) -> "Array":
     try:
         array = load_tensor(location)
     except TensorUnreadableError as error:
-        raise NothingToSeeError(_unreadable(side, location.file.name, error.message)) from error
+        name, why = location.file.name, error.message
+        unreadable = Message.of("closeup.unreadable", side=side_named(side), file=name, reason=why)
+        raise NothingToSeeError(unreadable) from error
     if number_kind(array.dtype) is None:
         no_numbers = Message.of("metrics.side_no_numbers", side=side_named(side), dtype=str(array.dtype))
         raise NothingToSeeError(no_numbers)
     return array
-
-
-def _unreadable(side: str, file: str, reason: Message) -> Message:
-    return Message.of("closeup.unreadable", side=side_named(side), file=file, reason=reason)
 
 
 def _require_small(record: TensorRecord) -> None:
@@ -176,7 +169,7 @@ def _require_as_measured(summary: SideSummary | None, array: "Array", side: str)
 
 def _reshaped(array: "Array", shape: tuple[int, ...]) -> "Array":
     """Give an array another shape; one that would be copied for that must not be large."""
-    bare = [tuple(size for size in each if size != 1) for each in (array.shape, shape)]
-    if bare[0] != bare[1] and not array.flags.c_contiguous and array.size > LARGEST_COPY:
+    is_copied = _bare(array.shape) != _bare(shape) and not array.flags.c_contiguous
+    if is_copied and array.size > LARGEST_COPY:
         raise NothingToSeeError(Message.of("closeup.too_large_to_reorder", size=array.size))
     return array.reshape(shape)

@@ -15,10 +15,15 @@ from firstdrift.comparison.editable_report import EditableReport
 from firstdrift.comparison.in_memory import DumpReader, InMemory
 from firstdrift.comparison.report import Options
 from firstdrift.comparison.session import ComparisonSession
-from firstdrift.comparison.stages import count_unreadable, left_over, measure_pairs, plan_slices
+from firstdrift.comparison.stages import (
+    count_unreadable,
+    left_over,
+    measure_pairs,
+    plan_slices,
+    without_noise,
+)
 from firstdrift.comparison.user_hooks import Additions
 from firstdrift.dumps.detect import open_dump
-from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePairing, SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates, Slice
@@ -65,8 +70,7 @@ def compare(
         progress: is told how far it has come.
         algorithms: functions that give a number for each pair (`firstdrift.comparison.algorithms`).
         postprocess: what is done to tensors before (`firstdrift.comparison.postprocess`).
-        baseline: a dump of a healthy run, which is compared with the golden one first: errors that it shows
-            too are no faults.
+        baseline: a dump of a healthy run: errors that it shows too, against the golden one, are no faults.
 
     Raises:
         DumpError: one of them cannot be used at all. What can be used is compared; the rest is
@@ -167,17 +171,8 @@ def _noise(
 
 
 def _with_notes_on_noise(pairing: SlicePairing, noise: Mapping[Coordinates, Noise]) -> SlicePairing:
-    """Say of which slices the healthy run shows nothing.
-
-    Raises:
-        SettingsError: of none it shows anything.
-    """
-    unknown = [golden.coordinates for golden, _ in pairing.pairs if golden.coordinates not in noise]
-    if pairing.pairs and len(unknown) == len(pairing.pairs):
-        raise SettingsError(
-            "the baseline shows nothing of the slices that are compared",
-            hint="Give a dump of a healthy run with the same steps, ranks and tokens",
-        )
+    """Say of which slices the healthy run shows nothing."""
+    unknown = without_noise(pairing, noise)
     notes = (Message.of("comparison.note.no_baseline", slice=coordinates.name()) for coordinates in unknown)
     return replace(pairing, notes=(*pairing.notes, *notes))
 

@@ -8,12 +8,7 @@ from firstdrift.exits import FOUND, UNUSABLE
 
 
 def exit_status(report: Report, fail_on: str = "error") -> int:
-    """Return the exit status of the command line for a comparison.
-
-    Args:
-        report: what came out.
-        fail_on: from which verdict on a fault is one, "error" or "warning".
-    """
+    """Return the exit status of the command; a verdict of `fail_on`, "error" or "warning", is a fault."""
     if report.findings.unlike is not None:
         return UNUSABLE
     if _fails(report, fail_on):

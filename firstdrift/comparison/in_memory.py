@@ -20,16 +20,35 @@ from firstdrift.verdict.judgement import Finding, SliceJudgement
 from firstdrift.verdict.series import with_bad_output
 
 
-class InMemory(ABC):
-    """A storage (`firstdrift.comparison.session.Storage`) that holds all results.
+class KeptResults:
+    """The part of a storage (`firstdrift.comparison.session.Storage`) that keeps results in memory.
 
     Attributes:
         results: what was found of each pair of slices, by position.
     """
 
-    def __init__(self, options: Options, additions: Additions, noise: Mapping[Coordinates, Noise]) -> None:
+    def __init__(self) -> None:
         """Begin without results."""
         self.results: dict[int, SliceResult] = {}
+
+    def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
+        """Keep what was found of a pair."""
+        del clock
+        self.results[position] = result
+
+    def settle(self, position: int, bad: Finding) -> None:
+        """Let the logits of a pair be bad."""
+        if (result := self.results.get(position)) is not None:
+            settled = with_bad_output(result.judgement, bad, result.rows)
+            self.results[position] = replace(result, judgement=settled)
+
+
+class InMemory(KeptResults, ABC):
+    """A storage (`firstdrift.comparison.session.Storage`) that reads slices, and holds all results."""
+
+    def __init__(self, options: Options, additions: Additions, noise: Mapping[Coordinates, Noise]) -> None:
+        """Begin without results."""
+        super().__init__()
         self._options, self._additions, self._noise = options, additions, noise
 
     @abstractmethod
@@ -62,17 +81,6 @@ class InMemory(ABC):
     def noise(self, golden: Coordinates) -> Noise:
         """Return what a healthy run shows of a golden slice."""
         return self._noise.get(golden, QUIET)
-
-    def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
-        """Keep what was found of a pair."""
-        del clock
-        self.results[position] = result
-
-    def settle(self, position: int, bad: Finding) -> None:
-        """Let the logits of a pair be bad."""
-        result = self.results[position]
-        settled = with_bad_output(result.judgement, bad, result.rows)
-        self.results[position] = replace(result, judgement=settled)
 
     def slices(self) -> tuple[SliceResult, ...]:
         """Return what was found, in execution order."""

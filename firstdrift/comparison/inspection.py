@@ -1,5 +1,6 @@
 """What a dump is, slice by slice, without a partner."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -7,7 +8,8 @@ from msgspec import Struct
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.node import NodeKind
-from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, Problem, Slice, SliceListing
+from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, Problem, Slice
+from firstdrift.model.tensor import TensorRecord
 from firstdrift.operators.unknown import UnknownName, added_up, unknown_names
 from firstdrift.parallel.slices import read_slice
 
@@ -16,8 +18,6 @@ class SliceInspection(Struct, frozen=True):
     """One slice in numbers.
 
     Attributes:
-        coordinates: which slice.
-        modules: number of modules; likewise operators.
         tensors: number of tensors, Python arguments included; `with_data`, `with_statistics` and
             `with_digest` of these.
         unreadable: number of tensors that cannot be compared, each with a reason.
@@ -71,39 +71,40 @@ def inspect_dump(path: Path) -> Inspection:
     """
     dump = open_dump(path)
     slices: list[SliceInspection] = []
-    errors: list[tuple[SliceListing, DumpUnreadableError]] = []
+    errors: list[DumpUnreadableError] = []
+    damaged: list[tuple[Coordinates, Problem]] = []
     for listing in dump.slices:
         try:
             slices.append(_inspect(read_slice(dump, listing)))
         except DumpUnreadableError as error:
-            errors.append((listing, error))
+            errors.append(error)
+            problem = Problem(str(error.path or listing.directory), error.message)
+            damaged.append((listing.coordinates, problem))
     if errors and not slices:
-        raise errors[0][1]
-    damaged = tuple(
-        (listing.coordinates, Problem(str(error.path or listing.directory), error.message))
-        for listing, error in errors
-    )
-    return Inspection(dump, tuple(slices), damaged)
+        raise errors[0]
+    return Inspection(dump, tuple(slices), tuple(damaged))
 
 
 def _inspect(read: Slice) -> SliceInspection:
     tensors = [record for node in read.nodes for record in node.tensors if record.is_tensor]
+    readable = [record for record in tensors if record.problem is None]
     operators = sum(node.kind is NodeKind.API for node in read.nodes)
     return SliceInspection(
         coordinates=read.coordinates,
         modules=len(read.nodes) - operators,
         operators=operators,
         tensors=sum(len(node.tensors) for node in read.nodes),
-        with_data=sum(record.location is not None and record.problem is None for record in tensors),
+        with_data=sum(record.location is not None for record in readable),
         with_statistics=sum(record.statistics is not None for record in tensors),
         with_digest=sum(record.digest is not None for record in tensors),
-        unreadable=sum(record.problem is not None for record in tensors),
+        unreadable=len(tensors) - len(readable),
         order_origin=read.order_origin,
         unknown=unknown_names(read.nodes),
-        problems=read.problems
-        + tuple(
-            Problem(str(record.location.file) if record.location else record.label, record.problem)
-            for record in tensors
-            if record.problem is not None
-        ),
+        problems=(*read.problems, *_problems(tensors)),
     )
+
+
+def _problems(tensors: Iterable[TensorRecord]) -> Iterator[Problem]:
+    for record in tensors:
+        if record.problem is not None:
+            yield Problem(str(record.location.file) if record.location else record.label, record.problem)

@@ -1,19 +1,32 @@
 """Compare only part of a model: its layers, its modules, its operators or its logits."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.errors import SettingsError
-from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.node import Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.verdict.logits import is_logits
+from firstdrift.wording.message import Message
 
 LEVELS = ("layer", "module", "api", "logits")
 
 _LAYER = re.compile(r"(^|\.)\d+$")
+
+
+def _is_layer(node: Node) -> bool:
+    return node.kind is NodeKind.MODULE and _LAYER.search(node.path) is not None
+
+
+_KEEPS: Final[Mapping[str, Callable[[Node], bool]]] = {
+    "layer": _is_layer,
+    "module": lambda node: node.kind is not NodeKind.API,
+    "api": lambda node: node.kind is NodeKind.API,
+}
 
 
 def at_level(plan: SlicePlan, target: Slice, level: str | None) -> SlicePlan:
@@ -32,20 +45,12 @@ def at_level(plan: SlicePlan, target: Slice, level: str | None) -> SlicePlan:
     if level is None:
         return plan
     if level not in LEVELS:
-        raise SettingsError(f"there is no level {level!r}", hint=f"Choose one of {', '.join(LEVELS)}")
+        no_level = Message.of("comparison.options.no_level", level=level)
+        raise SettingsError(no_level, hint=Message.of("error.choose_one", names=LEVELS))
     nodes = {node.name: node for node in target.nodes}
-    keep = _keeper(level, nodes)
-    return replace(plan, pairs=tuple(pair for pair in plan.pairs if keep(pair)))
-
-
-def _keeper(level: str, nodes: dict[str, Node]) -> Callable[[TensorPair], bool]:
-    if level == "logits":
-        return is_logits
-    if level == "api":
-        return lambda pair: nodes[pair.target_node].kind is NodeKind.API
-    if level == "module":
-        return lambda pair: nodes[pair.target_node].kind is not NodeKind.API
-    return lambda pair: (
-        nodes[pair.target_node].kind is NodeKind.MODULE
-        and _LAYER.search(nodes[pair.target_node].path) is not None
+    kept = (
+        pair
+        for pair in plan.pairs
+        if (is_logits(pair) if level == "logits" else _KEEPS[level](nodes[pair.target_node]))
     )
+    return replace(plan, pairs=tuple(kept))

@@ -13,7 +13,7 @@ A tensor is named by its file, as msprobe does, or by node and tensor (`root.lm_
 format has. Paths are those of msprobe: absolute, or from the working directory; failing that, from the file.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ from firstdrift.wording.phrases import side_named
 _LARGEST_FILE: Final = 16 * 2**20
 _LONGEST_SHOWN: Final = 5
 _MATRIX: Final = 2
-_MAPS: Final = {
+_MAPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "right_matmul": {"target_tensor_map": ("target", "right"), "golden_tensor_map": ("golden", "right")},
     "left_matmul": {"target_tensor_map": ("target", "left"), "golden_tensor_map": ("golden", "left")},
     "left_right_matmul": {
@@ -47,10 +47,6 @@ _MAPS: Final = {
 """Of each key of the file, which dump it is about, and from which side a matrix multiplies."""
 
 
-_FROM_LEFT: Final = "matching.postprocess.from_left"
-_FROM_RIGHT: Final = "matching.postprocess.from_right"
-
-
 class Matrix(Struct, frozen=True):
     """A matrix that multiplies a tensor: where it lies, and its shape."""
 
@@ -58,16 +54,47 @@ class Matrix(Struct, frozen=True):
     shape: Shape
 
 
+class Factors(Struct, frozen=True):
+    """The matrices that multiply a tensor, from its left and from its right."""
+
+    left: Matrix | None = None
+    right: Matrix | None = None
+
+    def shape_of(self, shape: Shape | None) -> Shape | None:
+        """Return the shape of left @ tensor @ right; None if they do not fit, or it is not known."""
+        if shape is not None and self.left is not None:
+            fits = len(shape) >= _MATRIX and self.left.shape[1] == shape[-2]
+            shape = (*shape[:-2], self.left.shape[0], shape[-1]) if fits else None
+        if shape is not None and self.right is not None:
+            shape = (*shape[:-1], self.right.shape[1]) if shape[-1:] == self.right.shape[:1] else None
+        return shape
+
+    def applied(self, record: TensorRecord) -> TensorRecord | None:
+        """Return the product as it is computed when it is read; None if shapes do not fit."""
+        shape = self.shape_of(record.shape)
+        if shape is None or record.location is None:
+            return None
+        left, right = (matrix and matrix.location for matrix in (self.left, self.right))
+        location = replace(record.location, left=left, right=right)
+        return replace(record, location=location, shape=shape, statistics=None, digest=None)
+
+    def described(self, side: Message) -> Iterator[Message]:
+        """Say by what a tensor of a side is multiplied."""
+        for how, matrix in (("from_left", self.left), ("from_right", self.right)):
+            if matrix is not None:
+                file = matrix.location.file.name
+                yield Message(f"matching.postprocess.{how}", {"side": side, "matrix": file})
+
+
 class Postprocess(Struct, frozen=True):
     """What a postprocess file says.
 
     Attributes:
-        golden: the matrices on the left and on the right of golden tensors, by the tensor's name in the
-            file; likewise target.
+        golden: what multiplies golden tensors, by the tensor's name in the file; likewise target.
     """
 
-    golden: Mapping[str, tuple[Matrix | None, Matrix | None]]
-    target: Mapping[str, tuple[Matrix | None, Matrix | None]]
+    golden: Mapping[str, Factors]
+    target: Mapping[str, Factors]
 
 
 def read_postprocess(path: Path) -> Postprocess:
@@ -76,16 +103,20 @@ def read_postprocess(path: Path) -> Postprocess:
     Raises:
         SettingsError: it cannot be read, says something that makes no sense, or names no matrix.
     """
-    sides: dict[str, dict[str, tuple[Matrix | None, Matrix | None]]] = {"golden": {}, "target": {}}
-    for section, key, matrix_file, names in _entries(path, _read(path)):
-        side, place = _MAPS[section][key]
+    sides: dict[str, dict[str, Factors]] = {"golden": {}, "target": {}}
+    for (side, place), matrix_file, names in _entries(path, _read(path)):
         matrix = _matrix(path, matrix_file)
         for name in names:
-            left, right = sides[side].get(name, (None, None))
-            if (left if place == "left" else right) is not None:
-                raise SettingsError(f"{name} of {side} has two matrices on its {place}", path=path)
-            sides[side][name] = (matrix, right) if place == "left" else (left, matrix)
+            factors = sides[side].get(name, Factors())
+            if getattr(factors, place) is not None:
+                raise SettingsError(_two_matrices(name, side, place), path=path)
+            sides[side][name] = replace(factors, **{place: matrix})
     return Postprocess(**sides)
+
+
+def _two_matrices(name: str, side: str, place: str) -> Message:
+    where = Message(f"comparison.postprocess.{place}")
+    return Message.of("comparison.postprocess.two_matrices", name=name, side=side_named(side), place=where)
 
 
 def apply(postprocess: Postprocess, plan: SlicePlan) -> SlicePlan:
@@ -105,38 +136,41 @@ def _unused(side: str, names: set[str]) -> Message:
 
 
 def _apply(pair: TensorPair, postprocess: Postprocess, unused: dict[str, set[str]]) -> TensorPair:
-    records, said = {}, list(pair.transform)
-    for side, maps in (("golden", postprocess.golden), ("target", postprocess.target)):
-        record, node = getattr(pair, side), getattr(pair, f"{side}_node")
-        name = next((name for name in _names(node, record) if name in maps), None)
+    records: dict[str, TensorRecord] = {}
+    done = list(pair.transform)
+    for side, factors_of in (("golden", postprocess.golden), ("target", postprocess.target)):
+        record: TensorRecord = getattr(pair, side)
+        name = next(
+            (name for name in _names(getattr(pair, f"{side}_node"), record) if name in factors_of), None
+        )
         if name is None:
             continue
         unused[side].discard(name)
         if pair.incomparable is not None and record.location is None:
             continue
-        if pair.is_joined or record.location is None:
-            why = "matching.postprocess.joined" if pair.is_joined else "matching.postprocess.not_saved"
-            return replace(pair, incomparable=Message.of(why, side=side_named(side)))
-        left, right = maps[name]
-        shape = _shape_of_product(record.shape, left, right)
-        if shape is None:
-            shapes = tuple(shape_of(each.shape or ()) for each in (left, record, right) if each is not None)
-            why_not = Message.of("matching.postprocess.do_not_fit", side=side_named(side), shapes=shapes)
-            return replace(pair, incomparable=why_not)
-        location = replace(
-            record.location,
-            left=left.location if left else None,
-            right=right.location if right else None,
-        )
-        records[side] = replace(record, location=location, shape=shape, statistics=None, digest=None)
-        said += [
-            Message.of(how, side=side_named(side), matrix=matrix.location.file.name)
-            for how, matrix in ((_FROM_LEFT, left), (_FROM_RIGHT, right))
-            if matrix is not None
-        ]
-    if not records:
-        return pair
-    changed = replace(pair, **records, transform=tuple(said), incomparable=None)
+        factors = factors_of[name]
+        product = None if pair.is_joined else factors.applied(record)
+        if product is None:
+            return replace(pair, incomparable=_why_not(pair, record, factors, side_named(side)))
+        records[side] = product
+        done += factors.described(side_named(side))
+    return _compared_again(pair, records, tuple(done)) if records else pair
+
+
+def _why_not(pair: TensorPair, record: TensorRecord, factors: Factors, side: Message) -> Message:
+    if pair.is_joined:
+        return Message.of("matching.postprocess.joined", side=side)
+    if record.location is None:
+        return Message.of("matching.postprocess.not_saved", side=side)
+    terms = (factors.left, record, factors.right)
+    shapes = tuple(shape_of(each.shape or ()) for each in terms if each is not None)
+    return Message.of("matching.postprocess.do_not_fit", side=side, shapes=shapes)
+
+
+def _compared_again(
+    pair: TensorPair, records: Mapping[str, TensorRecord], transform: tuple[Message, ...]
+) -> TensorPair:
+    changed = replace(pair, **records, transform=transform, incomparable=None)
     golden, target = changed.golden.shape, changed.target.shape
     if golden is None or target is None:
         return changed
@@ -151,45 +185,36 @@ def _names(node: str, record: TensorRecord) -> Iterator[str]:
     yield f"{node}.{record.label}"
 
 
-def _shape_of_product(shape: Shape | None, left: Matrix | None, right: Matrix | None) -> Shape | None:
-    """Return the shape of left @ tensor @ right; None if they do not fit, or the tensor's is not known."""
-    if shape is None:
-        return None
-    if left is not None:
-        if len(shape) < _MATRIX or left.shape[1] != shape[-2]:
-            return None
-        shape = (*shape[:-2], left.shape[0], shape[-1])
-    if right is not None:
-        if not shape or shape[-1] != right.shape[0]:
-            return None
-        shape = (*shape[:-1], right.shape[1])
-    return shape
-
-
-def _entries(path: Path, said: Any) -> Iterator[tuple[str, str, str, list[str]]]:  # noqa: ANN401 (any YAML)
-    for section, maps in _mapping(path, "the file", said).items():
+def _entries(path: Path, content: Any) -> Iterator[tuple[tuple[str, str], str, list[str]]]:  # noqa: ANN401 (any YAML)
+    """Yield each matrix file with the side and place that it is for, and the names of tensors."""
+    for section, maps in _mapping(path, None, content).items():
         if section not in _MAPS:
-            raise SettingsError(
-                f"there is no postprocess {section!r}", path=path, hint=f"Choose of {', '.join(_MAPS)}"
-            )
+            why = Message.of("comparison.postprocess.no_section", name=section)
+            raise SettingsError(why, path=path, hint=_one_of(_MAPS))
         for key, entries in _mapping(path, section, maps).items():
             if key not in _MAPS[section]:
-                known = ", ".join(_MAPS[section])
-                raise SettingsError(f"{section} has no key {key!r}", path=path, hint=f"Choose of {known}")
-            for matrix_file, names in _mapping(path, key, entries).items():
+                why = Message.of("comparison.postprocess.no_key", section=section, key=key)
+                raise SettingsError(why, path=path, hint=_one_of(_MAPS[section]))
+            for matrix, names in _mapping(path, key, entries).items():
                 if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-                    raise SettingsError(
-                        f"{section}, {key}, {matrix_file!r}: holds no list of names", path=path
-                    )
-                yield section, key, matrix_file, names
+                    place = {"section": section, "key": key, "matrix": matrix}
+                    raise SettingsError(Message.of("comparison.postprocess.no_names", **place), path=path)
+                yield _MAPS[section][key], matrix, names
 
 
-def _mapping(path: Path, what: str, said: Any) -> Mapping[str, Any]:  # noqa: ANN401
-    if said is None:
+def _one_of(names: Iterable[str]) -> Message:
+    return Message.of("error.choose_one", names=tuple(names))
+
+
+def _mapping(path: Path, name: str | None, content: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    """Return a mapping from names, or raise; without a name it is the whole file."""
+    if content is None:
         return {}
-    if not isinstance(said, dict) or not all(isinstance(key, str) for key in said):
-        raise SettingsError(f"{what} holds no mapping from names", path=path)
-    return said
+    if isinstance(content, dict) and all(isinstance(key, str) for key in content):
+        return content
+    if name is None:
+        raise SettingsError(Message.of("comparison.postprocess.file_no_mapping"), path=path)
+    raise SettingsError(Message.of("comparison.postprocess.no_mapping", name=name), path=path)
 
 
 def _read(path: Path) -> Any:  # noqa: ANN401
@@ -199,16 +224,20 @@ def _read(path: Path) -> Any:  # noqa: ANN401
     try:
         text = read_regular(path, most=_LARGEST_FILE).decode("utf-8-sig")
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
-            raise SettingsError("aliases are not allowed in it", path=path)
+            raise SettingsError(Message.of("comparison.postprocess.aliases"), path=path)
         return yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader, in C where there is one)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        reason = "is no YAML" if mark is None else f"line {mark.line + 1}: is no YAML"
-        raise SettingsError(reason, path=path) from error
+        if mark is None:
+            raise SettingsError(Message.of("comparison.postprocess.no_yaml"), path=path) from error
+        line = mark.line + 1
+        raise SettingsError(Message.of("comparison.postprocess.no_yaml_at", line=line), path=path) from error
     except TooLargeError as error:
-        raise SettingsError(f"is no postprocess file: {error.reason}", path=path) from error
+        why = Message.of("comparison.postprocess.too_large", why=error.message)
+        raise SettingsError(why, path=path) from error
     except OSError as error:
-        raise SettingsError(f"cannot be read ({error.strerror})", path=path) from error
+        why = Message.of("comparison.postprocess.unreadable", why=error.strerror)
+        raise SettingsError(why, path=path) from error
 
 
 def _matrix(path: Path, named: str) -> Matrix:
@@ -217,14 +246,16 @@ def _matrix(path: Path, named: str) -> Matrix:
         file = path.parent / file
     container = CONTAINER_BY_SUFFIX.get(file.suffix)
     if container is None:
-        raise SettingsError(f"it is no file of a tensor ({', '.join(CONTAINER_BY_SUFFIX)})", path=file)
+        suffixes = tuple(CONTAINER_BY_SUFFIX)
+        raise SettingsError(Message.of("comparison.postprocess.no_tensor_file", suffixes=suffixes), path=file)
     try:
         headers = read_headers(file, container)
     except TensorUnreadableError as error:
-        raise SettingsError(f"the matrix cannot be read: {error.reason}", path=file) from error
-    if len(headers) != 1 or headers[0].shape is None or headers[0].problem is not None:
-        raise SettingsError("it does not hold one tensor that can be read", path=file)
-    shape = headers[0].shape
+        why = Message.of("comparison.postprocess.matrix_unreadable", why=error.message)
+        raise SettingsError(why, path=file) from error
+    shape = headers[0].shape if len(headers) == 1 and headers[0].problem is None else None
+    if shape is None:
+        raise SettingsError(Message.of("comparison.postprocess.no_single_tensor"), path=file)
     if len(shape) != _MATRIX:
-        raise SettingsError(f"it holds no matrix: its shape is {list(shape)}", path=file)
+        raise SettingsError(Message.of("comparison.postprocess.no_matrix", shape=shape_of(shape)), path=file)
     return Matrix(DataLocation(file, container, headers[0].entry), shape)

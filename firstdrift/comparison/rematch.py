@@ -117,19 +117,21 @@ def preview(report: Report, edits: Sequence[Edit]) -> Effect:
         SettingsError: an edit can be applied to no slice.
     """
     after = rematch(report, edits)
-    pairs = [(old.plan, new.plan) for old, new in zip(report.slices, after.slices, strict=True)]
-    differences = [difference(*plans) for plans in pairs]
+    changes = Changes()
+    for old, new in zip(report.slices, after.slices, strict=True):
+        changes.add(old.plan, new.plan)
+    before_notes = report.notes()
     return Effect(
         before=report.counts,
         after=after.counts,
         findings_before=report.findings,
         findings_after=after.findings,
-        added=tuple(dict.fromkeys(match for added, _ in differences for match in added)),
-        removed=tuple(dict.fromkeys(match for _, removed in differences for match in removed)),
-        new_pairs=sum(count_new(*plans) for plans in pairs),
-        notes=tuple(note for note in after.notes() if note not in report.notes()),
-        slices=len(pairs),
-        of_slices=len(pairs),
+        added=tuple(changes.added),
+        removed=tuple(changes.removed),
+        new_pairs=changes.new_pairs,
+        notes=tuple(note for note in after.notes() if note not in before_notes),
+        slices=len(report.slices),
+        of_slices=len(report.slices),
     )
 
 
@@ -143,7 +145,7 @@ def suggest_for(
         SettingsError: not exactly one node is named, or there is no such node or slice.
     """
     if not 0 <= at < len(report.slices):
-        raise SettingsError(f"there is no slice {at}")
+        raise SettingsError(Message.of("comparison.options.no_slice", number=at))
     both = _Dumps(report).read(report.slices[at].plan)
     matching = report.options.matching
     work, _ = find_matches(*both, matching)
@@ -151,21 +153,32 @@ def suggest_for(
     return suggest(work, golden=golden, target=target, most=most)
 
 
-def difference(before: SlicePlan, after: SlicePlan) -> tuple[list[NodeMatch], list[NodeMatch]]:
-    """Return the matches that are only in the plan after, and those that are only in the one before.
+class Changes:
+    """What edits change in the plans of slices, added up.
 
     A match that is now known in another way is the same, unless it has become certain.
+
+    Attributes:
+        added: matches that are only there with the edits; likewise removed, those only there without them.
+        new_pairs: how many pairs of tensors are only there with the edits.
     """
-    old = {(match.golden, match.target, match.doubtful): match for match in before.matches}
-    new = {(match.golden, match.target, match.doubtful): match for match in after.matches}
-    added = [match for key, match in new.items() if key not in old]
-    return added, [match for key, match in old.items() if key not in new]
 
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.added: dict[NodeMatch, None] = {}
+        self.removed: dict[NodeMatch, None] = {}
+        self.new_pairs = 0
 
-def count_new(before: SlicePlan, after: SlicePlan) -> int:
-    """Count the pairs of tensors that are only in the plan after."""
-    known = set(map(identity, before.pairs))
-    return sum(identity(pair) not in known for pair in after.pairs)
+    def add(self, before: SlicePlan, after: SlicePlan) -> None:
+        """Take in the plans of a pair of slices without the edits and with them."""
+        old, new = (
+            {(match.golden, match.target, match.doubtful): match for match in plan.matches}
+            for plan in (before, after)
+        )
+        self.added |= dict.fromkeys(match for key, match in new.items() if key not in old)
+        self.removed |= dict.fromkeys(match for key, match in old.items() if key not in new)
+        known = set(map(identity, before.pairs))
+        self.new_pairs += sum(identity(pair) not in known for pair in after.pairs)
 
 
 def is_touched(edits: Sequence[Edit], golden: Container[str], target: Container[str]) -> bool:

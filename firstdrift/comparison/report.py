@@ -9,7 +9,7 @@ from firstdrift.matching.plan import MatchingRules, Messages, SlicePairing, Slic
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Problem
 from firstdrift.verdict.baseline import Noise
-from firstdrift.verdict.findings import prompt_starts
+from firstdrift.verdict.comparable import prompt_starts
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow

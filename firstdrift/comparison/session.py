@@ -21,7 +21,7 @@ from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import Noise
-from firstdrift.verdict.findings import bad_outputs, conclude, judge_after
+from firstdrift.verdict.findings import AllSlices, judge_after
 from firstdrift.verdict.judgement import OWN_RULES, Counts, Finding, Findings, SliceJudgement
 from firstdrift.verdict.series import with_bad_output
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
@@ -78,15 +78,7 @@ class ComparisonSession:
         known: Mapping[int, SliceJudgement] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Begin.
-
-        Args:
-            storage: where pairs of slices come from, and go to.
-            rules: the rule set by which they are judged.
-            limits: its thresholds.
-            known: what is said of pairs until they are looked at.
-            clock: adds up the time.
-        """
+        """Begin; what is `known` is said of pairs until they are looked at."""
         self.judged: dict[int, SliceJudgement] = dict(known or {})
         self.damaged: list[int] = []
         self.clock = clock or Clock()
@@ -133,11 +125,11 @@ class ComparisonSession:
     def conclude(self) -> Findings:
         """Let what is said of each pair agree with what all of them show, and say what that is."""
         with self.clock.measure("measure"):
-            bad = bad_outputs(list(self.judged.values()))
+            together = AllSlices(list(self.judged.values()))
             for position, judged in list(self.judged.items()):
-                if (finding := bad.get(judged.coordinates)) is not None:
+                if (finding := together.bad_outputs.get(judged.coordinates)) is not None:
                     self._settle(position, judged, finding)
-            return conclude(list(self.judged.values()))
+            return together.conclude(list(self.judged.values()))
 
     def _settle(self, position: int, judged: SliceJudgement, bad: Finding) -> None:
         settled = with_bad_output(judged, bad)

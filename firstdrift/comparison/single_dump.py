@@ -69,7 +69,7 @@ class SliceView(Struct, frozen=True):
         overflow: nodes with non-finite values, in execution order.
         unknown: number of tensors whose values were saved and could not be read.
         looked_at: number of tensors whose values are known.
-        no_stacks: why its call stacks cannot be read; empty if they can be, or none were recorded.
+        no_stacks: why its call stacks cannot be read; None if they can be, or none were recorded.
     """
 
     coordinates: Coordinates
@@ -77,7 +77,7 @@ class SliceView(Struct, frozen=True):
     overflow: tuple[Overflow, ...]
     unknown: int
     looked_at: int
-    no_stacks: str = ""
+    no_stacks: Message | None = None
 
     @property
     def first_overflow(self) -> Overflow | None:
@@ -105,13 +105,7 @@ class SliceView(Struct, frozen=True):
 def view_dump(
     path: Path, step: int | None = None, rank: int | None = None, token: int | None = None
 ) -> Iterator[SliceView]:
-    """Yield the slices of a dump, one after the other; slices that are damaged are left out.
-
-    Args:
-        path: where it lies.
-        step: only those of this step.
-        rank: only those of this rank.
-        token: only those of this token.
+    """Yield the slices of a dump, or only those of a step, rank or token; damaged ones are left out.
 
     Raises:
         DumpError: the dump as a whole cannot be used.
@@ -119,22 +113,27 @@ def view_dump(
     """
     dump = open_dump(path)
     rules = MatchingRules(step=step, rank=rank, token=token)
-    for name, wanted in (("step", step), ("rank", rank), ("token", token)):
-        told_apart = any(getattr(listing.coordinates, name) is not None for listing in dump.slices)
-        if wanted and dump.slices and not told_apart:
-            raise SettingsError(
-                f"there is no {name} {wanted}: the dump does not tell {name}s apart", path=path
-            )
-    chosen = [listing for listing in dump.slices if is_chosen(listing.coordinates, rules, 0)]
-    if dump.slices and not chosen:
-        asked = Coordinates(step, rank, token).describe()
-        there = f"{dump.slices[0].coordinates.describe()} to {dump.slices[-1].coordinates.describe()}"
-        raise SettingsError(f"no slice of the dump is {asked}; there are {there}", path=path)
-    for listing in chosen:
+    for listing in _chosen(path, dump, rules):
         try:
             yield view_slice(dump, listing)
         except DumpUnreadableError:  # `inspect_dump` names it
             continue
+
+
+def _chosen(path: Path, dump: Dump, rules: MatchingRules) -> list[SliceListing]:
+    places = [listing.coordinates for listing in dump.slices]
+    for name in ("step", "rank", "token"):
+        wanted = getattr(rules, name)
+        if wanted and places and all(getattr(place, name) is None for place in places):
+            why = Message.of("comparison.options.not_told_apart", coordinate=name, number=wanted)
+            raise SettingsError(why, path=path)
+    chosen = [listing for listing in dump.slices if is_chosen(listing.coordinates, rules, 0)]
+    if places and not chosen:
+        asked = Coordinates(rules.step, rules.rank, rules.token).name()
+        there = {"first": places[0].name(), "last": places[-1].name()}
+        why = Message.of("comparison.options.no_such_slice", asked=asked, **there)
+        raise SettingsError(why, path=path)
+    return chosen
 
 
 def view_slice(dump: Dump, listing: SliceListing) -> SliceView:
@@ -164,12 +163,13 @@ def view_slice(dump: Dump, listing: SliceListing) -> SliceView:
     )
 
 
-def _stacks(dump: Dump, listing: SliceListing) -> tuple[Mapping[str, tuple[str, ...]], str]:
+def _stacks(dump: Dump, listing: SliceListing) -> tuple[Mapping[str, tuple[str, ...]], Message | None]:
     """Return the call stacks of a slice, or why they cannot be read: that spoils nothing else."""
     try:
-        return read_stacks(dump, listing), ""
+        return read_stacks(dump, listing), None
     except DumpUnreadableError as error:
-        return {}, f"{error.path.name}: {error.reason}" if error.path else error.reason
+        name = error.path.name if error.path else ""
+        return {}, Message.of("dumps.file.problem", file=name, problem=error.message)
 
 
 def view_recorded(record: TensorRecord) -> TensorView | None:

@@ -5,7 +5,7 @@
 The worker runs them apart, and a test can look in between.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -15,18 +15,20 @@ from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.report import Options, SliceResult
 from firstdrift.comparison.session import Planned
 from firstdrift.dumps.storage.tensor_data import load_tensor
+from firstdrift.errors import SettingsError
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.ranks.missing_ranks import Read
 from firstdrift.matching.slices import pair_slices
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import FITS_NOT, Measurement, MeasurementKind
-from firstdrift.model.slice import Dump, Slice, SliceListing
+from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import is_part_of_rank
 from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.router_ties import may_be_scores
 from firstdrift.verdict.tree import build_rows
+from firstdrift.wording.message import Message
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -35,15 +37,23 @@ Measure = Callable[[SlicePlan, int, int], list[Measurement]]
 
 
 def plan_slices(golden: Dump, target: Dump, options: Options, read: Read = read_slice) -> SlicePairing:
-    """Say which slices of the two dumps are compared with each other.
-
-    Args:
-        golden: the golden dump.
-        target: the target dump.
-        options: which slices may be compared.
-        read: reads those that tell whether ranks of one number hold the same.
-    """
+    """Say which slices of the two dumps are compared; some are read to see whether ranks hold the same."""
     return pair_slices(golden, target, options.matching, read)
+
+
+def without_noise(pairing: SlicePairing, known: Container[Coordinates]) -> list[Coordinates]:
+    """List the golden slices of which a healthy run shows nothing.
+
+    Raises:
+        SettingsError: it shows nothing of any that is compared.
+    """
+    unknown = [golden.coordinates for golden, _ in pairing.pairs if golden.coordinates not in known]
+    if unknown and len(unknown) == len(pairing.pairs):
+        raise SettingsError(
+            Message.of("comparison.options.baseline_elsewhere"),
+            hint=Message.of("comparison.options.choose_baseline"),
+        )
+    return unknown
 
 
 def plan_slice(golden: Slice, target: Slice, options: Options) -> Planned:
@@ -65,18 +75,18 @@ def _measure(pair: TensorPair) -> Measurement:
 
         return measure_joined(pair.golden, pair.target, pair.parts, load_tensor, bool(pair.transform))
     is_part = is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
-    has_data = pair.golden.location is not None and not is_part
+    is_whole = pair.golden.location is not None and not is_part
     measure = partial(
         measure_pair,
         may_reshape=bool(pair.transform),
-        logits=has_data and is_logits(pair),
-        scores=has_data and may_be_scores(pair),
+        logits=is_whole and is_logits(pair),
+        scores=is_whole and may_be_scores(pair),
     )
-    if pair.golden.shards is not None or pair.target.shards is not None:
-        from firstdrift.metrics.ranks.merged import measure_shards
+    if pair.golden.shards is None and pair.target.shards is None:
+        return measure(pair.golden, pair.target, load_tensor)
+    from firstdrift.metrics.ranks.merged import measure_shards
 
-        return measure_shards(pair.golden, pair.target, measure, load_tensor)
-    return measure(pair.golden, pair.target, load_tensor)
+    return measure_shards(pair.golden, pair.target, measure, load_tensor)
 
 
 def measure_missing(
@@ -101,10 +111,12 @@ def left_over(pairing: SlicePairing, unread: Sequence[tuple[SliceListing, SliceL
 
 def count_unreadable(result: SliceResult) -> int:
     """Count the pairs whose values were saved, and are missing, damaged or not as recorded."""
-    return sum(
-        measured.kind is MeasurementKind.INCOMPARABLE
-        and pair.incomparable is None
-        and (measured.reason is None or measured.reason.id not in FITS_NOT)
-        and any(side.problem is not None or side.location is not None for side in (pair.golden, pair.target))
-        for pair, measured in zip(result.plan.pairs, result.measurements, strict=True)
-    )
+    return sum(map(_is_unreadable, result.plan.pairs, result.measurements))
+
+
+def _is_unreadable(pair: TensorPair, measured: Measurement) -> bool:
+    if measured.kind is not MeasurementKind.INCOMPARABLE or pair.incomparable is not None:
+        return False
+    if measured.reason is not None and measured.reason.id in FITS_NOT:
+        return False
+    return any(side.problem is not None or side.location is not None for side in (pair.golden, pair.target))

@@ -95,8 +95,7 @@ class UnmatchedLine(Struct, frozen=True):
 
     Attributes:
         side: "golden" or "target".
-        node: name of the node.
-        type_name: its class or operator; "" if not known.
+        type_name: class or operator of the node; "" if not known.
         reason: why the node has no partner; "" for a tensor.
     """
 
@@ -133,12 +132,12 @@ def lines_of(report: Report) -> Iterator[Line]:
 
 
 def _unmatched_nodes(result: SliceResult) -> Iterator[UnmatchedLine]:
-    plan, free = result.plan, [row for row in result.rows if row.match is None]
+    at, plan, judged = result.judgement.coordinates, result.plan, result.judgement.rows
+    free = [row for row in result.rows if row.match is None]
     for side, names in (("golden", plan.unmatched_golden), ("target", plan.unmatched_target)):
-        row_of = {name: row for row in free for name in (row.golden if side == "golden" else row.target)}
+        reasons = {name: judged[row.index].reasons for row in free for name in getattr(row, side)}
         for name in names:
-            why = result.judgement.rows[row_of[name].index].reasons if name in row_of else ()
-            yield UnmatchedLine(result.judgement.coordinates, side, name, reason="; ".join(texts_of(why)))
+            yield UnmatchedLine(at, side, name, reason="; ".join(texts_of(reasons.get(name, ()))))
 
 
 def unmatched_tensors(

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 class Additions(Struct, frozen=True):
-    """What is done beside what `Options` say.
-
-    Attributes:
-        algorithms: functions that give a number for each pair.
-        postprocess: what is done to tensors before they are compared.
-    """
+    """What is done beside what `Options` say: algorithms give numbers, postprocessing changes tensors."""
 
     algorithms: "tuple[Algorithm, ...]" = ()
     postprocess: "Postprocess | None" = None

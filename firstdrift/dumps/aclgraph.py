@@ -8,31 +8,34 @@ Statistics of such a graph come with a dump.json, and are read like any other du
 nodes are the same in both.
 """
 
-import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from math import prod
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
+from firstdrift.dumps.containers.contents import TensorHeader
+from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
+from firstdrift.dumps.msprobe.file_names import labels_of, telling_values
 from firstdrift.dumps.msprobe.layout import DUMP_MARK, Layout, Mark, find_slices
 from firstdrift.dumps.msprobe.tree import WHOLE_MODEL, Construct, repair_parents
+from firstdrift.dumps.nodes import call_node
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import folder_entries, is_folder, printable, sub_folders
-from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump, problem_of_file
+from firstdrift.dumps.storage.folders import folder_entries, is_folder, printable, shown_below, sub_folders
+from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
 from firstdrift.dumps.storage.tensor_data import read_headers
+from firstdrift.dumps.storage.tensor_files import no_header, record_of
 from firstdrift.dumps.unique_labels import with_distinct_keys
-from firstdrift.errors import DumpNotRecognisedError, TensorUnreadableError
+from firstdrift.errors import TensorUnreadableError
+from firstdrift.files import Entry
 from firstdrift.model.names import NameParts, parse_name
-from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.node import Node
 from firstdrift.model.slice import Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
-from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.order import OPERATOR
 from firstdrift.wording.message import Message
 
@@ -44,21 +47,20 @@ _ROLES: Final = {"input": Role.INPUT, "input_kwargs": Role.INPUT, "output": Role
 _CALLED: Final = re.compile(r"(?P<scope>.+)\.(?P<call>0|[1-9][0-9]{0,17})", re.ASCII | re.DOTALL)
 _OTHER_DUMPS: Final = re.compile(r"\.(?:forward|backward)(?:\.|$)")
 _MODULE: Final = "Module."
-_FEWEST: Final = 8
-"""Elements from which equal values are no accident."""
-
 _LOOKED_AT: Final = 200
 
 _MARK: Final = Mark(
     _FOLDERS[0],
-    lambda entries: (
-        not DUMP_MARK.is_slice(entries)
-        and any(
-            entry.name in _FOLDERS and is_folder(entry) and _holds_tensors(Path(entry.path))
-            for entry in entries
-        )
-    ),
+    lambda entries: not DUMP_MARK.is_slice(entries) and any(map(_is_data_folder, entries)),
 )
+
+
+class _Saved(NamedTuple):
+    """A tensor of a node, its place among those of the node, and when its file was written."""
+
+    place: tuple[bool, bool, list[tuple[int, int | str]]]
+    record: TensorRecord
+    time: int
 
 
 class _Times(Struct, frozen=True):
@@ -86,65 +88,43 @@ class AclgraphReader(DumpReader):
         slices = _slices(path).slices
         if not slices:
             return ()
-        folder = _shown(_data_folder(slices[0].directory), path)
+        folder = shown_below(_data_folder(slices[0].directory), path)
         return Message.of("dumps.aclgraph.tensors", folder=folder), Message.of("dumps.aclgraph.no_dump_json")
 
     def open_dump(self, path: Path) -> Dump:
-        """List the slices of a dump, from the names of its directories.
-
-        Raises:
-            DumpNotRecognisedError: there are no such tensors.
-        """
+        """List the slices of a dump, from the names of its directories."""
         layout = _slices(path)
         if not layout.slices:
-            raise DumpNotRecognisedError(Message.of("dumps.not_of_format", format=self.title), path=path)
-        problems = [Problem(_shown(Path(one.file), path), one.reason) for one in layout.problems]
-        return Dump(
-            path=path,
-            format=self.format,
-            evidence=self.recognise(path),
-            slices=layout.slices,
-            problems=(*problems, *_unfinished(path)),
-            attributes={"task": "tensor", "framework": "pytorch"}
-            | ({"ranks": layout.rank_origin} if layout.rank_origin else {}),
-        )
+            raise self.none_at(path)
+        attributes = {"task": "tensor", "framework": "pytorch"} | layout.attributes
+        return self.dump(path, layout.slices, [*layout.problems_below(path), *_unfinished(path)], attributes)
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
-        """Read the headers of the files of a slice.
-
-        Raises:
-            DumpUnreadableError: their folder is gone or cannot be read.
-        """
+        """Read the headers of the files of a slice."""
         folder = _data_folder(listing.directory)
-        where = _shown(folder, dump.path)
-        tensors: defaultdict[str, list[tuple[list[tuple[int, int | str]], TensorRecord]]] = defaultdict(list)
-        times: defaultdict[str, list[tuple[Role, int]]] = defaultdict(list)
-        unknown: list[str] = []
-        for file in list_files(folder, Bounds.around(dump.path)):
-            found = _FILE.fullmatch(file.path.name) if not file.is_folder else None
-            if found is None:
-                unknown.append(printable(file.path.name))
-                continue
-            role = _ROLES[found["role"]]
-            record = _record(role, printable(found["key"] or "0"), file)
-            rank = (role is Role.OUTPUT, found["role"] == "input_kwargs")
-            place = [(0, int(rank[0])), (0, int(rank[1])), *natural_key(record.key)]
-            node = _node_name(printable(found["scope"]))
-            tensors[node].append((place, record))
-            times[node].append((role, file.time))
-        problems = [Problem(where, not_part_of_a_dump(unknown))] if unknown else []
-        spans = {name: _span(found) for name, found in times.items()}
+        where = shown_below(folder, dump.path)
+        named, unknown = list_named(folder, Bounds.around(dump.path), _FILE.fullmatch)
+        saved: defaultdict[str, list[_Saved]] = defaultdict(list)
+        for file, match in named:
+            saved[_node_name(printable(match["scope"]))].append(_saved(file, match))
+        problems = passed_over(where, unknown)
         by_node: dict[str, tuple[TensorRecord, ...]] = {}
-        for name, placed in tensors.items():
-            records = [record for _, record in sorted(placed, key=lambda one: one[0])]
+        for name, files in saved.items():
+            records = [tensor.record for tensor in sorted(files, key=lambda tensor: tensor.place)]
             by_node[name] = with_distinct_keys(records)
             problems += [
                 Problem(where, Message.of("dumps.file.tensor_twice", tensor=record.label, node=name))
-                for record, kept in zip(records, by_node[name], strict=True)
-                if record.key != kept.key
+                for record, distinct in zip(records, by_node[name], strict=True)
+                if record.key != distinct.key
             ]
-        nodes, origin = _nodes(by_node, spans)
+        nodes, origin = _nodes(by_node, {name: _span(files) for name, files in saved.items()})
         return Slice(listing, nodes, origin, problems=tuple(problems))
+
+
+def _saved(file: Listed, name: re.Match[str]) -> _Saved:
+    role, key = _ROLES[name["role"]], printable(name["key"] or "0")
+    place = role is Role.OUTPUT, name["role"] == "input_kwargs", natural_key(key)
+    return _Saved(place, _record(role, key, file), file.time)
 
 
 def _slices(path: Path) -> Layout:
@@ -152,16 +132,18 @@ def _slices(path: Path) -> Layout:
 
 
 def _data_folder(directory: Path) -> Path:
-    return next(
-        (directory / name for name in _FOLDERS if (directory / name).is_dir()), directory / _FOLDERS[0]
-    )
+    folders = [directory / name for name in _FOLDERS]
+    return next((folder for folder in folders if folder.is_dir()), folders[0])
+
+
+def _is_data_folder(entry: Entry) -> bool:
+    return entry.name in _FOLDERS and is_folder(entry) and _holds_tensors(Path(entry.path))
 
 
 def _holds_tensors(folder: Path) -> bool:
     names = (entry.name for entry, is_folder in folder_entries(folder, _LOOKED_AT) if not is_folder)
-    return any(
-        found is not None and not _OTHER_DUMPS.search(found["scope"]) for found in map(_FILE.fullmatch, names)
-    )
+    matches = filter(None, map(_FILE.fullmatch, names))
+    return any(not _OTHER_DUMPS.search(match["scope"]) for match in matches)
 
 
 def _unfinished(path: Path) -> Iterator[Problem]:
@@ -169,7 +151,7 @@ def _unfinished(path: Path) -> Iterator[Problem]:
     for name in _FOLDERS:
         for process in sub_folders(path / name):
             if _holds_tensors(process):
-                yield Problem(_shown(process, path), Message.of("dumps.aclgraph.unfinished_step"))
+                yield Problem(shown_below(process, path), Message.of("dumps.aclgraph.unfinished_step"))
 
 
 def _node_name(scope: str) -> str:
@@ -179,30 +161,29 @@ def _node_name(scope: str) -> str:
     return f"{name}.forward.{call}" if name.startswith(_MODULE) else f"{name}.{call}.forward"
 
 
-def _span(files: list[tuple[Role, int]]) -> _Times:
-    inputs = [time for role, time in files if role is Role.INPUT]
-    outputs = [time for role, time in files if role is Role.OUTPUT]
+def _span(files: list[_Saved]) -> _Times:
+    inputs = [file.time for file in files if file.record.role is Role.INPUT]
+    outputs = [file.time for file in files if file.record.role is Role.OUTPUT]
     last = max(outputs or inputs)
     return _Times(max(inputs, default=0), min(outputs, default=last), last)
 
 
 def _record(role: Role, key: str, file: Listed) -> TensorRecord:
-    name = printable(file.path.name)
-    if file.refusal:
-        return TensorRecord(role, key, "", None, problem=problem_of_file(name, file.refusal))
-    location = DataLocation(file.path, "pt")
+    """Describe the one tensor of a file; of one that cannot be read, dtype and shape are not known."""
+    header = no_header(file.refusal) if file.refusal else _header(file.path)
+    if header.problem:
+        header = no_header(header.problem)
+    return record_of(header, file.path, "pt", role, key, is_refused=file.refusal is not None)
+
+
+def _header(file: Path) -> TensorHeader:
     try:
-        headers = read_headers(file.path, "pt")
+        headers = read_headers(file, "pt")
     except TensorUnreadableError as exc:
-        return TensorRecord(
-            role, key, "", None, location=location, problem=problem_of_file(name, exc.message)
-        )
-    several = Message.of("dumps.aclgraph.not_one_tensor", count=len(headers))
-    if reason := headers[0].problem if len(headers) == 1 else several:
-        return TensorRecord(role, key, "", None, location=location, problem=problem_of_file(name, reason))
-    (header,) = headers
-    location = DataLocation(file.path, "pt", header.entry)
-    return TensorRecord(role, key, header.dtype, header.shape, digest=header.digest, location=location)
+        return no_header(exc.message)
+    if len(headers) == 1:
+        return headers[0]
+    return no_header(Message.of("dumps.aclgraph.not_one_tensor", count=len(headers)))
 
 
 def _nodes(
@@ -211,32 +192,14 @@ def _nodes(
     """Make the nodes, in an order that is derived; say from what."""
     parts = {name: parse_name(name) for name in sorted(by_node, key=_listed)}
     parents, _ = repair_parents(parts, Construct(), parts, dict)
-    children: defaultdict[str | None, list[str]] = defaultdict(list)
     is_timed = _are_plausible(parts, times)
-    for name in sorted(parts, key=lambda name: times[name].last) if is_timed else parts:
-        children[parents[name]].append(name)
-    labels = {
-        name: OPERATOR if is_timed or one.kind == "api" else one.path.rpartition(".")[2]
-        for name, one in parts.items()
-    }
-    order, count = finish_order(children, labels, _flows(by_node, parts, parents))
+    listed = sorted(parts, key=lambda name: times[name].last) if is_timed else list(parts)
+    labels = dict.fromkeys(parts, OPERATOR) if is_timed else labels_of(parts)
+    order, count = finish_order(children_of(listed, parents), labels, _flows(by_node, parts, parents))
     rest = "file_times" if is_timed else "node_names"
     origin = OrderOrigin(OrderSource.DERIVED, Message.of(f"dumps.order.from_{rest}", orderings=count))
-    nodes = tuple(
-        Node(
-            name=name,
-            path=parts[name].path,
-            kind=NodeKind(parts[name].kind),
-            type_name=parts[name].type_name,
-            direction=Direction.FORWARD,
-            call=parts[name].call,
-            order=at,
-            parent=parents[name],
-            tensors=by_node[name],
-        )
-        for at, name in enumerate(order)
-    )
-    return nodes, origin
+    nodes = (call_node(name, parts[name], at, parents[name], by_node[name]) for at, name in enumerate(order))
+    return tuple(nodes), origin
 
 
 def _are_plausible(parts: Mapping[str, NameParts], times: Mapping[str, _Times]) -> bool:
@@ -244,15 +207,14 @@ def _are_plausible(parts: Mapping[str, NameParts], times: Mapping[str, _Times]) 
 
     Inputs are written before outputs, and calls in their order.
     """
+    if any(time.inputs > time.outputs for time in times.values()):
+        return False
     calls: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for name, one in parts.items():
-        calls[f"{one.path}.{one.type_name}"].append((one.call, times[name].last))
-        if times[name].inputs > times[name].outputs:
-            return False
-    in_order = all(
-        before <= after for found in calls.values() for (_, before), (_, after) in pairwise(sorted(found))
-    )
-    return in_order and len({one.last for one in times.values()}) > 1
+    for name, of in parts.items():
+        calls[f"{of.path}.{of.type_name}"].append((of.call, times[name].last))
+    ends = ([last for _, last in sorted(found)] for found in calls.values())
+    in_order = all(before <= after for of_call in ends for before, after in pairwise(of_call))
+    return in_order and len({time.last for time in times.values()}) > 1
 
 
 def _flows(
@@ -267,32 +229,32 @@ def _flows(
     operators = {name: records for name, records in by_node.items() if parts[name].kind == "api"}
     modules = {name: records for name, records in by_node.items() if name not in operators}
     flows = value_flows(operators, parents) | value_flows(modules, parents)
-    given, taken, modules_given = (
-        _by_value(operators, Role.OUTPUT),
-        _by_value(operators, Role.INPUT),
-        _by_value(modules, Role.OUTPUT),
-    )
-    for value, around in modules_given.items():
-        givers = given.get(value, set()) - taken.get(value, set())
-        if len(givers) != 1:
-            continue
-        (giver,) = givers
-        for module in around:
-            beside = _beside(module, giver, parents)
-            if beside is not None:
-                flows.add((giver, beside))
-            if beside == module:
-                flows |= {(module, taker) for taker in taken.get(value, set())}
+    givers, takers = _by_value(operators, Role.OUTPUT), _by_value(operators, Role.INPUT)
+    for value, around in _by_value(modules, Role.OUTPUT).items():
+        inner = givers[value] - takers[value]
+        if len(inner) == 1:
+            giver = inner.pop()
+            for module in around:
+                flows |= _around_module(module, giver, takers[value], parents)
     return flows
 
 
-def _by_value(nodes: Mapping[str, tuple[TensorRecord, ...]], role: Role) -> dict[str, set[str]]:
-    found: defaultdict[str, set[str]] = defaultdict(set)
+def _around_module(
+    module: str, giver: str, takers: Iterable[str], parents: Mapping[str, str | None]
+) -> set[tuple[str, str]]:
+    """Say what ran before what, if an operator gives what a module gives and others take it."""
+    beside = _beside(module, giver, parents)
+    if beside is None:
+        return set()
+    return {(giver, beside)} | ({(module, taker) for taker in takers} if beside == module else set())
+
+
+def _by_value(nodes: Mapping[str, tuple[TensorRecord, ...]], role: Role) -> defaultdict[str, set[str]]:
+    by_value: defaultdict[str, set[str]] = defaultdict(set)
     for name, records in nodes.items():
-        for record in records:
-            if record.role is role and record.digest and prod(record.shape or ()) >= _FEWEST:
-                found[record.digest].add(name)
-    return found
+        for value in telling_values(records, role):
+            by_value[value].add(name)
+    return by_value
 
 
 def _beside(module: str, operator: str, parents: Mapping[str, str | None]) -> str | None:
@@ -306,8 +268,3 @@ def _beside(module: str, operator: str, parents: Mapping[str, str | None]) -> st
 def _listed(name: str) -> tuple[bool, list[tuple[int, int | str]]]:
     """Sort names by their numbers, the whole model last."""
     return name.startswith(f"{_MODULE}{WHOLE_MODEL}."), natural_key(name)
-
-
-def _shown(path: Path, top: Path) -> str:
-    shown = os.path.relpath(path, top) if path.is_relative_to(top) and path != top else path.name
-    return printable(shown)

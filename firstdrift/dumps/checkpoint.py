@@ -6,7 +6,8 @@ weight, weight_scale, weight_offset    →   weight, as fractions that a float c
 
 import os
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,7 @@ _OFFSETS: Final = ("weight_offset", "weight_zero_point")
 _PACKED: Final = "weight_packed"
 _WEIGHT: Final = "weight"
 _STORED: Final = frozenset({"int8", "uint8", "float8_e4m3fn", "float8_e5m2"})
+_PACKED_DTYPES: Final = frozenset({"int32"})
 _PER_WORD: Final = 8
 _USUAL_BLOCK: Final = 128
 _CONTAINER: Final = "quantised"
@@ -139,12 +141,7 @@ def block_of(length: int, count: int) -> int | None:
 
 
 def read_indexes(files: Iterable[Path], bounds: Bounds) -> tuple[tuple[Index, ...], tuple[Problem, ...]]:
-    """Read the indexes beside the files of a checkpoint; one that cannot be read is a problem.
-
-    Args:
-        files: all files of the checkpoint.
-        bounds: what no link among them may lead out of.
-    """
+    """Read the indexes beside the files of a checkpoint; one that cannot be read is a problem."""
     folders = dict.fromkeys(file.parent for file in files if file.suffix in _SHARD_SUFFIXES)
     indexes: list[Index] = []
     problems: list[Problem] = []
@@ -152,53 +149,49 @@ def read_indexes(files: Iterable[Path], bounds: Bounds) -> tuple[tuple[Index, ..
         for entry, is_folder in folder_entries(folder, MOST_ENTRIES, bounds=bounds):
             if is_folder or not entry.name.endswith(_INDEX_SUFFIX):
                 continue
-            shards, reason = _read_shards(entry)
-            if reason is not None:
-                problems.append(Problem(printable(entry.name), reason))
+            shards = _read_shards(entry)
+            if isinstance(shards, Message):
+                problems.append(Problem(printable(entry.name), shards))
             else:
                 indexes.append(Index(folder, shards, frozenset(shards.values())))
     return tuple(indexes), tuple(problems)
 
 
-def _read_shards(file: Path) -> tuple[dict[str, str], Message | None]:
+def _read_shards(file: Path) -> dict[str, str] | Message:
     """Return the name of the file of each tensor, or why it is not known."""
     try:
         value = read_json(file).value
     except DumpUnreadableError as exc:
-        return {}, exc.message
+        return exc.message
     shards = value.get("weight_map") if isinstance(value, dict) else None
     if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        return {}, Message.of("dumps.checkpoint.no_weight_map")
-    return {printable(name): printable(shard) for name, shard in shards.items()}, None
+        return Message.of("dumps.checkpoint.no_weight_map")
+    return {printable(name): printable(shard) for name, shard in shards.items()}
 
 
 def missing_shards(files: Iterable[Path], indexes: Iterable[Index]) -> list[Problem]:
     """Say which shards are missing, by the index or by the numbers in the names of the others."""
     there = set(files)
+    of_indexes = [(index.folder, shard) for index in indexes for shard in sorted(index.files)]
+    missing = [(folder, shard) for folder, shard in of_indexes if folder / shard not in there]
     indexed = {index.folder for index in indexes}
-    missing = [
-        (index.folder, shard)
-        for index in indexes
-        for shard in sorted(index.files)
-        if index.folder / shard not in there
-    ]
-    sets: dict[tuple[Path, str, int, str], set[int]] = {}
-    for file in there:
-        match = _SHARD.fullmatch(file.name)
-        if match and file.parent not in indexed:
-            key = file.parent, match["stem"], int(match["count"]), match["suffix"]
-            sets.setdefault(key, set()).add(int(match["number"]))
-    for (folder, stem, count, suffix), numbers in sets.items():
-        missing += [
-            (folder, f"{stem}-{number:05}-of-{count:05}{suffix}")
-            for number in range(1, min(count, _MOST_SHARDS) + 1)
-            if number not in numbers
-        ]
+    missing += _missing_by_number(file for file in there if file.parent not in indexed)
     if not missing:
         return []
     names = first_names([name for _, name in missing])
     reason = Message.of("dumps.checkpoint.shards_missing", count=len(missing), shards=names)
     return [Problem(printable(missing[0][0].name), reason)]
+
+
+def _missing_by_number(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    numbers: defaultdict[tuple[Path, str, int, str], set[int]] = defaultdict(set)
+    for file in files:
+        if match := _SHARD.fullmatch(file.name):
+            stem, number, count, suffix = match.group("stem", "number", "count", "suffix")
+            numbers[file.parent, stem, int(count), suffix].add(int(number))
+    for (folder, stem, count, suffix), known in numbers.items():
+        for number in sorted({*range(1, min(count, _MOST_SHARDS) + 1)} - known):
+            yield folder, f"{stem}-{number:05}-of-{count:05}{suffix}"
 
 
 def is_shard(name: str) -> bool:
@@ -207,43 +200,30 @@ def is_shard(name: str) -> bool:
 
 
 def dequantised(records: Sequence[TensorRecord]) -> tuple[TensorRecord, ...]:
-    """Make fractions of the quantised weight of a module, where its scale was saved as well.
-
-    Args:
-        records: the tensors of one module.
-    """
+    """Make fractions of the quantised weight of a module, where its scale was saved as well."""
     parameters = {record.key: record for record in records if record.role is Role.PARAMETER}
-    packed = parameters.get(_PACKED)
-    weight = packed or parameters.get(_WEIGHT)
-    scale = next((parameters[key] for key in _SCALES if key in parameters), None)
-    offset = next((parameters[key] for key in _OFFSETS if key in parameters), None)
-    if weight is None or scale is None:
-        return tuple(records)
-    whole = _whole(weight, scale, offset)
-    return tuple(whole if whole is not None and record is weight else record for record in records)
+
+    def first(keys: Iterable[str]) -> TensorRecord | None:
+        return next(filter(None, map(parameters.get, keys)), None)
+
+    weight, scale = first((_PACKED, _WEIGHT)), first(_SCALES)
+    fractions = _fractions(weight, scale, first(_OFFSETS)) if weight and scale else None
+    return tuple(fractions if fractions and record is weight else record for record in records)
 
 
-def _whole(weight: TensorRecord, scale: TensorRecord, offset: TensorRecord | None) -> TensorRecord | None:
+def _fractions(weight: TensorRecord, scale: TensorRecord, offset: TensorRecord | None) -> TensorRecord | None:
     """Return the fractions that a weight stands for; None if that is not known."""
-    parts = [part for part in (weight, scale, offset) if part is not None]
-    where = weight.location
-    if where is None or any(part.problem or not part.location or part.shape is None for part in parts):
-        return None
     is_packed = weight.key == _PACKED
-    if weight.dtype not in (("int32",) if is_packed else _STORED) or weight.shape is None:
+    shape = _shape(weight, is_packed=is_packed)
+    factors = (scale, offset) if offset else (scale,)
+    where = weight.location
+    if where is None or shape is None or not all(map(_is_readable, (weight, *factors))):
         return None
-    shape = weight.shape
-    if is_packed:
-        shape = (*shape[:-1], shape[-1] * _PER_WORD) if shape else shape
-    if scale.shape is None or not fits(scale.shape, shape):
+    if not fits(scale.shape or (), shape):
         return None
-    description = Description(
-        _part(where, weight),
-        _part(where, scale),
-        None if offset is None else _part(where, offset),
-        is_packed,
-        tuple(part.key for part in parts[1:]),
-    )
+    weight_part, *parts = (_part(where, record) for record in (weight, *factors))
+    by = tuple(record.key for record in factors)
+    description = Description(weight_part, parts[0], parts[1] if offset else None, is_packed, by)
     return replace(
         weight,
         key=_WEIGHT,
@@ -252,6 +232,18 @@ def _whole(weight: TensorRecord, scale: TensorRecord, offset: TensorRecord | Non
         digest=None,
         location=DataLocation(where.file, _CONTAINER, msgspec.json.encode(description).decode()),
     )
+
+
+def _is_readable(record: TensorRecord) -> bool:
+    return not record.problem and record.location is not None and record.shape is not None
+
+
+def _shape(weight: TensorRecord, *, is_packed: bool) -> tuple[int, ...] | None:
+    """Return the shape of the fractions that a weight stands for; None if its dtype stands for none."""
+    if weight.dtype not in (_PACKED_DTYPES if is_packed else _STORED):
+        return None
+    shape = weight.shape
+    return (*shape[:-1], shape[-1] * _PER_WORD) if shape and is_packed else shape
 
 
 def _part(where: DataLocation, record: TensorRecord) -> Part:

@@ -34,13 +34,8 @@ def finish_order(
 ) -> tuple[list[str], int]:
     """Order nodes by when they finished: children before their parent, siblings as they ran.
 
-    Args:
-        children: names of the children of each node, of the topmost under None, as listed.
-        labels: last part of each name ("q_proj"; `OPERATOR` for operator calls).
-        flows: pairs of siblings of which the first gave a value to the second.
-
-    Returns:
-        The names in order, and the number of sibling pairs that a flow put in order.
+    Labels are the last parts of names ("q_proj"; `OPERATOR` for operator calls), flows pairs of siblings of
+    which the first gave a value to the second. Says as well how many pairs of siblings a flow put in order.
     """
     takers: dict[str, set[str]] = defaultdict(set)
     for giver, taker in flows:
@@ -56,6 +51,14 @@ def finish_order(
         kept += count
         waiting.extend(siblings)
     return backwards[::-1], kept
+
+
+def children_of(names: Iterable[str], parents: Mapping[str, str | None]) -> dict[str | None, list[str]]:
+    """Return the names of the children of each node, of the topmost under None, in the order given."""
+    children: defaultdict[str | None, list[str]] = defaultdict(list)
+    for name in names:
+        children[parents[name]].append(name)
+    return children
 
 
 def natural_key(name: str) -> list[tuple[int, int | str]]:
@@ -74,22 +77,21 @@ def value_flows(
     """
     givers = _nodes_by_value(tensors, Role.OUTPUT)
     takers = _nodes_by_value(tensors, Role.INPUT)
-    flows: set[tuple[str, str]] = set()
+    flows: set[tuple[str, str] | None] = set()
     for value in givers.keys() & takers.keys():
         # A node that gives what it takes (dropout, identity) only passes the value on.
-        sources = givers[value] - takers[value]
-        if len(sources) > _MOST_SOURCES:
-            continue
-        lines = {source: _line(source, parents) for source in sources}
-        inner = {name for name in sources if not any(name in lines[other][1:] for other in sources)}
-        if len(inner) == 1:
-            source_line = lines[inner.pop()]
-            flows.update(
-                pair
-                for taker in takers[value]
-                if (pair := _branches(source_line, _line(taker, parents))) is not None
-            )
-    return flows
+        if source := _innermost(givers[value] - takers[value], parents):
+            flows.update(_branches(source, _line(taker, parents)) for taker in takers[value])
+    return {flow for flow in flows if flow}
+
+
+def _innermost(sources: set[str], parents: Mapping[str, str | None]) -> list[str] | None:
+    """Return the one source that no other lies in, and the nodes around it; None if that is not clear."""
+    if len(sources) > _MOST_SOURCES:
+        return None
+    lines = [_line(source, parents) for source in sources]
+    inner = sources.difference(*(line[1:] for line in lines))
+    return _line(inner.pop(), parents) if len(inner) == 1 else None
 
 
 def _nodes_by_value(tensors: Mapping[str, Sequence[TensorRecord]], role: Role) -> dict[str, set[str]]:
@@ -107,15 +109,10 @@ def _value(record: TensorRecord) -> str | None:
         _, checksum, size = record.digest.split(":")
         is_trivial = int(size) < _SMALLEST_EVIDENCE or int(checksum, 16) == _checksum_of_zeros(int(size))
         return None if is_trivial else record.digest
-    known = record.statistics
-    if (
-        known is None
-        or record.shape is None
-        or known.maximum == known.minimum
-        or prod(record.shape) < _FEWEST
-    ):
+    known, shape = record.statistics, record.shape
+    if known is None or shape is None or known.maximum == known.minimum or prod(shape) < _FEWEST:
         return None
-    return f"{record.shape}{known.maximum}{known.minimum}{known.mean}{known.norm}"
+    return f"{shape}{known.maximum}{known.minimum}{known.mean}{known.norm}"
 
 
 @lru_cache(maxsize=256)
@@ -133,12 +130,8 @@ def _line(name: str, parents: Mapping[str, str | None]) -> list[str]:
 
 def _branches(giver: list[str], taker: list[str]) -> tuple[str, str] | None:
     """Return the siblings in which two nodes lie; None if one node contains the other."""
-    depth = 1
-    while depth <= min(len(giver), len(taker)) and giver[-depth] == taker[-depth]:
-        depth += 1
-    if depth > min(len(giver), len(taker)):
-        return None
-    return giver[-depth], taker[-depth]
+    outermost_first = zip(reversed(giver), reversed(taker), strict=False)
+    return next((pair for pair in outermost_first if pair[0] != pair[1]), None)
 
 
 def _order_by_name(siblings: Sequence[str], labels: Mapping[str, str]) -> list[str]:

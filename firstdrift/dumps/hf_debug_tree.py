@@ -15,10 +15,10 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -70,11 +70,7 @@ class HfDebugTreeReader(DumpReader):
         return bool(_trees(folder))
 
     def open_dump(self, path: Path) -> Dump:
-        """List the one forward pass of a tree.
-
-        Raises:
-            DumpNotRecognisedError: there is no tree, or those of several models.
-        """
+        """List the one forward pass of a tree."""
         trees = _trees(path)
         if not trees:
             raise DumpNotRecognisedError(Message.of("dumps.hf_debug_tree.none"), path=path)
@@ -85,24 +81,15 @@ class HfDebugTreeReader(DumpReader):
                 hint=Message.of("dumps.hf_debug_tree.choose_one"),
             )
         ((model, tree),) = trees.items()
-        return Dump(
-            path=path,
-            format=self.format,
-            evidence=self.recognise(path),
-            slices=(SliceListing(Coordinates(), tree),),
-            attributes={"framework": "pytorch", "model": printable(model)},
-        )
+        attributes = {"framework": "pytorch", "model": printable(model)}
+        return self.dump(path, [SliceListing(Coordinates(), tree)], attributes=attributes)
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
-        """Read the calls of the tree, in the order in which they ended.
-
-        Raises:
-            DumpUnreadableError: the tree is damaged, or a link that leads out of the dump.
-        """
+        """Read the calls of the tree, in the order in which they ended."""
         tree = listing.directory
         bounds = Bounds.around(dump.path)
         read = read_json(bounds.require(tree))
-        if not isinstance(read.value, dict) or not isinstance(read.value.get("module_path"), str):
+        if not _is_call(read.value):
             raise DumpUnreadableError(Message.of("dumps.hf_debug_tree.no_call"), path=tree)
         work = _Reading(tree.parent, bounds)
         try:
@@ -127,16 +114,20 @@ def _trees(path: Path) -> dict[str, Path]:
     if is_file(path):
         match = _TREE.fullmatch(path.name)
         return {match["model"]: path} if match else {}
-    found: dict[str, Path] = {}
-    try:
-        with scan_folder(path) as entries:
-            names = sorted(entry.name for entry in islice(entries, _MOST_ENTRIES) if not is_folder(entry))
-    except OSError:
-        return {}
-    for name in names:
+    trees: dict[str, Path] = {}
+    for name in _file_names(path):
         if match := _TREE.fullmatch(name):
-            found.setdefault(match["model"], path / name)
-    return found
+            trees.setdefault(match["model"], path / name)
+    return trees
+
+
+def _file_names(folder: Path) -> list[str]:
+    """Return the names of the first files in a folder; an unreadable one has none."""
+    try:
+        with scan_folder(folder) as entries:
+            return sorted(entry.name for entry in islice(entries, _MOST_ENTRIES) if not is_folder(entry))
+    except OSError:
+        return []
 
 
 class _Reading(Struct):
@@ -176,18 +167,11 @@ class _Reading(Struct):
         number = self.calls[path] - 1
         children = call.get("children")
         for child in children if isinstance(children, list) else ():
-            if isinstance(child, dict) and isinstance(child.get("module_path"), str):
-                inner = self._name(child["module_path"])
-                yield from self._read(child, inner, model, name, depth + 1)
+            if _is_call(child):
+                yield from self._read(child, self._name(child["module_path"]), model, name, depth + 1)
             else:
                 self.problems.append(Message.of("dumps.hf_debug_tree.child_no_call", node=printable(name)))
-        tensors: list[TensorRecord] = []
-        inputs = call.get("inputs")
-        if isinstance(inputs, dict):
-            self._collect_all(Role.INPUT, inputs.get("args"), tensors)
-            self._collect_all(Role.INPUT, inputs.get("kwargs"), tensors)
-        outputs = call.get("outputs")
-        self._collect_all(Role.OUTPUT, [outputs] if _is_tensor(outputs) else outputs, tensors)
+        tensors = self._tensors(call)
         order, self.count = self.count, self.count + 1
         bare = "" if path == model else path.removeprefix(f"{model}.")
         yield Node(
@@ -198,33 +182,33 @@ class _Reading(Struct):
             direction=Direction.FORWARD,
             call=number,
             order=order,
-            parent=None if parent is None else printable(parent),
-            tensors=tuple(tensors),
+            parent=parent and printable(parent),
+            tensors=tensors,
         )
 
-    def _collect_all(self, role: Role, values: object, found: list[TensorRecord]) -> None:
-        if isinstance(values, list):
-            for index, value in enumerate(values):
-                self._collect(role, str(index), value, found)
-        elif isinstance(values, dict):
-            for key, value in values.items():
-                self._collect(role, printable(key), value, found)
-        elif values is not None:
-            self._collect(role, "0", values, found)
+    def _tensors(self, call: Mapping[str, Any]) -> tuple[TensorRecord, ...]:
+        tensors: list[TensorRecord] = []
+        inputs, outputs = call.get("inputs"), call.get("outputs")
+        if isinstance(inputs, dict):
+            self._collect_all(Role.INPUT, inputs.get("args"), tensors)
+            self._collect_all(Role.INPUT, inputs.get("kwargs"), tensors)
+        self._collect_all(Role.OUTPUT, [outputs] if _is_tensor(outputs) else outputs, tensors)
+        return tuple(tensors)
 
-    def _collect(self, role: Role, key: str, value: object, found: list[TensorRecord]) -> None:
-        if isinstance(value, list):
-            for index, inner in enumerate(value):
-                self._collect(role, f"{key}.{index}", inner, found)
-        elif isinstance(value, dict) and _is_tensor(value):
-            found.append(self._tensor(role, key, value))
-        elif isinstance(value, dict):
-            for name, inner in value.items():
-                self._collect(role, f"{key}.{printable(name)}", inner, found)
+    def _collect_all(self, role: Role, values: object, tensors: list[TensorRecord]) -> None:
+        for key, value in _items(values if isinstance(values, list | dict) else [values]):
+            self._collect(role, key, value, tensors)
+
+    def _collect(self, role: Role, key: str, value: object, tensors: list[TensorRecord]) -> None:
+        if isinstance(value, dict) and _is_tensor(value):
+            tensors.append(self._tensor(role, key, value))
+        elif isinstance(value, list | dict):
+            for name, inner in _items(value):
+                self._collect(role, f"{key}.{name}", inner, tensors)
         elif isinstance(value, str) and value != "None":
             kind = next((name for name, form in _SCALARS if form.fullmatch(value)), None)
             if kind is not None:
-                found.append(TensorRecord(role, key, kind, (), scalar=printable(value)))
+                tensors.append(TensorRecord(role, key, kind, (), scalar=printable(value)))
 
     def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
         problems: list[Message] = []
@@ -258,6 +242,15 @@ class _Reading(Struct):
             problems.append(problem_of_file(shown, refusal))
             return None
         return DataLocation(file, "safetensors", _ENTRY)
+
+
+def _items(values: list[object] | dict[str, object]) -> Iterable[tuple[str, object]]:
+    pairs = values.items() if isinstance(values, dict) else enumerate(values)
+    return ((printable(str(key)), value) for key, value in pairs)
+
+
+def _is_call(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict) and isinstance(value.get("module_path"), str)
 
 
 def _is_tensor(value: object) -> bool:
@@ -315,17 +308,8 @@ def _left_over(tree: Path, known: set[str]) -> list[Message]:
     match = _TREE.fullmatch(tree.name)
     if match is None or not known:
         return []
-    model = match["model"]
-    beginnings = (f"{model}.", f"{model}_inputs", f"{model}_outputs")
-    try:
-        with scan_folder(tree.parent) as entries:
-            names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]
-    except OSError:
-        return []
-    files = {name for name in names if name.startswith(beginnings) and name.endswith(".safetensors")}
-    left = sorted(files - known)
     # Outputs of modules around others are saved for the whole model alone, and then left out of the tree.
-    left = [name for name in left if not name.startswith(f"{model}_outputs")]
-    if not left:
-        return []
-    return [Message.of("dumps.hf_debug_tree.pruned_layers", count=len(left))]
+    beginnings = (f"{match['model']}.", f"{match['model']}_inputs")
+    names = (name for name in _file_names(tree.parent) if name not in known)
+    left = sum(name.startswith(beginnings) and name.endswith(".safetensors") for name in names)
+    return [Message.of("dumps.hf_debug_tree.pruned_layers", count=left)] if left else []

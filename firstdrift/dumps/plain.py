@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.checkpoint import Index, dequantised, is_shard, missing_shards, read_indexes
 from firstdrift.dumps.containers.contents import TensorHeader
-from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
+from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.file_names import calls_of, is_call_name, parse_file_name
+from firstdrift.dumps.nodes import module_node
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
@@ -32,12 +34,12 @@ from firstdrift.dumps.storage.folders import (
     printable,
     search_folders,
 )
-from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.dumps.storage.tensor_data import CONTAINER_BY_SUFFIX, container_of, looks_like, read_headers
+from firstdrift.dumps.storage.tensor_files import NO_TENSOR, dotted, no_header, record_of
+from firstdrift.dumps.unique_labels import numbered, occurrences
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, TensorUnreadableError
-from firstdrift.files import list_folder, said_by_system
-from firstdrift.model.names import enclosing_paths, is_beyond_reason, module_path
-from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.files import Entry, list_folder, said_by_system
+from firstdrift.model.names import enclosing_paths, module_path
 from firstdrift.model.slice import (
     Coordinates,
     Dump,
@@ -47,7 +49,7 @@ from firstdrift.model.slice import (
     Slice,
     SliceListing,
 )
-from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message
 
 _COORDINATE = re.compile(r"(?P<name>step|rank|token|micro_step)[_-]?(?P<value>[0-9]{1,18})", re.ASCII)
@@ -102,12 +104,11 @@ class PlainReader(DumpReader):
             is_known = path.suffix in CONTAINER_BY_SUFFIX
             return (Message.of("dumps.plain.is_file", suffix=path.suffix),) if is_known else ()
         bounds = Bounds.around(path)
-        search = search_folders(
-            path,
-            lambda folder: _first_tensor_file(folder, bounds) is not None,
-            deepest=_DEEPEST_SEARCH,
-            most=1,
-        )
+
+        def holds_tensors(folder: Path) -> bool:
+            return _first_tensor_file(folder, bounds) is not None
+
+        search = search_folders(path, holds_tensors, deepest=_DEEPEST_SEARCH, most=1)
         if not search.folders:
             return ()
         file = _first_tensor_file(search.folders[0], bounds) or search.folders[0]
@@ -115,14 +116,10 @@ class PlainReader(DumpReader):
         return found, Message.of("dumps.plain.no_other_format")
 
     def open_dump(self, path: Path) -> Dump:
-        """Find the tensor files and group them by the coordinates in the names of their folders.
-
-        Raises:
-            DumpNotRecognisedError: there is no tensor file.
-        """
+        """Find the tensor files and group them by the coordinates in the names of their folders."""
         places: dict[Coordinates, Path] = {}
         problems: list[Problem] = []
-        files = list(_tensor_files(path, path, problems))
+        files = list(_Search(path, problems).files(path))
         for file in files:
             place = places.setdefault(file.coordinates, file.place)
             if place != file.place:
@@ -131,24 +128,14 @@ class PlainReader(DumpReader):
                 problems.append(Problem(_shown(path, file.file), reason))
         if not places:
             raise DumpNotRecognisedError(Message.of("dumps.plain.no_tensor_file"), path=path)
-        listings = [SliceListing(coordinates, place) for coordinates, place in places.items()]
-        return Dump(
-            path=path,
-            format=self.format,
-            evidence=(*self.recognise(path), *_understood(files)),
-            slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
-            problems=tuple(problems),
-        )
+        dump = self.dump(path, (SliceListing(*listed) for listed in places.items()), problems)
+        return replace(dump, evidence=(*dump.evidence, *_understood(files)))
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
-        """Read the headers of the files of a slice.
-
-        Raises:
-            DumpUnreadableError: the files are gone.
-        """
+        """Read the headers of the files of a slice."""
         files = [
             file
-            for file in _tensor_files(dump.path, listing.directory, [])
+            for file in _Search(dump.path, []).files(listing.directory)
             if file.coordinates == listing.coordinates and file.place == listing.directory
         ]
         if not files:
@@ -180,43 +167,65 @@ def _kind_of_name(file: _TensorFile) -> str:
 
 def _first_tensor_file(folder: Path, bounds: Bounds) -> Path | None:
     entries = folder_entries(folder, MOST_ENTRIES, bounds=bounds)
-    files = (entry for entry, is_folder in entries if not is_folder and entry.suffix in CONTAINER_BY_SUFFIX)
+    files = filter(_may_hold_tensors, (entry for entry, is_folder in entries if not is_folder))
     return next((file for file in files if looks_like(file, container_of(file))), None)
 
 
-def _tensor_files(root: Path, start: Path, problems: list[Problem]) -> Iterator[_TensorFile]:
-    """Give the tensor files at or below `start` in natural order; what is passed over is a problem."""
-    bounds = Bounds.around(root)
-    are_numbers_tokens = _are_numbers_tokens(root)
-    if start.is_file():
-        refusal = None if start == root else bounds.refusal(start)
-        yield replace(_placed(root, start, are_numbers_tokens=are_numbers_tokens), refusal=refusal)
-        return
-    waiting = [start]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            entries = sorted(list_folder(folder), key=lambda entry: natural_key(entry.name))
-        except OSError as exc:
-            unreadable = Message.of("dumps.file.unreadable", error=said_by_system(exc))
-            problems.append(Problem(_shown(root, folder), unreadable))
-            continue
-        folders = [entry for entry in entries if is_folder(entry) and not entry.name.startswith(".")]
+class _Search:
+    """Looks for the tensor files of a dump; what it passes over is a problem."""
+
+    def __init__(self, root: Path, problems: list[Problem]) -> None:
+        self._root, self._problems = root, problems
+        self._bounds = Bounds.around(root)
+        self._are_numbers_tokens = _are_numbers_tokens(root)
+
+    def files(self, start: Path) -> Iterator[_TensorFile]:
+        """Yield the tensor files at or below a path, in natural order."""
+        if start.is_file():
+            yield self._placed(start, None if start == self._root else self._bounds.refusal(start))
+            return
+        waiting = [start]
+        while waiting:
+            files, folders = self._look_through(waiting.pop())
+            for entry in filter(_may_hold_tensors, files):
+                yield self._placed(Path(entry.path), self._bounds.refusal(entry))
+            waiting += reversed(folders)
+
+    def _look_through(self, folder: Path) -> tuple[list[Entry], list[Path]]:
+        """Return the files in a folder, and the folders that are looked through next."""
+        entries = self._entries(folder)
         files = [entry for entry in entries if not is_folder(entry)]
-        links = [entry.name for entry in folders if entry.is_symlink()]
-        unread = [entry.name for entry in files if Path(entry.name).suffix in _UNREAD_SUFFIXES]
-        if links:
-            reason = Message.of("dumps.plain.links_not_followed", links=first_names(links))
-            problems.append(Problem(_shown(root, folder), reason))
-        if unread:
-            reason = Message.of("dumps.plain.kinds_not_read", files=first_names(unread))
-            problems.append(Problem(_shown(root, folder), reason))
-        for entry in files:
-            if Path(entry.name).suffix in CONTAINER_BY_SUFFIX:
-                placed = _placed(root, Path(entry.path), are_numbers_tokens=are_numbers_tokens)
-                refusal = bounds.refusal(entry)
-                yield replace(placed, refusal=refusal) if refusal else placed
-        waiting += [Path(entry.path) for entry in reversed(folders) if not entry.is_symlink()]
+        folders = [entry for entry in entries if is_folder(entry) and not entry.name.startswith(".")]
+        if links := [entry.name for entry in folders if entry.is_symlink()]:
+            self._report(folder, Message.of("dumps.plain.links_not_followed", links=first_names(links)))
+        if unread := [entry.name for entry in files if Path(entry.name).suffix in _UNREAD_SUFFIXES]:
+            self._report(folder, Message.of("dumps.plain.kinds_not_read", files=first_names(unread)))
+        return files, [Path(entry.path) for entry in folders if not entry.is_symlink()]
+
+    def _entries(self, folder: Path) -> list[Entry]:
+        try:
+            return sorted(list_folder(folder), key=lambda entry: natural_key(entry.name))
+        except OSError as exc:
+            self._report(folder, Message.of("dumps.file.unreadable", error=said_by_system(exc)))
+            return []
+
+    def _report(self, folder: Path, reason: Message) -> None:
+        self._problems.append(Problem(_shown(self._root, folder), reason))
+
+    def _placed(self, file: Path, refusal: Message | None) -> _TensorFile:
+        """Take the path of a file apart."""
+        root = self._root
+        if file == root:
+            return _TensorFile(file, Coordinates(), file, "", refusal)
+        parts = tuple(map(printable, file.relative_to(root).with_suffix("").parts))
+        coordinates = _coordinates(parts, are_numbers_tokens=self._are_numbers_tokens)
+        rest = parts[len(coordinates) :]
+        place = root.joinpath(*parts[: len(coordinates)]) if rest else file
+        return _TensorFile(file, Coordinates(**coordinates), place, ".".join(rest), refusal)
+
+
+def _may_hold_tensors(entry: Entry | Path) -> bool:
+    return Path(entry.name).suffix in CONTAINER_BY_SUFFIX
 
 
 def _shown(root: Path, path: Path) -> str:
@@ -231,77 +240,68 @@ def _are_numbers_tokens(root: Path) -> bool:
     return bool(folders) and not has_files and all(map(_NUMBER.fullmatch, folders))
 
 
-def _placed(root: Path, file: Path, *, are_numbers_tokens: bool) -> _TensorFile:
-    if file == root:
-        return _TensorFile(file, Coordinates(), file, "")
-    parts = tuple(map(printable, file.relative_to(root).with_suffix("").parts))
-    found: dict[str, Any] = {}
-    for at, part in enumerate(parts):
+def _coordinates(parts: Iterable[str], *, are_numbers_tokens: bool) -> dict[str, Any]:
+    """Return what the first folders of a path say of its slice."""
+    coordinates: dict[str, Any] = {}
+    for part in parts:
         match = _COORDINATE.fullmatch(part)
-        if match and match["name"] not in found:
-            found[match["name"]] = int(match["value"])
-        elif are_numbers_tokens and at == 0:
-            found["token"] = int(part)
+        if match and match["name"] not in coordinates:
+            coordinates[match["name"]] = int(match["value"])
+        elif are_numbers_tokens and not coordinates:
+            coordinates["token"] = int(part)
         else:
             break
-    rest = parts[len(found) :]
-    place = root.joinpath(*parts[: len(found)]) if rest else file
-    return _TensorFile(file, Coordinates(**found), place, ".".join(rest))
+    return coordinates
 
 
 def _read_files(files: list[_TensorFile], indexes: tuple[Index, ...]) -> list[tuple[str, TensorRecord]]:
     """Describe the tensors of files by name; those that an index promises are there, be it as a problem."""
-    found: list[tuple[str, TensorRecord]] = []
+    named: list[tuple[str, TensorRecord]] = []
     damage: dict[Path, Message] = {}
     for file in files:
         container = "" if file.refusal else container_of(file.file)  # which looks into the file
         headers, reason = _headers(file, container)
         is_indexed = any(index.names_file(file.file) for index in indexes)
-        is_alone = len(files) == 1 or is_indexed or is_shard(file.file.name)
         if reason is not None and is_indexed:
             damage[file.file] = reason
             continue
-        if reason is not None:
-            headers = [TensorHeader("", "", None, problem=reason)]
-        is_only = len(files) == len(headers) == 1 and not file.name and "." not in headers[0].entry
-        found += [
-            (
-                "" if is_only else _full_name(file, header.entry, is_alone=is_alone),
-                _record(file, container, header),
-            )
-            for header in headers
-        ]
-    known = {record.location.entry for _, record in found if record.location}
+        is_alone = len(files) == 1 or is_indexed or is_shard(file.file.name)
+        names = _full_names(file, headers, is_only=len(files) == 1, is_alone=is_alone)
+        named += zip(names, _records(file, container, headers), strict=True)
+    entries = {record.location.entry for _, record in named if record.location}
     there = {file.file for file in files}
-    for index in indexes:
-        for name, shard in index.shards.items():
-            if name not in known:
-                problem = index.why_not(shard, there, damage)
-                found.append((name, TensorRecord(Role.OUTPUT, "0", "", None, problem=problem)))
-    return found
+    promised = ((index, name, shard) for index in indexes for name, shard in index.shards.items())
+    return named + [
+        (name, TensorRecord(Role.OUTPUT, "0", "", None, problem=index.why_not(shard, there, damage)))
+        for index, name, shard in promised
+        if name not in entries
+    ]
 
 
-def _record(file: _TensorFile, container: str, header: TensorHeader) -> TensorRecord:
-    return TensorRecord(
-        role=Role.OUTPUT,
-        key="0",
-        dtype=header.dtype,
-        shape=header.shape,
-        digest=header.digest,
-        location=None if file.refusal else DataLocation(file.file, container, header.entry),
-        problem=header.problem and problem_of_file(printable(file.file.name), header.problem),
-    )
+def _records(file: _TensorFile, container: str, headers: Iterable[TensorHeader]) -> Iterator[TensorRecord]:
+    for header in headers:
+        is_refused = file.refusal is not None
+        yield record_of(header, file.file, container, Role.OUTPUT, "0", is_refused=is_refused)
 
 
 def _headers(file: _TensorFile, container: str) -> tuple[list[TensorHeader], Message | None]:
-    """Return the headers of a file, or why there are none."""
+    """Return the headers of a file; if there are none, why, and what stands for them."""
     if file.refusal:
-        return [], file.refusal
+        return [no_header(file.refusal)], file.refusal
     try:
         headers = read_headers(file.file, container)
     except TensorUnreadableError as exc:
-        return [], exc.message
-    return headers, None if headers else Message.of("dumps.file.no_tensor")
+        return [no_header(exc.message)], exc.message
+    return (headers, None) if headers else ([no_header(NO_TENSOR)], NO_TENSOR)
+
+
+def _full_names(
+    file: _TensorFile, headers: list[TensorHeader], *, is_only: bool, is_alone: bool
+) -> list[str]:
+    """Return the names of the tensors of a file; the only one of a dump needs none."""
+    if is_only and len(headers) == 1 and not file.name and "." not in headers[0].entry:
+        return [""]
+    return [_full_name(file, header.entry, is_alone=is_alone) for header in headers]
 
 
 def _full_name(file: _TensorFile, entry: str, *, is_alone: bool) -> str:
@@ -310,25 +310,24 @@ def _full_name(file: _TensorFile, entry: str, *, is_alone: bool) -> str:
     What a file that is named after a path holds by position is what the module of that path gave.
     """
     is_position = entry.replace(".", "").isdecimal()
-    if entry and ((not is_position and "." in entry) or is_alone or not file.name):
+    is_path = "." in entry and not is_position
+    if entry and (is_path or is_alone or not file.name):
         return entry
     if is_position and "." in file.name and not _ROLE.fullmatch(file.name):
         return f"{file.name}.output.{entry}"
-    return ".".join(part for part in (file.name, entry) if part)
+    return dotted(file.name, entry)
 
 
-def _with_names(found: list[tuple[str, TensorRecord]], *, is_checkpoint: bool) -> Iterator[_Tensor]:
+def _with_names(named: list[tuple[str, TensorRecord]], *, is_checkpoint: bool) -> Iterator[_Tensor]:
     """Find the nodes of tensors; if most are weights, all that lie together with them are parameters."""
-    weights = sum(_PARAMETER.fullmatch(name) is not None for name, _ in found)
-    is_checkpoint = is_checkpoint or 2 * weights > len(found)
-    for name, record in found:
-        yield _named(name, record, is_checkpoint=is_checkpoint)
+    weights = sum(_PARAMETER.fullmatch(name) is not None for name, _ in named)
+    is_checkpoint = is_checkpoint or 2 * weights > len(named)
+    for name, record in named:
+        yield _named_by_msprobe(name, record) or _named(name, record, is_checkpoint=is_checkpoint)
 
 
 def _named(name: str, record: TensorRecord, *, is_checkpoint: bool) -> _Tensor:
     """Take node, role and key from a name; one that tells no role is the node whose output 0 this is."""
-    if saved := _named_by_msprobe(name, record):
-        return saved
     if match := _ROLE.fullmatch(name):
         key = (match["key"] or "0").replace("_", ".")
         return _Tensor(match["node"] or _NAMELESS, replace(record, role=Role(match["role"]), key=key))
@@ -336,8 +335,7 @@ def _named(name: str, record: TensorRecord, *, is_checkpoint: bool) -> _Tensor:
         role = Role.GRADIENT if match["grad"] else Role.PARAMETER
         return _Tensor(match["node"], replace(record, role=role, key=match["key"]))
     node, _, key = name.rpartition(".")
-    lies_in_checkpoint = is_checkpoint and record.location is not None and bool(record.location.entry)
-    if node and (lies_in_checkpoint or (is_checkpoint and record.location is None)):
+    if is_checkpoint and node and (record.location is None or record.location.entry):
         return _Tensor(node, replace(record, role=Role.PARAMETER, key=key))
     return _Tensor(name or _NAMELESS, record)
 
@@ -345,11 +343,8 @@ def _named(name: str, record: TensorRecord, *, is_checkpoint: bool) -> _Tensor:
 def _named_by_msprobe(name: str, record: TensorRecord) -> _Tensor | None:
     """Read the name of a file, or of a tensor in one, as msprobe writes it; a file on its own has no name."""
     location = record.location
-    stem = printable(location.file.stem) if name and location is not None else ""
-    if saved := parse_file_name(stem):
-        entry = location.entry if location is not None else ""
-        key = ".".join(filter(None, (saved.key, entry)))
-        return _Tensor(saved.node, replace(record, role=saved.role, key=key))
+    if name and location and (saved := parse_file_name(printable(location.file.stem))):
+        return _Tensor(saved.node, replace(record, role=saved.role, key=dotted(saved.key, location.entry)))
     if saved := parse_file_name(name):
         return _Tensor(saved.node, replace(record, role=saved.role, key=saved.key))
     return None
@@ -357,17 +352,16 @@ def _named_by_msprobe(name: str, record: TensorRecord) -> _Tensor | None:
 
 def _by_node(tensors: Iterable[_Tensor]) -> tuple[dict[str, list[TensorRecord]], list[Problem]]:
     """Group tensors by node; "0#1" is the second of the same name, and a problem."""
+    tensors = list(tensors)
     by_node: dict[str, list[TensorRecord]] = defaultdict(list)
     problems: list[Problem] = []
-    seen: Counter[tuple[str, Role, str]] = Counter()
-    for tensor in tensors:
+    earlier = occurrences((tensor.node, tensor.record.role, tensor.record.key) for tensor in tensors)
+    for tensor, occurrence in zip(tensors, earlier, strict=True):
         record = tensor.record
-        count = seen[tensor.node, record.role, record.key]
-        seen[tensor.node, record.role, record.key] += 1
-        if count:
+        if occurrence:
             tensor_twice = Message.of("dumps.file.tensor_twice", tensor=record.label, node=tensor.node)
             problems.append(Problem(_file_name(record), tensor_twice))
-            record = replace(record, key=f"{record.key}#{count}")
+            record = replace(record, key=numbered(record.key, occurrence))
         by_node[tensor.node].append(record)
     return by_node, problems
 
@@ -379,28 +373,16 @@ def _file_name(record: TensorRecord) -> str:
 def _build_slice(
     listing: SliceListing, by_node: Mapping[str, Sequence[TensorRecord]], problems: list[Problem]
 ) -> Slice:
-    calls, kept = calls_of({name: found for name, found in by_node.items() if is_call_name(name)})
-    by_node = {name: found for name, found in by_node.items() if not is_call_name(name)}
-    names = sorted({*by_node, *(path for name in by_node for path in enclosing_paths(name))}, key=natural_key)
-    parents = {name: None if is_beyond_reason(name) else name.rpartition(".")[0] or None for name in names}
-    children: dict[str | None, list[str]] = defaultdict(list)
-    for name in names:
-        children[parents[name]].append(name)
+    calls, moved = calls_of({name: records for name, records in by_node.items() if is_call_name(name)})
+    modules = {name: records for name, records in by_node.items() if not is_call_name(name)}
+    around = chain.from_iterable(map(enclosing_paths, modules))
+    names = sorted(modules.keys() | set(around), key=natural_key)
+    parents = {name: next(enclosing_paths(name), None) or None for name in names}
     labels = {name: name.rpartition(".")[2] for name in names}
-    order, count = finish_order(children, labels, value_flows(by_node, parents))
-    nodes = tuple(
-        Node(
-            name=name,
-            path=module_path(name),
-            kind=NodeKind.MODULE,
-            type_name="",
-            direction=Direction.NONE,
-            call=0,
-            order=at,
-            parent=parents[name],
-            tensors=tuple(by_node.get(name, ())),
-        )
+    order, count = finish_order(children_of(names, parents), labels, value_flows(modules, parents))
+    nodes = (
+        module_node(name, module_path(name), at, parents[name], tuple(modules.get(name, ())))
         for at, name in enumerate(order, start=len(calls))
     )
-    origin = OrderOrigin(OrderSource.NAMES, Message.of("dumps.order.from_names", orderings=count + kept))
+    origin = OrderOrigin(OrderSource.NAMES, Message.of("dumps.order.from_names", orderings=count + moved))
     return Slice(listing, (*calls, *nodes), origin, tuple(problems))

@@ -7,13 +7,14 @@ Opening a dump finds its slices; reading a slice finds its nodes and tensors fro
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from msgspec import Struct
 
-from firstdrift.model.slice import Dump, Slice, SliceListing
+from firstdrift.errors import DumpNotRecognisedError
+from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
 from firstdrift.wording.message import Message
 
 
@@ -80,3 +81,24 @@ class DumpReader(ABC):
             DumpUnreadableError: the file that holds them is damaged.
         """
         return {}
+
+    def dump(
+        self,
+        path: Path,
+        listings: Iterable[SliceListing],
+        problems: Iterable[Problem] = (),
+        attributes: Mapping[str, str | Message] | None = None,
+    ) -> Dump:
+        """Describe the dump at a path, its slices in the order of execution."""
+        return Dump(
+            path=path,
+            format=self.format,
+            evidence=self.recognise(path),
+            slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
+            problems=tuple(problems),
+            attributes=attributes or {},
+        )
+
+    def none_at(self, path: Path) -> DumpNotRecognisedError:
+        """Refuse a path where no dump of this format lies, or more than one."""
+        return DumpNotRecognisedError(Message.of("dumps.not_of_format", format=self.title), path=path)

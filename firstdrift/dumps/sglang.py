@@ -13,25 +13,25 @@ in the order of `dump_index`.
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.msprobe.tree import finish_order, last_positions
+from firstdrift.dumps.nodes import module_node
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import folder_entries, printable, search_folders
-from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump, problem_of_file
-from firstdrift.dumps.storage.tensor_data import read_headers
+from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
+from firstdrift.dumps.storage.tensor_files import NO_TENSOR, dotted, headers_of, no_header, record_of
 from firstdrift.dumps.unique_labels import distinct
-from firstdrift.errors import DumpNotRecognisedError, TensorUnreadableError
+from firstdrift.errors import DumpNotRecognisedError
 from firstdrift.model.names import enclosing_paths
-from firstdrift.model.node import Direction, Node, NodeKind
-from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
-from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.model.node import Direction, Node
+from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message
 
 _SUFFIX: Final = ".pt"
@@ -93,37 +93,20 @@ class SglangReader(DumpReader):
         return _folder(folder) is not None
 
     def open_dump(self, path: Path) -> Dump:
-        """List the steps and ranks of a dump, from the names of its files.
-
-        Raises:
-            DumpNotRecognisedError: there are no such files, or those of several runs.
-            DumpUnreadableError: their folder cannot be read.
-        """
+        """List the steps and ranks of a dump, from the names of its files."""
         folder = _folder(path)
         if folder is None:
             raise DumpNotRecognisedError(Message.of("dumps.sglang.no_files"), path=path)
-        found, unknown = _read_names(folder, Bounds.around(path))
-        listings = [SliceListing(at, folder) for at in dict.fromkeys(one.coordinates for one in found)]
-        return Dump(
-            path=path,
-            format=self.format,
-            evidence=self.recognise(path),
-            slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
-            problems=(Problem(printable(folder.name), not_part_of_a_dump(unknown)),) if unknown else (),
-            attributes={"framework": "pytorch"},
-        )
+        saved, unknown = _read_names(folder, Bounds.around(path))
+        listings = [SliceListing(at, folder) for at in dict.fromkeys(tensor.coordinates for tensor in saved)]
+        problems = passed_over(printable(folder.name), unknown)
+        return self.dump(path, listings, problems, {"framework": "pytorch"})
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
-        """Read the headers of the files of a step and rank.
-
-        Raises:
-            DumpUnreadableError: their folder is gone or cannot be read.
-        """
-        found, _ = _read_names(listing.directory, Bounds.around(dump.path))
-        saved = sorted(
-            (one for one in found if one.coordinates == listing.coordinates), key=lambda one: one.index
-        )
-        return Slice(listing, _nodes(saved))
+        """Read the headers of the files of a step and rank."""
+        saved, _ = _read_names(listing.directory, Bounds.around(dump.path))
+        mine = [tensor for tensor in saved if tensor.coordinates == listing.coordinates]
+        return Slice(listing, _nodes(sorted(mine, key=lambda tensor: tensor.index)))
 
 
 def _folder(path: Path) -> Path | None:
@@ -145,40 +128,39 @@ def _tags(file: str) -> dict[str, str] | None:
     """Take the name of a file apart; None if the dumper never gives such a name."""
     if not file.endswith(_SUFFIX):
         return None
-    tags: dict[str, str] = {}
-    for part in _SEPARATOR.split(file.removesuffix(_SUFFIX)):
-        name, equals, value = part.partition("=")
-        if not equals or name in tags:
-            return None
-        tags[name] = value
-    is_complete = tags.get("name") and any(_NUMBER.fullmatch(tags.get(step, "")) for step in _STEPS)
-    are_numbers = all(_NUMBER.fullmatch(tags.get(key, "")) for key in ("rank", "dump_index"))
-    return tags if is_complete and are_numbers else None
+    pairs = [part.partition("=") for part in _SEPARATOR.split(file.removesuffix(_SUFFIX))]
+    tags = {name: value for name, _, value in pairs}
+    if len(tags) < len(pairs) or not all(equals for _, equals, _ in pairs):
+        return None
+    are_numbers = all(_is_number(tags, key) for key in ("rank", "dump_index"))
+    return tags if are_numbers and tags.get("name") and _step_of(tags) is not None else None
+
+
+def _is_number(tags: Mapping[str, str], key: str) -> bool:
+    return _NUMBER.fullmatch(tags.get(key, "")) is not None
+
+
+def _step_of(tags: Mapping[str, str]) -> int | None:
+    return next((int(tags[key]) for key in _STEPS if _is_number(tags, key)), None)
 
 
 def _read_names(folder: Path, bounds: Bounds) -> tuple[list[_Saved], list[str]]:
-    found: list[_Saved] = []
-    unknown: list[str] = []
-    for file in list_files(folder, bounds):
-        tags = None if file.is_folder else _tags(file.path.name)
-        if tags is None:
-            unknown.append(file.path.name)
-        else:
-            found.append(_saved(file, {key: printable(value) for key, value in tags.items()}))
-    return found, unknown
+    named, unknown = list_named(folder, bounds, _tags)
+    return [
+        _saved(file, {key: printable(value) for key, value in tags.items()}) for file, tags in named
+    ], unknown
 
 
 def _saved(file: Listed, tags: Mapping[str, str]) -> _Saved:
-    step = next(int(tags[name]) for name in _STEPS if name in tags and _NUMBER.fullmatch(tags[name]))
-    name = tags["name"]
-    is_gradient = name.startswith(_GRADIENT)
-    path, role, key = _place(name.removeprefix(_GRADIENT), tags.get("layer_id", ""))
+    name = tags["name"].removeprefix(_GRADIENT)
+    is_gradient = name != tags["name"]
+    path, role, key = _place(name, tags.get("layer_id", ""))
     others = [f"{tag}={value}" for tag, value in tags.items() if tag not in _KNOWN]
-    if others and role is Role.OUTPUT and not name.removeprefix(_GRADIENT).startswith(_HOOKED):
+    if others and role is Role.OUTPUT and not name.startswith(_HOOKED):
         path = f"{path}[{','.join(others).replace('.', '_')}]"
     return _Saved(
         file=file,
-        coordinates=Coordinates(step=step, rank=int(tags["rank"])),
+        coordinates=Coordinates(step=_step_of(tags), rank=int(tags["rank"])),
         index=int(tags["dump_index"]),
         path=path,
         role=Role.GRADIENT if is_gradient else role,
@@ -218,13 +200,13 @@ def _nodes(saved: list[_Saved]) -> tuple[Node, ...]:
     tensors: defaultdict[_Call, list[TensorRecord]] = defaultdict(list)
     positions: dict[_Call, int] = {}
     seen: Counter[tuple[str, Direction, Role, str]] = Counter()
-    for at, one in enumerate(saved):
-        place = one.path, one.direction, one.role, one.key
-        call = _Call(one.path, one.direction, seen[place])
+    for at, tensor in enumerate(saved):
+        place = tensor.path, tensor.direction, tensor.role, tensor.key
+        call = _Call(tensor.path, tensor.direction, seen[place])
         seen[place] += 1
         positions.pop(call, None)
         positions[call] = at
-        tensors[call] += _records(one)
+        tensors[call] += _records(tensor)
     parents = _parents(tensors)
     taken: set[str] = set()
     names = {call: distinct(call.name, taken) for call in parents}
@@ -232,39 +214,41 @@ def _nodes(saved: list[_Saved]) -> tuple[Node, ...]:
     above = {names[call]: None if parent is None else names[parent] for call, parent in parents.items()}
     order = finish_order(above, last_positions(above, {names[call]: at for call, at in positions.items()}))
     return tuple(
-        Node(
-            name=name,
-            path=by_name[name].path,
-            kind=NodeKind.MODULE,
-            type_name="",
+        module_node(
+            name,
+            by_name[name].path,
+            at,
+            above[name],
+            tuple(tensors.get(by_name[name], ())),
             direction=by_name[name].direction,
             call=by_name[name].number,
-            order=at,
-            parent=above[name],
-            tensors=tuple(tensors.get(by_name[name], ())),
         )
         for at, name in enumerate(order)
     )
 
 
 def _parents(calls: Iterable[_Call]) -> dict[_Call, _Call | None]:
-    """Give every call the call of the module around it, made up where nothing of that was saved.
+    """Give every call the call of the module around it, made up where nothing of that was saved."""
+    saved = list(calls)
+    counts: dict[tuple[str, Direction], int] = {}
+    for call in saved:
+        counts[call.path, call.direction] = max(counts.get((call.path, call.direction), 0), call.number + 1)
+    around = dict.fromkeys((path, call.direction) for call in saved for path in _modules_around(call.path))
+    made_up = [_Call(path, direction, 0) for path, direction in around if (path, direction) not in counts]
+    counts |= {(call.path, call.direction): 1 for call in made_up}
+    return {call: _around(call, counts) for call in (*saved, *made_up)}
+
+
+def _modules_around(path: str) -> Iterator[str]:
+    """Yield the paths of the modules around one, innermost first.
 
     A list of layers is no module that is ever called: "layers.2" lies directly in what holds "layers".
     """
-    known = list(calls)
-    counts: dict[tuple[str, Direction], int] = {}
-    for call in known:
-        counts[call.path, call.direction] = max(counts.get((call.path, call.direction), 0), call.number + 1)
-    for call in tuple(known):
-        inner = call.path
-        for path in enclosing_paths(call.path):
-            is_list = inner.rpartition(".")[2].isdecimal()
-            inner = path
-            if not is_list and (path, call.direction) not in counts:
-                counts[path, call.direction] = 1
-                known.append(_Call(path, call.direction, 0))
-    return {call: _around(call, counts) for call in known}
+    inner = path
+    for outer in enclosing_paths(path):
+        if not inner.rpartition(".")[2].isdecimal():
+            yield outer
+        inner = outer
 
 
 def _around(call: _Call, counts: Mapping[tuple[str, Direction], int]) -> _Call | None:
@@ -276,26 +260,18 @@ def _around(call: _Call, counts: Mapping[tuple[str, Direction], int]) -> _Call |
 
 def _records(saved: _Saved) -> list[TensorRecord]:
     """Describe the tensors of a file: one, unless what was saved held several."""
-    file = saved.file
-    shown = printable(file.path.name)
-    if file.refusal:
-        problem = problem_of_file(shown, file.refusal)
-        return [TensorRecord(saved.role, saved.key, "", None, problem=problem)]
-    try:
-        headers = [one for one in read_headers(file.path, "pt") if one.entry.partition(".")[0] in _ENTRIES]
-        reason = Message.of("dumps.file.no_tensor")
-    except TensorUnreadableError as exc:
-        headers, reason = [], exc.message
-    headers = headers or [TensorHeader("", "", None, problem=reason)]
+    file, refusal = saved.file.path, saved.file.refusal
+    headers = [
+        header for header in headers_of(file, "pt", refusal) if header.entry.partition(".")[0] in _ENTRIES
+    ]
     return [
-        TensorRecord(
-            role=saved.role,
-            key=".".join(filter(None, (saved.key, header.entry.partition(".")[2]))),
-            dtype=header.dtype,
-            shape=header.shape,
-            digest=header.digest,
-            location=DataLocation(file.path, "pt", header.entry),
-            problem=header.problem and problem_of_file(shown, header.problem),
+        record_of(
+            header,
+            file,
+            "pt",
+            saved.role,
+            dotted(saved.key, header.entry.partition(".")[2]),
+            is_refused=refusal is not None,
         )
-        for header in headers
+        for header in headers or [no_header(NO_TENSOR)]
     ]

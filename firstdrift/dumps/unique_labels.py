@@ -1,7 +1,7 @@
 """Names of their own for what a dump calls by one name: "output.0", "output.0#1"."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import chain, count
 
 from msgspec.structs import replace
@@ -9,9 +9,24 @@ from msgspec.structs import replace
 from firstdrift.model.tensor import Role, TensorRecord
 
 
+def occurrences(labels: Iterable[Hashable]) -> Iterator[int]:
+    """Yield of each label how often it came before."""
+    seen: Counter[Hashable] = Counter()
+    for label in labels:
+        yield seen[label]
+        seen[label] += 1
+
+
+def numbered(key: str, occurrence: int) -> str:
+    """Return the key of what came so often before: "0", then "0#1"."""
+    return f"{key}#{occurrence}" if occurrence else key
+
+
 def distinct(name: str, taken: set[str]) -> str:
     """Return a name that is not taken yet, if need be with a number at its end, and take it."""
-    free = next(one for one in chain([name], (f"{name}#{number}" for number in count(1))) if one not in taken)
+    free = next(
+        free for free in chain([name], (f"{name}#{number}" for number in count(1))) if free not in taken
+    )
     taken.add(free)
     return free
 

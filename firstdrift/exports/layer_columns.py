@@ -28,11 +28,7 @@ class LayerColumns(Struct, frozen=True):
 
 
 def layer_columns(layers: Iterable[tuple[object, str]]) -> LayerColumns:
-    """Give layers their columns, in the order in which they are met.
-
-    Args:
-        layers: of all slices, each with the moment when it ran and its path.
-    """
+    """Give layers, named by the moment when they ran and their path, columns in order of appearance."""
     found = dict.fromkeys(layers)
     numbers: defaultdict[str, set[str]] = defaultdict(set)
     ran: defaultdict[str, set[object]] = defaultdict(set)

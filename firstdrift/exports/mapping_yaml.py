@@ -35,15 +35,18 @@ def data_mapping(plans: Iterable[SlicePlan]) -> str:
     plans = tuple(plans)
     entries: dict[str, str] = {}
     for plan in plans:
-        known = [match for match in plan.matches if match.golden and match.target and not match.doubtful]
-        matched = {(match.golden[0], match.target[0]) for match in known}
-        for pair in plan.pairs:
-            is_one = pair.joining is None and pair.target.is_tensor and pair.golden.is_tensor
-            if is_one and not _follows(pair, matched):
+        matches = [match for match in plan.matches if match.golden and match.target and not match.doubtful]
+        matched = {(match.golden[0], match.target[0]) for match in matches}
+        for pair in filter(_is_of_two_tensors, plan.pairs):
+            if not _follows(pair, matched):
                 golden = item_name(pair.golden_node, pair.golden)
                 entries.setdefault(item_name(pair.target_node, pair.target), golden)
     renamed = {target: golden for target, golden in entries.items() if target != golden}
     return _document(renamed or entries, plans)
+
+
+def _is_of_two_tensors(pair: TensorPair) -> bool:
+    return pair.joining is None and pair.target.is_tensor and pair.golden.is_tensor
 
 
 def layer_mapping(plans: Iterable[SlicePlan]) -> str:
@@ -63,25 +66,13 @@ def layer_mapping(plans: Iterable[SlicePlan]) -> str:
 
 
 def write_data_mapping(report: Report, path: Path) -> None:
-    """Write the data mapping of a report.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    _write(data_mapping(result.plan for result in report.slices), path)
+    """Write the data mapping of a report; raise OSError if it cannot be written."""
+    path.write_text(data_mapping(result.plan for result in report.slices), "utf-8", newline="\n")
 
 
 def write_layer_mapping(report: Report, path: Path) -> None:
-    """Write the layer mapping of a report.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    _write(layer_mapping(result.plan for result in report.slices), path)
-
-
-def _write(text: str, path: Path) -> None:
-    path.write_text(text, "utf-8", newline="\n")
+    """Write the layer mapping of a report; raise OSError if it cannot be written."""
+    path.write_text(layer_mapping(result.plan for result in report.slices), "utf-8", newline="\n")
 
 
 def item_name(node: str, record: TensorRecord) -> str:
@@ -100,21 +91,20 @@ def _follows(pair: TensorPair, matched: set[tuple[str, str]]) -> bool:
 
 def _paths(match: NodeMatch) -> Iterator[tuple[str, str]]:
     """Yield target and golden path of a match of forward modules; of what was fused, one golden path."""
-    if match.doubtful or not match.golden or not match.target:
+    if match.doubtful or not match.golden:
         return
-    golden = parse_name(match.golden[0])
-    for name in match.target:
-        target = parse_name(name)
+    golden = parse_name(match.golden[0]).path
+    for target in map(parse_name, match.target):
         forward = target.kind == "module" and target.direction != "backward" and not target.holds_gradients
-        if forward and target.path and golden.path:
-            yield target.path, golden.path
+        if forward and target.path and golden:
+            yield target.path, golden
 
 
 def _translate(path: str, entries: dict[str, str]) -> str:
+    """Translate the longest part of a path, from its begin, that has an entry."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
-        known = entries.get(".".join(parts[:length]))
-        if known is not None:
+        if (known := entries.get(".".join(parts[:length]))) is not None:
             return ".".join((known, *parts[length:]))
     return path
 

@@ -1,15 +1,20 @@
 """A comparison as the JSON object that the command, the API and the tests share."""
 
-from collections.abc import Mapping
-from itertools import islice
-from typing import Any
+from collections.abc import Iterable, Mapping
+from itertools import islice, starmap
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.matching.plan import TensorPair
-from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.judgement import Counts, Finding, Findings
+from firstdrift.model.slice import Coordinates, Problem
+from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow
 from firstdrift.wording.message import Message
 from firstdrift.wording.plain import message_object, message_or_none
+
+if TYPE_CHECKING:
+    from firstdrift.comparison.algorithms import Summary
 
 INCOMPARABLE_SHOWN = 100
 
@@ -20,14 +25,12 @@ def report_object(report: Report) -> dict[str, Any]:
         "rules": report.options.rules,
         "thresholds": report.options.thresholds.moved(),
         "unpaired_slices": {
-            "golden": [coordinates_object(c) for c in report.pairing.unmatched_golden],
-            "target": [coordinates_object(c) for c in report.pairing.unmatched_target],
+            "golden": list(map(coordinates_object, report.pairing.unmatched_golden)),
+            "target": list(map(coordinates_object, report.pairing.unmatched_target)),
         },
-        "notes": [message_object(note) for note in report.notes()],
+        "notes": list(map(message_object, report.notes())),
         "unreadable": report.unreadable,
-        "incomparable": [
-            incomparable_object(*found) for found in islice(report.incomparable(), INCOMPARABLE_SHOWN)
-        ],
+        "incomparable": list(starmap(incomparable_object, islice(report.incomparable(), INCOMPARABLE_SHOWN))),
         **_algorithms_object(report),
     }
 
@@ -38,20 +41,18 @@ def _algorithms_object(report: Report) -> dict[str, Any]:
         return {}
     from firstdrift.comparison.algorithms import summaries
 
+    return {"algorithms": list(map(_algorithm_object, summaries(report.slices, report.additions.algorithms)))}
+
+
+def _algorithm_object(own: "Summary") -> dict[str, Any]:
     return {
-        "algorithms": [
-            {
-                "name": own.name,
-                "values": own.values,
-                "failed": own.failed,
-                "failures": [
-                    {"target": node, "tensor": tensor, "reason": remark}
-                    for node, tensor, remark in own.failures
-                ],
-                "not_given": [{"pairs": number, "reason": why} for number, why in own.not_given],
-            }
-            for own in summaries(report.slices, report.additions.algorithms)
-        ]
+        "name": own.name,
+        "values": own.values,
+        "failed": own.failed,
+        "failures": [
+            dict(zip(("target", "tensor", "reason"), failure, strict=True)) for failure in own.failures
+        ],
+        "not_given": [{"pairs": number, "reason": why} for number, why in own.not_given],
     }
 
 
@@ -66,25 +67,21 @@ def comparison_object(
         "counts": counts_object(counts),
         "first_bad_token": finding_object(findings.first_bad_token),
         "first_bad_node": finding_object(findings.first_bad_node),
-        "input_differs": [
-            coordinates_object(difference.coordinates)
-            | {
-                "reason": message_object(difference.reason),
-                "golden": difference.golden,
-                "target": difference.target,
-                "tensor": difference.tensor,
-            }
-            for difference in findings.input_differs
-        ],
+        "input_differs": list(map(_input_object, findings.input_differs)),
         "rank_finding": message_or_none(findings.rank_finding),
-        "suspects": [finding_object(finding) for finding in findings.suspects],
-        "overflow": [
-            coordinates_object(overflow.coordinates)
-            | {"node": overflow.node, "level": overflow.level, "reason": message_object(overflow.reason)}
-            for overflow in findings.overflow
-        ],
+        "suspects": list(map(finding_object, findings.suspects)),
+        "overflow": list(map(overflow_object, findings.overflow)),
         "unlike": message_or_none(findings.unlike),
         "seconds": dict(seconds),
+    }
+
+
+def _input_object(difference: InputDifference) -> dict[str, Any]:
+    return coordinates_object(difference.coordinates) | {
+        "reason": message_object(difference.reason),
+        "golden": difference.golden,
+        "target": difference.target,
+        "tensor": difference.tensor,
     }
 
 
@@ -108,25 +105,24 @@ def dump_object(dump: DumpSummary) -> dict[str, Any]:
         "nodes": dump.nodes,
         "tensors": dump.tensors,
         "order_origin": message_object(dump.order_origin),
-        "problems": [
-            {"file": problem.file, "reason": message_object(problem.reason)} for problem in dump.problems
-        ],
+        "problems": problem_objects(dump.problems),
     }
+
+
+def problem_objects(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    """Describe what could not be used."""
+    return [{"file": problem.file, "reason": message_object(problem.reason)} for problem in problems]
+
+
+def overflow_object(overflow: Overflow) -> dict[str, Any]:
+    """Describe a node that overflows."""
+    said = {"node": overflow.node, "level": overflow.level, "reason": message_object(overflow.reason)}
+    return coordinates_object(overflow.coordinates) | said
 
 
 def counts_object(counts: Counts) -> dict[str, int]:
     """Name the counts as users know them."""
-    return {
-        "pairs": counts.pairs,
-        "pass": counts.passed,
-        "warning": counts.warning,
-        "error": counts.error,
-        "incomparable": counts.incomparable,
-        "unmatched_golden_nodes": counts.unmatched_golden_nodes,
-        "unmatched_target_nodes": counts.unmatched_target_nodes,
-        "unmatched_golden_tensors": counts.unmatched_golden_tensors,
-        "unmatched_target_tensors": counts.unmatched_target_tensors,
-    }
+    return {"pass" if name == "passed" else name: count for name, count in asdict(counts).items()}
 
 
 def coordinates_object(coordinates: Coordinates) -> dict[str, Any]:
@@ -159,6 +155,6 @@ def finding_object(finding: Finding | None) -> dict[str, Any] | None:
         "tensor": finding.tensor,
         "class": finding.node_class.value if finding.node_class is not None else None,
         "verdict": finding.verdict.value,
-        "reasons": [message_object(reason) for reason in finding.reasons],
+        "reasons": list(map(message_object, finding.reasons)),
         "metrics": dict(finding.metrics),
     }

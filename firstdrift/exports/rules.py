@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from firstdrift.verdict.rule_book import DOCUMENT, TABLES, Entry, title_of
+from firstdrift.verdict.rule import Rule
+from firstdrift.verdict.rule_book import DOCUMENT, TABLES, title_of
 from firstdrift.verdict.thresholds import DEFAULTS
 from firstdrift.wording.message import Message
 from firstdrift.wording.plain import message_object
@@ -20,7 +21,7 @@ def rules_text() -> str:
     return "\n".join(lines)
 
 
-def _lines(entry: Entry) -> list[str]:
+def _lines(entry: Rule) -> list[str]:
     called = f" ({entry.node_class})" if entry.node_class is not None else ""
     document = Message.of("rule.table.document", document=DOCUMENT, place=entry.place)
     lines = [f"  {entry.name}{called}", f"      {text_of(entry.why)}"]
@@ -35,7 +36,7 @@ def rules_object() -> dict[str, Any]:
     return {table: [_object(entry) for entry in entries] for table, entries in TABLES.items()}
 
 
-def _object(entry: Entry) -> dict[str, Any]:
+def _object(entry: Rule) -> dict[str, Any]:
     return {
         "name": entry.name,
         "why": message_object(entry.why),

@@ -34,35 +34,33 @@ print("not finite", distance.size - int(finite.sum()))
 
 
 def reproduction(pair: TensorPair, shape: tuple[int, ...]) -> str | None:
-    """Write a script that loads both tensors of a pair and prints their difference.
+    """Write a script that loads both tensors of a pair and prints their difference in a shape.
 
-    It needs numpy and firstdrift, which reads any file that is in a dump.
-
-    Args:
-        pair: what is compared.
-        shape: the one in which it is compared.
-
-    Returns:
-        None where the values of one were not saved, where there are none, or where one is rotated, or
-        laid together from the rows or weights of experts, which is not done in a line.
+    It needs numpy and firstdrift, which reads any file that is in a dump. None where the values of one were
+    not saved, where there are none, or where one is rotated, or laid together from the rows or weights of
+    experts, which is not done in a line.
     """
-    sides = (_tensor(pair.golden, pair.golden_parts, pair), _tensor(pair.target, pair.target_parts, pair))
-    if sides[0] is None or sides[1] is None or not prod(shape):
+    golden, target = _side(pair.golden, pair.golden_parts, pair), _side(pair.target, pair.target_parts, pair)
+    if golden is None or target is None or not prod(shape):
         return None
     about = f"# golden {pair.golden_node!r} {pair.golden.label!r}\n"
     about += f"# target {pair.target_node!r} {pair.target.label!r}\n"
     done = "; ".join(texts_of(pair.transform))
     remark = f"# {done!r}\n" if done else ""
-    load = f"golden = {sides[0]}\ntarget = {sides[1]}\n"
+    load = f"golden = {golden}\ntarget = {target}\n"
     return f"{about}{remark}{_HEAD}\n{load}{_TAIL.format(shape=shape)}"
 
 
-def _tensor(record: TensorRecord, parts: tuple[TensorRecord, ...], pair: TensorPair) -> str | None:
+def _side(record: TensorRecord, parts: tuple[TensorRecord, ...], pair: TensorPair) -> str | None:
     """Write the expression that loads a tensor, or the parts that it is made of."""
-    if not parts:
-        return None if record.location is None else f"load_tensor({_location(record.location)})"
-    loaded = [f"load_tensor({_location(part.location)})" for part in parts if part.location is not None]
-    if len(loaded) < len(parts) or pair.joining in (Joining.ROTATED, Joining.OF_EXPERTS, Joining.STACKED):
+    loaded = [f"load_tensor({_location(one.location)})" for one in parts or (record,) if one.location]
+    if len(loaded) < max(1, len(parts)):
+        return None
+    return _joined(loaded, parts, pair) if parts else loaded[0]
+
+
+def _joined(loaded: list[str], parts: tuple[TensorRecord, ...], pair: TensorPair) -> str | None:
+    if pair.joining in (Joining.ROTATED, Joining.OF_EXPERTS, Joining.STACKED):
         return None
     lines = "".join(f"\n    {one}," for one in loaded)
     if pair.joining is Joining.SUMMED:

@@ -1,14 +1,17 @@
 """A comparison of the catalogue, summed up for a report."""
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.charts import layer_errors
+from firstdrift.catalogue.comparisons.charts import LayerErrors, layer_errors
 from firstdrift.catalogue.comparisons.records import get_comparison
-from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
+from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import bad_rows, count_bad_rows
 from firstdrift.catalogue.sharing.notes import notes_of
 from firstdrift.comparison.report import DumpSummary, all_notes
-from firstdrift.exports.summary import WORST, Layer, SliceLine, Summary, WrittenNote, node_line
+from firstdrift.exports.summary import WORST, Layer, SliceLine, Summary, WrittenNote, names_of, node_line
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judgement import Counts
 
@@ -21,46 +24,46 @@ def stored_summary(session: Session, comparison_id: int) -> Summary:
     """
     known = get_comparison(session, comparison_id)
     pairs = slice_pairs_of(session, comparison_id)
-    numbers = {pair.position: number for number, pair in enumerate(pairs)}
-    errors = layer_errors(session, comparison_id)
-    of_layers = zip(errors.positions, errors.paths, errors.rows, errors.lasts, errors.errors, strict=True)
-    remarks = all_notes(known.notes, [(pair.target, pair.notes) for pair in pairs])
-    notes = (note for note in notes_of(session, comparison_id) if note.deleted_at is None)
     targets = {pair.id: pair.target for pair in pairs}
+    judged = [pair.judgement for pair in pairs]
     return Summary(
-        golden=known.golden or _unread(str(known.golden_path)),
-        target=known.target or _unread(str(known.target_path)),
+        golden=known.golden or _unread(known.golden_path),
+        target=known.target or _unread(known.target_path),
         rules=known.options.rules,
-        findings=known.findings or conclude([pair.judgement for pair in pairs]),
-        counts=known.counts or sum((pair.judgement.counts for pair in pairs), Counts()),
-        slices=tuple(
-            SliceLine(pair.target, pair.verdict, pair.judgement.logits_error, pair.judgement.logits_recorded)
-            for pair in pairs
-        ),
-        layers=tuple(
-            Layer(numbers[position], path, row, last, error)
-            for position, path, row, last, error in of_layers
-            if position in numbers
-        ),
+        findings=known.findings or conclude(judged),
+        counts=known.counts or sum((one.counts for one in judged), Counts()),
+        slices=tuple(map(_slice_line, pairs)),
+        layers=tuple(_layers(layer_errors(session, comparison_id), pairs)),
         worst=tuple(
             node_line(targets[slice_pair], row.tree, row.judgement)
             for slice_pair, row in bad_rows(session, comparison_id, WORST)
         ),
         bad=count_bad_rows(session, comparison_id),
-        notes=remarks,
-        unpaired=(
-            tuple(left.describe() for left in known.unmatched_golden),
-            tuple(left.describe() for left in known.unmatched_target),
-        ),
+        notes=all_notes(known.notes, [(pair.target, pair.notes) for pair in pairs]),
+        unpaired=(names_of(known.unmatched_golden), names_of(known.unmatched_target)),
         unreadable=known.unreadable or 0,
         seconds=None if known.seconds is None else known.seconds.get("total"),
         written=tuple(
             WrittenNote(note.coordinates, note.node, note.author, note.text, note.written_at)
-            for note in notes
+            for note in notes_of(session, comparison_id)
+            if note.deleted_at is None
         ),
         compared_at=known.finished_at,
     )
 
 
-def _unread(path: str) -> DumpSummary:
-    return DumpSummary(path=path, format="", slices=0, nodes=0, tensors=0)
+def _slice_line(pair: SlicePair) -> SliceLine:
+    judged = pair.judgement
+    return SliceLine(pair.target, pair.verdict, judged.logits_error, judged.logits_recorded)
+
+
+def _layers(errors: LayerErrors, pairs: Sequence[SlicePair]) -> Iterator[Layer]:
+    numbers = {pair.position: number for number, pair in enumerate(pairs)}
+    layers = zip(errors.paths, errors.rows, errors.lasts, errors.errors, strict=True)
+    for position, layer in zip(errors.positions, layers, strict=True):
+        if position in numbers:
+            yield Layer(numbers[position], *layer)
+
+
+def _unread(path: Path) -> DumpSummary:
+    return DumpSummary(path=str(path), format="", slices=0, nodes=0, tensors=0)

@@ -6,14 +6,14 @@ comparison in the catalogue ─▶ stored_summary ────┘
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import nsmallest
 from pathlib import PurePath
 
 from msgspec import Struct
 
-from firstdrift.comparison.report import DumpSummary, Report
+from firstdrift.comparison.report import DumpSummary, Report, SliceResult
 from firstdrift.matching.plan import Messages
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, Reasons, RowJudgement, Verdict
@@ -86,7 +86,7 @@ class Summary(Struct, frozen=True):
             then the others by their output error.
         bad: how many such nodes there are.
         notes: remarks on what was compared and how.
-        unpaired: slices without partner, in words: golden, target.
+        unpaired: slices without partner: golden, target.
         unreadable: how many slices and pairs could not be compared because a file is damaged or missing.
         written: what people wrote about nodes.
         compared_at: None if just now.
@@ -102,7 +102,7 @@ class Summary(Struct, frozen=True):
     worst: tuple[NodeLine, ...]
     bad: int
     notes: Messages
-    unpaired: tuple[tuple[str, ...], tuple[str, ...]]
+    unpaired: tuple[Messages, Messages]
     unreadable: int
     seconds: float | None = None
     written: tuple[WrittenNote, ...] = ()
@@ -129,31 +129,19 @@ class Summary(Struct, frozen=True):
 
 def summary_of(report: Report) -> Summary:
     """Sum a report up."""
-    lines, layers, bad = [], [], []
-    for at, result in enumerate(report.slices):
-        judged, here = result.judgement, result.judgement.coordinates
-        matched = [row.verdict for row in judged.rows if row.node_class is not NodeClass.UNMATCHED]
-        worst = max(matched, key=lambda verdict: verdict.severity, default=Verdict.PASS)
-        verdict = worst if result.plan.pairs else Verdict.INCOMPARABLE
-        lines.append(SliceLine(here, verdict, judged.logits_error, judged.logits_recorded))
-        known = [(result.rows[index], judged.rows[index]) for index in sorted(layer_rows(result.rows))]
-        known.sort(key=lambda both: both[0].order)
-        layers += [Layer(at, row.path or "", row.index, row.last, said.output_error) for row, said in known]
-        both = sorted(zip(result.rows, judged.rows, strict=True), key=lambda each: each[0].order)
-        bad += [(here, row, said) for row, said in both if said.verdict in _BAD]
-    left = (report.pairing.unmatched_golden, report.pairing.unmatched_target)
+    bad = [found for result in report.slices for found in _bad_rows(result)]
     return Summary(
         golden=report.golden,
         target=report.target,
         rules=report.options.rules,
         findings=report.findings,
         counts=report.counts,
-        slices=tuple(lines),
-        layers=tuple(layers),
+        slices=tuple(map(_slice_line, report.slices)),
+        layers=tuple(layer for at, result in enumerate(report.slices) for layer in _layers(at, result)),
         worst=_worst(bad),
         bad=len(bad),
         notes=report.notes(),
-        unpaired=(_described(left[0]), _described(left[1])),
+        unpaired=(names_of(report.pairing.unmatched_golden), names_of(report.pairing.unmatched_target)),
         unreadable=report.unreadable,
         seconds=report.seconds.get("total"),
     )
@@ -162,36 +150,50 @@ def summary_of(report: Report) -> Summary:
 _BAD = frozenset({Verdict.WARNING, Verdict.ERROR})
 
 
-def _described(left: Iterable[Coordinates]) -> tuple[str, ...]:
-    return tuple(coordinates.describe() for coordinates in left)
+def _slice_line(result: SliceResult) -> SliceLine:
+    judged = result.judgement
+    matched = (row.verdict for row in judged.rows if row.node_class is not NodeClass.UNMATCHED)
+    worst = max(matched, key=lambda verdict: verdict.severity, default=Verdict.PASS)
+    verdict = worst if result.plan.pairs else Verdict.INCOMPARABLE
+    return SliceLine(judged.coordinates, verdict, judged.logits_error, judged.logits_recorded)
 
 
-def node_line(coordinates: Coordinates, row: TreeRow, said: RowJudgement) -> NodeLine:
+def _layers(at: int, result: SliceResult) -> list[Layer]:
+    rows, judged = result.rows, result.judgement.rows
+    indexes = sorted(layer_rows(rows), key=lambda index: (rows[index].order, index))
+    return [
+        Layer(at, rows[index].path or "", index, rows[index].last, judged[index].output_error)
+        for index in indexes
+    ]
+
+
+def _bad_rows(result: SliceResult) -> Iterator[tuple[Coordinates, TreeRow, RowJudgement]]:
+    both = sorted(zip(result.rows, result.judgement.rows, strict=True), key=lambda each: each[0].order)
+    for row, judged in both:
+        if judged.verdict in _BAD:
+            yield result.judgement.coordinates, row, judged
+
+
+def names_of(left: Iterable[Coordinates]) -> Messages:
+    """Name slices."""
+    return tuple(coordinates.name() for coordinates in left)
+
+
+def node_line(coordinates: Coordinates, row: TreeRow, judged: RowJudgement) -> NodeLine:
     """Describe a node at fault."""
-    return NodeLine(
-        coordinates=coordinates,
-        name=next(iter(row.target or row.golden), row.label),
-        module=row.path,
-        verdict=said.verdict,
-        node_class=said.node_class,
-        reasons=said.reasons,
-        input_error=said.input_error,
-        parameter_error=said.parameter_error,
-        output_error=said.output_error,
-        amplification=said.amplification,
-    )
+    name = next(iter(row.target or row.golden), row.label)
+    of_row = {field: getattr(judged, field) for field in NodeLine.__struct_fields__[3:]}
+    return NodeLine(coordinates, name, row.path, **of_row)
 
 
 def _worst(bad: Sequence[tuple[Coordinates, TreeRow, RowJudgement]]) -> tuple[NodeLine, ...]:
-    numbered = list(enumerate(bad))
-    found = nsmallest(WORST, numbered, key=_badness)
-    return tuple(node_line(*each) for _, each in found)
+    return tuple(node_line(*each) for _, each in nsmallest(WORST, enumerate(bad), key=_badness))
 
 
 def _badness(numbered: tuple[int, tuple[Coordinates, TreeRow, RowJudgement]]) -> tuple[bool, float, int]:
     """Order nodes: where errors begin first, as they come; then the largest output error, NaN before all."""
-    number, (_, _, said) = numbered
-    if said.node_class in ORIGINS:
+    number, (_, _, judged) = numbered
+    if judged.node_class in ORIGINS:
         return (False, 0.0, number)
-    error = said.output_error
+    error = judged.output_error
     return (True, 1.0 if error is None else -math.inf if math.isnan(error) else -error, number)

@@ -5,21 +5,28 @@ colour the text, move the cursor or look like another line.
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
+from typing import TYPE_CHECKING, Any, Final
 
 from firstdrift.comparison.inspection import Inspection, SliceInspection
 from firstdrift.comparison.report import DumpSummary, Report
-from firstdrift.exports.report_json import coordinates_object
-from firstdrift.model.slice import Problem
+from firstdrift.exports.report_json import coordinates_object, problem_objects
+from firstdrift.matching.plan import TensorPair
+from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
-from firstdrift.verdict.judgement import Counts, Finding, Findings
+from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow
+from firstdrift.wording.message import Message
 from firstdrift.wording.plain import message_object
 from firstdrift.wording.text import text_of
 
+if TYPE_CHECKING:
+    from firstdrift.comparison.algorithms import Summary
+
 _NAMED = re.compile(r" {0,2}[a-z][\w.]* {2,}")
 _SHOWN = 10
+_COUNTED = ("modules", "operators", "tensors", "with_data", "with_statistics", "with_digest", "unreadable")
 
 
 def printable(text: str) -> str:
@@ -56,40 +63,47 @@ def _fold(line: str, width: int) -> list[str]:
     )
 
 
+def _row(title: str, value: object) -> str:
+    return f"{title:<13} {value}"
+
+
+def _listed(found: Sequence[Any], line: Callable[..., str]) -> list[str]:
+    """Write a line for each of the first few, and how many more there are."""
+    more = [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return [line(each) for each in found[:_SHOWN]] + more
+
+
 def report_text(report: Report) -> str:
     """Lay a report out: the sentence, the findings, the counts."""
     findings = report.findings
-    found = _finding_lines("first bad token", findings.first_bad_token)
-    found += _finding_lines("first bad node", findings.first_bad_node)
-    found += _other_lines(findings)
+    found = [
+        *_finding_lines("first bad token", findings.first_bad_token),
+        *_finding_lines("first bad node", findings.first_bad_node),
+        *_other_lines(findings),
+    ]
     lines = [text_of(findings.summary), "", *found, *([""] if found else [])]
     lines += [_dump_line("golden", report.golden), _dump_line("target", report.target)]
     lines += _count_lines(report.counts) if report.slices else []
     if moved := report.options.thresholds.moved():
-        lines.append(f"thresholds    {', '.join(f'{name}={value:g}' for name, value in moved.items())}")
-    notes = report.notes()
-    lines += [f"note          {text_of(note)}" for note in notes[:_SHOWN]] + _more(notes)
-    for side, left in (
-        ("golden", report.pairing.unmatched_golden),
-        ("target", report.pairing.unmatched_target),
-    ):
-        lines += [f"unpaired      {side}: {coordinates.describe()}" for coordinates in left[:_SHOWN]]
-        lines += _more(left)
-    for side, dump in (("golden", report.golden), ("target", report.target)):
-        lines += _problem_lines(dump.problems, side)
-    lines += _incomparable_lines(report)
+        lines.append(_row("thresholds", ", ".join(f"{name}={value:g}" for name, value in moved.items())))
+    lines += _listed(report.notes(), lambda note: _row("note", text_of(note)))
+    lines += _unpaired_lines("golden", report.pairing.unmatched_golden)
+    lines += _unpaired_lines("target", report.pairing.unmatched_target)
+    lines += _problem_lines(report.golden.problems, "golden")
+    lines += _problem_lines(report.target.problems, "target")
+    lines += _listed(list(report.incomparable()), lambda found: _incomparable_line(*found))
     lines += _algorithm_lines(report)
-    lines.append(f"time          {report.seconds['total']:.2f} s")
+    lines.append(_row("time", f"{report.seconds['total']:.2f} s"))
     return _as_lines(lines)
 
 
-def _incomparable_lines(report: Report) -> list[str]:
-    found = list(report.incomparable())
-    lines = [
-        f"incomparable  {coordinates.describe()}, {pair.target_node} {pair.target.label}: {text_of(reason)}"
-        for coordinates, pair, reason in found[:_SHOWN]
-    ]
-    return lines + _more(found)
+def _unpaired_lines(side: str, left: Sequence[Coordinates]) -> list[str]:
+    return _listed(left, lambda coordinates: _row("unpaired", f"{side}: {text_of(coordinates.name())}"))
+
+
+def _incomparable_line(coordinates: Coordinates, pair: TensorPair, reason: Message) -> str:
+    where = f"{text_of(coordinates.name())}, {pair.target_node} {pair.target.label}"
+    return _row("incomparable", f"{where}: {text_of(reason)}")
 
 
 def _algorithm_lines(report: Report) -> list[str]:
@@ -98,70 +112,81 @@ def _algorithm_lines(report: Report) -> list[str]:
         return []
     from firstdrift.comparison.algorithms import summaries
 
-    lines = []
-    for own in summaries(report.slices, report.additions.algorithms):
-        left = f", {sum(number for number, _ in own.not_given)} not given" if own.not_given else ""
-        lines.append(f"algorithm     {own.name}: {counted(own.values, 'number')}, {own.failed} failed{left}")
-        lines += [f"  not given   {counted(number, 'pair')}: {why}" for number, why in own.not_given[:_SHOWN]]
-        lines += _more(own.not_given)
-        for count, (node, tensor, remark) in own.reasons[:_SHOWN]:
-            others = f" and {counted(count - 1, 'other pair')}" if count > 1 else ""
-            lines.append(f"  failed      {node} {tensor}{others}: {remark}")
-        lines += _more(own.reasons)
-        lines += [f"  hint        {own.hint}"] if own.hint else []
-    return lines
+    return [line for own in summaries(report.slices, report.additions.algorithms) for line in _summary(own)]
+
+
+def _summary(own: "Summary") -> list[str]:
+    left = f", {sum(number for number, _ in own.not_given)} not given" if own.not_given else ""
+    said = f"{own.name}: {counted(own.values, 'number')}, {own.failed} failed{left}"
+    return [
+        _row("algorithm", said),
+        *_listed(own.not_given, lambda left: _row("  not given", f"{counted(left[0], 'pair')}: {left[1]}")),
+        *_listed(own.reasons, lambda failed: _failure_line(failed[0], *failed[1])),
+        *([_row("  hint", text_of(own.hint))] if own.hint else []),
+    ]
+
+
+def _failure_line(count: int, node: str, tensor: str, remark: str) -> str:
+    others = f" and {counted(count - 1, 'other pair')}" if count > 1 else ""
+    return _row("  failed", f"{node} {tensor}{others}: {remark}")
 
 
 def _finding_lines(title: str, finding: Finding | None) -> list[str]:
     if finding is None:
         return []
-    where = finding.coordinates.describe()
-    lines = [f"{title}: {where}, {finding.module or finding.target}"]
-    lines.append(f"  golden      {finding.golden}")
-    lines.append(f"  target      {finding.target}")
-    if finding.on_rank is not None:
-        lines.append(f"  rank        {_rank(finding)}")
-    if finding.node_class is not None:
-        lines.append(f"  class       {finding.node_class}")
-    lines += [f"  because     {text_of(reason)}" for reason in finding.reasons]
-    numbers = _metrics({name: value for name, value in finding.metrics.items() if value is not None})
-    if numbers:
-        lines.append(f"  {finding.tensor or 'tensor':<11} {numbers}")
-    return lines
+    lines = [
+        f"{title}: {text_of(finding.coordinates.name())}, {finding.module or finding.target}",
+        _row("  golden", finding.golden),
+        _row("  target", finding.target),
+    ]
+    lines += [_row("  rank", _rank(finding))] if finding.on_rank is not None else []
+    lines += [_row("  class", finding.node_class)] if finding.node_class is not None else []
+    lines += [_row("  because", text_of(reason)) for reason in finding.reasons]
+    numbers = _metrics(finding.metrics)
+    return lines + ([f"  {finding.tensor or 'tensor':<11} {numbers}"] if numbers else [])
 
 
 def _rank(finding: Finding) -> str:
     return f"{finding.on_rank}{' of the golden dump' if finding.golden_ranks is not None else ''}"
 
 
-def _metrics(values: dict[str, float | int]) -> str:
-    first = {
-        name: name for name in ("relative_l2", "cosine_similarity", "kl_divergence", "max_absolute_error")
-    }
-    first["error_bound"] = "relative_l2 at least"
-    return ", ".join(f"{said} {values[name]:.3g}" for name, said in first.items() if name in values)
+_METRICS: Final = {
+    "relative_l2": "relative_l2",
+    "cosine_similarity": "cosine_similarity",
+    "kl_divergence": "kl_divergence",
+    "max_absolute_error": "max_absolute_error",
+    "error_bound": "relative_l2 at least",
+}
+
+
+def _metrics(values: Mapping[str, float | int | None]) -> str:
+    known = ((name, values.get(metric)) for metric, name in _METRICS.items())
+    return ", ".join(f"{name} {value:.3g}" for name, value in known if value is not None)
 
 
 def _other_lines(findings: Findings) -> list[str]:
-    lines = [text_of(findings.rank_finding)] if findings.rank_finding else []
-    lines += [
-        f"input differs: {difference.coordinates.describe()}: {text_of(difference.reason)}"
-        for difference in findings.input_differs[:_SHOWN]
+    return [
+        *([text_of(findings.rank_finding)] if findings.rank_finding else []),
+        *_listed(findings.input_differs, _input_line),
+        *map(_suspect_line, findings.suspects),
+        *_listed(findings.overflow, _overflow_line),
     ]
-    lines += _more(findings.input_differs)
-    for suspect in findings.suspects:
-        reason = text_of(suspect.reasons[0]) if suspect.reasons else ""
-        known = [str(suspect.node_class)] if suspect.node_class is not None else []
-        known += [f"rank {_rank(suspect)}"] if suspect.on_rank is not None else []
-        said = f" ({', '.join(known)})" if known else ""
-        lines.append(f"suspect: {suspect.module or suspect.target}{said}: {reason}")
-    for overflow in findings.overflow[:_SHOWN]:
-        lines.append(f"overflow ({overflow.level}): {overflow.node}: {text_of(overflow.reason)}")
-    return lines + _more(findings.overflow)
 
 
-def _more(of: Sequence[object]) -> list[str]:
-    return [f"  ... and {len(of) - _SHOWN} more"] if len(of) > _SHOWN else []
+def _input_line(difference: InputDifference) -> str:
+    return f"input differs: {text_of(difference.coordinates.name())}: {text_of(difference.reason)}"
+
+
+def _overflow_line(overflow: Overflow) -> str:
+    return f"overflow ({overflow.level}): {overflow.node}: {text_of(overflow.reason)}"
+
+
+def _suspect_line(suspect: Finding) -> str:
+    known = [str(suspect.node_class)] if suspect.node_class is not None else []
+    known += [f"rank {_rank(suspect)}"] if suspect.on_rank is not None else []
+    said = f" ({', '.join(known)})" if known else ""
+    reason = text_of(suspect.reasons[0]) if suspect.reasons else ""
+    return f"suspect: {suspect.module or suspect.target}{said}: {reason}"
 
 
 def _dump_line(side: str, dump: DumpSummary) -> str:
@@ -169,7 +194,7 @@ def _dump_line(side: str, dump: DumpSummary) -> str:
     said = [dump.format, slices if dump.is_whole else f"{dump.compared} of {slices} compared"]
     if dump.nodes:  # what no slice was read of is not known to be empty
         said += [counted(dump.nodes, "node"), counted(dump.tensors, "tensor")]
-    return f"{side:<13} {dump.path}: {', '.join(said)}"
+    return _row(side, f"{dump.path}: {', '.join(said)}")
 
 
 def _count_lines(counts: Counts) -> list[str]:
@@ -179,7 +204,7 @@ def _count_lines(counts: Counts) -> list[str]:
         f"{counts.passed} pass, {counts.warning} warning, {counts.error} error, "
         f"{counts.incomparable} incomparable"
     )
-    return [f"pairs         {counts.pairs}: {verdicts}", f"unmatched     {golden}; {target}"]
+    return [_row("pairs", f"{counts.pairs}: {verdicts}"), _row("unmatched", f"{golden}; {target}")]
 
 
 def _left_over(side: str, nodes: int, tensors: int) -> str:
@@ -187,10 +212,9 @@ def _left_over(side: str, nodes: int, tensors: int) -> str:
 
 
 def _problem_lines(problems: Sequence[Problem], side: str) -> list[str]:
-    lines = [
-        f"problem       {side}: {problem.file}: {text_of(problem.reason)}" for problem in problems[:_SHOWN]
-    ]
-    return lines + _more(problems)
+    return _listed(
+        problems, lambda problem: _row("problem", f"{side}: {problem.file}: {text_of(problem.reason)}")
+    )
 
 
 def inspection_object(found: Inspection) -> dict[str, Any]:
@@ -199,15 +223,18 @@ def inspection_object(found: Inspection) -> dict[str, Any]:
         "path": str(found.dump.path),
         "format": found.dump.format,
         "evidence": list(map(message_object, found.dump.evidence)),
-        "attributes": dict(found.dump.attributes),
-        "problems": _problem_objects(found.dump.problems),
-        "slices": [_slice_object(one) for one in found.slices],
+        "attributes": {
+            name: value if isinstance(value, str) else message_object(value)
+            for name, value in found.dump.attributes.items()
+        },
+        "problems": problem_objects(found.dump.problems),
+        "slices": list(map(_slice_object, found.slices)),
         "unknown_names": [
             {"name": one.name, "kind": "operator" if one.is_operator else "module", "count": one.count}
             for one in found.unknown
         ],
         "damaged_slices": [
-            coordinates_object(coordinates) | _problem_object(problem)
+            coordinates_object(coordinates) | problem_objects([problem])[0]
             for coordinates, problem in found.damaged
         ],
     }
@@ -216,45 +243,42 @@ def inspection_object(found: Inspection) -> dict[str, Any]:
 def _slice_object(one: SliceInspection) -> dict[str, Any]:
     return coordinates_object(one.coordinates) | {
         "nodes": one.modules + one.operators,
-        "modules": one.modules,
-        "operators": one.operators,
-        "tensors": one.tensors,
-        "with_data": one.with_data,
-        "with_statistics": one.with_statistics,
-        "with_digest": one.with_digest,
-        "unreadable": one.unreadable,
+        **{name: getattr(one, name) for name in _COUNTED},
         "order_origin": message_object(one.order_origin.message),
-        "problems": _problem_objects(one.problems),
+        "problems": problem_objects(one.problems),
     }
-
-
-def _problem_objects(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    return list(map(_problem_object, problems))
-
-
-def _problem_object(problem: Problem) -> dict[str, Any]:
-    return {"file": problem.file, "reason": message_object(problem.reason)}
 
 
 def inspection_text(found: Inspection) -> str:
     """Lay an inspection out for a terminal."""
     dump = found.dump
-    lines = [f"{dump.path}: {dump.format}"]
-    lines += [f"  because     {text_of(clause)}" for clause in dump.evidence]
-    lines += [f"  {name:<11} {value}" for name, value in dump.attributes.items()]
-    for one in found.slices:
-        there = [(one.modules, "module"), (one.operators, "operator"), (one.tensors, "tensor")]
-        lines.append(
-            f"{one.coordinates.describe()}: {', '.join(counted(*what) for what in there)} "
-            f"({one.with_data} with data, {one.with_statistics} with statistics, "
-            f"{one.with_digest} with digests, {one.unreadable} unreadable)"
-        )
-        lines += _problem_lines(one.problems, "  here")
-    lines += [
-        f"{at.describe()}: damaged: {problem.file}: {text_of(problem.reason)}"
-        for at, problem in found.damaged
-    ]
-    lines += [text_of(message) for message in unknown_messages(found.unknown)]
     origins = sorted({text_of(one.order_origin.message) for one in found.slices})
-    lines += [f"execution order: {origin}" for origin in origins]
-    return _as_lines(lines + _problem_lines(dump.problems, "dump"))
+    return _as_lines(
+        [
+            f"{dump.path}: {dump.format}",
+            *(_row("  because", text_of(clause)) for clause in dump.evidence),
+            *(_row(f"  {name}", _worded(value)) for name, value in dump.attributes.items()),
+            *(line for one in found.slices for line in _slice_lines(one)),
+            *(
+                f"{text_of(at.name())}: damaged: {lost.file}: {text_of(lost.reason)}"
+                for at, lost in found.damaged
+            ),
+            *map(text_of, unknown_messages(found.unknown)),
+            *(f"execution order: {origin}" for origin in origins),
+            *_problem_lines(dump.problems, "dump"),
+        ]
+    )
+
+
+def _worded(value: str | Message) -> str:
+    return value if isinstance(value, str) else text_of(value)
+
+
+def _slice_lines(one: SliceInspection) -> list[str]:
+    there = ((one.modules, "module"), (one.operators, "operator"), (one.tensors, "tensor"))
+    known = (
+        f"{one.with_data} with data, {one.with_statistics} with statistics, "
+        f"{one.with_digest} with digests, {one.unreadable} unreadable"
+    )
+    line = f"{text_of(one.coordinates.name())}: {', '.join(starmap(counted, there))} ({known})"
+    return [line, *_problem_lines(one.problems, "  here")]

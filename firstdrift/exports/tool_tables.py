@@ -5,12 +5,14 @@ partner, which they drop, is listed and says so.
 """
 
 import math
+from collections.abc import Callable
+from itertools import chain, count
 from pathlib import PurePath
 
 from firstdrift.comparison.table import Cell, Line, PairLine, UnmatchedLine
 from firstdrift.exports.mapping_yaml import item_name
 from firstdrift.exports.spreadsheets import OWN_LAYOUT, Layout
-from firstdrift.metrics.measurement import MeasurementKind, PairErrors, SideSummary
+from firstdrift.metrics.measurement import MeasurementKind, SideSummary
 from firstdrift.model.tensor import UNIT_ROUNDOFF, DataLocation, Statistics, TensorRecord
 from firstdrift.wording.text import text_of, texts_of
 
@@ -18,42 +20,28 @@ LAYOUTS = ("firstdrift", "msit", "msprobe")
 
 _MISSING, _UNSUPPORTED = "N/A", "unsupported"
 
-MSIT_COLUMNS = (
-    "token_id",
-    "data_id",
-    "golden_data_path",
-    "golden_op_type",
-    "golden_dtype",
-    "golden_shape",
-    "golden_max_value",
-    "golden_min_value",
-    "golden_mean_value",
-    "my_data_path",
-    "my_op_type",
-    "my_dtype",
-    "my_shape",
-    "my_max_value",
-    "my_min_value",
-    "my_mean_value",
+_MSIT_ERRORS = (
     "cosine_similarity",
     "max_relative_error",
     "mean_relative_error",
     "max_absolute_error",
     "mean_absolute_error",
+)
+_MSIT_SIDE = ("data_path", "op_type", "dtype", "shape", "max_value", "min_value", "mean_value")
+MSIT_COLUMNS = (
+    "token_id",
+    "data_id",
+    *(f"{side}_{name}" for side in ("golden", "my") for name in _MSIT_SIDE),
+    *_MSIT_ERRORS,
     "kl_divergence",
     "relative_euclidean_distance",
     "cmp_fail_reason",
 )
 
-_BASIC = (
-    "NPU Name",
-    "Bench Name",
-    "NPU Dtype",
-    "Bench Dtype",
-    "NPU Tensor Shape",
-    "Bench Tensor Shape",
-    "NPU Requires_grad",
-    "Bench Requires_grad",
+_BASIC = tuple(
+    f"{side} {name}"
+    for name in ("Name", "Dtype", "Tensor Shape", "Requires_grad")
+    for side in ("NPU", "Bench")
 )
 _VALUES = tuple(f"{side} {name}" for side in ("NPU", "Bench") for name in ("max", "min", "mean", "l2norm"))
 _RESULT = ("Requires_grad Consistent", "Result", "Err_message")
@@ -86,52 +74,33 @@ MSPROBE_COLUMNS = {
 def layout_of(name: str, kind: MeasurementKind) -> Layout:
     """Return a layout by its name, one of `LAYOUTS`, for numbers of a kind: data, statistics or digest."""
     if name == "msit":
-        return Layout(MSIT_COLUMNS, _Msit().cells)
+        numbers = count()
+        return Layout(MSIT_COLUMNS, lambda line: _msit_cells(next(numbers), line))
     if name == "msprobe":
         return Layout(MSPROBE_COLUMNS[kind], lambda line: _msprobe_cells(line, kind))
     return OWN_LAYOUT
 
 
-_MSIT_ERRORS = (
-    "cosine_similarity",
-    "max_relative_error",
-    "mean_relative_error",
-    "max_absolute_error",
-    "mean_absolute_error",
-)
-
-
-class _Msit:
-    """msit's rows, which are numbered."""
-
-    def __init__(self) -> None:
-        self._row = 0
-
-    def cells(self, line: Line) -> tuple[Cell, ...]:
-        number, self._row = self._row, self._row + 1
-        token = 0 if line.coordinates.token is None else line.coordinates.token
-        if isinstance(line, UnmatchedLine):
-            own = _msit_side(line.node, line.type_name, line.record, None)
-            none = (None,) * len(own)
-            sides = (*own, *none) if line.side == "golden" else (*none, *own)
-            return (token, number, *sides, *(None,) * 7, f"only {line.side} has it.")
-        pair, measured = line.pair, line.measured
-        errors, logits = measured.errors, measured.logits
-        why = pair.incomparable or measured.reason
-        return (
-            token,
-            number,
-            *_msit_side(pair.golden_node, line.golden_type, pair.golden, measured.golden),
-            *_msit_side(pair.target_node, line.target_type, pair.target, measured.target),
-            *_numbers_of(errors, _MSIT_ERRORS),
-            None if logits is None else logits.kl_divergence,
-            None if errors is None else errors.relative_l2,
-            "" if why is None else text_of(why),
-        )
-
-
-def _numbers_of(errors: PairErrors | None, names: tuple[str, ...]) -> tuple[Cell, ...]:
-    return tuple(None if errors is None else getattr(errors, name) for name in names)
+def _msit_cells(number: int, line: Line) -> tuple[Cell, ...]:
+    """Lay out a line of msit's table, whose rows are numbered."""
+    begin = (0 if line.coordinates.token is None else line.coordinates.token, number)
+    if isinstance(line, UnmatchedLine):
+        own = _msit_side(line.node, line.type_name, line.record, None)
+        none = (None,) * len(own)
+        sides = (*own, *none) if line.side == "golden" else (*none, *own)
+        return (*begin, *sides, *(None,) * (len(_MSIT_ERRORS) + 2), f"only {line.side} has it.")
+    pair, measured = line.pair, line.measured
+    errors, logits = measured.errors, measured.logits
+    why = pair.incomparable or measured.reason
+    return (
+        *begin,
+        *_msit_side(pair.golden_node, line.golden_type, pair.golden, measured.golden),
+        *_msit_side(pair.target_node, line.target_type, pair.target, measured.target),
+        *(None if errors is None else getattr(errors, name) for name in _MSIT_ERRORS),
+        None if logits is None else logits.kl_divergence,
+        None if errors is None else errors.relative_l2,
+        "" if why is None else text_of(why),
+    )
 
 
 def _msit_side(
@@ -159,54 +128,42 @@ def _file(location: DataLocation | None) -> PurePath | None:
 def _msprobe_cells(line: Line, kind: MeasurementKind) -> tuple[Cell, ...]:
     if isinstance(line, UnmatchedLine):
         return _msprobe_unmatched(line, kind)
-    golden, target = line.pair.golden, line.pair.target
-    basic = (
-        item_name(line.pair.target_node, target),
-        item_name(line.pair.golden_node, golden),
-        _torch_type(target),
-        _torch_type(golden),
-        _shape(target),
-        _shape(golden),
-        _said(target.requires_grad),
-        _said(golden.requires_grad),
-    )
+    measured, golden, target = line.measured, line.pair.golden, line.pair.target
+    basic = _side_by_side(_basic(line.pair.target_node, target), _basic(line.pair.golden_node, golden))
     both = (target.requires_grad, golden.requires_grad)
     consistent = _MISSING if None in both else str(both[0] == both[1])
-    reasons = line.judged.reasons or tuple(filter(None, [line.measured.reason]))
+    reasons = line.judged.reasons or tuple(filter(None, [measured.reason]))
     result = (consistent, line.judged.verdict.value, str(texts_of(reasons)))
-    sides = (*_values(line.measured.target, target), *_values(line.measured.golden, golden))
     if kind is MeasurementKind.DIGEST:
         return (*basic, target.digest or _MISSING, golden.digest or _MISSING, *result)
+    values = _values(measured.target, target), _values(measured.golden, golden)
     if kind is MeasurementKind.STATISTICS:
-        pairs = list(
-            zip(_values(line.measured.target, target), _values(line.measured.golden, golden), strict=True)
-        )
-        return (
-            *basic,
-            *(_difference(*pair) for pair in pairs),
-            *(_relative(*pair) for pair in pairs),
-            *sides,
-            *result,
-        )
-    return (*basic, *_errors(line), *sides, *result, _data_name(target, golden))
+        pairs = list(zip(*values, strict=True))
+        compared = (_compared(*pair, of) for of in (_difference, _percentage) for pair in pairs)
+        return (*basic, *compared, *values[0], *values[1], *result)
+    return (*basic, *_errors(line), *values[0], *values[1], *result, _data_name(target, golden))
+
+
+def _side_by_side(target: tuple[Cell, ...], golden: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    return tuple(chain.from_iterable(zip(target, golden, strict=True)))
+
+
+def _basic(node: str, record: TensorRecord | None) -> tuple[Cell, ...]:
+    if record is None:
+        return (node, _MISSING, _MISSING, _MISSING)
+    wants = _MISSING if record.requires_grad is None else str(record.requires_grad)
+    return (item_name(node, record), _torch_type(record), _shape(record), wants)
 
 
 def _msprobe_unmatched(line: UnmatchedLine, kind: MeasurementKind) -> tuple[Cell, ...]:
-    record = line.record
-    name = line.node if record is None else item_name(line.node, record)
-    dtype = _MISSING if record is None else _torch_type(record)
-    shape = _MISSING if record is None else _shape(record)
-    wants = _MISSING if record is None else _said(record.requires_grad)
-    own = [(name, _MISSING), (dtype, _MISSING), (shape, _MISSING), (wants, _MISSING)]
-    basic = [
-        cell
-        for target, golden in own
-        for cell in ((target, golden) if line.side == "target" else (golden, target))
-    ]
-    numbers = len(MSPROBE_COLUMNS[kind]) - len(_BASIC) - len(_RESULT) - (kind is MeasurementKind.DATA)
-    data = (str(["-1", "-1"]),) if kind is MeasurementKind.DATA else ()
-    said = str(["No bench data matched." if line.side == "target" else "No NPU data matched."])
-    return (*basic, *(_MISSING,) * numbers, _MISSING, "unmatched", said, *data)
+    own, missing = _basic(line.node, line.record), (_MISSING,) * 4
+    is_target = line.side == "target"
+    basic = _side_by_side(own, missing) if is_target else _side_by_side(missing, own)
+    with_data = kind is MeasurementKind.DATA
+    numbers = len(MSPROBE_COLUMNS[kind]) - len(_BASIC) - len(_RESULT) - with_data
+    why = str([f"No {'bench' if is_target else 'NPU'} data matched."])
+    names = (str(["-1", "-1"]),) * with_data
+    return (*basic, *(_MISSING,) * numbers, _MISSING, "unmatched", why, *names)
 
 
 def _errors(line: PairLine) -> tuple[Cell, ...]:
@@ -238,22 +195,21 @@ def _number(value: float) -> Cell:
     return "Nan" if math.isnan(value) else " inf" if value > 0 else " -inf"
 
 
-def _difference(target: Cell, golden: Cell) -> Cell:
-    """Write the difference of a statistic as msprobe does: "0" where both are the same."""
+def _compared(target: Cell, golden: Cell, of: Callable[[float, float], Cell]) -> Cell:
+    """Compare a statistic as msprobe does: "0" where both are the same."""
     if str(target) == str(golden):
         return "0"
     if isinstance(target, float | int) and isinstance(golden, float | int):
-        return _number(float(target) - float(golden))
+        return of(float(target), float(golden))
     return _odd(target, golden)
 
 
-def _relative(target: Cell, golden: Cell) -> Cell:
-    """Write it in percent of the golden one."""
-    if str(target) == str(golden):
-        return "0"
-    if isinstance(target, float | int) and isinstance(golden, float | int):
-        return "inf" if golden == 0 else f"{abs((target - golden) / golden * 100)}%"
-    return _odd(target, golden)
+def _difference(target: float, golden: float) -> Cell:
+    return _number(target - golden)
+
+
+def _percentage(target: float, golden: float) -> Cell:
+    return "inf" if golden == 0 else f"{abs((target - golden) / golden * 100)}%"
 
 
 def _odd(target: Cell, golden: Cell) -> Cell:
@@ -274,10 +230,6 @@ def _torch_type(record: TensorRecord) -> str:
 
 def _shape(record: TensorRecord) -> str:
     return _MISSING if record.shape is None else str(list(record.shape))
-
-
-def _said(wants: bool | None) -> str:
-    return _MISSING if wants is None else str(wants)
 
 
 def _data_name(target: TensorRecord, golden: TensorRecord) -> str:

@@ -26,12 +26,8 @@ def workbook(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator
 
     Until then the pieces are empty: whoever wants no more of it can stop at each.
 
-    Numbers are numbers, everything else is text: no cell is a formula or a link. A text too long for a cell
-    is cut and says so.
-
-    Args:
-        columns: titles of the columns.
-        rows: a value for each column; NaN and infinities as text.
+    Numbers are numbers (NaN and infinities come as text), everything else is text: no cell is a formula or a
+    link. A text too long for a cell is cut and says so.
 
     Raises:
         OSError: there is no space for it.
@@ -73,14 +69,18 @@ def _filled(book: Any, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -
         sheet.write_row(0, 0, columns, bold)
         line = 1
         while row is not None and line <= ROWS:
-            for place, cell in enumerate(row):
-                if isinstance(cell, str):
-                    sheet.write_string(line, place, _fitting(cell))
-                elif cell is not None:
-                    sheet.write_number(line, place, cell)
+            _write_row(sheet, line, row)
             line, row = line + 1, next(waiting, None)
             if line % BEAT == 0:
                 yield b""
+
+
+def _write_row(sheet: Any, line: int, row: Sequence[Cell]) -> None:  # noqa: ANN401
+    for place, cell in enumerate(row):
+        if isinstance(cell, str):
+            sheet.write_string(line, place, _fitting(cell))
+        elif cell is not None:
+            sheet.write_number(line, place, cell)
 
 
 def _fitting(text: str) -> str:

@@ -1,7 +1,8 @@
 """What is matched so far of two slices, while they are being matched."""
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, product
 from typing import Final
 
 from msgspec import Struct, field
@@ -41,6 +42,11 @@ class Found(Struct, frozen=True):
     reasons: Messages
     joined: bool = False
 
+    @property
+    def is_sure_pair(self) -> bool:
+        """True if it is a match of two nodes that no person has to confirm."""
+        return not (self.doubtful or self.joined)
+
 
 class Join(Struct, frozen=True):
     """A match of several nodes with the one into which they were fused.
@@ -64,6 +70,10 @@ class Join(Struct, frozen=True):
     compiled: bool = False
     experts: tuple[int, ...] = ()
 
+    def pairs(self) -> Iterator[Pair]:
+        """Return each golden node with each target node."""
+        return product(self.golden, self.target)
+
 
 class Pairing(Struct):
     """Two trees and what is matched of them so far.
@@ -79,7 +89,7 @@ class Pairing(Struct):
         joins: matches of several nodes; their nodes are in `found` and `partners` as well.
         joins_entered: how many of them whose children have been looked at.
         said_tensors: for a match, which golden tensor each target tensor was said to be, by label.
-        foreign: the two as lines of operators, if they are of different frameworks.
+        lines: the two as lines of operators, if they are of different frameworks.
         spread: which of the two is that of one rank, if the widths of their operators say so.
     """
 
@@ -93,7 +103,7 @@ class Pairing(Struct):
     joins: list[Join] = field(default_factory=list)
     joins_entered: int = 0
     said_tensors: dict[Pair, dict[str, str]] = field(default_factory=dict)
-    foreign: tuple[Line, Line] | None = None
+    lines: tuple[Line, Line] | None = None
     spread: Spread | None = None
 
     def widen(self) -> tuple[SliceTree, SliceTree]:
@@ -110,11 +120,13 @@ class Pairing(Struct):
         self.found[pair[1]] = found
         self.fresh.append(pair)
 
+    def add_sure(self, pair: Pair, origin: Origin, reasons: Messages, score: float = 1.0) -> None:
+        """Record a match that no person has to confirm."""
+        self.add(pair, Found(pair[0], origin, score, doubtful=False, reasons=reasons))
+
     def add_join(self, join: Join) -> None:
         """Record a match of several nodes; one whose nodes are not all free is none."""
-        if any(node in self.partners for node in join.golden) or any(
-            node in self.found for node in join.target
-        ):
+        if not all(map(self.is_free, join.pairs())):
             return
         self.joins.append(join)
         self.partners.update(dict.fromkeys(join.golden, join.target[0]))
@@ -133,7 +145,7 @@ class Pairing(Struct):
         if golden.call != target.call:
             calls = {"golden": golden.call, "target": target.call}
             reasons = (*reasons, Message.of("matching.reason.other_call", **calls))
-        self.add(pair, Found(pair[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
+        self.add_sure(pair, Origin.EXACT, reasons)
 
     def add_weighed(self, pair: Pair, score: float, *more: Message, doubtful: bool = False) -> None:
         """Record a match that was weighed; it is doubtful if its score is low."""
@@ -142,27 +154,27 @@ class Pairing(Struct):
 
     def follow(self, pair: Pair, leader: int) -> None:
         """Record a match that follows from that of another target node: backward from forward."""
-        led = self.found[leader]
-        reasons = (Message.of("matching.reason.follows", leader=self.target.nodes[leader].name),)
-        self.add(pair, Found(pair[0], led.origin, led.score, led.doubtful, reasons))
+        self.add(pair, replace(self.found[leader], golden=pair[0], reasons=(self.follows(leader),)))
+
+    def follows(self, leader: int) -> Message:
+        """Say that a match follows from that of a target node."""
+        return Message.of("matching.reason.follows", leader=self.target.nodes[leader].name)
 
     def pairs(self) -> list[Pair]:
         """Return each matched golden node with each target node it is matched with."""
-        single = [(found.golden, target) for target, found in self.found.items() if not found.joined]
-        joined = [(one, other) for join in self.joins for one in join.golden for other in join.target]
-        return single + joined
+        return self.pairs_of((), self.found)
 
     def pairs_of(self, golden: Collection[int], target: Collection[int]) -> list[Pair]:
         """Return the matches that hold any of these nodes, each golden node with each target node."""
-        held = {self.partners[index] for index in golden if index in self.partners}
-        held.update(index for index in target if index in self.found)
+        partners = (self.partners[index] for index in golden if index in self.partners)
+        held = dict.fromkeys((*partners, *(index for index in target if index in self.found))).keys()
         single = [(self.found[index].golden, index) for index in held if not self.found[index].joined]
         joins = (join for join in self.joins if not held.isdisjoint(join.target))
-        return single + [(one, other) for join in joins for one in join.golden for other in join.target]
+        return single + list(chain.from_iterable(join.pairs() for join in joins))
 
-    def release(self, target: int | None) -> None:
-        """Undo the match of a target node, with all its nodes; None and an unmatched node change nothing."""
-        if target is None or target not in self.found:
+    def release(self, target: int) -> None:
+        """Undo the match of a target node, with all its nodes; an unmatched node changes nothing."""
+        if target not in self.found:
             return
         if not self.found[target].joined:
             del self.partners[self.found.pop(target).golden]
@@ -185,11 +197,15 @@ class Pairing(Struct):
             joins=list(self.joins),
         )
 
-    def free_golden(self, siblings: list[int]) -> list[int]:
+    def is_free(self, pair: Pair) -> bool:
+        """Tell whether neither of two nodes is matched yet."""
+        return pair[0] not in self.partners and pair[1] not in self.found
+
+    def free_golden(self, siblings: Iterable[int]) -> list[int]:
         """Return the golden nodes that are not matched yet."""
         return [index for index in siblings if index not in self.partners]
 
-    def free_target(self, siblings: list[int]) -> list[int]:
+    def free_target(self, siblings: Iterable[int]) -> list[int]:
         """Return the target nodes that are not matched yet."""
         return [index for index in siblings if index not in self.found]
 

@@ -4,6 +4,7 @@ A plan is made from names, shapes and statistics alone; it can be shown and chec
 """
 
 from enum import StrEnum
+from itertools import chain
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -74,7 +75,7 @@ class TensorPair(Struct, frozen=True, gc=False):
         target_node: name of the target node.
         golden: the golden tensor.
         target: the target tensor.
-        transform: what is done to the two before they are compared, step by step; empty if nothing.
+        transform: what is done to the two before they are compared, in order; empty if nothing.
         incomparable: why the two cannot be compared, known from their records alone; None if they can.
         golden_parts: what the golden tensor is joined from; empty if it is one tensor.
         target_parts: likewise for the target tensor; one of the two is empty.
@@ -102,11 +103,18 @@ class TensorPair(Struct, frozen=True, gc=False):
     @property
     def without_values(self) -> tuple[str, ...]:
         """Sides, "golden" or "target", of which not all values were saved: of each part of what is joined."""
-        sides = {
+        return tuple(
+            side
+            for side, records in self._recorded().items()
+            if any(record.location is None for record in records)
+        )
+
+    def _recorded(self) -> dict[str, tuple[TensorRecord, ...]]:
+        """Return what was recorded of either side: one tensor, or the parts of what is joined."""
+        return {
             "golden": self.golden_parts or (self.golden,),
             "target": self.target_parts or (self.target,),
         }
-        return tuple(side for side, held in sides.items() if any(one.location is None for one in held))
 
     @property
     def parts(self) -> Parts:
@@ -123,11 +131,9 @@ class TensorPair(Struct, frozen=True, gc=False):
     @property
     def data_bytes(self) -> int:
         """An estimate, made from records alone, of how much data is read to measure the pair."""
-        if self.incomparable is not None:
+        if self.incomparable is not None or self.without_values:
             return 0
-        sides = (self.golden_parts or (self.golden,), self.target_parts or (self.target,))
-        records = [record for side in sides for record in side]
-        return sum(record.data_bytes for record in records) if all(one.location for one in records) else 0
+        return sum(record.data_bytes for record in chain.from_iterable(self._recorded().values()))
 
 
 class UnmatchedTensor(Struct, frozen=True, gc=False):

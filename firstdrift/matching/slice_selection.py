@@ -29,19 +29,18 @@ def require_chosen_slices(golden: Dump, target: Dump, rules: MatchingRules) -> N
     """
     ranks = [_known(dump, "rank") for dump in (golden, target)]
     is_spread = max(1, len(ranks[0])) != max(1, len(ranks[1]))
-    wider = max(ranks, key=len)
-    chosen = {"step": rules.step, "rank": rules.rank, "token": rules.token}
-    for name, wanted in chosen.items():
-        known = [_known(dump, name) for dump in (golden, target)]
-        if name == "rank" and is_spread:
-            known = [held if held is wider else frozenset() for held in ranks]
+    if is_spread:
+        wider = max(ranks, key=len)
+        ranks = [numbers if numbers is wider else frozenset() for numbers in ranks]
+    for name, wanted in (("step", rules.step), ("rank", rules.rank), ("token", rules.token)):
+        known = ranks if name == "rank" else [_known(dump, name) for dump in (golden, target)]
         shift = rules.token_offset if name == "token" else 0
         why = None if wanted is None else _absence(name, wanted, shift, *known)
         if why is not None:
             raise SettingsError(why)
-    if set(chosen.values()) != {None}:
+    if (rules.step, rules.rank, rules.token) != (None, None, None):
         without_rank = replace(rules, rank=None)
-        of_sides = [without_rank if is_spread and held is not wider else rules for held in ranks]
+        of_sides = [without_rank if is_spread and not numbers else rules for numbers in ranks]
         _require_slice("golden", golden, of_sides[0], 0)
         _require_slice("target", target, of_sides[1], rules.token_offset)
 

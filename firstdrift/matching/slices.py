@@ -56,12 +56,8 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules, read: Read | N
     ranks lacks the others of a model that is spread alike, it is compared rank by rank; as many ranks that
     were spread otherwise are merged.
 
-    Args:
-        golden: the golden dump.
-        target: the target dump.
-        rules: which slices may be compared.
-        read: reads what tells whether ranks of one number hold the same; without it, as many ranks do, and
-            a dump of fewer ranks is whole.
+    `read` tells whether ranks of one number hold the same; without it, as many ranks do, and a dump of fewer
+    ranks is whole.
 
     Raises:
         SettingsError: a dump has no slice of the chosen step, rank or token.
@@ -123,12 +119,10 @@ def _keys_of_sides(sides: Sides, rules: MatchingRules, missing: MissingRanks | N
 
 
 def _keys(side: list[SliceListing], token_shift: int) -> list[Key]:
-    keys: list[Key] = []
-    for listing in side:
-        at = listing.coordinates
-        token = None if at.token is None else at.token - token_shift
-        keys.append((at.step, at.rank, token, at.micro_step))
-    return keys
+    return [
+        (at.step, at.rank, None if at.token is None else at.token - token_shift, at.micro_step)
+        for at in (listing.coordinates for listing in side)
+    ]
 
 
 def _number_models(side: list[SliceListing], keys: list[Key]) -> list[Key]:
@@ -156,7 +150,7 @@ def _by_key(keys: list[Key], listings: list[SliceListing]) -> dict[Key, list[Sli
     of_key: defaultdict[Key, list[SliceListing]] = defaultdict(list)
     for key, listing in zip(keys, listings, strict=True):
         of_key[key].append(listing)
-    return dict(of_key)
+    return of_key
 
 
 def _same_dump(golden: Dump, target: Dump) -> Messages:
@@ -187,7 +181,7 @@ def _unify(
         golden, target = ({key[place] for key in side} for side in keys)
         if golden == target or not golden or not target:
             continue
-        is_shifted = name == "token" and rules.token_offset != 0 and None not in golden | target
+        is_shifted = name == "token" and rules.token_offset and None not in golden | target
         if len(golden) == len(target) == 1 and not is_shifted:
             assumed.append(_assumed(name, *golden, *target))
             keys = [[(*key[:place], None, *key[place + 1 :]) for key in side] for side in keys]

@@ -6,7 +6,8 @@ output.0             [1, 5, 896]  ── output.0            [1, 5, 896]
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter, ne
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from firstdrift.dumps.checkpoint import how_dequantised
 from firstdrift.matching.plan import Messages, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.sequence_alignment import Pair
-from firstdrift.matching.structure.statistics_similarity import bare_shape, value_distance
+from firstdrift.matching.structure.statistics_similarity import bare_shape, known_distances, value_distance
 from firstdrift.matching.thresholds import ARGUMENTS_AGREE, TIMES_FARTHER
 from firstdrift.matching.tree import are_of_one_family, is_operator, operator_family
 from firstdrift.model.node import Direction, Node
@@ -33,6 +34,7 @@ _EXCHANGED: Final = Message.of("matching.transform.exchanged")
 BY_MAPPING: Final = Message.of("matching.transform.by_mapping")
 """Said of a pair that a mapping file names."""
 
+_LOOKS: Final = attrgetter("key", "role", "shape")
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -56,12 +58,7 @@ class TensorPairing(Struct):
         """Pair the tensors of a match by role and key, where keys differ by order and shape.
 
         Operators of different names share their results, not their arguments: only results are paired.
-
-        Args:
-            match: index of the match.
-            golden: the golden node.
-            target: the target node.
-            said: label of the golden tensor by that of the target tensor, where a person said so.
+        `said` has the label of a golden tensor by that of the target tensor, where a person said so.
         """
         names = golden.name, target.name
         if said:
@@ -71,8 +68,8 @@ class TensorPairing(Struct):
             and _share_arguments(golden, target)
             and not _exchanged_role(golden, target)
         ):
-            for records in zip(golden.tensors, target.tensors, strict=True):
-                self.pairs.append(_tensor_pair(match, names, records))
+            alike = zip(golden.tensors, target.tensors, strict=True)
+            self.pairs += [_tensor_pair(match, names, records) for records in alike]
             return
         paired = _pair_positions(golden, target)
         for (first, second), remark in sorted(paired.items(), key=lambda item: item[0][1]):
@@ -87,20 +84,16 @@ class TensorPairing(Struct):
         """Pair what a person said, and return the nodes with what is left."""
         first = {record.label: record for record in golden.tensors}
         second = {record.label: record for record in target.tensors}
-        pairs = [
-            (first[one], second[other]) for other, one in said.items() if one in first and other in second
+        labels = {theirs: own for theirs, own in said.items() if own in first and theirs in second}
+        self.pairs += [
+            _tensor_pair(match, (golden.name, target.name), (first[own], second[theirs]), BY_MAPPING)
+            for theirs, own in labels.items()
         ]
-        for records in pairs:
-            self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, BY_MAPPING))
-        taken = {one.label for one, _ in pairs}, {other.label for _, other in pairs}
-        return (
-            replace(
-                golden, tensors=tuple(record for record in golden.tensors if record.label not in taken[0])
-            ),
-            replace(
-                target, tensors=tuple(record for record in target.tensors if record.label not in taken[1])
-            ),
-        )
+        return _without(golden, labels.values()), _without(target, labels.keys())
+
+
+def _without(node: Node, labels: Collection[str]) -> Node:
+    return replace(node, tensors=tuple(record for record in node.tensors if record.label not in labels))
 
 
 def relate_shapes(golden: Shape | None, target: Shape | None) -> tuple[Messages, Message | None]:
@@ -133,12 +126,7 @@ def _flattened(sizes: Shape) -> Shape | None:
 
 def _are_alike(golden: tuple[TensorRecord, ...], target: tuple[TensorRecord, ...]) -> bool:
     """Tell whether the records of two nodes go together one by one: the path that equal nodes take."""
-    if len(golden) != len(target):
-        return False
-    for first, second in zip(golden, target, strict=True):
-        if first.key != second.key or first.role is not second.role or first.shape != second.shape:
-            return False
-    return True
+    return list(map(_LOOKS, golden)) == list(map(_LOOKS, target))
 
 
 def _share_arguments(golden: Node, target: Node) -> bool:
@@ -206,14 +194,10 @@ def _pair_positions(golden: Node, target: Node) -> dict[Pair, Message | None]:
         first, second = _of_role(golden, role), _of_role(target, role)
         if role is exchanged:
             crossed = list(zip(_floating(first), reversed(_floating(second)), strict=True))
-            for pair in _taken(crossed, first, second):
-                paired[pair] = _EXCHANGED
-        for pair in _pair_equal_keys(first, second, fitting=True):
-            paired[pair] = None
-        for pair in _pair_by_shape(first, second, free_order=free_order):
-            paired[pair] = BY_SHAPE
-        for pair in _pair_equal_keys(first, second, fitting=False):
-            paired[pair] = None
+            paired |= dict.fromkeys(_taken(crossed, first, second), _EXCHANGED)
+        paired |= dict.fromkeys(_pair_equal_keys(first, second, fitting=True))
+        paired |= dict.fromkeys(_pair_by_shape(first, second, free_order=free_order), BY_SHAPE)
+        paired |= dict.fromkeys(_pair_equal_keys(first, second, fitting=False))
     return paired
 
 
@@ -223,24 +207,25 @@ def _exchanged_role(golden: Node, target: Node) -> Role | None:
     Sums and products say nothing of their order: `act(gate) * up` and `up * act(gate)` are one. Where both
     have one shape, recorded statistics tell which is which, if they tell it clearly.
     """
-    if not is_operator(target) or not is_commutative(operator_family(target.type_name)):
+    if not (is_operator(golden) and is_operator(target) and are_of_one_family(golden, target)):
         return None
-    if not is_operator(golden) or not are_of_one_family(golden, target):
+    if not is_commutative(operator_family(target.type_name)):
         return None
     role = Role.OUTPUT if target.direction is Direction.BACKWARD else Role.INPUT
     first, second = (
         [node.tensors[at] for at in _floating(_of_role(node, role))] for node in (golden, target)
     )
-    if len(first) != 2 or len(second) != 2:  # noqa: PLR2004 (both are said above)
-        return None
-    own = [value_distance(*pair) for pair in zip(first, second, strict=True)]
-    crossed = [value_distance(*pair) for pair in zip(first, reversed(second), strict=True)]
-    near = [distance for distance in crossed if distance is not None]
+    return role if len(first) == len(second) == 2 and _are_exchanged(first, second) else None  # noqa: PLR2004
+
+
+def _are_exchanged(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]) -> bool:
+    """Tell whether two tensors are clearly nearer to the two of the other side in reverse order."""
+    own = list(map(value_distance, golden, target))
+    near = known_distances(golden, reversed(target))
+    if len(near) < len(golden) or min(near) > ARGUMENTS_AGREE:
+        return False
     far = [1.0 if distance is None else distance for distance in own]
-    if len(near) != len(crossed):
-        return None
-    is_clear = min(near) <= ARGUMENTS_AGREE and min(near) * TIMES_FARTHER < min(far) and max(near) <= max(far)
-    return role if is_clear else None
+    return min(near) * TIMES_FARTHER < min(far) and max(near) <= max(far)
 
 
 def _of_role(node: Node, role: Role) -> Records:
@@ -288,11 +273,9 @@ def _pair_by_shape(golden: Records, target: Records, *, free_order: bool) -> lis
     pairs: list[Pair] = []
     for sizes, positions in first.items():
         others = second.get(sizes, [])
-        candidates = list(zip(positions, others, strict=False))
-        if len(positions) == len(others) and (
-            free_order or all(_kind(golden[one].key) != _kind(target[other].key) for one, other in candidates)
-        ):
-            pairs += candidates
+        kinds = [_kind(golden[at].key) for at in positions], [_kind(target[at].key) for at in others]
+        if len(positions) == len(others) and (free_order or all(map(ne, *kinds))):
+            pairs += zip(positions, others, strict=True)
     return _taken(pairs, golden, target)
 
 

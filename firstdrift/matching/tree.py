@@ -6,7 +6,7 @@ root ─┬─ 4 model ─┬─ 1 embed          children of one pass in execut
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
 
 from msgspec import Struct, field
@@ -62,6 +62,14 @@ class SliceTree(Struct, frozen=True):
     def root(self) -> int:
         """Index of the root, which is no node of the slice."""
         return len(self.nodes)
+
+    def modules(self, indexes: Iterable[int]) -> list[int]:
+        """Return those of some nodes that are modules."""
+        return [index for index in indexes if not is_operator(self.nodes[index])]
+
+    def backward_of(self, index: int) -> int | None:
+        """Return the backward node of a forward node's call."""
+        return self.backward_calls.get(call_key(self.nodes[index]))
 
     def relative_name(self, index: int) -> str:
         """Return a node's path without that of its parent: "down_proj"."""
@@ -175,6 +183,11 @@ def holds_gradients(node: Node) -> bool:
     return bool(node.tensors) and all(tensor.role is Role.GRADIENT for tensor in node.tensors)
 
 
+def tensors_of(node: Node, role: Role) -> list[TensorRecord]:
+    """Return what is a tensor, and no other argument, among the records of a role."""
+    return [record for record in node.tensors if record.role is role and record.is_tensor]
+
+
 def call_key(node: Node) -> CallKey:
     """Return what the forward and the backward node of one call share."""
     return node.kind, node.path, node.call
@@ -200,13 +213,10 @@ def are_of_one_family(golden: Node, target: Node) -> bool:
 def wrapped_modules(tree: SliceTree, index: int, *, all_in_one: bool = False) -> Iterator[int]:
     """Yield the modules directly below a module, and further down as long as there is only one.
 
-    Args:
-        tree: the tree of the module.
-        index: the module.
-        all_in_one: leave out modules that have others beside them.
+    Where all is to be in one module, those that have others beside them are left out.
     """
     for _ in range(DEEPEST_WRAPPER):
-        inner = [child for child in tree.forward[index] if not is_operator(tree.nodes[child])]
+        inner = tree.modules(tree.forward[index])
         if len(inner) != 1:
             yield from () if all_in_one else inner
             return

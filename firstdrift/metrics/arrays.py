@@ -1,6 +1,6 @@
 """Measure tensors by their values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +22,11 @@ from firstdrift.wording.phrases import side_named
 
 Load: TypeAlias = Callable[[DataLocation], Array]
 """Reads the values of a tensor; raises TensorUnreadableError where it cannot."""
+
+
+def held_or(load: Load, held: Mapping[int, Array]) -> Load:
+    """Read tensors that are in memory, by the `id` of their location, from there; others as before."""
+    return lambda location: held[id(location)] if id(location) in held else load(location)
 
 
 def measure_values(
@@ -80,31 +85,29 @@ def _measure(golden: Array, target: Array, may_reshape: bool, logits: bool) -> M
     if shape is None:
         raise IncomparableError(shapes_differ(golden.shape, target.shape))
     golden, target = golden.reshape(shape), target.reshape(shape)
-    golden_side, target_side, errors = measure_elements(golden, target)
-    if errors.equal < errors.size and (unmasked := _unmasked(golden, target, golden_side, target_side)):
-        errors = measure_elements(*unmasked)[2]
+    *sides, errors = measure_elements(golden, target)
+    differ = errors.equal < errors.size
+    if differ and all(map(_may_be_masked, sides)) and any(is_mask_value(side.minimum) for side in sides):
+        unmasked = without_masks(golden, target)
+        errors = measure_elements(*unmasked)[2] if unmasked is not None else errors
     kinds = {number_kind(golden.dtype), number_kind(target.dtype)}
     return Measurement(
         MeasurementKind.DATA,
-        golden=golden_side,
-        target=target_side,
+        golden=sides[0],
+        target=sides[1],
         errors=errors,
         integers=measure_integers(golden, target) if kinds == {NumberKind.INTEGER} else None,
         logits=measure_logits(golden, target) if logits else None,
         equal=errors.equal == errors.size,
-        stored_roundoff=(
-            max(stored_roundoff(golden), stored_roundoff(target)) if errors.equal < errors.size else None
-        ),
+        stored_roundoff=_stored_roundoff(golden, target) if errors.equal < errors.size else None,
         by_row=row_profile(golden, target) if stands_out(errors) else None,
     )
 
 
-def _unmasked(
-    golden: Array, target: Array, golden_side: SideSummary, target_side: SideSummary
-) -> tuple[Array, Array] | None:
-    """Return the tensors without their masks, where both have masks, and not simply -inf both."""
-    finite = [is_mask_value(side.minimum) for side in (golden_side, target_side)]
-    infinite = [bool(side.negative_infinity) for side in (golden_side, target_side)]
-    if any(finite) and (finite[0] or infinite[0]) and (finite[1] or infinite[1]):
-        return without_masks(golden, target)
-    return None
+def _stored_roundoff(golden: Array, target: Array) -> float:
+    return max(stored_roundoff(golden), stored_roundoff(target))
+
+
+def _may_be_masked(side: SideSummary) -> bool:
+    """Tell whether a tensor has masks; those that are simply -inf on both sides agree as they are."""
+    return is_mask_value(side.minimum) or bool(side.negative_infinity)

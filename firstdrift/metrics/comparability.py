@@ -11,13 +11,17 @@ from firstdrift.wording.text import text_of
 Shape: TypeAlias = tuple[int, ...]
 
 
-class IncomparableError(Exception):
-    """The two cannot be compared; its message says why."""
+class ReasonedError(Exception):
+    """Something that cannot be done with tensors; its message says why."""
 
     def __init__(self, message: Message) -> None:
         """Keep why."""
         super().__init__(text_of(message))
         self.message = message
+
+
+class IncomparableError(ReasonedError):
+    """The two cannot be compared."""
 
 
 def shapes_differ(golden: Shape, target: Shape) -> Message:

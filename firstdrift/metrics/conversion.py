@@ -7,6 +7,8 @@
 | complex with anything          | modulus         | modulus of the difference; signed: of the moduli    |
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from firstdrift.metrics.dtypes import Array, Floats, NumberKind, number_kind
@@ -21,6 +23,25 @@ def as_float64(array: Array, out: Floats) -> None:
         np.abs(array.astype(np.complex128), out=out)
     else:
         out[...] = array
+
+
+def widened(array: Array) -> Array:
+    """Return the elements as float64, or complex128."""
+    return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
+
+
+def finite(array: Array) -> Array:
+    """Return the elements as float64, or complex128, with 0 for NaN and infinities."""
+    wide = widened(array)
+    return np.where(np.isfinite(wide), wide, 0)
+
+
+def alike(arrays: Sequence[Array]) -> list[Array]:
+    """Return arrays of one dtype as they are, others as float64; complex128 if one is complex."""
+    if len({array.dtype for array in arrays}) == 1:
+        return list(arrays)
+    wide = np.complex128 if any(map(np.iscomplexobj, arrays)) else np.float64
+    return [array.astype(wide) for array in arrays]
 
 
 def fill(golden: Array, target: Array, work: Floats) -> None:

@@ -3,7 +3,7 @@
 import math
 import re
 
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, incomparable
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.wording.message import Message, joined
 
@@ -13,14 +13,10 @@ _NUMBERS = frozenset({"bool", "int", "float"})
 def measure_digests(golden: TensorRecord, target: TensorRecord) -> Measurement:
     """Compare the checksums of two tensors: equal or not, nothing in between."""
     if golden.dtype != target.dtype:
-        return Measurement(
-            MeasurementKind.INCOMPARABLE,
-            Message.of("metrics.digests_of_dtypes", golden=golden.dtype, target=target.dtype),
-        )
+        return incomparable(Message.of("metrics.digests_of_dtypes", golden=golden.dtype, target=target.dtype))
     if _algorithm(golden.digest) != _algorithm(target.digest):
-        return Measurement(
-            MeasurementKind.INCOMPARABLE,
-            Message.of("metrics.digests_of_algorithms", golden=golden.digest, target=target.digest),
+        return incomparable(
+            Message.of("metrics.digests_of_algorithms", golden=golden.digest, target=target.digest)
         )
     return Measurement(MeasurementKind.DIGEST, equal=golden.digest == target.digest)
 

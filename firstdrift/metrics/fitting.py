@@ -3,22 +3,17 @@
 from collections.abc import Sequence
 from typing import Final
 
+from firstdrift.metrics.comparability import ReasonedError
 from firstdrift.metrics.dtypes import Array
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import shape
-from firstdrift.wording.text import text_of
 
 _FEW: Final = 8
 """Shapes that are named."""
 
 
-class DoNotFitError(Exception):
-    """Parts do not make up the tensor that they are compared with; its message says why."""
-
-    def __init__(self, message: Message) -> None:
-        """Keep why."""
-        super().__init__(text_of(message))
-        self.message = message
+class DoNotFitError(ReasonedError):
+    """Parts do not make up the tensor that they are compared with."""
 
 
 def shapes_of(arrays: Sequence[Array]) -> Message:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from firstdrift.metrics.comparability import IncomparableError, Shape, shapes_differ
+from firstdrift.metrics.comparability import IncomparableError, shapes_differ
 from firstdrift.metrics.digests import measure_digests, measure_scalars
-from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.metrics.measurement import Measurement, SideSummary, incomparable
 from firstdrift.metrics.statistics import measure_statistics
 from firstdrift.model.tensor import Statistics, TensorRecord
 from firstdrift.wording.message import Message
@@ -50,35 +50,44 @@ def measure_pair(
         measured = _measure(golden, target, load, may_reshape, logits)
         return _with_choices(measured, golden, target, load) if scores else measured
     except IncomparableError as error:
-        return Measurement(MeasurementKind.INCOMPARABLE, error.message)
+        return incomparable(error.message)
 
 
 def _measure(
     golden: TensorRecord, target: TensorRecord, load: "Load", may_reshape: bool, logits: bool
 ) -> Measurement:
-    for side, record in (("golden", golden), ("target", target)):
-        if record.problem is not None:
-            said = Message.of("metrics.of_side", side=side_named(side), problem=record.problem)
-            raise IncomparableError(said)
-    if golden.is_tensor != target.is_tensor:
-        said = Message.of("metrics.against", golden=_describe(golden), target=_describe(target))
-        raise IncomparableError(said)
+    _require_one_kind(golden, target)
     if not golden.is_tensor:
         return measure_scalars(golden, target)
     if golden.location and target.location:
         from firstdrift.metrics.arrays import measure_values
 
         return measure_values(golden.location, target.location, load, may_reshape, logits)
-    _require_common_size(golden.shape, target.shape)
-    if golden.shape is not None and target.shape is not None and math.prod(golden.shape) == 0:
-        from firstdrift.metrics.arrays import measure_empty
+    if golden.shape is not None and target.shape is not None:
+        # Neither statistics nor digests depend on how the same elements are arranged in dimensions.
+        if math.prod(golden.shape) != math.prod(target.shape):
+            raise IncomparableError(shapes_differ(golden.shape, target.shape))
+        if not math.prod(golden.shape):
+            from firstdrift.metrics.arrays import measure_empty
 
-        return measure_empty(golden.shape, target.shape, may_reshape)
+            return measure_empty(golden.shape, target.shape, may_reshape)
     if _has_statistics(golden) and _has_statistics(target):
         return _with_digests(measure_statistics(golden, target), golden, target)
     if golden.digest and target.digest:
         return measure_digests(golden, target)
     return measure_statistics(_statistics(golden, "golden", load), _statistics(target, "target", load))
+
+
+def _require_one_kind(golden: TensorRecord, target: TensorRecord) -> None:
+    for side, record in (("golden", golden), ("target", target)):
+        if record.problem is not None:
+            raise IncomparableError(
+                Message.of("metrics.of_side", side=side_named(side), problem=record.problem)
+            )
+    if golden.is_tensor != target.is_tensor:
+        raise IncomparableError(
+            Message.of("metrics.against", golden=_describe(golden), target=_describe(target))
+        )
 
 
 def _with_choices(
@@ -96,12 +105,6 @@ def _describe(record: TensorRecord) -> Message:
     if record.is_tensor:
         return Message.of("metrics.tensor")
     return Message.of("metrics.scalar", type=record.dtype or "scalar", value=record.scalar)
-
-
-def _require_common_size(golden: Shape | None, target: Shape | None) -> None:
-    # Neither statistics nor digests depend on how the same elements are arranged in dimensions.
-    if golden is not None and target is not None and math.prod(golden) != math.prod(target):
-        raise IncomparableError(shapes_differ(golden, target))
 
 
 def _has_statistics(record: TensorRecord) -> bool:

@@ -9,6 +9,7 @@
 | anything else                           | incomparable | `reason`                                  |
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -35,20 +36,9 @@ class MeasurementKind(StrEnum):
 class SideSummary(Struct, frozen=True, gc=False):
     """Statistics of one tensor over its finite elements (None: not known).
 
-    With data, `maximum` to `norm` are over finite elements and the counts are exact. From recorded
+    With data, `maximum` to `norm` (L2) are over finite elements and the counts are exact. From recorded
     statistics, the four are as the dumping tool wrote them (NaN and infinities included) and the
     counts are None.
-
-    Attributes:
-        size: number of elements.
-        maximum: largest element.
-        minimum: smallest element.
-        mean: arithmetic mean.
-        norm: L2 norm.
-        nan: number of NaN.
-        positive_infinity: number of +inf.
-        negative_infinity: number of -inf.
-        zeros: number of elements equal to zero.
     """
 
     size: int | None
@@ -68,29 +58,18 @@ class PairErrors(Struct, frozen=True, gc=False):
     Formulas, ranges and edge cases of each field: `firstdrift.metrics.elementwise.measure`.
 
     Attributes:
-        size: number of element pairs.
         equal: number of pairs that are equal (NaN equals NaN, +inf equals +inf at the same place).
         mismatched_nonfinite: pairs of which one is not finite and the other is not equal to it.
-        sum_squared_difference: sum of d squared.
-        sum_difference: sum of d.
-        sum_absolute_difference: sum of |d|.
-        sum_squared_golden: sum of squares of the golden elements of finite pairs.
-        sum_squared_target: the same of the target.
+        sum_squared_golden: sum of squares of the golden elements of finite pairs; likewise target.
         cosine_similarity: 1 - cosine_distance; None if exactly one side is all zero.
         cosine_distance: formed from the differences, so that 1e-17 is 1e-17 and not 0.
         relative_l2: |d| / |golden|; 0 if both are zero, infinite if only golden is.
         worst_row_relative_l2: the largest |d_r| / max(|golden_r|, |golden| / sqrt(rows)) over rows
             along the last dimension; equal to relative_l2 for one row.
         worst_row: index of that row in the tensor viewed as (rows, last dimension); None if empty.
-        max_absolute_error: largest |d|.
-        max_absolute_at: flat index of it; None if empty.
-        max_absolute_golden: the golden value there.
-        max_absolute_target: the target value there.
-        mean_absolute_error: mean |d|.
+        max_absolute_at: flat index of the largest |d|; None if empty. Likewise the two values there.
         max_relative_error: largest |d / golden| over elements with golden != 0; None if there is none.
-        mean_relative_error: mean |d / golden| over the same elements.
-        share_within_1e3: share of pairs with |d| < 0.001 |golden| (or d = 0).
-        share_within_5e3: share of pairs with |d| < 0.005 |golden| (or d = 0).
+        share_within_1e3: share of pairs with |d| < 0.001 |golden| (or d = 0); likewise 5e3.
         sqnr: signal to noise, 20 log10(|golden| / |d|), in dB; infinite if d = 0.
         histogram: counts of |d| / max|golden| in decades: zero, below 1e-12, [1e-12, 1e-11), ...,
             [1e-1, 1), 1 and above (15 counts).
@@ -120,6 +99,11 @@ class PairErrors(Struct, frozen=True, gc=False):
     share_within_5e3: float
     sqnr: float
     histogram: tuple[int, ...]
+
+    @property
+    def share_equal(self) -> float:
+        """Share of pairs that are equal; 1 for empty tensors."""
+        return self.equal / self.size if self.size else 1.0
 
 
 class StatisticDifferences(Struct, frozen=True, gc=False):
@@ -183,7 +167,6 @@ class LogitsErrors(Struct, frozen=True):
         worst_kl_divergence: largest over positions.
         top1_agreement: share of positions with the same largest logit.
         last: the last position: the one the next token is chosen from.
-        positions: number of positions.
     """
 
     kl_divergence: float
@@ -197,8 +180,7 @@ class IntegerErrors(Struct, frozen=True, gc=False):
     """How two integer or boolean tensors differ, as values, as sets and as order.
 
     Attributes:
-        mismatched: number of places with different values.
-        share_mismatched: mismatched / size; 0 for empty tensors.
+        share_mismatched: share of places with different values; 0 for empty tensors.
         same_set: along the last dimension both hold the same values, in whatever order, in every row.
         first_mismatch: flat index of the first place that differs; None if there is none.
         golden_at_first: the golden value there; likewise target_at_first.
@@ -304,20 +286,17 @@ class Measurement(Struct, frozen=True, gc=False):
     def values(self) -> dict[str, float | int | None]:
         """Return the numbers by name, as pages, exports and JSON show them."""
         found: dict[str, float | int | None] = {}
-        if self.errors is not None:
-            found.update({name: getattr(self.errors, name) for name in ERROR_METRICS})
-            found["size"] = self.errors.size
-            found["share_equal"] = self.errors.equal / self.errors.size if self.errors.size else 1.0
-        if self.integers is not None:
-            found["share_mismatched"] = self.integers.share_mismatched
-        if self.logits is not None:
-            found.update({name: getattr(self.logits, name) for name in LOGITS_METRICS})
-        if self.differences is not None:
-            found.update({name: getattr(self.differences, name) for name in DIFFERENCE_METRICS})
+        for part in (self.errors, self.integers, self.logits, self.differences):
+            if part is not None:
+                found |= {name: getattr(part, name) for name in _SHOWN[type(part)]}
         if self.equal is not None:
             found["equal"] = int(self.equal)
-        found.update({result.name: result.value for result in self.custom or ()})
-        return found
+        return found | {result.name: result.value for result in self.custom or ()}
+
+
+def incomparable(reason: Message) -> Measurement:
+    """Say why a pair has no numbers."""
+    return Measurement(MeasurementKind.INCOMPARABLE, reason)
 
 
 ERROR_METRICS = (
@@ -342,3 +321,10 @@ DIFFERENCE_METRICS = (
     "relative_norm",
 )
 """Fields of `PairErrors`, `LogitsErrors` and `StatisticDifferences` that are shown, in this order."""
+
+_SHOWN: Final[Mapping[type, tuple[str, ...]]] = {
+    PairErrors: (*ERROR_METRICS, "size", "share_equal"),
+    IntegerErrors: ("share_mismatched",),
+    LogitsErrors: LOGITS_METRICS,
+    StatisticDifferences: DIFFERENCE_METRICS,
+}

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from firstdrift.metrics.arrangement import CLEARLY_BETTER
+from firstdrift.metrics.comparability import ReasonedError
 from firstdrift.metrics.dtypes import Array
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import shape
-from firstdrift.wording.text import text_of
 
-_CLEARLY_BETTER: Final = 0.5
 _FARTHEST: Final = 0.3
 """Relative difference above which it is not known how the model rotates."""
 
@@ -21,34 +21,24 @@ _SAME_LENGTH: Final = 0.1
 """Relative difference up to which heads are as long as before."""
 
 
-class DoesNotRotateError(Exception):
-    """A tensor cannot be rotated, or not to what it is compared with; its message says why."""
-
-    def __init__(self, message: Message) -> None:
-        """Keep why."""
-        super().__init__(text_of(message))
-        self.message = message
+class DoesNotRotateError(ReasonedError):
+    """A tensor cannot be rotated, or not to what it is compared with."""
 
 
 def rotated_as(states: Array, cosine: Array, sine: Array, whole: Array) -> tuple[Array, Message]:
     """Rotate a tensor in the way that comes nearest to another; return it, and the way in words.
 
-    Args:
-        states: [.., tokens, heads x d] or [.., tokens, heads, d].
-        cosine: [.., tokens, d], each angle twice.
-        sine: likewise.
-        whole: the rotated tensor, of as many elements.
+    States are [.., tokens, heads x d] or [.., tokens, heads, d], angles [.., tokens, d], each twice.
 
     Raises:
         DoesNotRotateError: the shapes do not fit; or it is rotated, but in no known way. What is not even
             that (its heads are longer or shorter) is no other way to rotate, but a fault to be measured.
     """
-    size = int(cosine.shape[-1]) if cosine.ndim else 0
-    tokens = cosine.size // size if size and not size % 2 else 0
-    fits = bool(tokens and states.size) and states.size % cosine.size == 0
-    if not fits or sine.shape != cosine.shape or whole.size != states.size:
+    tokens = _tokens(states, cosine)
+    if not tokens or sine.shape != cosine.shape or whole.size != states.size:
         shapes = tuple(shape(array.shape) for array in (states, cosine, sine, whole))
         raise DoesNotRotateError(Message.of("metrics.rotation_shapes", shapes=shapes))
+    size = int(cosine.shape[-1])
     heads = states.size // _rows(states, tokens) // size
     wide: Array = states.astype(np.float64).reshape(-1, tokens, heads, size)
     angles = [array.astype(np.float64).reshape(tokens, 1, size) for array in (cosine, sine)]
@@ -58,10 +48,18 @@ def rotated_as(states: Array, cosine: Array, sine: Array, whole: Array) -> tuple
         (_in_neighbours(wide, *angles), Message.of("metrics.rotated_in_neighbours")),
     )
     differences = [_distance(way, wanted) for way, _ in ways]
-    chosen = 1 if differences[1] < _CLEARLY_BETTER * differences[0] else 0
+    chosen = int(differences[1] < CLEARLY_BETTER * differences[0])
     if differences[chosen] > _FARTHEST and _is_turned(ways[0][0], wanted):
         raise DoesNotRotateError(Message.of("metrics.rotation_unknown", error=min(differences)))
     return ways[chosen][0].reshape(states.shape), ways[chosen][1]
+
+
+def _tokens(states: Array, cosine: Array) -> int:
+    """Return for how many tokens there are angles; 0 if they do not fit the states."""
+    size = cosine.shape[-1] if cosine.ndim else 0
+    if not size or size % 2 or not states.size or not cosine.size or states.size % cosine.size:
+        return 0
+    return cosine.size // size
 
 
 def _rows(states: Array, tokens: int) -> int:

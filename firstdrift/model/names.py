@@ -11,12 +11,13 @@ Words such as "forward" may occur in a path; only the last two parts of a name s
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 
 PARAMETERS_GRAD: Final = "parameters_grad"
 
+_PASSES: Final = ("forward", "backward")
 _FRAMEWORK_PREFIXES: Final = ("Module.", "Cell.", "root.")
 _MOST_REMEMBERED: Final = 1 << 16
 """Both sides of a comparison have much the same names, and each is taken apart more than once."""
@@ -60,18 +61,44 @@ def parse_name(name: str) -> NameParts:
 
     A name of neither form ("optimizer", "clip_grad") is a module without direction.
     """
+    if called := _called(name):
+        if called.kind == "api":
+            return NameParts("api", called.name, called.name, called.direction, int(called.number))
+        path, _, type_name = module_path(called.name).rpartition(".")
+        return NameParts("module", path, type_name, called.direction, int(called.number))
+    if with_gradients := _with_gradients(name):
+        module, call = with_gradients
+        path = module_path(module).rpartition(".")[0]
+        return NameParts("module", path, PARAMETERS_GRAD, "backward", call)
+    return NameParts("module", module_path(name), module_path(name), "none", 0)
+
+
+class _Called(NamedTuple):
+    """What the last two parts of the name of a call say, and what is before them."""
+
+    kind: str
+    name: str
+    direction: str
+    number: str
+
+
+def _called(name: str) -> _Called | None:
     head, _, last = name.rpartition(".")
     rest, _, word = head.rpartition(".")
-    if last in ("forward", "backward") and rest and _is_call(word):
-        return NameParts("api", rest, rest, last, int(word))
-    if word in ("forward", "backward") and rest and _is_call(last):
-        path, _, type_name = module_path(rest).rpartition(".")
-        return NameParts("module", path, type_name, word, int(last))
+    if rest and last in _PASSES and _is_call(word):
+        return _Called("api", rest, last, word)
+    if rest and word in _PASSES and _is_call(last):
+        return _Called("module", rest, word, last)
+    return None
+
+
+def _with_gradients(name: str) -> tuple[str, int] | None:
+    """Return the module whose gradients a name stands for, and the number of the call."""
+    head, _, last = name.rpartition(".")
+    rest, _, word = head.rpartition(".")
     if word == PARAMETERS_GRAD and rest and _is_call(last):
-        return _gradients(rest, int(last))
-    if last == PARAMETERS_GRAD and head:
-        return _gradients(head, 0)
-    return NameParts("module", module_path(name), module_path(name), "none", 0)
+        return rest, int(last)
+    return (head, 0) if last == PARAMETERS_GRAD and head else None
 
 
 def module_path(name: str) -> str:
@@ -104,18 +131,12 @@ def enclosing_paths(path: str) -> Iterator[str]:
 @lru_cache(maxsize=_MOST_REMEMBERED)
 def with_direction(name: str, direction: Literal["forward", "backward"]) -> str:
     """Return the name of the other pass of the same call; a name without direction is returned as it is."""
-    head, _, last = name.rpartition(".")
-    rest, _, word = head.rpartition(".")
-    if last in ("forward", "backward") and rest and _is_call(word):
-        return f"{head}.{direction}"
-    if word in ("forward", "backward") and rest and _is_call(last):
-        return f"{rest}.{direction}.{last}"
-    return name
-
-
-def _gradients(module: str, call: int) -> NameParts:
-    path = module_path(module).rpartition(".")[0]
-    return NameParts("module", path, PARAMETERS_GRAD, "backward", call)
+    called = _called(name)
+    if called is None:
+        return name
+    if called.kind == "api":
+        return f"{called.name}.{called.number}.{direction}"
+    return f"{called.name}.{direction}.{called.number}"
 
 
 def _is_call(text: str) -> bool:

@@ -13,7 +13,6 @@ from msgspec import Struct, field
 from firstdrift.model.node import Node
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import ranks_named
-from firstdrift.wording.text import text_of
 
 
 class Coordinates(Struct, frozen=True):
@@ -34,23 +33,16 @@ class Coordinates(Struct, frozen=True):
         parts = (self.step, self.token, self.micro_step, rank)
         return tuple(-1 if part is None else part for part in parts)
 
-    def describe(self) -> str:
-        """Say which slice this is: "step 0, rank 1, token 3"; "the only slice" if nothing is known."""
-        return text_of(self.name())
-
     def name(self) -> Message:
         """Name this slice in a message: "step 0, rank 1, token 3", or "the only slice"."""
-        parts: list[Message] = []
-        if self.step is not None:
-            parts.append(Message.of("slice.step", number=self.step))
-        if self.merged or self.rank is not None:
-            ranks = ranks_named(self.merged) if self.merged else self.rank
-            parts.append(Message.of("slice.rank", number=ranks))
-        if self.token is not None:
-            parts.append(Message.of("slice.token", number=self.token))
-        if self.micro_step is not None:
-            parts.append(Message.of("slice.micro_step", number=self.micro_step))
-        return Message.of("slice.coordinates", parts=tuple(parts)) if parts else Message.of("slice.only")
+        known = {
+            "slice.step": self.step,
+            "slice.rank": ranks_named(self.merged) if self.merged else self.rank,
+            "slice.token": self.token,
+            "slice.micro_step": self.micro_step,
+        }
+        parts = tuple(Message.of(id_, number=number) for id_, number in known.items() if number is not None)
+        return Message.of("slice.coordinates", parts=parts) if parts else Message.of("slice.only")
 
 
 class Problem(Struct, frozen=True):
@@ -109,7 +101,7 @@ class Dump(Struct, frozen=True):
     evidence: tuple[Message, ...]
     slices: tuple[SliceListing, ...]
     problems: tuple[Problem, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str | Message] = field(default_factory=dict)
 
 
 class OrderSource(StrEnum):

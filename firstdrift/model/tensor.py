@@ -1,6 +1,6 @@
 """What is known about a tensor before its values are read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from math import fsum, isnan, nan, prod, sqrt
 from pathlib import Path
@@ -230,26 +230,36 @@ def join_statistics(parts: Sequence[TensorRecord]) -> Statistics | None:
     sizes = [prod(part.shape) for part in parts if part.shape is not None]
     if not len(known) == len(sizes) == len(parts):
         return None
-    size = sum(sizes)
-    means = [statistics.mean for statistics in known if statistics.mean is not None]
-    norms = [statistics.norm for statistics in known if statistics.norm is not None]
     return Statistics(
-        maximum=_extreme([statistics.maximum for statistics in known], largest=True),
-        minimum=_extreme([statistics.minimum for statistics in known], largest=False),
-        mean=_sum([mean * share for mean, share in zip(means, sizes, strict=True)]) / size
-        if len(means) == len(known) and size
-        else None,
-        norm=sqrt(_sum([norm * norm for norm in norms])) if len(norms) == len(known) else None,
+        maximum=_extreme(max, [statistics.maximum for statistics in known]),
+        minimum=_extreme(min, [statistics.minimum for statistics in known]),
+        mean=_weighted_mean([statistics.mean for statistics in known], sizes),
+        norm=_norm([statistics.norm for statistics in known]),
     )
 
 
-def _extreme(values: Sequence[float | None], *, largest: bool) -> float | None:
+def _all_known(values: Sequence[float | None]) -> list[float] | None:
     known = [value for value in values if value is not None]
-    if len(known) != len(values):
+    return known if len(known) == len(values) else None
+
+
+def _extreme(which: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
+    known = _all_known(values)
+    if known is None:
         return None
-    if any(isnan(value) for value in known):
-        return nan
-    return max(known) if largest else min(known)
+    return nan if any(map(isnan, known)) else which(known)
+
+
+def _weighted_mean(means: Sequence[float | None], sizes: Sequence[int]) -> float | None:
+    known, size = _all_known(means), sum(sizes)
+    if known is None or not size:
+        return None
+    return _sum([mean * share for mean, share in zip(known, sizes, strict=True)]) / size
+
+
+def _norm(norms: Sequence[float | None]) -> float | None:
+    known = _all_known(norms)
+    return None if known is None else sqrt(_sum([norm * norm for norm in known]))
 
 
 def _sum(values: list[float]) -> float:

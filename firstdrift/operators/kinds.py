@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 
-class Work(StrEnum):
+class OpKind(StrEnum):
     """What an operator does."""
 
     LOOKUP = "lookup"
@@ -44,39 +44,39 @@ class Magnification(StrEnum):
 
 CHARACTERISTIC: Final = frozenset(
     {
-        Work.LOOKUP,
-        Work.NORM,
-        Work.LINEAR,
-        Work.GROUPED,
-        Work.ROTATE,
-        Work.ATTEND,
-        Work.ACTIVATE,
-        Work.GATE,
-        Work.CONVOLVE,
+        OpKind.LOOKUP,
+        OpKind.NORM,
+        OpKind.LINEAR,
+        OpKind.GROUPED,
+        OpKind.ROTATE,
+        OpKind.ATTEND,
+        OpKind.ACTIVATE,
+        OpKind.GATE,
+        OpKind.CONVOLVE,
     }
 )
 """What a model is made of; a module that does one of these things is looked at as a whole."""
 
 ROW_BY_ROW: Final = frozenset(
     {
-        Work.NORM,
-        Work.LINEAR,
-        Work.GROUPED,
-        Work.ACTIVATE,
-        Work.GATE,
-        Work.ADD,
-        Work.MULTIPLY,
-        Work.ROTATE,
-        Work.SPLIT,
+        OpKind.NORM,
+        OpKind.LINEAR,
+        OpKind.GROUPED,
+        OpKind.ACTIVATE,
+        OpKind.GATE,
+        OpKind.ADD,
+        OpKind.MULTIPLY,
+        OpKind.ROTATE,
+        OpKind.SPLIT,
     }
 )
 """What is done to each token by itself."""
 
 GATHERED: Final = {
-    Work.LINEAR: Work.GROUPED,
-    Work.ACTIVATE: Work.ACTIVATE,
-    Work.GATE: Work.GATE,
-    Work.MULTIPLY: Work.MULTIPLY,
+    OpKind.LINEAR: OpKind.GROUPED,
+    OpKind.ACTIVATE: OpKind.ACTIVATE,
+    OpKind.GATE: OpKind.GATE,
+    OpKind.MULTIPLY: OpKind.MULTIPLY,
 }
 """What an operator of one expert does, and what that of all experts is."""
 

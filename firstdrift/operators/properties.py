@@ -120,15 +120,13 @@ def _called(type_name: str) -> tuple[Operator, ...]:
     return operators_named(last_part(type_name))
 
 
-@cache
 def calls_only() -> frozenset[str]:
     """Return what operators are called that no module is."""
-    entries = (entry for entry in registry().operators.values() if entry.call_only)
-    return frozenset(alias for entry in entries for alias in entry.aliases.get("torch", ()))
+    return _names_of("call_only", "torch")
 
 
 @cache
-def _types_of_graph(flag: str, framework: str) -> frozenset[str]:
+def _names_of(flag: str, framework: str) -> frozenset[str]:
     """Return the names in a framework of all operators with a flag."""
     entries = (entry for entry in registry().operators.values() if getattr(entry, flag))
     return frozenset(alias for entry in entries for alias in entry.aliases.get(framework, ()))
@@ -136,12 +134,12 @@ def _types_of_graph(flag: str, framework: str) -> frozenset[str]:
 
 def passes_on(type_name: str) -> bool:
     """Tell whether an operator of a compiled graph gives the values that it takes, arranged otherwise."""
-    return type_name in _types_of_graph("passes_on", "ge")
+    return type_name in _names_of("passes_on", "ge")
 
 
 def is_given(type_name: str) -> bool:
     """Tell whether an operator of a compiled graph stands for an input or a constant of it."""
-    return type_name in _types_of_graph("is_given", "ge")
+    return type_name in _names_of("is_given", "ge")
 
 
 def transposes(type_name: str) -> bool:
@@ -156,5 +154,5 @@ def _aten_call() -> re.Pattern[str]:
 
 def hands_on(fx_node: str) -> bool:
     """Tell whether a node of an FX graph is an operator of aten that gives the values that it takes."""
-    known = _types_of_graph("passes_on", "aten")
+    known = _names_of("passes_on", "aten")
     return any(name in known for name in _aten_call().findall(fx_node))

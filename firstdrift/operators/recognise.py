@@ -21,7 +21,7 @@ from typing import Final
 
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating
-from firstdrift.operators.kinds import Work, snake_case
+from firstdrift.operators.kinds import OpKind, snake_case
 from firstdrift.operators.registry import operators_named, registry
 
 _ANY_ELEMENTWISE: Final = "Elewise"
@@ -29,14 +29,14 @@ _ANY_ACTIVATION: Final = "ActivationOperation"
 """Operators of ATB that do several things: a parameter says which."""
 
 
-def work_of(node: Node) -> Work:
+def kind_of(node: Node) -> OpKind:
     """Say what a node does, from its type and from what it was told."""
     if node.type_name.startswith(_ANY_ELEMENTWISE):
-        return _told_kinds("elewise_types").get(_told(node, "elewiseType") or "", Work.OTHER)
+        return _told_kinds("elewise_types").get(_told(node, "elewiseType") or "", OpKind.OTHER)
     if node.type_name == _ANY_ACTIVATION:
         told = _told_kinds("activation_types").get(_told(node, "activationType") or "")
-        return told or work_of_type(node.type_name)
-    return work_of_type(node.type_name) if node.type_name else _work_of_unclassed(node)
+        return told or kind_of_type(node.type_name)
+    return kind_of_type(node.type_name) if node.type_name else _kind_of_unclassed(node)
 
 
 def may_gate(node: Node) -> bool:
@@ -49,38 +49,42 @@ def _told(node: Node, key: str) -> str | None:
 
 
 @cache
-def _told_kinds(key: str) -> dict[str, Work]:
+def _told_kinds(key: str) -> dict[str, OpKind]:
     """Return the kinds of operators by what a parameter of ATB says."""
     return {value: entry.kind for entry in registry().operators.values() for value in getattr(entry, key)}
 
 
 @lru_cache(maxsize=4096)
-def work_of_type(type_name: str) -> Work:
+def kind_of_type(type_name: str) -> OpKind:
     """Say what an operator or a module does by its type alone."""
     name = snake_case(type_name.rpartition(".")[2])
     alias = registry().by_alias.get(name)
     if alias is not None:
         return alias.kind
     kinds = (entry.kind for entry in operators_named(name))
-    return next((kind for kind in kinds if kind is not Work.OTHER), Work.OTHER)
+    return next((kind for kind in kinds if kind is not OpKind.OTHER), OpKind.OTHER)
 
 
-def _work_of_unclassed(node: Node) -> Work:
+def _kind_of_unclassed(node: Node) -> OpKind:
     """Say what a module does whose class is not known: by its weight, else by its name if its shapes fit."""
     label = node.path.rpartition(".")[2]
     inputs, outputs = _sized(node, Role.INPUT), _sized(node, Role.OUTPUT)
     if not inputs or not outputs:
-        return work_of_label(label)
+        return kind_of_label(label)
     taken, given = inputs[0], outputs[0]
-    weights = [record for record in _sized(node, Role.PARAMETER) if record.key.endswith("weight")]
-    weighed = _work_of_weight(weights[0].shape or (), taken, given) if len(weights) == 1 else None
-    if weighed is not None:
+    if (weighed := _kind_by_weight(node, taken, given)) is not None:
         return weighed
     is_linear = _is_bare(snake_case(label)) and len(outputs) == 1
-    work = Work.LINEAR if is_linear else work_of_label(label)
-    if work is Work.ACTIVATE and _size(taken) == 2 * _size(given):
-        return Work.GATE
-    return work if _may_do(work, taken, given) else Work.OTHER
+    kind = OpKind.LINEAR if is_linear else kind_of_label(label)
+    if kind is OpKind.ACTIVATE and _size(taken) == 2 * _size(given):
+        return OpKind.GATE
+    return kind if _may_do(kind, taken, given) else OpKind.OTHER
+
+
+def _kind_by_weight(node: Node, taken: TensorRecord, given: TensorRecord) -> OpKind | None:
+    """Say what a module does by its weight, if it has one alone."""
+    weights = [record for record in _sized(node, Role.PARAMETER) if record.key.endswith("weight")]
+    return _kind_of_weight(weights[0].shape or (), taken, given) if len(weights) == 1 else None
 
 
 def _sized(node: Node, role: Role) -> list[TensorRecord]:
@@ -88,26 +92,26 @@ def _sized(node: Node, role: Role) -> list[TensorRecord]:
     return [record for record in node.tensors if record.role is role and record.is_tensor and record.shape]
 
 
-def _work_of_weight(weight: tuple[int, ...], taken: TensorRecord, given: TensorRecord) -> Work | None:
+def _kind_of_weight(weight: tuple[int, ...], taken: TensorRecord, given: TensorRecord) -> OpKind | None:
     """Say what is done with a weight, if its shape leaves no doubt."""
     widths = _width(taken), _width(given)
-    if len(weight) == 1 and (*weight, *weight) == widths and _may_do(Work.NORM, taken, given):
-        return Work.NORM
+    if len(weight) == 1 and (*weight, *weight) == widths and _may_do(OpKind.NORM, taken, given):
+        return OpKind.NORM
     if len(weight) != 2:  # noqa: PLR2004
         return None
-    if weight in (widths, widths[::-1]) and _may_do(Work.LINEAR, taken, given):
-        return Work.LINEAR
+    if weight in (widths, widths[::-1]) and _may_do(OpKind.LINEAR, taken, given):
+        return OpKind.LINEAR
     is_lookup = not is_floating(taken.dtype) and (*(taken.shape or ()), weight[1]) == given.shape
-    return Work.LOOKUP if is_lookup else None
+    return OpKind.LOOKUP if is_lookup else None
 
 
-def _may_do(work: Work, taken: TensorRecord, given: TensorRecord) -> bool:
+def _may_do(kind: OpKind, taken: TensorRecord, given: TensorRecord) -> bool:
     """Tell whether the shapes of what a module takes and gives allow that it does something."""
-    if work is Work.LOOKUP:
+    if kind is OpKind.LOOKUP:
         return not is_floating(taken.dtype)
-    if work in (Work.NORM, Work.ACTIVATE):
+    if kind in (OpKind.NORM, OpKind.ACTIVATE):
         return (_size(taken), _width(taken)) == (_size(given), _width(given))
-    if work is Work.LINEAR:
+    if kind is OpKind.LINEAR:
         return _size(taken) // _width(taken) == _size(given) // _width(given)
     return True
 
@@ -121,18 +125,18 @@ def _width(record: TensorRecord) -> int:
 
 
 @lru_cache(maxsize=4096)
-def work_of_label(label: str) -> Work:
-    """Say what a module does by the last part of its name alone; `Work.OTHER` if that is not clear."""
+def kind_of_label(label: str) -> OpKind:
+    """Say what a module does by the last part of its name alone; `OpKind.OTHER` if that is not clear."""
     name = snake_case(label)
     if _is_bare(name):
-        return Work.OTHER
+        return OpKind.OTHER
     unclear, *patterns = _name_patterns()
     if unclear[1].fullmatch(name):
-        return Work.OTHER
+        return OpKind.OTHER
     known = registry().by_name.get(name)
     if known is not None:
         return known.kind
-    return next((kind for kind, pattern in patterns if pattern.fullmatch(name)), Work.OTHER)
+    return next((kind for kind, pattern in patterns if pattern.fullmatch(name)), OpKind.OTHER)
 
 
 def is_known_label(label: str) -> bool:
@@ -155,7 +159,7 @@ def _bare_patterns() -> tuple[re.Pattern[str], ...]:
 
 
 @cache
-def _name_patterns() -> tuple[tuple[Work, re.Pattern[str]], ...]:
+def _name_patterns() -> tuple[tuple[OpKind, re.Pattern[str]], ...]:
     """Return what names are like that say what a module does, in the order of the registry."""
     entries = registry().modules.values()
     return tuple((entry.kind, re.compile(entry.names_like)) for entry in entries if entry.names_like)

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from firstdrift.operators.kinds import Magnification, Work, snake_case
+from firstdrift.operators.kinds import Magnification, OpKind, snake_case
 
 PARAMETERS: Final = frozenset({"weight", "bias", "running_mean", "running_var", "gamma", "beta"})
 """Roles of arguments that are learned; called so, an argument of any operator is one."""
@@ -61,7 +61,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """
 
     id: str = ""
-    kind: Work
+    kind: OpKind
     aliases: dict[str, tuple[str, ...]] = {}
     words: str = ""
     arguments: dict[str, tuple[str, ...]] = {}
@@ -89,7 +89,7 @@ class Module(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A part that many models have, by what it is called there; its keys are explained in modules.toml."""
 
     id: str = ""
-    kind: Work
+    kind: OpKind
     names: tuple[str, ...] = ()
     bare_names: tuple[str, ...] = ()
     names_like: str = ""
@@ -191,8 +191,7 @@ def aliases_of(operator: Operator) -> Iterator[str]:
 def operators_named(name: str) -> tuple[Operator, ...]:
     """Return the operators that a name says: by alias first, then by words in the order of the registry.
 
-    Args:
-        name: the last part of a call or class in snake case, or however a caller wants words looked for.
+    A name is the last part of a call or class in snake case, or however a caller wants words looked for.
     """
     known = registry()
     alias = known.by_alias.get(name)

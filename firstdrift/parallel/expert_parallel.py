@@ -8,11 +8,12 @@ rows; those that have their own do not.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, takewhile
 from math import prod
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.model.node import Direction, Node, NodeKind
@@ -49,70 +50,82 @@ def done_for_own_experts(stage: Mapping[int, Slice]) -> dict[int, frozenset[str]
     the last.
     """
     blocks = {rank: _blocks(part) for rank, part in stage.items()}
-    names = set().union(*(set(each) for each in blocks.values()))
-    found: dict[int, set[str]] = {rank: set() for rank in stage}
-    for name in names:
-        lines = {rank: each[name] for rank, each in blocks.items() if name in each}
-        experts = [frozenset(one.path for one in line if not _is_operator(one)) for line in lines.values()]
-        if len(lines) < 2 or any(one & other for one, other in combinations(experts, 2)):  # noqa: PLR2004
+    names: dict[int, set[str]] = {rank: set() for rank in stage}
+    for call in set().union(*blocks.values()):
+        lines = {rank: each[call] for rank, each in blocks.items() if call in each}
+        if not _have_own_experts(list(lines.values())):
             continue
-        spans = {rank: _span(line) for rank, line in lines.items()}
-        kinds = {
-            one.type_name
-            for rank, (first, last) in spans.items()
-            for one in lines[rank][first : last + 1]
-            if _is_operator(one)
-        }
+        types = {node.type_name for line in lines.values() for node in line.between if _is_operator(node)}
         for rank, line in lines.items():
-            first, last = spans[rank]
-            found[rank].update(
-                one.name
-                for one in (
-                    *_alike(reversed(line[:first]), kinds),
-                    *filter(_is_operator, line[first : last + 1]),
-                    *_alike(line[last + 1 :], kinds),
-                )
-            )
-    return {rank: frozenset(names) for rank, names in found.items()}
+            names[rank].update(line.operators_of(types))
+    return {rank: frozenset(operators) for rank, operators in names.items()}
 
 
-def _alike(nodes: Iterable[Node], kinds: Container[str]) -> Iterator[Node]:
-    return takewhile(lambda node: node.type_name in kinds, nodes)
+class _BlockCall(Struct, frozen=True):
+    """A call of a block with experts: its experts and the operators beside them, in execution order.
+
+    Attributes:
+        before: the operators before the first expert; the nearest first.
+        between: from the first expert to the last.
+        after: the operators after the last expert.
+    """
+
+    before: Sequence[Node]
+    between: Sequence[Node]
+    after: Sequence[Node]
+
+    @property
+    def experts(self) -> frozenset[str]:
+        """The paths of the experts."""
+        return frozenset(node.path for node in self.between if not _is_operator(node))
+
+    def operators_of(self, types: Container[str]) -> Iterator[str]:
+        """Yield the names of the operators between the experts, and of those of some types next to them."""
+        for nodes in (self.before, self.after):
+            yield from (node.name for node in takewhile(lambda node: node.type_name in types, nodes))
+        yield from (node.name for node in self.between if _is_operator(node))
 
 
-def _blocks(part: Slice) -> dict[tuple[str, Direction], list[Node]]:
-    """Return the experts, and the operators beside them, of each call of a block; in execution order."""
-    known = {node.name: node for node in part.nodes}
-    experts: defaultdict[str, list[Node]] = defaultdict(list)
+def _have_own_experts(lines: Sequence[_BlockCall]) -> bool:
+    experts = [line.experts for line in lines]
+    return len(lines) > 1 and all(one.isdisjoint(other) for one, other in combinations(experts, 2))
+
+
+def _blocks(part: Slice) -> dict[tuple[str, Direction], _BlockCall]:
+    """Return each call of a block that has experts, by its path and number, and its pass."""
+    by_name = {node.name: node for node in part.nodes}
+    inside: defaultdict[str, list[Node]] = defaultdict(list)
+    blocks: dict[str, None] = {}
     for node in part.nodes:
-        match = None if _is_operator(node) else expert_of_block(node.path)
-        if match and not match["rest"] and node.parent is not None and node.parent in known:
-            experts[node.parent].append(node)
-    lines: dict[tuple[str, Direction], list[Node]] = {}
-    if not experts:
-        return lines
-    operators: defaultdict[str, list[Node]] = defaultdict(list)
-    for node in part.nodes:
-        if _is_operator(node) and node.parent is not None and node.parent in experts:
-            operators[node.parent].append(node)
-    for name, own in experts.items():
-        around = known[name]
-        line = sorted((*own, *operators[name]), key=lambda node: node.order)
-        lines.setdefault((f"{around.path} {around.call}", around.direction), line)
-    return lines
+        if node.parent in by_name and (_is_operator(node) or _is_expert(node)):
+            inside[node.parent].append(node)
+            blocks |= {} if _is_operator(node) else {node.parent: None}
+    calls: dict[tuple[str, Direction], _BlockCall] = {}
+    for name in blocks:
+        block = by_name[name]
+        calls.setdefault((f"{block.path} {block.call}", block.direction), _block_call(inside[name]))
+    return calls
 
 
-def _span(line: list[Node]) -> tuple[int, int]:
-    places = [at for at, one in enumerate(line) if not _is_operator(one)]
-    return places[0], places[-1]
+def _block_call(nodes: Iterable[Node]) -> _BlockCall:
+    line = sorted(nodes, key=lambda node: node.order)
+    places = [at for at, node in enumerate(line) if not _is_operator(node)]
+    first, end = places[0], places[-1] + 1
+    return _BlockCall(line[:first][::-1], line[first:end], line[end:])
 
 
 def _is_operator(node: Node) -> bool:
     return node.kind is NodeKind.API
 
 
+def _is_expert(node: Node) -> bool:
+    """Tell an expert from what is inside it, and from operators."""
+    match = None if _is_operator(node) else expert_of_block(node.path)
+    return match is not None and not match["rest"]
+
+
 def _numbered_on(node: Node, shift: int) -> Node:
-    match = expert_of_block(node.path) if shift and node.kind is not NodeKind.API else None
+    match = expert_of_block(node.path) if shift and not _is_operator(node) else None
     if match is None:
         return node
     return replace(node, path=f"{match['list']}.{int(match['number']) + shift}{match['rest']}")
@@ -120,34 +133,26 @@ def _numbered_on(node: Node, shift: int) -> Node:
 
 def _experts_of_each(stage: Mapping[int, Slice]) -> int | None:
     """Return how many experts each rank has that are numbered from 0 on all; None if they are not."""
-    if len(stage) < 2:  # noqa: PLR2004
+    ranks = len(stage)
+    rows = [dict(_rows(part)) for part in stage.values()]
+    if not all(rows) or all(each == rows[0] for each in rows):
         return None
-    rows: dict[int, dict[str, int]] = {rank: dict(_rows(part)) for rank, part in stage.items()}
-    if not all(rows.values()) or len({tuple(sorted(each.items())) for each in rows.values()}) == 1:
-        return None
-    numbers = [
-        int(match["number"]) for each in rows.values() for path in each if (match := expert_of_block(path))
-    ]
     totals = {total for part in stage.values() for total in _totals(part)}
-    counts = {total // len(stage) for total in totals if total % len(stage) == 0 and total > len(stage)}
-    fitting = [count for count in counts if max(numbers) < count]
-    return fitting[0] if len(fitting) == len(totals) == 1 else None
+    if len(totals) != 1:
+        return None
+    count, rest = divmod(totals.pop(), ranks)
+    matches = (expert_of_block(path) for each in rows for path in each)
+    highest = max(int(match["number"]) for match in matches if match)
+    return count if count > 1 and not rest and highest < count else None
 
 
 def _rows(part: Slice) -> Iterator[tuple[str, int]]:
     """Yield how many rows each expert was given in the first pass."""
     for node in part.nodes:
-        match = expert_of_block(node.path)
-        if (
-            match is None
-            or match["rest"]
-            or node.kind is NodeKind.API
-            or node.direction is Direction.BACKWARD
-        ):
-            continue
-        given = next((one for one in node.tensors if one.role is Role.INPUT and one.shape), None)
-        if given is not None and given.shape and node.call == 0:
-            yield node.path, prod(given.shape[:-1])
+        if node.direction is not Direction.BACKWARD and node.call == 0 and _is_expert(node):
+            shapes = (record.shape for record in node.tensors if record.role is Role.INPUT)
+            if shape := next(filter(None, shapes), None):
+                yield node.path, prod(shape[:-1])
 
 
 def _totals(part: Slice) -> Iterator[int]:
@@ -156,8 +161,12 @@ def _totals(part: Slice) -> Iterator[int]:
     widths: defaultdict[str, list[int]] = defaultdict(list)
     for node in part.nodes:
         block, _, name = node.path.rpartition(".")
-        if node.kind is NodeKind.API or block not in blocks or is_named_after_experts(name):
-            continue
-        shapes = (one.shape for one in node.tensors if one.role is Role.OUTPUT and one.is_tensor)
-        widths[block] += [shape[-1] for shape in shapes if shape and shape[-1] > 1]
+        if block in blocks and not _is_operator(node) and not is_named_after_experts(name):
+            widths[block] += _output_widths(node)
     yield from (min(each) for each in widths.values() if each)
+
+
+def _output_widths(node: Node) -> Iterator[int]:
+    """Yield how wide the outputs of a node are that hold more than one number for each token."""
+    shapes = (record.shape for record in node.tensors if record.role is Role.OUTPUT and record.is_tensor)
+    return (shape[-1] for shape in shapes if shape and shape[-1] > 1)

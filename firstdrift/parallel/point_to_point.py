@@ -5,7 +5,7 @@ batch_isend_irecv([P2POp(isend, ..., 1), ...])      a message for each of its ar
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from firstdrift.model.tensor import Role, TensorRecord
@@ -50,14 +50,19 @@ def messages(type_name: str, records: Iterable[TensorRecord]) -> Iterator[Messag
     exchanged = message_of(operator)
     if not exchanged:
         return
-    given = {record.key: record.scalar for record in records if record.role is Role.INPUT}
-    for key, value in given.items():
+    given = {record.key: record.scalar or "" for record in records if record.role is Role.INPUT}
+    ranks = {key: int(value) for key, value in given.items() if _RANK.fullmatch(value)}
+    if exchanged == _SEVERAL:
+        yield from _messages_of_batch(given, ranks)
+        return
+    peer = next((rank for key, rank in ranks.items() if key in _PEERS), None)
+    if peer is not None:
+        yield Message(operator, peer, "")
+
+
+def _messages_of_batch(given: Mapping[str, str], ranks: Mapping[str, int]) -> Iterator[Message]:
+    for key, rank in ranks.items():
         around, _, name = key.rpartition(".")
-        if value is None or not _RANK.fullmatch(value):
-            continue
-        if exchanged != _SEVERAL and key in _PEERS:
-            yield Message(operator, int(value), "")
-            return
-        said = given.get(f"{around}.op")
-        if exchanged == _SEVERAL and name == "peer" and said and message_of(said) in _ONE:
-            yield Message(said, int(value), f"{around}.")
+        operator = given.get(f"{around}.op", "")
+        if name == "peer" and message_of(operator) in _ONE:
+            yield Message(operator, rank, f"{around}.")

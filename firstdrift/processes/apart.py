@@ -20,6 +20,7 @@ from firstdrift.exits import CRASHED, UNUSABLE
 from firstdrift.files import allow_mapping
 from firstdrift.processes.endings import why_it_ended
 from firstdrift.processes.limits import limit_memory, memory_of_machine
+from firstdrift.wording.text import text_of
 
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHARE_OF_MEMORY: Final = 0.9
@@ -37,7 +38,8 @@ def run_apart(command: Callable[[], int]) -> int:
         return status
     if -status in _PASSED_ON:
         return 128 - status
-    print(f"firstdrift: the command did not end well: {why_it_ended(status)}.", file=sys.stderr)  # noqa: T201
+    why = text_of(why_it_ended(status))
+    print(f"firstdrift: the command did not end well: {why}.", file=sys.stderr)  # noqa: T201
     return CRASHED
 
 

@@ -17,17 +17,17 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from firstdrift.errors import BusyError, FirstdriftError, LimitError
 from firstdrift.files import allow_mapping, confine_process
 from firstdrift.processes.endings import why_it_ended
 from firstdrift.processes.limits import GIB, Limits, be_first_to_go, limit_memory, limit_processor_time
+from firstdrift.wording.message import Message
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
@@ -51,7 +51,7 @@ _LARGEST_IDLE: Final = 256 * 2**20
 """Bytes of memory with which a child is not kept for the next question."""
 
 
-class Children:
+class Children(AbstractContextManager["Children"]):
     """At most so many processes, each of which answers one question at a time."""
 
     def __init__(
@@ -73,15 +73,8 @@ class Children:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End all that are idle; others end with their question."""
-        del kind, error, where
         self.close()
 
     def close(self) -> None:
@@ -121,7 +114,7 @@ class Children:
             try:
                 answer = self._ask_one((roots, question, given, named))
             except _EndedError as error:
-                raise LimitError(error.reason) from error
+                raise LimitError(error.message) from error
         if answer.is_error:
             raise answer.value
         found: Answer = answer.value
@@ -130,7 +123,7 @@ class Children:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Wait for a child to be free, where not too many wait already: whoever waits holds a thread."""
-        is_busy = BusyError("others are looking at dumps", hint="Try again in a moment")
+        is_busy = BusyError(Message.of("processes.busy"), hint=Message.of("processes.hint.try_again"))
         if not self._waiting.acquire(blocking=False):
             raise is_busy
         try:
@@ -198,9 +191,9 @@ class _Answer(NamedTuple):
 class _EndedError(Exception):
     """A child ended in place of an answer."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, message: Message) -> None:
+        super().__init__(message)
+        self.message = message
 
 
 class _GoneError(_EndedError):
@@ -233,7 +226,7 @@ class _Child:
         try:
             self._line.send(question)
             if not self._line.poll(_PATIENCE * self._limits.seconds):
-                raise _EndedError(f"it took longer than {_PATIENCE * self._limits.seconds:,.0f} s")
+                raise _EndedError(Message.of("processes.took_long", seconds=_PATIENCE * self._limits.seconds))
             answer: _Answer = self._line.recv()
         except (EOFError, OSError) as error:
             status = self._wait()
@@ -266,11 +259,11 @@ _OUT_OF_MEMORY: Final = 71
 """Exit status of a child that had not the memory; what it holds is worth nothing any more."""
 
 
-def _reason(status: int | None, limits: Limits) -> str:
+def _reason(status: int | None, limits: Limits) -> Message:
     if status == _OUT_OF_MEMORY:
-        return f"it would take more than {limits.memory / GIB:.1f} GiB of memory"
+        return Message.of("processes.much_memory", gib=limits.memory / GIB)
     if status == -signal.SIGXCPU:
-        return f"it took more than {limits.seconds:,.0f} s of processor time"
+        return Message.of("processes.much_processor_time", seconds=limits.seconds)
     return why_it_ended(status)
 
 

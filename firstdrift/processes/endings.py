@@ -3,14 +3,16 @@
 import signal
 from typing import Final
 
+from firstdrift.wording.message import Message
+
 _BY_SIGNAL: Final = {
-    signal.SIGBUS: "a file became shorter while it was read: was the dump written again?",
-    signal.SIGXCPU: "it needed more processor time than it may have",
-    signal.SIGKILL: "it was killed, perhaps for want of memory",
+    signal.SIGBUS: Message.of("processes.ended.file_became_shorter"),
+    signal.SIGXCPU: Message.of("processes.ended.processor_time"),
+    signal.SIGKILL: Message.of("processes.ended.killed"),
 }
 
 
-def why_it_ended(status: int | None) -> str:
+def why_it_ended(status: int | None) -> Message:
     """Say in a clause why a process ended.
 
     Args:
@@ -18,11 +20,11 @@ def why_it_ended(status: int | None) -> str:
             not ended.
     """
     if status is None:
-        return "it gave no answer"
+        return Message.of("processes.ended.no_answer")
     if status >= 0:
-        return f"it ended with status {status}"
+        return Message.of("processes.ended.status", status=status)
     try:
         number = signal.Signals(-status)
     except ValueError:
-        return f"it was ended by signal {-status}"
-    return _BY_SIGNAL.get(number, f"it was ended by {number.name}")
+        return Message.of("processes.ended.unnamed_signal", number=-status)
+    return _BY_SIGNAL.get(number) or Message.of("processes.ended.signal", name=number.name)

@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from firstdrift.errors import LimitError
+from firstdrift.wording.message import Message
 
 GIB: Final = 1 << 30
 
@@ -75,8 +76,8 @@ def reading_time(seconds: float) -> Iterator[None]:
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         raise LimitError(
-            f"reading it took more than {seconds:,.0f} s of processor time",
-            hint="A larger FIRSTDRIFT_READING_SECONDS allows more",
+            Message.of("processes.long_reading", seconds=seconds),
+            hint=Message.of("processes.hint.reading_seconds"),
         )
 
     soft, hard = resource.getrlimit(resource.RLIMIT_CPU)

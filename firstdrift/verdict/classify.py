@@ -12,25 +12,21 @@ that of `classes.py`. Study: `docs/verdict.md`.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from msgspec import Struct
 
-from firstdrift.matching.plan import SlicePlan
-from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.verdict.added_inside import added_inside, explained_by_added
-from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
-from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
+from firstdrift.verdict.constants import NOISE_BEFORE
 from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
 from firstdrift.verdict.explanations import excused_by, explain, jumps
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
 from firstdrift.verdict.reasons import entered
 from firstdrift.verdict.row_errors import RowErrors
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.thresholds import Thresholds
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 
@@ -81,57 +77,51 @@ class Classification(Struct):
     weak: frozenset[int] = frozenset()
 
 
-def classify(
-    rows: Sequence[TreeRow],
-    errors: Sequence[RowErrors],
-    plan: SlicePlan,
-    measurements: Sequence[Measurement],
-    *,
-    other_input: bool = False,
-    limits: Thresholds = DEFAULTS,
-    noise: Noise = QUIET,
-) -> Classification:
+def classify(evidence: Evidence, *, other_input: bool = False) -> Classification:
     """Walk the rows in execution order and say what each did to the error.
 
     With `other_input` it is known that the two sides were given something else: nothing is an origin.
     """
-    in_order = sorted(rows, key=lambda row: row.order)
-    compute = max(compute_roundoff(in_order, errors), stored_roundoff(plan, measurements))
-    evidence = Evidence(rows, errors, plan, measurements, compute, limits, noise)
-    first = _walk(evidence, in_order, other_input=other_input)
-    amplifications = [said.amplification for said in first.rows]
+    rows, limits = evidence.rows, evidence.limits
+    result = _walk(evidence, other_input=other_input)
+    amplifications = [classified.amplification for classified in result.rows]
     outputs = outstanding(rows, amplifications, limits.factor)
-    inputs = outstanding(rows, [said.input_jump for said in first.rows], limits.factor)
+    inputs = outstanding(rows, [classified.input_jump for classified in result.rows], limits.factor)
     # Whoever stands out after the first origin does so for what began there.
-    last = first.first_origin if first.first_origin is not None else len(rows)
-    result = first
+    last = result.first_origin if result.first_origin is not None else len(rows)
     if any(rows[index].order < last for index in outputs | inputs):
-        known = replace(evidence, outstanding=outputs, outstanding_inputs=inputs)
-        result = _walk(known, in_order, other_input=other_input)
-    result.weak = frozenset(
-        index
-        for index in outstanding(rows, amplifications, limits.weak_factor)
-        if (errors[index].output or 0.0) > limits.peer_floor * result.roundoff
-    )
+        result = _walk(evidence, outputs, inputs, other_input=other_input)
+    weak = outstanding(rows, amplifications, limits.weak_factor)
+    least = limits.peer_floor * result.roundoff
+    result.weak = frozenset(index for index in weak if (evidence.errors[index].output or 0.0) > least)
     return result
 
 
-def _walk(evidence: Evidence, in_order: Sequence[TreeRow], *, other_input: bool) -> Classification:
+def _walk(
+    evidence: Evidence,
+    outputs: frozenset[int] = frozenset(),
+    inputs: frozenset[int] = frozenset(),
+    *,
+    other_input: bool,
+) -> Classification:
+    """Classify the rows one by one, knowing whose outputs and inputs stand out among their peers."""
     count = len(evidence.rows)
-    said = [Classified() for _ in range(count)]
+    classified = [Classified() for _ in range(count)]
     progress = Progress(evidence.compute, [0.0] * count, [False] * count, [0] * count)
-    if other_input and in_order:
-        progress.input_row = in_order[0].index
-    for row in in_order:
-        error = evidence.errors[row.index]
-        progress.roundoff = max(progress.roundoff, error.roundoff or 0.0)
-        case = case_of(evidence, progress, row)
+    progress.outstanding, progress.outstanding_inputs = outputs, inputs
+    if other_input and evidence.in_order:
+        progress.input_row = evidence.in_order[0].index
+    for row in evidence.in_order:
+        progress.roundoff = max(progress.roundoff, evidence.errors[row.index].roundoff or 0.0)
+        case, own = case_of(evidence, progress, row), classified[row.index]
         if row.match is not None:
-            _prepare(case, said)
-        _name(case, said[row.index], rule_of(case))
-        _go_on(case, said[row.index])
+            _look_for_another_input(case)
+            if progress.input_row is None:
+                _explain(case, own, classified)
+        _name(case, own, rule_of(case))
+        _go_on(case, own)
     return Classification(
-        said,
+        classified,
         progress.level,
         progress.first_origin,
         progress.input_row,
@@ -140,58 +130,11 @@ def _walk(evidence: Evidence, in_order: Sequence[TreeRow], *, other_input: bool)
     )
 
 
-def _prepare(case: Case, said: list[Classified]) -> None:
-    """Find out what explains the errors of a row, and whether more came in than anything explains."""
-    progress, row, error = case.progress, case.row, case.error
+def _look_for_another_input(case: Case) -> None:
     if _is_other_input(case):
-        progress.input_row = row.index
-        integers = error.integer_input_pair
-        progress.input_pair = error.input_pair if integers is None else integers
-    if progress.input_row is not None:
-        return
-    if _entered_unexplained(case, said[row.index]):
-        _blame_what_surrounds(case, said)
-    case.explained, case.explanation = explain(case)
-    case.added = added_inside(case)
-    if case.added:
-        case.explained = max(case.roundoff, explained_by_added(case, case.added))
-    said[row.index].amplification = None if error.output is None else _ratio(error.output, case.explained)
-    case.jumped = jumps(case, case.explained)
-
-
-def _name(case: Case, said: Classified, rule: ClassRule) -> None:
-    if said.rule == ENTERED.name and not case.progress.origins_inside[case.row.index]:
-        said.worst_pair = case.error.output_pair
-        return
-    said.node_class, said.reasons, said.worst_pair = rule.node_class, rule.reasons(case), rule.pair(case)
-    said.is_tie = rule.is_tie
-    excuse = excused_by(case) if rule.id == "clean" else None
-    said.rule = rule.name if excuse is None else f"explanation.{excuse}"
-
-
-def _go_on(case: Case, said: Classified) -> None:
-    """Remember what the rows after this one are held against."""
-    evidence, progress, row, error = case.evidence, case.progress, case.row, case.error
-    is_origin = said.node_class in ORIGINS and affects_output(said, error, evidence.limits)
-    if is_origin and progress.first_origin is None:
-        progress.first_origin, progress.level = row.order, _level_of_fault(case)
-    if row.parent is not None:
-        own = 0.0 if error.is_set_aside else error.worst
-        tells = not error.is_set_aside and evidence.is_compared(error)
-        progress.inside[row.parent] = max(progress.inside[row.parent], progress.inside[row.index], own)
-        progress.known_inside[row.parent] |= progress.known_inside[row.index] or tells
-        progress.origins_inside[row.parent] += progress.origins_inside[row.index] + is_origin
-    if evidence.outstanding:
-        progress.peers_before.add(peer_group(row))
-    if error.output is not None and not error.is_set_aside:
-        progress.seen = max(progress.seen or 0.0, error.output)
-    progress.seen_whole = max(progress.seen_whole, progress.seen or 0.0, error.whole_output)
-
-
-def _level_of_fault(case: Case) -> float:
-    seen = case.progress.seen
-    noise = seen if seen is not None and math.isfinite(seen) else 0.0
-    return max(case.limits.floor * case.roundoff, 2 * noise)
+        case.progress.input_row = case.row.index
+        integers = case.error.integer_input_pair
+        case.progress.input_pair = case.error.input_pair if integers is None else integers
 
 
 def _is_other_input(case: Case) -> bool:
@@ -199,31 +142,88 @@ def _is_other_input(case: Case) -> bool:
     progress, row, error = case.progress, case.row, case.error
     if progress.input_row is not None or error.input is None or row.direction is Direction.BACKWARD:
         return False
-    if is_embedding(row) and error.integer_input_pair is not None:
+    if error.integer_input_pair is not None and is_embedding(row):
         return progress.first_origin is None
     is_off = error.input > case.limits.floor * case.roundoff
-    return progress.seen is None and is_off and row.last == row.index
+    return is_off and progress.seen is None and row.last == row.index
 
 
-def _entered_unexplained(case: Case, said: Classified) -> bool:
-    evidence, progress, limits, error = case.evidence, case.progress, case.limits, case.error
+def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> None:
+    """Find out what explains the errors of a row, and whether more came in than anything explains."""
+    if _entered_unexplained(case, own):
+        _blame_what_surrounds(case, classified)
+    case.explained, case.explanation = explain(case)
+    if case.row.last > case.row.index and (added := added_inside(case)):
+        case.added = added
+        case.explained = explained_by_added(case)
+    if case.error.output is not None:
+        own.amplification = _ratio(case.error.output, case.explained)
+        case.jumped = jumps(case, case.explained)
+
+
+def _name(case: Case, own: Classified, rule: ClassRule) -> None:
+    if own.rule == ENTERED.name and not case.progress.origins_inside[case.row.index]:
+        own.worst_pair = case.error.output_pair
+        return
+    own.node_class, own.reasons, own.worst_pair = rule.node_class, rule.reasons(case), rule.pair(case)
+    own.is_tie = rule.is_tie
+    excuse = excused_by(case) if rule.id == "clean" else None
+    own.rule = rule.name if excuse is None else f"explanation.{excuse}"
+
+
+def _go_on(case: Case, own: Classified) -> None:
+    """Remember what the rows after this one are held against."""
+    progress, row, error = case.progress, case.row, case.error
+    is_origin = own.node_class in ORIGINS and affects_output(own, error, case.limits)
+    if is_origin and progress.first_origin is None:
+        progress.first_origin, progress.level = row.order, _level_of_fault(case)
+    if row.parent is not None:
+        _tell_what_surrounds(case, row.parent, is_origin=is_origin)
+    if progress.outstanding:
+        progress.peers_before.add(peer_group(row))
+    if error.output is not None and not error.is_set_aside:
+        progress.seen = max(progress.seen or 0.0, error.output)
+    progress.seen_whole = max(progress.seen_whole, progress.seen or 0.0, error.whole_output)
+
+
+def _tell_what_surrounds(case: Case, parent: int, *, is_origin: bool) -> None:
+    progress, index, error = case.progress, case.row.index, case.error
+    inside = progress.inside[index]
+    if not error.is_set_aside:
+        inside = max(inside, error.worst)
+    if not progress.known_inside[parent]:
+        tells = not error.is_set_aside and case.evidence.is_compared(error)
+        progress.known_inside[parent] = progress.known_inside[index] or tells
+    progress.inside[parent] = max(progress.inside[parent], inside)
+    progress.origins_inside[parent] += progress.origins_inside[index] + is_origin
+
+
+def _level_of_fault(case: Case) -> float:
+    seen = case.progress.seen
+    noise = seen if seen is not None and math.isfinite(seen) else 0.0
+    return max(case.limits.floor * case.roundoff, NOISE_BEFORE.value * noise)
+
+
+def _entered_unexplained(case: Case, own: Classified) -> bool:
+    progress, limits, error, index = case.progress, case.limits, case.error, case.row.index
     if error.input is None or progress.seen is None or case.was_chosen_otherwise:
         return False
-    explained = max(case.roundoff, progress.seen_whole, progress.inside[case.row.index])
-    said.input_jump = _ratio(error.input, explained)
-    floor = limits.floor if case.row.index in evidence.outstanding_inputs else limits.hidden_floor
-    noise = limits.excess * evidence.noise.of_input(case.row)
-    return error.input > max(floor * case.roundoff, limits.factor * explained, noise)
+    explained = max(case.roundoff, progress.seen_whole, progress.inside[index])
+    own.input_jump = _ratio(error.input, explained)
+    floor = limits.floor if index in progress.outstanding_inputs else limits.hidden_floor
+    if error.input <= max(floor * case.roundoff, limits.factor * explained):
+        return False
+    return error.input > limits.excess * case.evidence.noise.of_input(case.row)
 
 
-def _blame_what_surrounds(case: Case, said: list[Classified]) -> None:
+def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     """Mark the module whose own code, between its children, made an input that nothing explains.
 
     Where the other dump has none of the modules around the row, it is the row itself.
     """
     evidence, progress, error = case.evidence, case.progress, case.error
     surrounding = _surrounding(case)
-    blamed = said[surrounding.index]
+    blamed = classified[surrounding.index]
     if blamed.node_class in ORIGINS:
         return
     blamed.node_class = NodeClass.NON_FINITE if Role.INPUT in error.non_finite else NodeClass.SOURCE
@@ -232,31 +232,30 @@ def _blame_what_surrounds(case: Case, said: list[Classified]) -> None:
     blamed.rule = ENTERED.name
     if progress.first_origin is None:
         progress.level, progress.first_origin = _level_of_fault(case), case.row.order
-    for one in evidence.above(surrounding):
-        progress.origins_inside[one.index] += 1
+    for above in evidence.above(surrounding):
+        progress.origins_inside[above.index] += 1
 
 
 def _surrounding(case: Case) -> TreeRow:
     """Return the innermost module around a row whose own input agrees; the outermost where none does."""
-    evidence, error, surrounding = case.evidence, case.error, case.row
+    evidence, surrounding = case.evidence, case.row
+    agrees = (case.error.input or 0.0) / case.limits.factor
     for above in evidence.above(case.row):
         if above.match is None:
             continue
         surrounding = above
-        around = evidence.errors[above.index]
-        agrees = (around.input or 0.0) < (error.input or 0.0) / case.limits.factor
-        if above.kind is NodeKind.MODULE and agrees:
+        if above.kind is NodeKind.MODULE and (evidence.errors[above.index].input or 0.0) < agrees:
             break
     return surrounding
 
 
-def affects_output(said: Classified, error: RowErrors, limits: Thresholds = DEFAULTS) -> bool:
+def affects_output(own: Classified, error: RowErrors, limits: Thresholds) -> bool:
     """Tell a fault from what changes no number: another shape, or a parameter (padding, an unused row)."""
-    if said.node_class is NodeClass.STRUCTURE_DIFFERS:
+    if own.node_class is NodeClass.STRUCTURE_DIFFERS:
         return error.output is not None
-    if said.node_class is not NodeClass.WEIGHTS_DIFFER or error.output is None:
+    if own.node_class is not NodeClass.WEIGHTS_DIFFER or error.output is None:
         return True
-    return error.output > limits.floor * (error.roundoff or 0.0) and (said.amplification or 0.0) > 1.0
+    return error.output > limits.floor * (error.roundoff or 0.0) and (own.amplification or 0.0) > 1.0
 
 
 def _ratio(error: float, explained: float) -> float:

@@ -14,6 +14,7 @@ A bfloat16 model may also have been stored as float32, which its values show (`m
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
@@ -21,10 +22,10 @@ from firstdrift.model.node import Direction
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.operators.properties import is_product, may_be_product
 from firstdrift.verdict.constants import (
-    ALIKE_PRODUCTS,
     COARSE_OUTPUT,
     EXACT_INPUTS,
     LOOKED_AT,
+    NEAR_FORMAT,
     WITNESSES,
 )
 from firstdrift.verdict.row_errors import RowErrors
@@ -42,25 +43,26 @@ def compute_roundoff(rows: Sequence[TreeRow], errors: Sequence[RowErrors]) -> fl
         rows: in execution order.
         errors: by row index.
     """
-    exact: list[float] = []
-    later: list[float] = []
-    for row in rows:
-        error = errors[row.index]
-        if row.direction is Direction.BACKWARD or row.last > row.index or error.output is None:
-            continue
-        if error.input is None or error.roundoff != UNIT_ROUNDOFF["float32"] or not _is_product(row):
-            continue
-        is_exact = error.input <= _EXACT and (error.parameter or 0.0) <= _EXACT
-        (exact if is_exact else later).append(error.output)
-        if len(exact) + len(later) == LOOKED_AT.value:
-            break
-    seen = exact + later
-    if not exact or len(seen) < WITNESSES.value or min(seen) < _COARSE:
+    products = (errors[row.index] for row in rows if _is_float32_product(row, errors[row.index]))
+    first = list(islice(products, int(LOOKED_AT.value)))
+    exact = sorted(error.output or 0.0 for error in first if _has_exact_inputs(error))
+    is_coarse = len(first) >= WITNESSES.value and min(error.output or 0.0 for error in first) >= _COARSE
+    if not exact or not is_coarse:
         return 0.0
-    in_the_middle = sorted(exact)[len(exact) // 2]
-    found = next((u for u in _FORMATS if in_the_middle < 2 * u), 0.0)
-    few = len(exact) < WITNESSES.value
-    return 0.0 if few and max(later[: int(WITNESSES.value)]) > ALIKE_PRODUCTS.value * found else found
+    in_the_middle = exact[len(exact) // 2]
+    return next((u for u in _FORMATS if in_the_middle < NEAR_FORMAT.value * u), 0.0)
+
+
+def _is_float32_product(row: TreeRow, error: RowErrors) -> bool:
+    """Tell whether a row is a single product in float32 of which input and output were compared."""
+    if row.direction is Direction.BACKWARD or row.last > row.index:
+        return False
+    is_known = error.output is not None and error.input is not None
+    return is_known and error.roundoff == UNIT_ROUNDOFF["float32"] and _is_product(row)
+
+
+def _has_exact_inputs(error: RowErrors) -> bool:
+    return (error.input or 0.0) <= _EXACT and (error.parameter or 0.0) <= _EXACT
 
 
 def stored_roundoff(plan: SlicePlan, measurements: Sequence[Measurement]) -> float:

@@ -1,97 +1,129 @@
-"""How much of an output error an operator owes to its inputs, when it magnifies honestly.
+"""One law for every operator: an output error is at most condition number x input error + own rounding.
 
-| operator                    | output error that its inputs explain                     |
-| --------------------------- | --------------------------------------------------------- |
-| softmax, exp, sin, cos, ... | largest absolute error of the input (they turn absolute into relative) |
-| add, sub                    | sum of |d input| / |golden output| (cancellation)         |
-| layer_norm, batch_norm, ... | e(input) x rms / standard deviation (the mean is removed) |
-| any other                   | e(input)                                                  |
+| operator                     | condition number x input error                                     |
+| ---------------------------- | ------------------------------------------------------------------ |
+| softmax, exp, sin, cos, ...  | largest |d input|: they turn absolute into relative error          |
+| a sum: add, sub, operands    | sum of |d terms| / |sum|                                           |
+| gradient of a parameter      | e(terms) x |terms| / |sum|, both per element                       |
+| a single dot product         | e(input) x |input| x |weight| / |output|                           |
+| layer_norm, batch_norm, ...  | e(input) x rms / standard deviation: the mean is removed           |
+| any other                    | e(input)                                                           |
 
-Each is the first-order error bound of the operation. The words of a name tell which: "Experts" is no exp.
+Each is the first-order error bound of the operation, from what was recorded of it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, SideSummary
-from firstdrift.model.tensor import Role
-from firstdrift.operators.kinds import Magnification, Work
+from firstdrift.operators.kinds import Magnification, OpKind
 from firstdrift.operators.properties import magnification
-from firstdrift.operators.recognise import work_of_label
-from firstdrift.verdict.constants import MEAN_ROUNDING, SUM_ROUNDINGS
-from firstdrift.verdict.row_errors import RowErrors
+from firstdrift.operators.recognise import kind_of_label
+from firstdrift.verdict.constants import MEAN_ROUNDING, MOST_CANCELLED, SUM_ROUNDINGS
 from firstdrift.verdict.tree import TreeRow, last_name
 
 
-def honest_error(
-    row: TreeRow, error: RowErrors, plan: SlicePlan, measurements: Sequence[Measurement]
-) -> float:
-    """Return the output error that the input errors of a row explain; at least the worst of them."""
-    plain = error.input or 0.0
-    if plain == 0.0 or math.isinf(plain):
-        return plain
-    how = how_it_magnifies(row)
-    if how is Magnification.NONE:
-        return plain
-    inputs = [
-        measurements[index]
-        for index in error.pairs
-        if plan.pairs[index].target.role is Role.INPUT and measurements[index].golden is not None
-    ]
-    if how is Magnification.ABSOLUTE:
-        return max(plain, max(map(_absolute, inputs), default=0.0))
-    if how is Magnification.CANCELLING:
-        outputs = [
-            measurements[index].golden
-            for index in error.pairs
-            if plan.pairs[index].target.role is Role.OUTPUT
-        ]
-        return max(plain, _after_cancellation(inputs, outputs))
-    return plain * max((_rms_to_deviation(measured.golden) for measured in inputs), default=1.0)
+class Term(NamedTuple):
+    """What is added up: where it is, its error, its golden side, the index of its pair."""
+
+    where: str
+    error: float
+    side: SideSummary
+    pair: int
 
 
 def how_it_magnifies(row: TreeRow) -> Magnification:
-    """Say how a row magnifies errors honestly."""
-    return magnification(row.type_name) if row.type_name else _how_by_name(last_name(row))
+    """Say how a row magnifies errors; a norm of which no class is known may remove the mean."""
+    if row.type_name:
+        return magnification(row.type_name)
+    label = last_name(row)
+    return Magnification.CENTRING if kind_of_label(label) is OpKind.NORM else magnification(label)
 
 
-def _how_by_name(label: str) -> Magnification:
-    """Say how a module may magnify whose class is not known: a norm of whatever kind may remove the mean."""
-    return Magnification.CENTRING if work_of_label(label) is Work.NORM else magnification(label)
+def passed_on(
+    how: Magnification, error: float, given: Sequence[Measurement], made: Sequence[SideSummary]
+) -> float:
+    """Return the output error that input errors explain; at least the worst of them.
+
+    Args:
+        how: the kind of operator.
+        error: the worst error of its inputs.
+        given: its inputs.
+        made: its golden outputs.
+    """
+    bound = _BOUNDS.get(how)
+    return error if bound is None else max(error, bound(error, given, made))
 
 
-def is_sum(total: SideSummary, operands: Sequence[SideSummary], roundoff: float) -> bool:
+def _of_function(_: float, given: Sequence[Measurement], __: Sequence[SideSummary]) -> float:
+    return max(map(_largest_difference, given), default=0.0)
+
+
+def _of_addition(_: float, given: Sequence[Measurement], made: Sequence[SideSummary]) -> float:
+    return error_of_sum(map(_difference_norm, given), max((side.norm or 0.0 for side in made), default=0.0))
+
+
+def _of_norm(error: float, given: Sequence[Measurement], _: Sequence[SideSummary]) -> float:
+    return error * max((_rms_to_deviation(one.golden) for one in given if one.golden), default=1.0)
+
+
+_BOUNDS: Final[
+    Mapping[Magnification, Callable[[float, Sequence[Measurement], Sequence[SideSummary]], float]]
+] = {
+    Magnification.ABSOLUTE: _of_function,
+    Magnification.CANCELLING: _of_addition,
+    Magnification.CENTRING: _of_norm,
+}
+
+
+def error_of_sum(differences: Iterable[float], norm: float | None) -> float:
+    """Return the relative error of a sum, sum of |d terms| / |sum|; 0 if the sum is not known."""
+    return sum(differences) / norm if norm and math.isfinite(norm) else 0.0
+
+
+def error_of_terms(terms: Iterable[Term], total: SideSummary) -> float:
+    """Return the relative error of a sum by the errors of its terms."""
+    return error_of_sum((term.error * (term.side.norm or 0.0) for term in terms), total.norm)
+
+
+def condition_of_sum(terms: SideSummary, total: SideSummary) -> float:
+    """Return |terms| / |sum|, both per element, of one tensor that was added up along some dimensions."""
+    if not terms.norm or total.norm is None or not terms.size or not total.size:
+        return 0.0
+    return terms.norm * math.sqrt(terms.size / total.size) / total.norm if total.norm else math.inf
+
+
+def condition_of_product(factors: Sequence[SideSummary], made: Sequence[SideSummary]) -> float:
+    """Return |input| x |weight| / |sum of products|; where unrecorded, what chance brings about."""
+    norms = sorted(side.norm for side in factors if side.norm is not None)
+    total = max((side.norm or 0.0 for side in made), default=0.0)
+    return norms[-1] * norms[-2] / total if total and len(norms) > 1 else MOST_CANCELLED.value
+
+
+def is_sum(total: SideSummary, terms: Sequence[SideSummary], roundoff: float) -> bool:
     """Tell whether a tensor may be the sum of others: means add up, but for rounding.
 
     Rounding of independent elements moves a mean by roundoff x rms / sqrt(size); rounding of the means
     themselves by a little more.
     """
-    means = [side.mean for side in (total, *operands)]
-    norms = [side.norm for side in (total, *operands)]
-    if not total.size or None in means or None in norms or {side.size for side in operands} != {total.size}:
+    size, sides = total.size, (total, *terms)
+    means = [side.mean for side in sides if side.mean is not None]
+    norms = [side.norm for side in sides if side.norm is not None]
+    if not size or {len(means), len(norms)} != {len(sides)} or {side.size for side in terms} != {size}:
         return False
-    rms = max(norm for norm in norms if norm is not None) / math.sqrt(total.size)
-    allowed = (SUM_ROUNDINGS.value * roundoff / math.sqrt(total.size) + MEAN_ROUNDING.value) * rms
-    known = [mean for mean in means if mean is not None]
-    return abs(known[0] - math.fsum(known[1:])) <= allowed
+    rms = max(norms) / math.sqrt(size)
+    allowed = (SUM_ROUNDINGS.value * roundoff / math.sqrt(size) + MEAN_ROUNDING.value) * rms
+    return abs(means[0] - math.fsum(means[1:])) <= allowed
 
 
-def _absolute(measured: Measurement) -> float:
+def _largest_difference(measured: Measurement) -> float:
     if measured.errors is not None:
         return measured.errors.max_absolute_error
     differences = measured.differences
     if differences is None:
         return 0.0
     return max(abs(differences.maximum or 0.0), abs(differences.minimum or 0.0))
-
-
-def _after_cancellation(inputs: Sequence[Measurement], outputs: Sequence[SideSummary | None]) -> float:
-    norm = max((side.norm or 0.0 for side in outputs if side is not None), default=0.0)
-    if not norm or not math.isfinite(norm):
-        return 0.0
-    difference = sum(_difference_norm(measured) for measured in inputs)
-    return difference / norm
 
 
 def _difference_norm(measured: Measurement) -> float:
@@ -102,11 +134,9 @@ def _difference_norm(measured: Measurement) -> float:
     return abs(bound * norm) if bound and norm and math.isfinite(bound * norm) else 0.0
 
 
-def _rms_to_deviation(side: SideSummary | None) -> float:
-    if side is None or not side.size or side.norm is None or side.mean is None:
+def _rms_to_deviation(side: SideSummary) -> float:
+    if not side.size or side.norm is None or side.mean is None:
         return 1.0
     mean_square = side.norm * side.norm / side.size
     variance = mean_square - side.mean * side.mean
-    if not (variance > 0.0 and math.isfinite(mean_square)):
-        return 1.0
-    return math.sqrt(mean_square / variance)
+    return math.sqrt(mean_square / variance) if variance > 0.0 and math.isfinite(mean_square) else 1.0

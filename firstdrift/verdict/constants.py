@@ -28,8 +28,8 @@ _ROUNDINGS: Final = "unit roundoffs of float32"
 
 MOST_CANCELLED: Final = Constant(
     1e3,
-    "times the explained error",
-    "A single dot product this many times smaller than what it adds up comes about by chance.",
+    "condition number",
+    "A single dot product of which the operands were not recorded may cancel out so far by chance.",
     "A single dot product",
 )
 EXACT_INPUTS: Final = Constant(
@@ -39,12 +39,6 @@ COARSE_OUTPUT: Final = Constant(
     32,
     _ROUNDINGS,
     "A product that is off by less was computed in float32.",
-    "Coarse products",
-)
-ALIKE_PRODUCTS: Final = Constant(
-    16,
-    "unit roundoffs of the coarse format",
-    "Products after the first coarse one are off by at most so much; after a fault, by more.",
     "Coarse products",
 )
 WITNESSES: Final = Constant(
@@ -78,6 +72,48 @@ SAME_ARGUMENT: Final = Constant(
     "of the larger",
     "Python arguments that differ by less are the same number, written otherwise.",
     "What a node did to the error",
+)
+RANK_ALONE: Final = Constant(
+    10,
+    "times the error of any other rank",
+    "A rank is off by itself if its error is this large.",
+    "Ranks",
+)
+LEAST_RANK_ERROR: Final = Constant(
+    1e-3,
+    "relative L2 error",
+    "Errors of shards below this say nothing about where an error began.",
+    "Ranks",
+)
+MOST_EXPERTS: Final = Constant(
+    1024, "experts", "What is wider is not taken for the scores of a router.", "Ties between experts"
+)
+MOST_SWAPPED: Final = Constant(
+    0.5, "of the choices", "If more of them are others, they are called no ties.", "Ties between experts"
+)
+LEAST_TENSORS: Final = Constant(
+    8, "tensors", "Fewer do not tell whether two models are different.", "Different models"
+)
+OTHER_WIDTHS: Final = Constant(
+    0.5, "of the tensors", "If more have other widths, the models are different.", "Different models"
+)
+STATISTICS_ROUNDING: Final = Constant(
+    16,
+    _ROUNDINGS,
+    "Recorded statistics of equal whole numbers are apart by at most so much.",
+    "The words",
+)
+NEAR_FORMAT: Final = Constant(
+    2,
+    "unit roundoffs of the coarse format",
+    "Products that are off by less were computed in that format.",
+    "Coarse products",
+)
+NOISE_BEFORE: Final = Constant(
+    2,
+    "times the worst error before the fault",
+    "What a fault has reached is off by more than this.",
+    "What follows",
 )
 
 CONSTANTS: Final = {

@@ -6,26 +6,33 @@ Case    one row when its turn comes: what the rules look at
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Flag, auto
-from functools import cached_property
-from itertools import product
+from functools import cached_property, reduce
+from itertools import compress, product
+from operator import or_
 
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.names import with_direction
 from firstdrift.model.node import Direction
+from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
-from firstdrift.verdict.baseline import Noise
-from firstdrift.verdict.conditioning import is_sum
+from firstdrift.parallel.point_to_point import is_communication
+from firstdrift.verdict.baseline import QUIET, Noise
+from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
+from firstdrift.verdict.conditioning import Term, is_sum
 from firstdrift.verdict.layer_outliers import PeerGroup
-from firstdrift.verdict.logits import count_outputs
-from firstdrift.verdict.row_errors import RowErrors
-from firstdrift.verdict.sums import Addend
-from firstdrift.verdict.thresholds import Thresholds
+from firstdrift.verdict.logits import is_logits
+from firstdrift.verdict.pair_error import PairError
+from firstdrift.verdict.router_ties import Choice, find_choices
+from firstdrift.verdict.row_errors import RowErrors, row_errors
+from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 
 
@@ -34,27 +41,50 @@ class Evidence:
     """What was recorded of one slice.
 
     Attributes:
-        rows: the tree; likewise errors, by row, and plan and measurements, by pair.
-        outstanding: rows whose output error stands out among their peers; likewise outstanding_inputs.
-        compute: unit roundoff of the format that matrix products run in.
+        rows: the tree; likewise errors, by row, and plan, measurements and pair_errors, by pair.
+        choices: where other experts were chosen.
         limits: what errors are held against.
         noise: what a healthy run shows.
     """
 
-    rows: Sequence[TreeRow]
-    errors: Sequence[RowErrors]
     plan: SlicePlan
+    rows: Sequence[TreeRow]
     measurements: Sequence[Measurement]
-    compute: float
-    limits: Thresholds
-    noise: Noise
-    outstanding: frozenset[int] = frozenset()
-    outstanding_inputs: frozenset[int] = frozenset()
+    errors: Sequence[RowErrors]
+    pair_errors: Sequence[PairError] = ()
+    choices: Sequence[Choice] = ()
+    limits: Thresholds = DEFAULTS
+    noise: Noise = field(default=QUIET)
+
+    @cached_property
+    def in_order(self) -> Sequence[TreeRow]:
+        """The rows in execution order."""
+        return sorted(self.rows, key=lambda row: row.order)
+
+    @cached_property
+    def compute(self) -> float:
+        """Unit roundoff of the format that matrix products run in, if it is coarser than their dtype."""
+        stored = stored_roundoff(self.plan, self.measurements)
+        return max(compute_roundoff(self.in_order, self.errors), stored)
+
+    @cached_property
+    def row_of_match(self) -> Mapping[int, TreeRow]:
+        """The rows by their matches."""
+        return {row.match: row for row in self.rows if row.match is not None}
+
+    def row_of(self, pair: int) -> TreeRow:
+        """Return the row that a pair of tensors belongs to."""
+        return self.row_of_match[self.plan.pairs[pair].match]
 
     @cached_property
     def rows_by_name(self) -> Mapping[str, TreeRow]:
         """The rows by the names of their nodes on either side."""
         return {name: row for row in self.rows for name in (*row.golden, *row.target)}
+
+    @cached_property
+    def communications(self) -> Sequence[TreeRow]:
+        """The operators that let ranks talk to each other, in execution order."""
+        return [row for row in self.in_order if is_communication(row.type_name)]
 
     @cached_property
     def chosen_otherwise(self) -> frozenset[int]:
@@ -65,6 +95,11 @@ class Evidence:
             if row.parent is not None and self._was_given_other_numbers(row)
             for inside in range(row.index + 1, row.last + 1)
         )
+
+    @cached_property
+    def has_choices(self) -> bool:
+        """Whether other experts, or other whole numbers, were chosen anywhere."""
+        return bool(self.choices or self.chosen_otherwise)
 
     def _was_given_other_numbers(self, row: TreeRow) -> bool:
         pair = self.errors[row.index].integer_input_pair
@@ -79,43 +114,68 @@ class Evidence:
         }
 
     @cached_property
+    def _children(self) -> Mapping[int | None, list[TreeRow]]:
+        below = defaultdict[int | None, list[TreeRow]](list)
+        for row in self.in_order:
+            below[row.parent].append(row)
+        return below
+
+    @cached_property
+    def choice_pairs(self) -> frozenset[int]:
+        """Pairs that show that other experts were chosen."""
+        return frozenset(choice.pair for choice in self.choices)
+
+    @cached_property
+    def logits(self) -> frozenset[int]:
+        """Pairs that hold logits."""
+        return frozenset(at for at, pair in enumerate(self.plan.pairs) if is_logits(pair))
+
+    @cached_property
     def measured_outputs(self) -> int:
-        """Number of rows whose output was compared."""
-        return count_outputs(self.errors, self.plan)
+        """Number of rows whose output was compared; all that is inside the head counts as one."""
+        compared = [error.output_pair for error in self.errors if error.output_pair is not None]
+        heads = sum(pair in self.logits for pair in compared)
+        return len(compared) - heads + bool(heads)
 
     @cached_property
     def gradient_norm(self) -> float:
         """The largest norm that a parameter's gradient has in the golden run."""
-        return max(
-            (
-                measured.golden.norm
-                for pair, measured in zip(self.plan.pairs, self.measurements, strict=True)
-                if pair.target.role is Role.GRADIENT
-                and measured.golden is not None
-                and measured.golden.norm is not None
-                and math.isfinite(measured.golden.norm)
-            ),
-            default=0.0,
-        )
+        gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is Role.GRADIENT)
+        sides = (self.measurements[at].golden for at in gradients)
+        norms = (side.norm for side in sides if side is not None and side.norm is not None)
+        return max(filter(math.isfinite, norms), default=0.0)
 
     @property
     def is_later_step(self) -> bool:
         """Whether parameters have been trained before."""
         return (self.plan.target.coordinates.step or 0) > 0
 
+    def coordinates(self, row: TreeRow) -> Coordinates:
+        """Return where a row stands: the slice, and its micro batch."""
+        coordinates = self.plan.target.coordinates
+        return coordinates if row.micro_step is None else replace(coordinates, micro_step=row.micro_step)
+
     def is_compared(self, error: RowErrors) -> bool:
         """Tell whether anything of a row could be compared."""
         return any(self.measurements[at].kind is not MeasurementKind.INCOMPARABLE for at in error.pairs)
+
+    def pairs_of(self, error: RowErrors, role: Role) -> Iterator[int]:
+        """Go through the pairs of a row that the dump gives a role."""
+        return (at for at in error.pairs if self.plan.pairs[at].target.role is role)
+
+    def golden_sides(self, error: RowErrors, role: Role) -> Sequence[SideSummary]:
+        """Return what is known of the golden tensors of a row that the dump gives a role."""
+        sides = (self.measurements[at].golden for at in self.pairs_of(error, role))
+        return [side for side in sides if side is not None]
 
     def forward_partner(self, row: TreeRow) -> RowErrors | None:
         """Return the errors of the forward pass of a backward row."""
         index = self._forward_rows.get(with_direction(row.golden[0], "forward")) if row.golden else None
         return None if index is None else self.errors[index]
 
-    def children(self, row: TreeRow) -> list[TreeRow]:
+    def children(self, row: TreeRow) -> Sequence[TreeRow]:
         """Return the rows right below a row, in execution order."""
-        below = [one for one in self.rows[row.index + 1 : row.last + 1] if one.parent == row.index]
-        return sorted(below, key=lambda one: one.order)
+        return self._children[row.index]
 
     def above(self, row: TreeRow) -> Iterator[TreeRow]:
         """Go through the rows around a row, the innermost first."""
@@ -123,46 +183,55 @@ class Evidence:
             row = self.rows[row.parent]
             yield row
 
-    def operands(self, row: TreeRow) -> list[TreeRow]:
-        """Return the rows whose outputs a row adds up, as far as order tells."""
+    def known_operands(self, row: TreeRow, roundoff: float) -> tuple[Term, ...]:
+        """Return what a row adds up, if all of it was compared: order says so, and the means do."""
         names = self.plan.matches[row.match].operands if row.match is not None else ()
-        return [self.rows_by_name[name] for name in names if name in self.rows_by_name]
+        pair = self.errors[row.index].output_pair
+        if not names or pair is None:
+            return ()
+        rows = [row, *(self.rows_by_name[name] for name in names if name in self.rows_by_name)]
+        known = [term for term in map(self._output, rows) if term is not None]
+        if len(known) < len(rows) or len(known) == 1:
+            return ()
+        total, *terms = known
+        adds_up = is_sum(total.side, [term.side for term in terms], self.unit_of(pair, roundoff))
+        return tuple(terms) if adds_up else ()
 
-    def errors_of_output(self, row: TreeRow) -> RowErrors:
-        """Return the errors of a row; of a module without an output, those of what ends it."""
+    def _output(self, row: TreeRow) -> Term | None:
+        """Return the output of a row; of a module without one, that of what ends it."""
         error = self.errors[row.index]
-        return self.errors[row.last] if error.output is None else error
-
-    def output_of(self, row: TreeRow) -> tuple[float, SideSummary] | None:
-        """Return error and golden statistics of an output."""
-        error = self.errors_of_output(row)
-        if error.output is None or error.output_pair is None:
+        error = self.errors[row.last] if error.output is None else error
+        if error.output is None or error.output_pair is None or not math.isfinite(error.output):
             return None
         side = self.measurements[error.output_pair].golden
-        return None if side is None or not math.isfinite(error.output) else (error.output, side)
-
-    def is_known_sum(self, row: TreeRow, roundoff: float) -> bool:
-        """Tell whether a row is the sum of outputs that were compared: order says so, and the means do."""
-        pair = self.errors[row.index].output_pair
-        known = [self.output_of(other) for other in (row, *self.operands(row))]
-        sides = [side for _, side in filter(None, known)]
-        if pair is None or len(sides) < len(known) or len(sides) == 1:
-            return False
-        return is_sum(sides[0], sides[1:], self.unit_of(pair, roundoff))
+        return None if side is None else Term(_on_both_sides(row), error.output, side, error.output_pair)
 
     def unit_of(self, pair: int, otherwise: float) -> float:
         """Return the unit roundoff of the golden dtype of a pair; of no floating dtype, another."""
         dtype = self.plan.pairs[pair].golden.dtype
         return self.limits.roundoff(dtype) if dtype in UNIT_ROUNDOFF else otherwise
 
-    def is_bounded_sum(self, row: TreeRow, roundoff: float) -> bool:
-        """Tell whether a row is the sum of outputs of which all the data were compared."""
-        pairs = (self.errors_of_output(one).output_pair for one in (row, *self.operands(row)))
-        kinds = {self.measurements[pair].kind for pair in pairs if pair is not None}
-        return kinds == {MeasurementKind.DATA} and self.is_known_sum(row, roundoff)
+
+def _on_both_sides(row: TreeRow) -> str:
+    """Name a node as each dump does: who knows the model by one of them finds it by that."""
+    return " = ".join(dict.fromkeys(side[0] for side in (row.target, row.golden) if side))
 
 
-class Progress(Struct):
+def evidence_of(
+    plan: SlicePlan,
+    rows: Sequence[TreeRow],
+    measurements: Sequence[Measurement],
+    limits: Thresholds = DEFAULTS,
+    noise: Noise = QUIET,
+) -> Evidence:
+    """Collect the errors of a pair of slices, and where other experts were chosen in it."""
+    choices = find_choices(rows, plan, measurements)
+    errors, pair_errors = row_errors(rows, plan, measurements, limits, choices)
+    return Evidence(plan, rows, measurements, errors, pair_errors, choices, limits, noise)
+
+
+@dataclass(slots=True)
+class Progress:
     """What has been seen in the rows before.
 
     Attributes:
@@ -174,6 +243,7 @@ class Progress(Struct):
         input_row: the row whose inputs come from outside and differ; input_pair: the pair that shows it.
         seen: worst output error; None before the first.
         seen_whole: the same with the rows of tokens that went to other experts.
+        outstanding: rows whose output error stands out among their peers; likewise outstanding_inputs.
         peers_before: peer groups of the rows before, if any row stands out.
     """
 
@@ -187,6 +257,8 @@ class Progress(Struct):
     input_pair: int | None = None
     seen: float | None = None
     seen_whole: float = 0.0
+    outstanding: frozenset[int] = frozenset()
+    outstanding_inputs: frozenset[int] = frozenset()
     peers_before: set[PeerGroup] = field(default_factory=set)
 
 
@@ -208,6 +280,9 @@ class Scope(Flag):
     BACKWARD = auto()
     """An ACTIVATION of the backward pass."""
 
+    CHOICE = auto()
+    """An ACTIVATION of a slice in which other experts, or other whole numbers, were chosen."""
+
 
 class Case(Struct, gc=False):
     """One row when its turn comes.
@@ -216,8 +291,8 @@ class Case(Struct, gc=False):
         roundoff: coarsest unit roundoff so far.
         weights: whether its parameters differ.
         is_unrecorded: neither its inputs nor anything inside it was recorded.
-        is_sum: it is the sum of outputs that were compared; known only of what is_unrecorded.
         scope: what kind of row it is.
+        operands: the outputs that it adds up; known only of what is_unrecorded.
         explained: the output error that its inputs and what ran before explain.
         explanation: id of the entry of `explanations.py` that explains most of it.
         added: what a module adds up in its own code, if its output is held against that.
@@ -229,19 +304,15 @@ class Case(Struct, gc=False):
     row: TreeRow
     error: RowErrors
     roundoff: float
+    limits: Thresholds
     weights: bool
     is_unrecorded: bool
-    is_sum: bool
     scope: Scope
+    operands: tuple[Term, ...] = ()
     explained: float = 0.0
     explanation: str = ""
-    added: tuple[Addend, ...] = ()
+    added: tuple[Term, ...] = ()
     jumped: bool = False
-
-    @property
-    def limits(self) -> Thresholds:
-        """What errors are held against."""
-        return self.evidence.limits
 
     @property
     def was_chosen_otherwise(self) -> bool:
@@ -249,53 +320,49 @@ class Case(Struct, gc=False):
 
         Where nothing differed before, the choice was no tie.
         """
-        is_inside = self.row.index in self.evidence.chosen_otherwise or self.error.is_excused
+        is_inside = self.error.is_excused or self.row.index in self.evidence.chosen_otherwise
         return is_inside and bool(self.progress.seen)
 
 
 def case_of(evidence: Evidence, progress: Progress, row: TreeRow) -> Case:
     """Lay out what is known of a row when its turn comes."""
-    error = evidence.errors[row.index]
-    roundoff = progress.roundoff or evidence.limits.roundoff_float32
+    error, limits = evidence.errors[row.index], evidence.limits
+    roundoff = progress.roundoff or limits.roundoff_float32
     unrecorded = error.input is None and not progress.known_inside[row.index]
+    is_backward = row.direction is Direction.BACKWARD
     return Case(
         evidence,
         progress,
         row,
         error,
         roundoff,
-        weights=weights_differ(evidence, error, roundoff),
-        is_unrecorded=unrecorded,
-        is_sum=unrecorded and evidence.is_known_sum(row, progress.roundoff),
-        scope=_SCOPES[
+        limits,
+        error.parameter is not None and weights_differ(evidence, error.parameter, roundoff),
+        unrecorded,
+        _SCOPES[
             Role.GRADIENT in error.roles,
             error.input is not None,
             unrecorded,
-            row.direction is Direction.BACKWARD,
+            is_backward,
+            evidence.has_choices,
         ],
+        evidence.known_operands(row, progress.roundoff) if unrecorded else (),
     )
 
 
-def _scope(*, gradient: bool, given: bool, unrecorded: bool, backward: bool) -> Scope:
-    if gradient:
+def _scope(holds: Sequence[bool]) -> Scope:
+    """Return what kind of row one is: of gradients, or whatever else holds."""
+    kinds = (Scope.INPUT, Scope.UNRECORDED, Scope.BACKWARD, Scope.CHOICE)
+    is_gradient, *others = holds
+    if is_gradient:
         return Scope.GRADIENT
-    scope = Scope.ACTIVATION
-    for holds, one in ((given, Scope.INPUT), (unrecorded, Scope.UNRECORDED), (backward, Scope.BACKWARD)):
-        scope |= one if holds else Scope(0)
-    return scope
+    return reduce(or_, compress(kinds, others), Scope.ACTIVATION)
 
 
-_SCOPES = {
-    known: _scope(gradient=known[0], given=known[1], unrecorded=known[2], backward=known[3])
-    for known in product((False, True), repeat=4)
-}
+_SCOPES = {holds: _scope(holds) for holds in product((False, True), repeat=5)}
 
 
-def weights_differ(evidence: Evidence, error: RowErrors, roundoff: float) -> bool:
+def weights_differ(evidence: Evidence, parameter: float, roundoff: float) -> bool:
     """Tell whether the parameters of a row differ by more than their dtype, or training, explains."""
-    if error.parameter is None:
-        return False
-    limit = evidence.limits.parameter_floor * roundoff
-    if evidence.is_later_step:
-        limit = max(limit, evidence.limits.later_step_parameters)
-    return error.parameter > limit
+    trained = evidence.limits.later_step_parameters if evidence.is_later_step else 0.0
+    return parameter > max(evidence.limits.parameter_floor * roundoff, trained)

@@ -3,57 +3,25 @@
     e(output)  >  FACTORS * worst of BOUNDS    and    e(output)  >  worst of FLOORS        an error begins
 
 Each entry is a first-order error bound, or what was found in healthy runs. `firstdrift rules` and the page
-Rules list the entries in this order. Adding one: an entry here, its sentence under `[rule.explanation]`
-in `wording/`, and a test of its own.
+Rules list the entries in this order. Adding one: an entry here, its sentence in `wording/rules.toml`, and a
+test of its own.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable
+from functools import cache, partial
+from typing import ClassVar, Final, TypeAlias
 
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.operators.kinds import Magnification, Work
-from firstdrift.verdict.conditioning import honest_error, how_it_magnifies
-from firstdrift.verdict.constants import MOST_CANCELLED
+from firstdrift.model.tensor import Role
+from firstdrift.operators.kinds import Magnification, OpKind
+from firstdrift.verdict.conditioning import condition_of_product, error_of_terms, how_it_magnifies, passed_on
 from firstdrift.verdict.evidence import Case, Scope
 from firstdrift.verdict.gradients import explained_by_cancellation, explained_gradient
 from firstdrift.verdict.layer_outliers import peer_group
-from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.router_ties import is_done_by_row
-from firstdrift.verdict.tree import work_of_row
-from firstdrift.wording.message import Message
-
-
-class Explanation(NamedTuple):
-    """Something that explains an error.
-
-    Attributes:
-        id: what it is called; also the last part of its message.
-        applies: whether it is in force for a row.
-        amount: the error that it explains; of FACTORS, how many times the explained error is none yet.
-        place: the heading, or the bold word, of docs/verdict.md where it is described.
-        thresholds: names of the thresholds that it goes by.
-        scope: of which rows it speaks; None for all.
-    """
-
-    id: str
-    applies: Callable[[Case], bool]
-    amount: Callable[[Case], float]
-    place: str
-    thresholds: tuple[str, ...] = ()
-    scope: Scope | None = None
-
-    @property
-    def name(self) -> str:
-        """What rows keep of it: "explanation.input"."""
-        return f"explanation.{self.id}"
-
-    @property
-    def why(self) -> Message:
-        """One sentence of why."""
-        return Message.of(f"rule.explanation.{self.id}")
-
+from firstdrift.verdict.rule import Rule
+from firstdrift.verdict.tree import kind_of_row
 
 _EXPERTS: Final = "Ties between experts"
 _HONESTLY: Final = "Operators that magnify honestly"
@@ -63,8 +31,38 @@ def _always(_: Case) -> bool:
     return True
 
 
+class Explanation(Rule, frozen=True, kw_only=True):
+    """Something that explains an error.
+
+    Attributes:
+        applies: whether it is in force for a row.
+        amount: the error that it explains; of FACTORS, how many times the explained error is none yet.
+        scope: of which rows it speaks; None for all.
+        how: of which operators it speaks, by how they magnify errors; None for all.
+    """
+
+    amount: Callable[[Case], float]
+    applies: Callable[[Case], bool] = _always
+    scope: Scope | None = None
+    how: Magnification | None = None
+
+    kind: ClassVar[str] = "explanation"
+
+
 def _unbounded(_: Case) -> float:
     return math.inf
+
+
+def _roundoff(case: Case) -> float:
+    return case.roundoff
+
+
+def _inside(case: Case) -> float:
+    return case.progress.inside[case.row.index]
+
+
+def _input(case: Case) -> float:
+    return case.error.input or 0.0
 
 
 def _whole_input(case: Case) -> float:
@@ -109,41 +107,29 @@ def _trained(case: Case) -> float:
     return math.inf if evidence.is_later_step and is_whole else error.parameter
 
 
-def _input(case: Case) -> float:
-    return case.error.input or 0.0
+def _is_given_a_finite_error(case: Case) -> bool:
+    return bool(case.error.input) and case.error.input != math.inf
 
 
-def _magnifies(how: Magnification) -> Callable[[Case], bool]:
-    def applies(case: Case) -> bool:
-        return how_it_magnifies(case.row) is how
-
-    return applies
-
-
-def _magnified(case: Case) -> float:
-    return honest_error(case.row, case.error, case.evidence.plan, case.evidence.measurements)
+def _magnified(how: Magnification, case: Case) -> float:
+    evidence, error = case.evidence, case.error
+    known = map(evidence.measurements.__getitem__, evidence.pairs_of(error, Role.INPUT))
+    given = [one for one in known if one.golden is not None]
+    return passed_on(how, error.input or 0.0, given, evidence.golden_sides(error, Role.OUTPUT))
 
 
-def _is_sum_of_recorded(case: Case) -> bool:
-    return _sum_of_operands(case) is not None
-
-
-def _sum_of_operands(case: Case) -> float | None:
-    """Return |d operands| / |sum| of a sum whose operands are known; None where a row is none."""
-    evidence = case.evidence
-    total = evidence.output_of(case.row) if case.is_sum else None
-    if total is None or not total[1].norm:
-        return None
-    operands = [evidence.output_of(other) for other in evidence.operands(case.row)]
-    return sum(known[0] * (known[1].norm or 0.0) for known in operands if known) / total[1].norm
+def _adds_what_was_compared(case: Case) -> bool:
+    return bool(case.operands)
 
 
 def _operands(case: Case) -> float:
-    return _sum_of_operands(case) or 0.0
+    pair = case.error.output_pair
+    total = case.evidence.measurements[pair].golden if pair is not None else None
+    return 0.0 if total is None else error_of_terms(case.operands, total)
 
 
 def _is_held_against_what_ran_before(case: Case) -> bool:
-    return _sum_of_operands(case) is None
+    return not case.operands
 
 
 def _before(case: Case) -> float:
@@ -151,46 +137,9 @@ def _before(case: Case) -> float:
     return (progress.seen or 0.0) if is_done_by_row(case.row) else progress.seen_whole
 
 
-def _cancelled(case: Case) -> float:
-    return explained_by_cancellation(case.evidence, case.row, case.error, case.progress.roundoff)
-
-
-def _gradient(case: Case) -> float:
-    return explained_gradient(case.evidence, case.error, case.progress.seen_whole)
-
-
 def _forward(case: Case) -> float:
     partner = case.evidence.forward_partner(case.row)
     return partner.worst if partner else 0.0
-
-
-BOUNDS: Final = (
-    Explanation("rounding", _always, lambda case: case.roundoff, "The rule"),
-    Explanation("inside", _always, lambda case: case.progress.inside[case.row.index], "Leaves first"),
-    Explanation("gradient", _always, _gradient, "Gradients", ("gradient_scale",), Scope.GRADIENT),
-    Explanation("other_numbers", _was_given_other_numbers, _unbounded, "Ties", (), Scope.ACTIVATION),
-    Explanation("other_tokens", _was_given_other_tokens, _unbounded, _EXPERTS, (), Scope.ACTIVATION),
-    Explanation("mixed_tokens", _mixes_tokens, _whole_input, _EXPERTS, (), Scope.ACTIVATION),
-    Explanation("after_choice", _follows_a_choice, _seen, _EXPERTS, (), Scope.ACTIVATION),
-    Explanation(
-        "training",
-        _has_parameters_that_agree,
-        _trained,
-        "Parameters",
-        ("later_step_parameters",),
-        Scope.ACTIVATION,
-    ),
-    Explanation("input", _always, _input, "The rule", ("factor",), Scope.INPUT),
-    Explanation("absolute", _magnifies(Magnification.ABSOLUTE), _magnified, _HONESTLY, (), Scope.INPUT),
-    Explanation("cancelling", _magnifies(Magnification.CANCELLING), _magnified, _HONESTLY, (), Scope.INPUT),
-    Explanation("centring", _magnifies(Magnification.CENTRING), _magnified, _HONESTLY, (), Scope.INPUT),
-    Explanation("operands", _is_sum_of_recorded, _operands, "Sums", (), Scope.UNRECORDED),
-    Explanation("before", _is_held_against_what_ran_before, _before, "The rule", (), Scope.UNRECORDED),
-    Explanation("cancelled_sum", _always, _cancelled, "Sums that cancel out", (), Scope.BACKWARD),
-    Explanation("backward", _always, _seen, "Gradients", (), Scope.BACKWARD),
-    Explanation("forward", _always, _forward, "Gradients", (), Scope.BACKWARD),
-)
-"""The error that each of these explains; the largest counts."""
 
 
 def _size(case: Case) -> int | None:
@@ -200,15 +149,104 @@ def _size(case: Case) -> int | None:
 
 
 def _is_single_product(case: Case) -> bool:
-    return _size(case) == 1 and work_of_row(case.row) is Work.LINEAR
+    return _size(case) == 1 and kind_of_row(case.row) is OpKind.LINEAR
+
+
+def _product(case: Case) -> float:
+    """Return what is explained where a sum of products cancels out: it adds up |input| x |weight| at most."""
+    total = case.evidence.golden_sides(case.error, Role.OUTPUT)
+    factors = [
+        *case.evidence.golden_sides(case.error, Role.INPUT),
+        *case.evidence.golden_sides(case.error, Role.PARAMETER),
+    ]
+    given = _before(case) if case.error.input is None else case.error.input
+    return condition_of_product(factors, total) * max(given, case.roundoff)
+
+
+def _operator_that(entry: str, how: Magnification) -> Explanation:
+    """Make the entry of a kind of operators that magnify honestly."""
+    return Explanation(
+        entry,
+        _HONESTLY,
+        applies=_is_given_a_finite_error,
+        amount=partial(_magnified, how),
+        scope=Scope.INPUT,
+        how=how,
+    )
+
+
+BOUNDS: Final = (
+    Explanation("rounding", "The rule", amount=_roundoff),
+    Explanation("inside", "Leaves first", amount=_inside),
+    Explanation(
+        "gradient", "Gradients", ("gradient_scale",), amount=explained_gradient, scope=Scope.GRADIENT
+    ),
+    Explanation(
+        "other_numbers",
+        "Ties",
+        applies=_was_given_other_numbers,
+        amount=_unbounded,
+        scope=Scope.ACTIVATION,
+    ),
+    Explanation(
+        "other_tokens",
+        _EXPERTS,
+        applies=_was_given_other_tokens,
+        amount=_unbounded,
+        scope=Scope.CHOICE,
+    ),
+    Explanation("mixed_tokens", _EXPERTS, applies=_mixes_tokens, amount=_whole_input, scope=Scope.CHOICE),
+    Explanation("after_choice", _EXPERTS, applies=_follows_a_choice, amount=_seen, scope=Scope.CHOICE),
+    Explanation(
+        "training",
+        "Parameters",
+        ("later_step_parameters",),
+        applies=_has_parameters_that_agree,
+        amount=_trained,
+        scope=Scope.ACTIVATION,
+    ),
+    Explanation("input", "The rule", ("factor",), amount=_input, scope=Scope.INPUT),
+    _operator_that("absolute", Magnification.ABSOLUTE),
+    _operator_that("cancelling", Magnification.CANCELLING),
+    _operator_that("centring", Magnification.CENTRING),
+    Explanation(
+        "single_product",
+        "A single dot product",
+        applies=_is_single_product,
+        amount=_product,
+    ),
+    Explanation(
+        "operands", "Sums", applies=_adds_what_was_compared, amount=_operands, scope=Scope.UNRECORDED
+    ),
+    Explanation(
+        "before",
+        "The rule",
+        applies=_is_held_against_what_ran_before,
+        amount=_before,
+        scope=Scope.UNRECORDED,
+    ),
+    Explanation(
+        "cancelled_sum", "Sums that cancel out", amount=explained_by_cancellation, scope=Scope.BACKWARD
+    ),
+    Explanation("backward", "Gradients", amount=_seen, scope=Scope.BACKWARD),
+    Explanation("forward", "Gradients", amount=_forward, scope=Scope.BACKWARD),
+)
+"""The error that each of these explains; the largest counts."""
 
 
 def _is_bounded_sum(case: Case) -> bool:
-    return case.is_unrecorded and case.evidence.is_bounded_sum(case.row, case.progress.roundoff)
+    """Tell whether a row is the sum of outputs of which all the data were compared."""
+    pairs = (case.error.output_pair, *(term.pair for term in case.operands))
+    kinds = {case.evidence.measurements[pair].kind for pair in pairs if pair is not None}
+    return bool(case.operands) and kinds == {MeasurementKind.DATA}
 
 
 def _has_few_elements(case: Case) -> bool:
     return bool(_size(case))
+
+
+def _factor(case: Case) -> float:
+    return case.limits.factor
 
 
 def _of_few_elements(case: Case) -> float:
@@ -216,16 +254,9 @@ def _of_few_elements(case: Case) -> float:
 
 
 FACTORS: Final = (
-    Explanation(
-        "single_product",
-        _is_single_product,
-        lambda case: case.limits.factor * MOST_CANCELLED.value,
-        "A single dot product",
-        ("factor",),
-    ),
-    Explanation("bounded_sum", _is_bounded_sum, lambda case: case.limits.factor, "Sums", ("factor",)),
-    Explanation("few_elements", _has_few_elements, _of_few_elements, "The rule", ("factor",)),
-    Explanation("amplification", _always, lambda case: case.limits.factor, "The rule", ("factor",)),
+    Explanation("bounded_sum", "Sums", ("factor",), applies=_is_bounded_sum, amount=_factor),
+    Explanation("few_elements", "The rule", ("factor",), applies=_has_few_elements, amount=_of_few_elements),
+    Explanation("amplification", "The rule", ("factor",), amount=_factor),
 )
 """How many times the explained error begins to be one of the row's own; the first that applies counts."""
 
@@ -236,7 +267,7 @@ def _is_alone(case: Case) -> bool:
 
 def _is_of_logits(case: Case) -> bool:
     pair = case.error.output_pair
-    return _is_alone(case) and pair is not None and is_logits(case.evidence.plan.pairs[pair])
+    return pair in case.evidence.logits and _is_alone(case)
 
 
 def _is_only_output(case: Case) -> bool:
@@ -244,21 +275,28 @@ def _is_only_output(case: Case) -> bool:
 
 
 def _stands_out(case: Case) -> bool:
-    evidence, pair = case.evidence, case.error.output_pair
-    if case.row.index not in evidence.outstanding or pair is None or _is_alone(case):
+    pair = case.error.output_pair
+    if case.row.index not in case.progress.outstanding or pair is None or _is_alone(case):
         return False
-    is_first = peer_group(case.row) not in case.progress.peers_before
-    if is_first and case.is_unrecorded and not case.is_sum:
+    if case.is_unrecorded and not case.operands and peer_group(case.row) not in case.progress.peers_before:
         # That grows from layer to layer: the first of the peers stands out in healthy runs too.
         return False
     # Without norms the bound that statistics give is too uneven to be held against peers.
-    measured = evidence.measurements[pair]
+    measured = case.evidence.measurements[pair]
     norms = [side.norm for side in (measured.golden, measured.target) if side is not None]
     return measured.kind is MeasurementKind.DATA or (bool(norms) and None not in norms)
 
 
 def _is_among_others(case: Case) -> bool:
     return not _is_alone(case) and not _stands_out(case)
+
+
+def _peer_floor(case: Case) -> float:
+    return case.limits.peer_floor * case.roundoff
+
+
+def _floor(case: Case) -> float:
+    return case.limits.floor * case.roundoff
 
 
 def _only_output(case: Case) -> float:
@@ -274,17 +312,17 @@ def _baseline(case: Case) -> float:
 
 
 FLOORS: Final = (
+    Explanation("peers", "Peers", ("peer_floor",), applies=_stands_out, amount=_peer_floor),
+    Explanation("gathered", "The rule", ("floor",), applies=_is_among_others, amount=_floor),
+    Explanation("logits_alone", "Tokens", applies=_is_of_logits, amount=_unbounded),
     Explanation(
-        "peers", _stands_out, lambda case: case.limits.peer_floor * case.roundoff, "Peers", ("peer_floor",)
+        "only_output",
+        "Sums that cancel out",
+        ("hidden_floor", "alone_floor"),
+        applies=_is_only_output,
+        amount=_only_output,
     ),
-    Explanation(
-        "gathered", _is_among_others, lambda case: case.limits.floor * case.roundoff, "The rule", ("floor",)
-    ),
-    Explanation("logits_alone", _is_of_logits, _unbounded, "Tokens"),
-    Explanation(
-        "only_output", _is_only_output, _only_output, "Sums that cancel out", ("hidden_floor", "alone_floor")
-    ),
-    Explanation("baseline", _has_baseline, _baseline, "What healthy runs show", ("excess",)),
+    Explanation("baseline", "What healthy runs show", ("excess",), applies=_has_baseline, amount=_baseline),
 )
 """Output errors up to which nothing begins at a row, whatever came in; the largest counts."""
 
@@ -294,7 +332,8 @@ EXPLANATIONS: Final = (*BOUNDS, *FACTORS, *FLOORS)
 def explain(case: Case) -> tuple[float, str]:
     """Return the output error that a row's inputs and what ran before explain, and the entry that says so."""
     most, by = 0.0, ""
-    for applies, amount_of, name in _in_scope(case.scope.value):
+    how = how_it_magnifies(case.row) if case.error.input else Magnification.NONE
+    for applies, amount_of, name in _in_scope(case.scope.value, how):
         if (applies is None or applies(case)) and (amount := amount_of(case)) > most:
             most, by = amount, name
     return most, by
@@ -304,12 +343,12 @@ _Quick: TypeAlias = tuple[Callable[[Case], bool] | None, Callable[[Case], float]
 
 
 @cache
-def _in_scope(scope: int) -> tuple[_Quick, ...]:
+def _in_scope(scope: int, how: Magnification) -> tuple[_Quick, ...]:
     """Lay out the bounds of a kind of row so that they are asked quickly: of every row each is."""
     return tuple(
         (None if entry.applies is _always else entry.applies, entry.amount, entry.id)
         for entry in BOUNDS
-        if entry.scope is None or entry.scope.value & scope
+        if (entry.scope is None or entry.scope.value & scope) and entry.how in {None, how}
     )
 
 
@@ -323,17 +362,13 @@ def jumps(case: Case, explained: float) -> bool:
 
 def factor_of(case: Case) -> tuple[float, str]:
     """Return how many times the explained error is one of the row's own, and the entry that says so."""
-    entry = next(one for one in FACTORS if one.applies(case))
+    entry = next(entry for entry in FACTORS if entry.applies(case))
     return entry.amount(case), entry.id
 
 
 def floor_of(case: Case) -> tuple[float, str]:
     """Return the output error up to which nothing begins at a row, and the entry that says so."""
-    return max(_amounts(case, FLOORS))
-
-
-def _amounts(case: Case, entries: Sequence[Explanation]) -> list[tuple[float, str]]:
-    return [(entry.amount(case), entry.id) for entry in entries if entry.applies(case)]
+    return max((entry.amount(case), entry.id) for entry in FLOORS if entry.applies(case))
 
 
 def excused_by(case: Case) -> str | None:

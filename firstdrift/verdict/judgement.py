@@ -64,10 +64,8 @@ class PairJudgement(Struct, frozen=True, gc=False):
     """The verdict of one pair of tensors.
 
     Attributes:
-        verdict: pass, incomparable, warning or error.
         error: the error the rules went by: relative L2 (with data, the worst row if larger), a lower
             bound of it (with statistics), 0 or infinity (digests, scalars); None if incomparable.
-        reasons: why, one clause each; empty for pass.
     """
 
     verdict: Verdict
@@ -91,11 +89,7 @@ class RowJudgement(Struct, frozen=True, gc=False):
 
     Attributes:
         verdict: the worst of its pairs, under the rules in force.
-        node_class: what it did to the error.
-        reasons: why, the most telling first.
-        input_error: worst error of its inputs; None if none is known.
-        parameter_error: worst error of its parameters.
-        output_error: worst error of its outputs.
+        input_error: worst error of its inputs; None if none is known; likewise the other two.
         amplification: output error / max(rounding, input error); None if not known.
         worst_pair: index (in the plan) of the pair that the reasons are about; None if there is none.
         below: what lies below it.
@@ -239,10 +233,6 @@ class SliceJudgement(Struct, frozen=True):
     """What is said of one pair of slices by looking at it alone.
 
     Attributes:
-        coordinates: of the target slice.
-        rows: one for each row of the tree.
-        pairs: one for each pair of the plan.
-        counts: pairs by verdict, and what was left over.
         origins: rows at which an error begins, in execution order, as findings.
         weak_origins: rows that stand out among their peers, but too little to be called an origin.
         worst: the row with the largest output error, as a finding; None if all are clean.

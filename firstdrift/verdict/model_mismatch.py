@@ -9,30 +9,26 @@ from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, is_part_of_rank
 from firstdrift.operators.paths import numbered_layer
+from firstdrift.verdict.constants import LEAST_TENSORS, OTHER_WIDTHS
 from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.wording.message import Message
-
-_LEAST = 8
-"""Fewer tensors tell nothing."""
 
 
 def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> Message | None:
     """Say what makes two slices look like those of different models; None if nothing does."""
     tensors = [pair for pair in plan.pairs if pair.golden.is_tensor and pair.target.is_tensor]
     others = [pair for pair in tensors if _has_other_width(pair)]
-    if len(tensors) < _LEAST or 2 * len(others) <= len(tensors):
+    if len(tensors) < LEAST_TENSORS.value or len(others) <= OTHER_WIDTHS.value * len(tensors):
         return None
-    known = [Message.of("mismatch.shapes", count=len(others), pairs=len(tensors))]
-    widths = next((found for row in rows if (found := _hidden_size(plan, row)) is not None), None)
+    facts = [Message.of("mismatch.shapes", count=len(others), pairs=len(tensors))]
+    widths = next((width for row in rows if (width := _hidden_size(plan, row)) is not None), None)
     if widths is not None and widths[0] != widths[1]:
-        known.append(Message.of("mismatch.hidden_size", golden=widths[0], target=widths[1]))
-    layers = (
-        _layers([name for match in plan.matches for name in match.golden] + list(plan.unmatched_golden)),
-        _layers([name for match in plan.matches for name in match.target] + list(plan.unmatched_target)),
-    )
-    if all(layers) and layers[0] != layers[1]:
-        known.append(Message.of("mismatch.layers", golden=layers[0], target=layers[1]))
-    return Message.of("mismatch.facts", facts=tuple(known))
+        facts.append(Message.of("mismatch.hidden_size", golden=widths[0], target=widths[1]))
+    golden = _layers([*(name for match in plan.matches for name in match.golden), *plan.unmatched_golden])
+    target = _layers([*(name for match in plan.matches for name in match.target), *plan.unmatched_target])
+    if golden and target and golden != target:
+        facts.append(Message.of("mismatch.layers", golden=golden, target=target))
+    return Message.of("mismatch.facts", facts=tuple(facts))
 
 
 def _has_other_width(pair: TensorPair) -> bool:

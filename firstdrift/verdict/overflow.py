@@ -24,8 +24,8 @@ _SHOWN = 100
 def find_overflow(
     rows: Sequence[TreeRow], errors: Sequence[RowErrors], coordinates: Coordinates
 ) -> tuple[Overflow, ...]:
-    """List the first hundred nodes with non-finite values on one side only, in execution order."""
-    found = sorted((row for row in rows if errors[row.index].non_finite), key=lambda row: row.order)
+    """List the first hundred nodes with non-finite values on one side only, of rows in that order."""
+    found = [row for row in rows if errors[row.index].non_finite]
     return tuple(
         Overflow(coordinates, (row.target or row.golden)[0], *_level(errors[row.index].non_finite))
         for row in found[:_SHOWN]

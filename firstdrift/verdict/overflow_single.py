@@ -22,7 +22,7 @@ msprobe also calls high what grows 100-fold in norm: healthy models have such no
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from firstdrift.metrics.measurement import SideSummary
 from firstdrift.model.node import Node
@@ -60,36 +60,52 @@ def find_overflow_alone(
     for node, values in nodes:
         if leaves_unwritten(node.type_name):
             continue
-        received = is_communication(node.type_name) and is_received(node.type_name)
-        tensors = list(zip(node.tensors, values, strict=True))
-        entering = [] if received else [each for each in tensors if each[0].role in _ENTERING]
-        leaving = [each for each in tensors if each[0].role not in _ENTERING]
-        entered = _worst(entering)
-        masks = entered is _State.MASKED or fills(node.type_name)
-        left = _worst(leaving, new_masks_are_bad=entered is not None and not masks)
-        bad_in, bad_out = entered is _State.BAD, left is _State.BAD
-        if bad_in or bad_out:
-            level = _level(bad_in=bad_in, bad_out=bad_out)
-            bad = tuple(record.label for record, each in tensors if _state(each) is _State.BAD)
-            reason = Message.of("overflow.in", tensors=bad) if bad else Message.of("overflow.new_mask")
-            if bad_out and received:
-                level, reason = "high", joined(reason, Message.of("overflow.received"))
-            elif bad_out and entered is None:
-                level = "high" if seen else "critical"
-                reason = joined(reason, Message.of("overflow.inputs_not_recorded"))
+        states = _states(node, values)
+        if states.is_bad:
+            level, reason = _level_and_reason(states, seen=seen)
             yield Overflow(coordinates, node.name, level, reason)
-        seen = seen or bad_in or bad_out
+        seen = seen or states.is_bad
+
+
+class _States(NamedTuple):
+    """The worst state of what enters a node, and of what leaves it; None if nothing is known."""
+
+    entered: _State | None
+    left: _State | None
+    is_received: bool
+    bad: tuple[str, ...]
+
+    @property
+    def is_bad(self) -> bool:
+        return _State.BAD in (self.entered, self.left)
+
+
+def _states(node: Node, values: Sequence[Values]) -> _States:
+    received = is_communication(node.type_name) and is_received(node.type_name)
+    tensors = list(zip(node.tensors, values, strict=True))
+    entered = None if received else _worst([each for each in tensors if each[0].role in _ENTERING])
+    masks = entered is _State.MASKED or fills(node.type_name)
+    leaving = [each for each in tensors if each[0].role not in _ENTERING]
+    left = _worst(leaving, new_masks_are_bad=entered is not None and not masks)
+    bad = tuple(record.label for record, each in tensors if _state(each) is _State.BAD)
+    return _States(entered, left, received, bad)
+
+
+def _level_and_reason(states: _States, *, seen: bool) -> tuple[str, Message]:
+    reason = Message.of("overflow.in", tensors=states.bad) if states.bad else Message.of("overflow.new_mask")
+    if states.left is not _State.BAD:
+        return "medium", reason
+    if states.is_received:
+        return "high", joined(reason, Message.of("overflow.received"))
+    if states.entered is None:
+        reason = joined(reason, Message.of("overflow.inputs_not_recorded"))
+        return "high" if seen else "critical", reason
+    return "high" if states.entered is _State.BAD else "critical", reason
 
 
 def has_nonfinite(values: Values) -> bool:
     """Tell whether a tensor holds NaN or infinities, a mask's -inf included."""
     return _state(values) not in (None, _State.FINITE)
-
-
-def _level(*, bad_in: bool, bad_out: bool) -> str:
-    if bad_in:
-        return "high" if bad_out else "medium"
-    return "critical"
 
 
 def _worst(

@@ -1,10 +1,12 @@
 """What is said of a node that is not clean: messages, by the facts that the rule went by."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import Role, is_floating, is_part_of_rank
+from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.constants import ANOTHER_ROW
 from firstdrift.verdict.evidence import Case, Evidence
 from firstdrift.verdict.judgement import Reasons
@@ -12,35 +14,14 @@ from firstdrift.verdict.pair_error import size_of
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.wording.message import Message
-from firstdrift.wording.phrases import as_message
 
 _AS = " = "
-
-
-def input_differs(_: Case) -> Reasons:
-    """Say that the two runs were given something else."""
-    return (Message.of("reason.input_differs"),)
-
-
-def begins_inside(_: Case) -> Reasons:
-    """Say that the error begins further inside."""
-    return (Message.of("reason.begins_inside"),)
 
 
 def non_finite(case: Case) -> Reasons:
     """Say where NaN or infinities are on one side only."""
     roles = tuple(Message.of(f"role.{role}") for role in sorted(map(str, case.error.non_finite)))
     return (Message.of("reason.non_finite", roles=roles),)
-
-
-def other_numbers(_: Case) -> Reasons:
-    """Say that equal inputs gave other whole numbers."""
-    return (Message.of("reason.other_numbers"),)
-
-
-def tie(_: Case) -> Reasons:
-    """Say that nearly equal values were chosen in another order."""
-    return (Message.of("reason.tie"),)
 
 
 def weights(case: Case) -> Reasons:
@@ -69,7 +50,7 @@ def argument(case: Case) -> Reasons:
 def shape(case: Case) -> Reasons:
     """Say why two outputs cannot be compared."""
     known = case.evidence.plan.pairs[case.error.shape_pair or 0].incomparable
-    return (as_message(known) if known else Message.of("reason.other_kinds"),)
+    return (known or Message.of("reason.other_kinds"),)
 
 
 def inputs_differ(case: Case) -> Reasons:
@@ -103,14 +84,11 @@ def _jump(case: Case) -> Message:
     evidence, row, error = case.evidence, case.row, case.error
     inputs, output = _sizes(case)
     if case.added:
-        known = [(one.where, _size(evidence, one.error, one.pair)) for one in case.added]
-        return _sum_of(row, known, output)
+        return _sum_of(case, case.added, output)
     if error.input is None and case.progress.known_inside[row.index]:
         return Message.of("reason.inside_agrees", inside=_size_inside(evidence, row), output=output)
-    if case.is_sum:
-        operands = [(other, evidence.errors_of_output(other)) for other in evidence.operands(row)]
-        known = [(_on_both_sides(one), _size(evidence, at.output, at.output_pair)) for one, at in operands]
-        return _sum_of(row, known, output)
+    if case.operands:
+        return _sum_of(case, case.operands, output)
     if error.input is None:
         looked_up = "_looked_up" if _may_have_looked_up_another(evidence, row, error) else ""
         return Message.of(f"reason.first_to_differ{looked_up}", output=output)
@@ -119,9 +97,11 @@ def _jump(case: Case) -> Message:
     return Message.of("reason.inputs_agree", inputs=inputs, output=output)
 
 
-def _sum_of(row: TreeRow, known: Sequence[tuple[str, Message]], output: Message) -> Message:
+def _sum_of(case: Case, terms: Sequence[Term], output: Message) -> Message:
+    sizes = [_size(case.evidence, term.error, term.pair) for term in terms]
     addends = tuple(
-        Message.of("reason.addend", name=_seen_from(row, where), size=size) for where, size in known
+        Message.of("reason.addend", name=_seen_from(case.row, term.where), size=size)
+        for term, size in zip(terms, sizes, strict=True)
     )
     return Message.of("reason.sum", addends=addends, output=output)
 
@@ -137,32 +117,34 @@ def entered(evidence: Evidence, row: TreeRow, error: RowErrors, *, inside: bool)
 def _missing_inside(evidence: Evidence, row: TreeRow) -> Reasons:
     """Say which outputs of the modules of a row were not compared, so that more cannot be said."""
     inside = evidence.rows[row.index + 1 : row.last + 1]
-    plan = evidence.plan
-    incomparable = [
-        (one, plan.pairs[index])
-        for one in inside
-        for index in evidence.errors[one.index].pairs
-        if evidence.measurements[index].kind is MeasurementKind.INCOMPARABLE
-        and plan.pairs[index].target.role is Role.OUTPUT
-    ]
+    incomparable = list(_incomparable(evidence, inside))
     missing = [
         Message.of("reason.tensor_of", tensor=pair.target.label, node=_named(one))
         for one, pair in incomparable
     ]
-    for side, left in (("golden", plan.unmatched_golden_tensors), ("target", plan.unmatched_target_tensors)):
-        names = {name for one in inside if one.match is not None for name in getattr(one, side)}
-        missing += [
-            Message.of(f"reason.tensor_of_{side}", tensor=tensor.record.label, node=tensor.node)
-            for tensor in left
-            if tensor.record.role is Role.OUTPUT and tensor.record.is_tensor and tensor.node in names
-        ]
+    missing += [*_left_over(evidence, inside, "golden"), *_left_over(evidence, inside, "target")]
     if not missing:
         return ()
     more = len(missing) - 1
-    said = Message.of(f"reason.not_compared_inside{'_more' if more else ''}", tensor=missing[0], more=more)
+    what = Message.of(f"reason.not_compared_inside{'_more' if more else ''}", tensor=missing[0], more=more)
     parts = (pair for _, pair in incomparable if is_part_of_rank(pair.golden) or is_part_of_rank(pair.target))
     why = next((pair.incomparable for pair in parts if pair.incomparable), None)
-    return (said,) if why is None else (said, as_message(why))
+    return (what,) if why is None else (what, why)
+
+
+def _incomparable(evidence: Evidence, inside: Sequence[TreeRow]) -> Iterator[tuple[TreeRow, TensorPair]]:
+    for row in inside:
+        for index in evidence.pairs_of(evidence.errors[row.index], Role.OUTPUT):
+            if evidence.measurements[index].kind is MeasurementKind.INCOMPARABLE:
+                yield row, evidence.plan.pairs[index]
+
+
+def _left_over(evidence: Evidence, inside: Sequence[TreeRow], side: str) -> Iterator[Message]:
+    """Name the outputs of the modules of a row that one dump alone has."""
+    names = {name for row in inside if row.match is not None for name in getattr(row, side)}
+    for tensor in getattr(evidence.plan, f"unmatched_{side}_tensors"):
+        if tensor.record.role is Role.OUTPUT and tensor.record.is_tensor and tensor.node in names:
+            yield Message.of(f"reason.tensor_of_{side}", tensor=tensor.record.label, node=tensor.node)
 
 
 def _may_have_looked_up_another(evidence: Evidence, row: TreeRow, error: RowErrors) -> bool:
@@ -216,12 +198,6 @@ def _differs_in_finiteness(measured: Measurement) -> bool:
 
 def _named(row: TreeRow) -> str:
     return (row.target or row.golden)[0]
-
-
-def _on_both_sides(row: TreeRow) -> str:
-    """Name a node as each dump does: who knows the model by one of them finds it by that."""
-    names = [side[0] for side in (row.target, row.golden) if side]
-    return _AS.join(dict.fromkeys(names))
 
 
 def _seen_from(row: TreeRow, names: str) -> str:

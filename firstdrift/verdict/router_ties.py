@@ -17,7 +17,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -25,7 +25,7 @@ from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role, is_floating
-from firstdrift.operators.kinds import ROW_BY_ROW, Work
+from firstdrift.operators.kinds import ROW_BY_ROW, OpKind
 from firstdrift.operators.paths import (
     is_feed_forward,
     is_of_chosen_experts,
@@ -34,12 +34,8 @@ from firstdrift.operators.paths import (
     numbered_chosen_expert,
     numbered_expert,
 )
-from firstdrift.verdict.tree import TreeRow, last_name, work_of_row
-
-_MOST_EXPERTS: Final = 1024
-_MOST_SWAPPED: Final = 0.5
-"""Share of the choices beyond which they are not called ties."""
-
+from firstdrift.verdict.constants import MOST_EXPERTS, MOST_SWAPPED
+from firstdrift.verdict.tree import TreeRow, kind_of_row, last_name
 
 _Step: TypeAlias = tuple[int, str]
 """A step that each expert of a block does: the row of the block, and what it is called in the expert."""
@@ -71,7 +67,7 @@ def may_be_scores(pair: TensorPair) -> bool:
     return (
         pair.target.role is Role.OUTPUT
         and len(shape) > 1
-        and 1 < shape[-1] <= _MOST_EXPERTS
+        and 1 < shape[-1] <= MOST_EXPERTS.value
         and is_floating(pair.target.dtype)
         and any(map(is_router, (pair.golden_node, pair.target_node)))
         and ".backward" not in pair.target_node
@@ -80,7 +76,7 @@ def may_be_scores(pair: TensorPair) -> bool:
 
 def is_done_by_row(row: TreeRow) -> bool:
     """Tell whether a row treats each token by itself, so that one that is off spoils no other."""
-    return work_of_row(row) in ROW_BY_ROW or (
+    return kind_of_row(row) in ROW_BY_ROW or (
         row.kind is not NodeKind.API and is_feed_forward(row.type_name or last_name(row))
     )
 
@@ -145,7 +141,7 @@ class _Search:
             tokens = math.prod((pair.target.shape or ())[:-1])
             chosen = self._chosen(block, tokens, len(swapped) + 1)
             count = swapped[chosen - 1] if chosen else max(swapped)
-            if 0 < count <= max(1, _MOST_SWAPPED * tokens * (chosen or 1)):
+            if 0 < count <= max(1, MOST_SWAPPED.value * tokens * (chosen or 1)):
                 yield Choice(row.order, block.index, block.last, index, count, tokens)
 
     def by_numbers(self) -> Iterator[Choice]:
@@ -156,7 +152,7 @@ class _Search:
             if is_floating(pair.target.dtype) or self.measurements[index].equal is not False:
                 continue
             block = self._block(row)
-            if block is not None and (row.index in self.of_experts or work_of_row(row) is Work.ROUTE):
+            if block is not None and (row.index in self.of_experts or kind_of_row(row) is OpKind.ROUTE):
                 is_given = row.index in self.of_experts
                 yield Choice(row.order - is_given, block.index, block.last, index)
 
@@ -283,24 +279,25 @@ def excuse(choices: Sequence[Choice], row: TreeRow, pair: TensorPair, measured: 
     before = [choice for choice in choices if choice.order < row.order]
     if not before or row.direction is Direction.BACKWARD or pair.target.role is Role.GRADIENT:
         return Excuse()
-    around = [choice for choice in before if choice.block <= row.index <= choice.last]
-    own = around[-1] if around else None
+    own = next((choice for choice in reversed(before) if choice.block <= row.index <= choice.last), None)
+    if any(choice.swapped is None for choice in before):
+        by_statistics = measured.kind is MeasurementKind.STATISTICS
+        return Excuse(is_within=own is not None, tells_little=by_statistics)
     rows = measured.by_row.rows if measured.by_row is not None else 0
-    left_out = 0
-    for choice in before:
-        if choice.swapped is None:
-            by_statistics = measured.kind is MeasurementKind.STATISTICS
-            return Excuse(is_within=own is not None, tells_little=by_statistics)
-        at_once = 1 if choice is own else max(1, -(-rows // choice.tokens) if choice.tokens else 1)
-        left_out += choice.swapped * at_once
+    left_out = sum((choice.swapped or 0) * _rows_at_once(choice, own, rows) for choice in before)
     if own is None:
         return Excuse(left_out)
     is_known = left_out < own.tokens
-    shape = pair.target.shape or ()
-    is_sorted = pair.joining is not Joining.OF_EXPERTS and (
-        is_of_experts(row) or math.prod(shape[:-1]) != own.tokens
-    )
+    tokens = math.prod((pair.target.shape or ())[:-1])
+    is_sorted = pair.joining is not Joining.OF_EXPERTS and (is_of_experts(row) or tokens != own.tokens)
     return Excuse(left_out, not is_known or is_sorted, is_known and is_sorted)
+
+
+def _rows_at_once(choice: Choice, own: Choice | None, rows: int) -> int:
+    """Return how many rows one choice spoils, of a tensor that has several for each token."""
+    if choice is own or not choice.tokens:
+        return 1
+    return max(1, -(-rows // choice.tokens))
 
 
 def hides(choices: Sequence[Choice], row: TreeRow, pair: TensorPair, measured: Measurement) -> bool:

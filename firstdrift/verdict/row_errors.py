@@ -206,16 +206,18 @@ def _add(
         _add_discrete(row, index, role, error.value)
         return
     row.roundoff = max(row.roundoff or 0.0, error.roundoff)
-    match role:
-        case Role.INPUT:
-            if row.input is None or error.value > row.input:
-                row.input, row.input_pair = error.value, index
-        case Role.PARAMETER:
-            if row.parameter is None or error.value > row.parameter:
-                row.parameter, row.parameter_pair = error.value, index
-        case _:
-            if row.output is None or error.value > row.output:
-                row.output, row.output_pair = error.value, index
+    _add_floating(row, index, role, error.value)
+
+
+def _add_floating(row: RowErrors, index: int, role: Role, value: float) -> None:
+    if role is Role.INPUT:
+        if row.input is None or value > row.input:
+            row.input, row.input_pair = value, index
+    elif role is Role.PARAMETER:
+        if row.parameter is None or value > row.parameter:
+            row.parameter, row.parameter_pair = value, index
+    elif row.output is None or value > row.output:
+        row.output, row.output_pair = value, index
 
 
 def _has_other_shape(pair: TensorPair) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from firstdrift.verdict.judge import with_roll_ups
 from firstdrift.verdict.judgement import Counts, Finding, PairJudgement, SliceJudgement, Verdict
+from firstdrift.verdict.row_verdicts import with_roll_ups
 from firstdrift.verdict.tree import TreeRow
 
 _COUNT_OF = {Verdict.PASS: "passed"}

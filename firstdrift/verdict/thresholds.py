@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from firstdrift.errors import SettingsError
 from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.wording.message import Message
 
 _ROUNDOFF: Final = "roundoff_"
 
@@ -24,41 +25,6 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
 
     Those without a prefix are of the rule set `firstdrift`; "roundings" are unit roundoffs of the coarser
     of the dtypes.
-
-    Attributes:
-        factor: an output error this many times the input error was made by the node.
-        floor: output errors below this many roundings are what a node gathers inside.
-        peer_floor: a node that stands out among its peers needs at least an error of so many roundings.
-        weak_factor: a node that stands out by this much is no finding, but fits one that another token shows.
-        hidden_floor: `floor` of an input that operations made which the dump does not hold: attention cores.
-        alone_floor: below it, an output that is all that can be compared tells nothing: bfloat16 gathers as
-            much.
-        parameter_floor: parameters that differ by more roundings differ; fewer is a change of dtype.
-        later_step_parameters: after the first step, parameters carry the rounding of training; below this
-            they count as equal.
-        gradient_scale: a gradient this much smaller than the largest of the slice has cancelled out.
-        token_ratio: a token whose error is this many times the worst before it stands out.
-        token_lasting: ... and is a fault if later tokens stay above the worst before it by this factor,
-        token_unfollowed: or if it stands out by this factor and no token follows that could tell,
-        token_sudden: or if it stands out by this factor by itself.
-        drift_roundoffs: logits that are off by more roundings, with no node to name, have drifted,
-        drift_least: if they are off by at least this,
-        drift_most: and in any dtype if they are off by more than this.
-        excess: an error begins at a node only if it is this many times that of the same node in a healthy
-            run, where one is given (`reference ratio` of three runs).
-        roundoff_float64: unit roundoff that errors in this dtype are held against; likewise the others.
-            A float32 model that computes in TF32 rounds to 2^-11.
-        msprobe_norm_in: the norms of inputs that differ by less agree; if that of an output
-        msprobe_norm_out: differs by more than this then, it is an error.
-        msprobe_norm_growth: a norm error this many times the input's is a warning,
-        msprobe_norm_alone: as is one above this where the input has none.
-        msprobe_share_in: inputs of which a larger share is within 1/1000 agree; an output of which
-        msprobe_share_out: a smaller share is, is an error then.
-        msprobe_cosine_in: inputs with a larger cosine agree; an output whose cosine is
-        msprobe_cosine_drop: further below is a warning then.
-        msit_cosine: an output passes above this cosine similarity,
-        msit_kl_bfloat16: and logits in bfloat16 below this KL divergence,
-        msit_kl: those in any finer dtype below this.
     """
 
     factor: float = 3.0
@@ -131,137 +97,82 @@ DEFAULTS: Final = Thresholds()
 
 
 class About(NamedTuple):
-    """Of one threshold: what it is, and what it may be.
+    """What one threshold is, and what it may be.
 
     Attributes:
+        name: as in `Thresholds`.
         rules: the rule set that goes by it.
-        title: what it is called.
-        meaning: a sentence without its full stop.
         least: the smallest value that makes sense; likewise most.
-        per_dtype: it is an amount of rounding, of which there is one for each dtype.
     """
 
+    name: str
     rules: str
-    title: str
-    meaning: str
     least: float = 0.0
     most: float = 1e6
-    per_dtype: bool = False
+
+    @property
+    def dtype(self) -> str | None:
+        """The dtype of which it is the unit roundoff; None of all others."""
+        return self.name.removeprefix(_ROUNDOFF) if self.name.startswith(_ROUNDOFF) else None
+
+    @property
+    def title(self) -> Message:
+        """What it is called."""
+        return self._message("threshold")
+
+    @property
+    def meaning(self) -> Message:
+        """What it does, as a clause."""
+        return self._message("threshold_meaning")
 
     def refuses(self, value: float) -> bool:
         """Tell whether a value makes no sense."""
         return math.isnan(value) or not self.least <= value <= self.most
 
-
-def _own(title: str, meaning: str, **limits: float) -> About:
-    return About("firstdrift", title, meaning, **limits)  # type: ignore[arg-type]
-
-
-def _msprobe(title: str, meaning: str, most: float = 1.0) -> About:
-    return About("msprobe", title, meaning, 0.0, most)
+    def _message(self, room: str) -> Message:
+        if self.dtype:
+            return Message.of(f"{room}.roundoff", dtype=self.dtype)
+        return Message.of(f"{room}.{self.name}")
 
 
-def _msit(title: str, meaning: str, most: float) -> About:
-    return About("msit", title, meaning, 0.0, most)
-
-
-ABOUT: Final[Mapping[str, About]] = {
-    "factor": _own(
-        "Amplification", "an output error this many times the input error was made by the node", least=1.0
-    ),
-    "floor": _own("Floor", "output errors below this many roundings are what a node gathers inside"),
-    "peer_floor": _own(
-        "Floor among peers", "a node that stands out among its peers needs an error of so many roundings"
-    ),
-    "weak_factor": _own(
-        "Weak sign",
-        "a node that stands out among its peers by this factor fits a fault that the next token shows",
-        least=1.0,
-    ),
-    "hidden_floor": _own(
-        "Floor of inputs", "the same for an input that operations made which the dump does not hold"
-    ),
-    "alone_floor": _own(
-        "Floor of a single output", "an output that is all there is to compare is bad above this", most=10.0
-    ),
-    "parameter_floor": _own(
-        "Parameters", "parameters that differ by fewer roundings are only of another dtype"
-    ),
-    "later_step_parameters": _own(
-        "Trained parameters",
-        "after the first training step, parameters that differ by less count as equal",
-        most=10.0,
-    ),
-    "gradient_scale": _own(
-        "Cancelled gradients",
-        "a gradient this small beside the largest of the step has cancelled out",
-        most=1.0,
-    ),
-    "token_ratio": _own(
-        "Token stands out",
-        "a token stands out if its error is this many times the worst before it",
-        least=1.0,
-    ),
-    "token_lasting": _own(
-        "Token lasts",
-        "a token that stands out is bad if later ones stay above the worst before it by this",
-        least=1.0,
-    ),
-    "token_unfollowed": _own(
-        "Last token", "a token that no other follows is bad if it stands out by this", least=1.0
-    ),
-    "token_sudden": _own(
-        "Sudden token", "a token is bad whatever follows if it stands out by this", least=1.0
-    ),
-    "drift_roundoffs": _own(
-        "Drift", "logits that are off by more roundings, with no node to name, have drifted"
-    ),
-    "drift_least": _own("Least drift", "logits that are off by less have not drifted", most=10.0),
-    "drift_most": _own("Most drift", "logits that are off by more have drifted in any dtype", most=10.0),
-    "excess": _own(
-        "Excess", "an error begins at a node only if it is this many times that of the healthy run", least=1.0
-    ),
-    **{
-        f"{_ROUNDOFF}{dtype}": _own(
-            dtype, f"the relative error of one rounding in {dtype}, which errors are held against", most=1.0
-        )
-        for dtype in ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-    },
-    "msprobe_norm_in": _msprobe("Norm of inputs", "inputs agree if their norms differ by less"),
-    "msprobe_norm_out": _msprobe(
-        "Norm of outputs", "an output whose norm differs by more, from inputs that agree, is an error", 1e6
-    ),
-    "msprobe_norm_growth": _msprobe(
-        "Growth of the norm error",
-        "an output whose norm error is this many times the input's is a warning",
-        1e6,
-    ),
-    "msprobe_norm_alone": _msprobe(
-        "Norm error from nothing",
-        "an output whose norm differs by more, from equal inputs, is a warning",
-        1e6,
-    ),
-    "msprobe_share_in": _msprobe(
-        "Inputs within 1/1000", "inputs agree if a larger share of their elements is within 1/1000"
-    ),
-    "msprobe_share_out": _msprobe(
-        "Outputs within 1/1000", "an output of which a smaller share is, from inputs that agree, is an error"
-    ),
-    "msprobe_cosine_in": _msprobe("Cosine of inputs", "inputs agree if their cosine similarity is larger"),
-    "msprobe_cosine_drop": _msprobe(
-        "Drop of the cosine",
-        "an output whose cosine is lower than that of agreeing inputs by more is a warning",
-        2.0,
-    ),
-    "msit_cosine": _msit("Cosine", "an output passes if its cosine similarity is above this", 1.0),
-    "msit_kl_bfloat16": _msit(
-        "KL in bfloat16", "logits in bfloat16 pass if their KL divergence is below this", 1e6
-    ),
-    "msit_kl": _msit(
-        "KL in finer dtypes", "logits in any finer dtype pass if their KL divergence is below this", 1e6
-    ),
-}
-"""Of each threshold, in the order in which they are shown."""
+_TABLE: Final = (
+    About("factor", "firstdrift", least=1.0),
+    About("floor", "firstdrift"),
+    About("peer_floor", "firstdrift"),
+    About("weak_factor", "firstdrift", least=1.0),
+    About("hidden_floor", "firstdrift"),
+    About("alone_floor", "firstdrift", most=10.0),
+    About("parameter_floor", "firstdrift"),
+    About("later_step_parameters", "firstdrift", most=10.0),
+    About("gradient_scale", "firstdrift", most=1.0),
+    About("token_ratio", "firstdrift", least=1.0),
+    About("token_lasting", "firstdrift", least=1.0),
+    About("token_unfollowed", "firstdrift", least=1.0),
+    About("token_sudden", "firstdrift", least=1.0),
+    About("drift_roundoffs", "firstdrift"),
+    About("drift_least", "firstdrift", most=10.0),
+    About("drift_most", "firstdrift", most=10.0),
+    About("excess", "firstdrift", least=1.0),
+    About("roundoff_float64", "firstdrift", most=1.0),
+    About("roundoff_float32", "firstdrift", most=1.0),
+    About("roundoff_float16", "firstdrift", most=1.0),
+    About("roundoff_bfloat16", "firstdrift", most=1.0),
+    About("roundoff_float8_e4m3fn", "firstdrift", most=1.0),
+    About("roundoff_float8_e5m2", "firstdrift", most=1.0),
+    About("msprobe_norm_in", "msprobe", most=1.0),
+    About("msprobe_norm_out", "msprobe"),
+    About("msprobe_norm_growth", "msprobe"),
+    About("msprobe_norm_alone", "msprobe"),
+    About("msprobe_share_in", "msprobe", most=1.0),
+    About("msprobe_share_out", "msprobe", most=1.0),
+    About("msprobe_cosine_in", "msprobe", most=1.0),
+    About("msprobe_cosine_drop", "msprobe", most=2.0),
+    About("msit_cosine", "msit", most=1.0),
+    About("msit_kl_bfloat16", "msit"),
+    About("msit_kl", "msit"),
+)
+ABOUT: Final[Mapping[str, About]] = {about.name: about for about in _TABLE}
+"""Each threshold by name, in the order in which they are shown; what they mean is said in wording."""
 
 
 def thresholds_from(given: Mapping[str, str | float], base: Thresholds = DEFAULTS) -> Thresholds:
@@ -284,18 +195,20 @@ def thresholds_of_words(words: Iterable[str]) -> Thresholds:
     for word in words:
         name, sign, value = word.partition("=")
         if not sign:
-            raise SettingsError(f"{word!r} is no threshold", hint="Say NAME=VALUE, such as factor=4")
+            raise SettingsError(
+                Message.of("thresholds.no_word", word=word),
+                hint=Message.of("thresholds.hint.word"),
+            )
         given[name.strip()] = value.strip()
     return thresholds_from(given)
 
 
 def _value(name: str, text: str | float) -> float:
     if name not in ABOUT:
-        near = get_close_matches(name, ABOUT, n=3)
-        names = " or ".join(near) if near else ", ".join(ABOUT)
-        raise SettingsError(
-            f"there is no threshold {name!r}", hint=f"Perhaps {names}" if near else f"There are {names}"
-        )
+        near = tuple(get_close_matches(name, ABOUT, n=3))
+        hint = Message.of("thresholds.hint.similar", names=near)
+        every = Message.of("thresholds.hint.all", names=tuple(ABOUT))
+        raise SettingsError(Message.of("thresholds.unknown", name=name), hint=hint if near else every)
     about = ABOUT[name]
     try:
         value = float(text)
@@ -303,7 +216,7 @@ def _value(name: str, text: str | float) -> float:
         value = math.nan
     if about.refuses(value):
         raise SettingsError(
-            f"the threshold {name} cannot be {text}",
-            hint=f"Give a number from {about.least:g} to {about.most:g}",
+            Message.of("thresholds.refused", name=name, value=str(text)),
+            hint=Message.of("thresholds.hint.limits", least=about.least, most=about.most),
         )
     return value

@@ -128,8 +128,8 @@ def first_bad_token(series: Sequence[SliceJudgement]) -> Finding | None:
             reasons = judged.logits.reasons if judged.logits.verdict is Verdict.ERROR else ()
         if reasons:
             return replace(judged.logits, verdict=Verdict.ERROR, reasons=reasons)
-        if judged.logits_error is not None and not judged.origins and not judged.chosen_otherwise:
-            clean.append(judged.logits_error)
+        if (error := _clean_error(judged)) is not None:
+            clean.append(error)
     return None
 
 
@@ -144,22 +144,25 @@ def bad_logits(series: Sequence[SliceJudgement]) -> list[tuple[SliceJudgement, F
     at = next(place for place, one in enumerate(series) if one.logits and _is_at(one.logits, first))
     if series[at].rules != OWN_RULES:
         return []
-    clean = [
-        one.logits_error
-        for one in series[:at]
-        if one.logits_error is not None and not one.origins and not one.chosen_otherwise
-    ]
-    found = [] if series[at].origins else [(series[at], first)]
+    clean = [error for judged in series[:at] if (error := _clean_error(judged)) is not None]
+    bad = [] if series[at].origins else [(series[at], first)]
     for judged in series[at + 1 :]:
-        limits, error = judged.limits, judged.logits_error
-        if judged.origins or judged.logits is None or error is None:
-            continue
-        before = limits.token_lasting * max(*clean, judged.roundoff) if clean else drift_limit(judged)
-        if error > max(before, limits.floor * judged.roundoff, _healthy(judged)):
+        if judged.logits is not None and not judged.origins and _is_as_bad(judged, clean):
             token = first.coordinates.token
             reason = Message.of("token.after_bad", off=what_is_off(judged), token=token)
-            found.append((judged, replace(judged.logits, verdict=Verdict.ERROR, reasons=(reason,))))
-    return found
+            bad.append((judged, replace(judged.logits, verdict=Verdict.ERROR, reasons=(reason,))))
+    return bad
+
+
+def _clean_error(judged: SliceJudgement) -> float | None:
+    """Return the error of logits by which others are judged; None of those that a fault or a tie explains."""
+    return None if judged.origins or judged.chosen_otherwise else judged.logits_error
+
+
+def _is_as_bad(judged: SliceJudgement, clean: Sequence[float]) -> bool:
+    limits, roundoff = judged.limits, judged.roundoff
+    before = limits.token_lasting * max(*clean, roundoff) if clean else drift_limit(judged)
+    return (judged.logits_error or 0.0) > max(before, limits.floor * roundoff, _healthy(judged))
 
 
 def _is_at(one: Finding, other: Finding) -> bool:

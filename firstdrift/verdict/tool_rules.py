@@ -19,11 +19,11 @@ msit has no verdict of its own; its guide calls a token good at cosine > 0.999 a
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from firstdrift.matching.plan import SlicePlan, TensorPair
-from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors, SideSummary
 from firstdrift.model.tensor import Role, is_floating
 from firstdrift.verdict.judgement import PairJudgement, Verdict
 from firstdrift.verdict.pair_error import PairError, why_incomparable
@@ -135,33 +135,46 @@ def _digest_reasons(item: _Item) -> list[tuple[Verdict, Message]]:
 
 
 def _row_reasons(item: _Item) -> list[tuple[Verdict, Message]]:
-    golden, target, measured = item.pair.golden, item.pair.target, item.measured
     if not _is_paired(item):
         return []
-    found = []
-    if _bad_extreme(measured, of_target=True) and not _bad_extreme(measured, of_target=False):
-        found.append(Message.of("tool.non_finite"))
-    if (
-        None not in {golden.requires_grad, target.requires_grad}
-        and golden.requires_grad != target.requires_grad
-    ):
-        found.append(Message.of("tool.requires_grad"))
-    if (
-        not target.is_tensor
-        and not golden.is_tensor
-        and measured.equal is False
-        and item.pair.target.role is not Role.OUTPUT
-    ):
-        found.append(Message.of("tool.scalars"))
-    if golden.dtype != target.dtype and not any(name in item.pair.golden_node for name in _FUSED_NAMES):
-        found.append(Message.of("tool.dtypes"))
-    if target.is_tensor and golden.is_tensor and golden.shape != target.shape:
-        found.append(Message.of("tool.shapes"))
-    return [(Verdict.ERROR, reason) for reason in found]
+    return [(Verdict.ERROR, reason) for is_wrong, reason in _WRONG if is_wrong(item)]
 
 
-def _bad_extreme(measured: Measurement, *, of_target: bool) -> bool:
-    side = measured.target if of_target else measured.golden
+def _is_overflow(item: _Item) -> bool:
+    return _bad_extreme(item.measured.target) and not _bad_extreme(item.measured.golden)
+
+
+def _has_other_requires_grad(item: _Item) -> bool:
+    golden, target = item.pair.golden.requires_grad, item.pair.target.requires_grad
+    return None not in {golden, target} and golden != target
+
+
+def _has_other_scalar(item: _Item) -> bool:
+    are_scalars = not item.pair.target.is_tensor and not item.pair.golden.is_tensor
+    return are_scalars and item.measured.equal is False and item.pair.target.role is not Role.OUTPUT
+
+
+def _has_other_dtype(item: _Item) -> bool:
+    is_fused = any(name in item.pair.golden_node for name in _FUSED_NAMES)
+    return item.pair.golden.dtype != item.pair.target.dtype and not is_fused
+
+
+def _has_other_shape(item: _Item) -> bool:
+    golden, target = item.pair.golden, item.pair.target
+    return target.is_tensor and golden.is_tensor and golden.shape != target.shape
+
+
+_WRONG: Final = (
+    (_is_overflow, Message.of("tool.non_finite")),
+    (_has_other_requires_grad, Message.of("tool.requires_grad")),
+    (_has_other_scalar, Message.of("tool.scalars")),
+    (_has_other_dtype, Message.of("tool.dtypes")),
+    (_has_other_shape, Message.of("tool.shapes")),
+)
+"""What is an error of a row, in the order in which it is said."""
+
+
+def _bad_extreme(side: SideSummary | None) -> bool:
     if side is None:
         return False
     if side.nan or side.positive_infinity or side.negative_infinity:
@@ -176,29 +189,43 @@ def _record_reasons(
     inputs = [item for item in items if item.pair.target.role is not Role.OUTPUT]
     if not outputs:
         return
-    first = reasons[outputs[0].place]
     if kind is MeasurementKind.STATISTICS:
-        worst_in = max(
-            (e for i in inputs if (e := _norm_error(i)) is not None and math.isfinite(e)), default=0.0
-        )
-        out = [(item, error) for item in outputs if (error := _norm_error(item)) is not None]
-        for item, error in out:
-            if worst_in < limits.msprobe_norm_in and error > limits.msprobe_norm_out:
-                off = Message.of("tool.norm", limit=100 * limits.msprobe_norm_out)
-                reasons[item.place].append((Verdict.ERROR, off))
-        worst_out = max((error for _, error in out if math.isfinite(error)), default=0.0)
-        growth = limits.msprobe_norm_growth
-        if worst_out > growth * worst_in if worst_in else worst_out > limits.msprobe_norm_alone:
-            first.append((Verdict.WARNING, Message.of("tool.norm_growth", factor=growth)))
+        _norm_reasons(inputs, outputs, reasons, limits)
     elif kind is MeasurementKind.DATA:
-        share_in, share_out = _lowest(inputs, _share), _lowest(outputs, _share)
-        if share_in > limits.msprobe_share_in and share_out < limits.msprobe_share_out:
-            shares = {"inputs": 100 * limits.msprobe_share_in, "output": 100 * limits.msprobe_share_out}
-            first.append((Verdict.ERROR, Message.of("tool.share", **shares)))
-        cosine_in, cosine_out = _lowest(inputs, _cosine), _lowest(outputs, _cosine)
-        drop = limits.msprobe_cosine_drop
-        if cosine_in > limits.msprobe_cosine_in and cosine_in - cosine_out > drop:
-            first.append((Verdict.WARNING, Message.of("tool.cosine_drop", drop=drop)))
+        reasons[outputs[0].place] += _value_reasons(inputs, outputs, limits)
+
+
+def _norm_reasons(
+    inputs: Sequence[_Item], outputs: Sequence[_Item], reasons: _Reasons, limits: Thresholds
+) -> None:
+    worst_in = _worst(map(_norm_error, inputs))
+    errors = {item.place: error for item in outputs if (error := _norm_error(item)) is not None}
+    for place, error in errors.items():
+        if worst_in < limits.msprobe_norm_in and error > limits.msprobe_norm_out:
+            off = Message.of("tool.norm", limit=100 * limits.msprobe_norm_out)
+            reasons[place].append((Verdict.ERROR, off))
+    growth = limits.msprobe_norm_growth
+    most = growth * worst_in if worst_in else limits.msprobe_norm_alone
+    if _worst(errors.values()) > most:
+        grown = Message.of("tool.norm_growth", factor=growth)
+        reasons[outputs[0].place].append((Verdict.WARNING, grown))
+
+
+def _worst(errors: Iterable[float | None]) -> float:
+    return max((error for error in errors if error is not None and math.isfinite(error)), default=0.0)
+
+
+def _value_reasons(
+    inputs: Sequence[_Item], outputs: Sequence[_Item], limits: Thresholds
+) -> Iterator[tuple[Verdict, Message]]:
+    share_in, share_out = _lowest(inputs, _share), _lowest(outputs, _share)
+    if share_in > limits.msprobe_share_in and share_out < limits.msprobe_share_out:
+        shares = {"inputs": 100 * limits.msprobe_share_in, "output": 100 * limits.msprobe_share_out}
+        yield Verdict.ERROR, Message.of("tool.share", **shares)
+    cosine_in, cosine_out = _lowest(inputs, _cosine), _lowest(outputs, _cosine)
+    drop = limits.msprobe_cosine_drop
+    if cosine_in > limits.msprobe_cosine_in and cosine_in - cosine_out > drop:
+        yield Verdict.WARNING, Message.of("tool.cosine_drop", drop=drop)
 
 
 def _norm_error(item: _Item) -> float | None:

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
-from firstdrift.operators.kinds import Work
+from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.properties import embeds
-from firstdrift.operators.recognise import work_of_label, work_of_type
+from firstdrift.operators.recognise import kind_of_label, kind_of_type
 
 
 class TreeRow(Struct, frozen=True, gc=False):
@@ -58,11 +58,11 @@ class TreeRow(Struct, frozen=True, gc=False):
     micro_step: int | None
 
 
-def work_of_row(row: TreeRow) -> Work:
+def kind_of_row(row: TreeRow) -> OpKind:
     """Say what a row does, as its class tells, or the last part of its name where no class is known."""
     if row.type_name:
-        return work_of_type(row.type_name)
-    return work_of_label(last_name(row))
+        return kind_of_type(row.type_name)
+    return kind_of_label(last_name(row))
 
 
 def last_name(row: TreeRow) -> str:
@@ -74,7 +74,7 @@ def is_embedding(row: TreeRow) -> bool:
     """Tell whether a row is called an embedding: of tokens, or of positions."""
     if row.type_name:
         return embeds(row.type_name)
-    return work_of_row(row) is Work.LOOKUP
+    return kind_of_row(row) is OpKind.LOOKUP
 
 
 _LAYER = re.compile(r"(^|\.)\d+$")

@@ -18,10 +18,10 @@ from msgspec import Struct
 
 from firstdrift.matching.tree import operator_family
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.operators.kinds import Work
+from firstdrift.operators.kinds import OpKind
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.judgement import Reasons
-from firstdrift.verdict.tree import TreeRow, work_of_row
+from firstdrift.verdict.tree import TreeRow, kind_of_row
 from firstdrift.wording.message import Argument, Message
 from firstdrift.wording.phrases import side_named
 
@@ -52,7 +52,7 @@ def _side(row: TreeRow) -> str:
 
 def _sides_that_store(rows: Sequence[TreeRow]) -> frozenset[str]:
     """Return which dumps record that keys and values are put into a cache."""
-    stored = [row for row in rows if work_of_row(row) is Work.STORE]
+    stored = [row for row in rows if kind_of_row(row) is OpKind.STORE]
     return frozenset(
         side for row in stored for side, names in (("golden", row.golden), ("target", row.target)) if names
     )
@@ -92,7 +92,7 @@ class _Surroundings(Struct, frozen=True):
             return Message.of("unmatched.holds_matched", other=side_named(other))
         if row.parent is not None and self._is_left_over_as_a_whole(self.rows[row.parent]):
             return Message.of("unmatched.inside", parent=self.rows[row.parent].label)
-        if work_of_row(row) is Work.STORE and other not in self.store:
+        if kind_of_row(row) is OpKind.STORE and other not in self.store:
             return Message.of("unmatched.cache", other=side_named(other))
         return self._operator(row, other) if row.kind is NodeKind.API else self._module(row, other)
 
@@ -119,9 +119,9 @@ class _Surroundings(Struct, frozen=True):
             self.calls.get(((row.parent, row.direction, side), family), 0) for side in (_side(row), other)
         )
         place: dict[str, Argument] = {
+            "other": side_named(other),
             "operator": row.type_name,
             "where": self._where(row),
-            "other": side_named(other),
         }
         if not others:
             return Message.of("unmatched.not_called", **place)

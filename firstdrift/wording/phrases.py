@@ -1,8 +1,8 @@
-"""Parts that many messages have in common: a side, a shape, ranks; and texts that are no messages yet."""
+"""Parts that many messages have in common: a side, a shape, ranks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from firstdrift.wording.message import Argument, Message, verbatim
+from firstdrift.wording.message import Argument, Message
 
 
 def side_named(name: str) -> Message:
@@ -18,11 +18,6 @@ def shape(sizes: Sequence[int]) -> Message:
 def ranks_named(ranks: Iterable[int]) -> str:
     """Write ranks that belong together: "0+1"."""
     return "+".join(map(str, ranks))
-
-
-def as_message(said: Message | str) -> Message:
-    """Return a message as it is, and a text that others wrote as one."""
-    return verbatim(said) if isinstance(said, str) else said
 
 
 def holds(message: Message, part: Message) -> bool:

@@ -4,6 +4,7 @@ The catalogue has a text with gaps for each message, as `str.format` has them, a
 
     {name}                a name or a message as it is; a number with three digits; a list with commas
     {clauses:; }          a list with another joint
+    {names: and }         a list with a word before its last: "A, B and C"
     {error:.1%}           any format of `str.format` for numbers
     {count:node|nodes}    a count with its noun, in the number that it asks for: "1 node", "1,234 nodes"
     {count:~is|are}       the word alone
@@ -22,6 +23,7 @@ SOURCE: Final = "en"
 LANGUAGES: Final = ("en", "zh")
 _NOTHING: Final = "-"
 _GAP: Final = "…"
+_BEFORE_LAST: Final = frozenset({"and", "or", "和", "或"})
 _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
 
 
@@ -92,6 +94,9 @@ def texts(language: str) -> Mapping[str, str]:
     for file in sorted(files(__package__).joinpath(language).iterdir(), key=lambda one: one.name):
         if file.name.endswith(".toml"):
             found |= _flat(tomllib.loads(file.read_text("utf-8")))
+    rules = tomllib.loads(files(__package__).joinpath("rules.toml").read_text("utf-8"))
+    for kind, sentences in rules.items():
+        found |= {f"rule.{kind}.{name}": sentence[language] for name, sentence in sentences.items()}
     return found
 
 
@@ -118,13 +123,20 @@ class _Words(Formatter):
             case Message():
                 return text_of(value, self._language)
             case tuple() | list():
-                joint = format_spec or _LIST_COMMA[self._language]
-                return joint.join(self.format_field(one, "") for one in value)
+                parts = [self.format_field(part, "") for part in value]
+                return _listed(parts, format_spec, _LIST_COMMA[self._language])
             case str() if format_spec:
                 return format(float(value), format_spec)  # "NaN" and "Infinity" come so out of JSON
             case None | str() | bool():
                 return _NOTHING if value is None else str(value)
         return _number(value, format_spec)
+
+
+def _listed(parts: Sequence[str], joint: str, comma: str) -> str:
+    """Join the parts of a list; "and" and "or" stand before the last alone."""
+    if len(parts) > 1 and joint.strip() in _BEFORE_LAST:
+        return comma.join(parts[:-1]) + joint + parts[-1]
+    return (joint or comma).join(parts)
 
 
 def _number(value: float, format_spec: str) -> str:

@@ -88,11 +88,11 @@ def _plotly_file() -> Path:
 
 def _load(file: Path) -> Asset:
     content = file.read_bytes()
-    if file.suffix == ".js" and file.is_relative_to(STATIC):
+    if file.is_relative_to(STATIC):
         content = _COMMENT.sub(lambda comment: b"\n" * comment[0].count(b"\n"), content)
     # mtime=0: the same file gives the same bytes in every process.
     return Asset(MEDIA_TYPES[file.suffix], content, gzip.compress(content, compresslevel=6, mtime=0))
 
 
-_COMMENT = re.compile(rb"/\*\*.*?\*/[ ]?|^[ ]*//[^\n]*", re.DOTALL | re.MULTILINE)
-"""What is for readers of our scripts, a third of their bytes: not sent, but lines keep their numbers."""
+_COMMENT = re.compile(rb"/\*.*?\*/[ ]?|^[ ]*//[^\n]*", re.DOTALL | re.MULTILINE)
+"""What is for readers of our sources, a third of their bytes: not sent, but lines keep their numbers."""

@@ -2,14 +2,14 @@
 
     template    {{ _('Comparisons') }}                          ─▶  比较
     script      say("Copied")                                   ─▶  已复制
-    library     {{ "its weight differs" | said }}               ─▶  权重不同
+    message     {{ reason | said }}                             ─▶  权重不同
 
-English is what the source says; the others lie in locale/*/LC_MESSAGES/firstdrift.po, read as it is.
-The library speaks English only: JSON, exports and the command line are the same for all.
+English is what the source says; the others lie in locale/*/LC_MESSAGES/firstdrift.po, read as it is. Messages
+are put into words by `firstdrift.wording`.
 """
 
 import gettext
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from io import BytesIO
@@ -29,12 +29,10 @@ class Language:
     Attributes:
         texts: of templates.
         scripts: of scripts.
-        sentences: of the library and of the views, with numbered gaps.
     """
 
     texts: gettext.NullTranslations
     scripts: Mapping[str, str] = field(default_factory=dict)
-    sentences: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose_language(chosen: str | None, accepted: str) -> str:
@@ -69,14 +67,13 @@ def load_language(code: str) -> Language:
     compiled = BytesIO()
     write_mo(compiled, catalog)
     compiled.seek(0)
-    single = [message for message in catalog if message.id and message.string and not message.pluralizable]
-    said = {str(message.id): (str(message.string), message.locations) for message in single}
-    return Language(
-        gettext.GNUTranslations(compiled),
-        {text: other for text, (other, places) in said.items() if _lies_in(places, ".js")},
-        {text: other for text, (other, places) in said.items() if _lies_in(places, ".py")},
-    )
+    scripts = {
+        str(message.id): str(message.string)
+        for message in catalog
+        if message.string and not message.pluralizable and _is_of_scripts(message.locations)
+    }
+    return Language(gettext.GNUTranslations(compiled), scripts)
 
 
-def _lies_in(places: list[tuple[str, int]], suffix: str) -> bool:
-    return any(file.endswith(suffix) for file, _ in places)
+def _is_of_scripts(places: Iterable[tuple[str, int]]) -> bool:
+    return any(file.endswith(".js") for file, _ in places)

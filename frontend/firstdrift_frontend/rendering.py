@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from gettext import NullTranslations
@@ -21,11 +21,10 @@ from firstdrift.strict_json import to_json
 from firstdrift.verdict.judgement import InputDifference
 from firstdrift.wording.message import VERBATIM, Message
 from firstdrift.wording.phrases import holds
-from firstdrift.wording.text import pieces_of, rule_text, text_of, texts, word
-from firstdrift_frontend import TEMPLATES, assets, earlier_texts, numbers
+from firstdrift.wording.text import pieces_of, rule_text, text_of, word
+from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS
-from firstdrift_frontend.sentences import sayer
 
 
 def render(template: str, language: str = SOURCE, **context: object) -> str:
@@ -89,21 +88,19 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
     # What the extension adds to an environment is known at run time only.
     environment.install_gettext_translations(texts, newstyle=True)  # type: ignore[attr-defined]
     gettext = _quick_gettext(texts)
-    say = _sayer_of_messages(
-        language, sayer({**earlier_texts.patterns(language), **known.sentences} if language != SOURCE else {})
-    )
     environment.filters |= {
-        "said": say,
+        "said": partial(said, language=language),
+        "words_of": partial(words_of, language=language),
         "unless_in": unless_in,
         "not_yet_in": not_yet_in,
         "pieces": lambda linked: pieces_of(linked.message, linked.links, language),
-        "rule": partial(_rule_named, language, say),
+        "rule": partial(rule_named, language=language),
         "number": number,
         "factor": partial(number, write=numbers.factor),
         "short": numbers.short,
         "exact": numbers.exact,
         "magnitude": magnitude,
-        "strict_json": strict_json,
+        "strict_json": partial(strict_json, language=language),
         "share": numbers.share,
         "shape": numbers.shape,
         "duration": numbers.duration,
@@ -130,17 +127,14 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
     return environment
 
 
-def _sayer_of_messages(
-    language: str, say_sentence: Callable[[str | None], str]
-) -> Callable[[Message | str | None], str]:
-    """Return what puts messages, and sentences that are no messages yet, into the language of a page."""
+def said(message: Message | None, language: str = SOURCE) -> str:
+    """Put a message into words; None is nothing."""
+    return "" if message is None else text_of(message, language)
 
-    def say(said: Message | str | None) -> str:
-        if isinstance(said, Message):
-            return say_sentence(text_of(said)) if said.id == VERBATIM else text_of(said, language)
-        return say_sentence(said)
 
-    return say
+def words_of(names: Iterable[str], room: str, language: str = SOURCE) -> list[str]:
+    """Name values of an enumeration; what has no name has no word."""
+    return [word(room, name, language) if name else "" for name in names]
 
 
 def unless_in(reasons: Sequence[Message], summary: Message) -> list[Message]:
@@ -157,9 +151,9 @@ def not_yet_in(differences: Sequence[InputDifference], summary: Message) -> list
     ]
 
 
-def _rule_named(language: str, say: Callable[[Message | str | None], str], name: str) -> str:
-    """Say by what rule something was flagged: the id of its message, or a text of an earlier version."""
-    return rule_text(name, language) if name in texts(language) else say(name)
+def rule_named(name: str, language: str = SOURCE) -> str:
+    """Say by what rule something was flagged: the text of its reasons, with open gaps."""
+    return rule_text("rule.table.earlier" if name == VERBATIM else name, language)
 
 
 def _spelt(value: object) -> object:
@@ -265,7 +259,20 @@ def magnitude(error: float) -> float:
     return min(1.0, max(0.0, 1 + math.log10(error) / 8)) if error > 0 else 0.0
 
 
-def strict_json(value: object) -> Markup:
+def strict_json(value: object, language: str = SOURCE) -> Markup:
     """Write data into a page for a script to read; nothing in it can end the element it stands in."""
+    value = in_words(value, language)
     escapes = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'\u2028\u2029"}
     return Markup(to_json(value).translate(escapes))  # noqa: S704 - escaped as in JavaScript strings
+
+
+def in_words(value: Any, language: str) -> Any:  # noqa: ANN401 (whatever a view holds)
+    """Put the messages among data into words."""
+    match value:
+        case Message():
+            return said(value, language)
+        case Mapping():
+            return {name: in_words(item, language) for name, item in value.items()}
+        case list() | tuple():
+            return [in_words(item, language) for item in value]
+    return value

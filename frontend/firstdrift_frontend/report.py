@@ -4,6 +4,7 @@ The page is in the look of all pages, below 2 MB whatever was compared, and asks
 """
 
 import math
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -45,7 +46,7 @@ class LayerMap(Struct, frozen=True):
     """
 
     layers: tuple[str, ...]
-    labels: tuple[tuple[int, str], ...]
+    labels: tuple[tuple[int, Message], ...]
     rows: int
     every: int
     shades: tuple[Shade, ...]
@@ -56,7 +57,7 @@ class LayerMap(Struct, frozen=True):
 
 def report_html(summary: Summary, language: str = SOURCE) -> str:
     """Return the page."""
-    style = (STATIC / "app.css").read_text("utf-8")
+    style = "".join((STATIC / name).read_text("utf-8") for name in ("app.css", "comparison/page.css"))
     written = datetime.now(UTC)
     for nodes, slices, notes in ((_NODES, _SLICES, _NOTES), (40, 100, 20), (5, 20, 2)):
         shown = _cut(summary, nodes, notes)
@@ -129,35 +130,47 @@ def layer_map(summary: Summary) -> LayerMap | None:
     names = found.names[:_LAYERS]
     columns = {path: column for path, column in found.of_path.items() if column < len(names)}
     slices = len(summary.slices)
-    rows = max(1, min(slices, _ROWS, _CELLS // len(names)))
-    every = -(-slices // rows)
-    worst: dict[tuple[int, int], float] = {}
-    for layer in summary.layers:
-        column = columns.get(layer.path)
-        if column is not None and layer.error is not None:
-            place = (layer.at // every, column)
-            worst[place] = max(worst.get(place, -1.0), _size(layer.error))
+    every = -(-slices // max(1, min(slices, _ROWS, _CELLS // len(names))))
     rows = -(-slices // every)
+    worst = _worst_errors(summary.layers, columns, every)
     known = [error for error in worst.values() if 0 < error < math.inf]
     scale = (min(known, default=1.0), max(known, default=1.0))
-    shades: dict[str, list[str]] = {}
-    colours: list[dict[int, str]] = [{} for _ in range(rows)]
-    for (row, column), error in worst.items():
-        colours[row][column] = _shade(error, scale)
-    for row, here in enumerate(colours):
-        _draw_row(row, here, shades)
-    step = max(1, -(-rows // 20))
-    named = [(row, summary.slices[row * every].coordinates.describe()) for row in range(0, rows, step)]
+    labelled = range(0, rows, max(1, -(-rows // 20)))
     return LayerMap(
         layers=names,
-        labels=tuple(named),
+        labels=tuple((row, summary.slices[row * every].coordinates.name()) for row in labelled),
         rows=rows,
         every=every,
-        shades=tuple(Shade(name, "".join(paths)) for name, paths in sorted(shades.items())),
+        shades=_shades(worst, scale, rows),
         first=_first(summary, columns, every),
         range=scale,
         left_out=len(found.names) - len(names),
     )
+
+
+def _worst_errors(
+    layers: Iterable[Layer], columns: Mapping[str, int], every: int
+) -> dict[tuple[int, int], float]:
+    """Return the largest error of each cell, by row and column."""
+    worst: dict[tuple[int, int], float] = {}
+    for layer in layers:
+        column = columns.get(layer.path)
+        if column is not None and layer.error is not None:
+            place = (layer.at // every, column)
+            worst[place] = max(worst.get(place, -1.0), _size(layer.error))
+    return worst
+
+
+def _shades(
+    worst: Mapping[tuple[int, int], float], scale: tuple[float, float], rows: int
+) -> tuple[Shade, ...]:
+    colours: list[dict[int, str]] = [{} for _ in range(rows)]
+    for (row, column), error in worst.items():
+        colours[row][column] = _shade(error, scale)
+    shades: dict[str, list[str]] = {}
+    for row, here in enumerate(colours):
+        _draw_row(row, here, shades)
+    return tuple(Shade(name, "".join(paths)) for name, paths in sorted(shades.items()))
 
 
 def _draw_row(row: int, colours: dict[int, str], shades: dict[str, list[str]]) -> None:

@@ -2,14 +2,15 @@
 
 {"ok": false, "error": "what is wrong", "status": 404, "hint": "what to try", "message": {…}, "advice": {…}}
 
-`error` and `hint` are English texts; `message` and `advice` are what they say as data, with its id.
+`error` and `hint` are texts in the language of the reader; `message` and `advice` say the same as data.
+Every error of ours that a route or a view raises is answered so, whatever it is: pages do not list theirs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -27,14 +28,13 @@ from firstdrift.errors import (
 from firstdrift.wording.message import Message, verbatim
 from firstdrift.wording.text import text_of
 from firstdrift_frontend import assets
-from firstdrift_frontend.languages import choose_language
 from firstdrift_frontend.rendering import render
 from firstdrift_server.asked import address_without_token, asked_address
+from firstdrift_server.reader_language import language_of
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.validation import complaint
 from firstdrift_server.visitors import is_refused, viewer_of
 
-LANGUAGE_COOKIE = "firstdrift_language"
 THEME_COOKIE = "firstdrift_theme"
 """Set by the page itself: which of the themes to show."""
 
@@ -64,7 +64,7 @@ NO_ROUTE: Mapping[int, Message] = {
 
 
 class MessageOut(BaseModel):
-    """Something said, as data: which message, what stands in it, and its English text."""
+    """A message as data: which one, what stands in it, and its text in the language of the reader."""
 
     id: str
     arguments: dict[str, Any] = {}
@@ -95,6 +95,22 @@ ERRORS: dict[int | str, dict[str, object]] = {
 }
 
 
+def api_router(path: str, tag: str, **statuses: str) -> APIRouter:
+    """Begin the routes of a part of the API: answers in strict JSON, and errors in the shape of all.
+
+    `statuses` describes more errors, as in `s409="somebody else was faster"`.
+    """
+    more: dict[int | str, dict[str, object]] = {
+        int(name[1:]): {"model": ErrorOut, "description": why} for name, why in statuses.items()
+    }
+    return APIRouter(
+        prefix=f"/api/v1{path}",
+        tags=[tag],
+        responses=ERRORS | more,
+        default_response_class=StrictJSONResponse,
+    )
+
+
 def wants_json(request: Request) -> bool:
     """Tell whether a client asked for data rather than for a page."""
     # `request.url` is made of the Host header too, in which a visitor may write a path.
@@ -116,11 +132,7 @@ def answer_early(
 ) -> Response:
     """Begin to answer with a page before its view is there: browsers fetch meanwhile what the page needs.
 
-    Args:
-        request: for a page that is known to be there.
-        template: of the page.
-        view: makes the view.
-        scripts: files of the page, beside those of every page.
+    The page is known to be there; `scripts` are its files, beside those of every page.
     """
     if wants_json(request):
         return StrictJSONResponse(view())
@@ -163,19 +175,14 @@ def _theme(request: Request) -> str | None:
     return chosen if chosen in THEMES else None
 
 
-def language_of(request: Request) -> str:
-    """Return the language that a visitor reads: the one chosen on a page, else what the browser asks for."""
-    return choose_language(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
-
-
 def error_answer(request: Request, status: int, error: Message, hint: Message | None = None) -> Response:
     """Say what is wrong and what to try, in the form the client reads."""
     advice = hint or HINTS.get(status)
     view = {
         "ok": False,
-        "error": text_of(error),
+        "error": text_of(error, language_of(request)),
         "status": status,
-        "hint": text_of(advice) if advice is not None else "",
+        "hint": text_of(advice, language_of(request)) if advice is not None else "",
         "message": error,
         "advice": advice,
     }

@@ -19,7 +19,7 @@ from firstdrift.verdict.thresholds import thresholds_of_words
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.questions.dumps import real_dump, require_chosen, said_by_files
-from firstdrift_server.validation import PathText, complaint
+from firstdrift_server.validation import PathText, complaint, require_known
 
 Coordinate = Annotated[int, Field(ge=0, le=10**9)]
 Sizes = Annotated[str, Field(max_length=20)]
@@ -83,16 +83,9 @@ class ComparisonRequest(BaseModel):
             SettingsError: there is no such rule set, level or threshold, or a mapping file makes no sense.
             PathOutsideRootsError: a mapping file lies outside the roots.
         """
-        if self.rules not in RULES:
-            raise SettingsError(
-                Message.of("server.no_rule_set", name=self.rules),
-                hint=Message.of("server.choose_one_of", names=tuple(RULES)),
-            )
-        if self.level is not None and self.level not in LEVELS:
-            raise SettingsError(
-                Message.of("server.no_such_level", name=self.level),
-                hint=Message.of("server.choose_one_of", names=tuple(LEVELS)),
-            )
+        require_known(self.rules, RULES, Message.of("server.no_rule_set", name=self.rules))
+        if self.level is not None:
+            require_known(self.level, LEVELS, Message.of("server.no_such_level", name=self.level))
         said = self._said(context)
         golden, target = read_layouts(self.tp or None, self.pp or None, self.vpp or None)
         matching = MatchingRules(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import TYPE_CHECKING, Annotated, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Concatenate, Generic, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 from sqlalchemy import Engine
@@ -184,6 +184,20 @@ class Context:
     def writing(self) -> AbstractContextManager[Session]:
         """Give a session for what a person asks for, which is kept through a power cut."""
         return writing(self.engine, durable=True)
+
+    def read(
+        self, view: Callable[Concatenate[Session, Given], Value], *given: Given.args, **named: Given.kwargs
+    ) -> Value:
+        """Give what a function makes of one consistent view of the database."""
+        with self.reading() as session:
+            return view(session, *given, **named)
+
+    def write(
+        self, change: Callable[Concatenate[Session, Given], Value], *given: Given.args, **named: Given.kwargs
+    ) -> Value:
+        """Have a function change the database; return what it says."""
+        with self.writing() as session:
+            return change(session, *given, **named)
 
     def outline(self, session: Session, pair: SliceLabel) -> "Outline":
         """Return the outline of the tree of a slice pair."""

@@ -14,11 +14,7 @@ _SHORT = 1 << 16
 
 
 async def form_parameters(request: Request) -> QueryParams:
-    """Return the fields of a submitted form, of which some may come several times.
-
-    Raises:
-        HTTPException: 415 if the body is something else, which only a foreign page or a mistake sends.
-    """
+    """Return the fields of a submitted form, of which some may come several times."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise HTTPException(415, Message.of("server.takes_a_form"))
     body = await request.body()
@@ -31,11 +27,7 @@ def _read(body: bytes) -> QueryParams:
 
 
 async def form_fields(parameters: Annotated[QueryParams, Depends(form_parameters)]) -> dict[str, str]:
-    """Return the fields of a submitted form; of those that come several times, the last.
-
-    Raises:
-        HTTPException: 415 if the body is something else, which only a foreign page or a mistake sends.
-    """
+    """Return the fields of a submitted form; of those that come several times, the last."""
     return dict(parameters)
 
 

@@ -4,6 +4,7 @@ import msgspec
 from starlette.responses import Response
 
 from firstdrift.strict_json import plain, to_json
+from firstdrift_server.reader_language import language_now
 
 
 class StrictJSONResponse(Response):
@@ -12,8 +13,8 @@ class StrictJSONResponse(Response):
     media_type = "application/json"
 
     def render(self, content: object) -> bytes:
-        """Encode the content; names of files that are no UTF-8 are `spelt`."""
-        return to_json(plain(content)).encode()
+        """Encode the content in the language of the reader; names of files that are no UTF-8 are `spelt`."""
+        return to_json(plain(content, language_now())).encode()
 
 
 class ManyNumbersResponse(Response):

@@ -1,17 +1,21 @@
 """What is wrong with values that somebody sent, or set."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
 
+from firstdrift.errors import SettingsError
 from firstdrift.paths import spelt
 from firstdrift.wording.message import Message, joined, verbatim
 from firstdrift.wording.text import text_of
 
 PathText = Annotated[str, BeforeValidator(lambda given: spelt(given) if isinstance(given, str) else given)]
 """A path as a client writes it; what of it no UTF-8 can be, as "\\udcb2" in JSON may say, is `spelt`."""
+
+_LONGEST_NUMBER: Final = 9
+"""Far beyond any id, row or place."""
 
 MOST: Final = 5
 """So many problems are told at once."""
@@ -30,13 +34,23 @@ class InvalidValueError(ValueError):
         self.message = message
 
 
-def complaint(problems: Iterable[Mapping[str, Any]], *, without: int = 0) -> Message:
-    """Say what is wrong, as Pydantic lists it.
+def require_known(value: str, known: Collection[str], otherwise: Message) -> None:
+    """Refuse what is none of the known values, and list them."""
+    if value not in known:
+        raise SettingsError(otherwise, hint=Message.of("server.choose_one_of", names=tuple(known)))
 
-    Args:
-        problems: each with the place it is at.
-        without: so many steps of a place say nothing to whoever sent the value, such as "query".
-    """
+
+def read_number(text: str | None, name: str) -> int | None:
+    """Read a whole number from an address; None if there is none."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER):
+        raise SettingsError(Message.of("server.not_a_number", name=name, text=text[:20]))
+    return int(text)
+
+
+def complaint(problems: Iterable[Mapping[str, Any]], *, without: int = 0) -> Message:
+    """Say what is wrong, as Pydantic lists it, without the first steps of places, such as "query"."""
     return joined(*(_problem(problem, without) for problem in islice(problems, MOST)))
 
 

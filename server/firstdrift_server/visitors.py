@@ -160,12 +160,7 @@ def shown_secrets(request: Request, cookie: str) -> list[str]:
 def give_secret(response: Response, request: Request, cookie: str, link: ShareLink, secret: str) -> None:
     """Put the secret of a link into a cookie of its own, for as long as the link lasts.
 
-    Args:
-        response: that leads on to the comparison.
-        request: that was answered so.
-        cookie: name of the cookie of those who have the token, which is another for each server of a host.
-        link: that the secret opens.
-        secret: of the link.
+    `cookie` names that of those who have the token, which is another for each server of a host.
     """
     longest = LONGEST if link.expires_at is None else link.expires_at - datetime.now(UTC)
     response.set_cookie(

@@ -283,9 +283,9 @@ def begin(engine: Engine, comparison: int) -> Claim:
 
 def fail(engine: Engine, claim: Claim) -> None:
     """Give up on a job, as a worker does that finds a fault."""
-    error = DumpUnreadableError("this may not be read (permission denied)", path="/data/golden")
+    error = DumpUnreadableError(Message.of("dumps.not_permitted"), path="/data/golden")
     with writing(engine) as session:
-        fail_job(session, claim, str(error), "Traceback", retry_after=None)
+        fail_job(session, claim, error.whole(), "Traceback", retry_after=None)
 
 
 def compare(request: APIRequestContext, golden: Path, target: Path) -> str:

@@ -359,7 +359,7 @@ def test_a_pattern_finds_rows_from_the_keyboard(page: Page) -> None:
     assert (query["q"], query["regex"]) == ([r"layers\.\d\.mlp\.up"], ["1"])
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "a bracket is not closed"), ("zh", "括号没有闭合")])
+@pytest.mark.parametrize(("language", "said"), [("en", "a bracket is not closed"), ("zh", "有括号未闭合")])
 def test_a_bad_regular_expression_is_said_at_its_field_until_it_is_mended(
     dashboard: Dashboard, page: Page, selected: Locator, language: str, said: str
 ) -> None:

@@ -174,9 +174,9 @@ def test_rows_that_refer_to_nothing_are_counted(data: Path, check: Check) -> Non
 
 
 def test_an_earlier_version_is_well_and_a_newer_one_is_not(data: Path, check: Check) -> None:
-    change(data, "UPDATE alembic_version SET version_num = '0001'")
+    change(data, "UPDATE alembic_version SET version_num = '0008'")
     assert check()["database"][0] == "warn"
-    assert "earlier version (0001)" in check()["database"][1]
+    assert "earlier version (0008)" in check()["database"][1]
     change(data, "UPDATE alembic_version SET version_num = '9999'")
     assert check()["database"][0] == "FAIL"
     assert HEAD in check()["database"][1]

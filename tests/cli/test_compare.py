@@ -12,8 +12,13 @@ from typing import Any
 import openpyxl
 import pytest
 from library.dumps.msprobe_samples import module, tensor, write_dump
+from messages import says
 
 from firstdrift.comparison.table import COLUMNS
+from firstdrift.model.slice import Coordinates
+from firstdrift.wording.message import Message
+from firstdrift.wording.plain import message_object
+from firstdrift.wording.text import text_of
 
 Run = Callable[..., Any]
 Unpacked = Callable[[str], Path]
@@ -39,14 +44,14 @@ def other_input(unpacked: Unpacked) -> tuple[Path, Path]:
 def test_the_text_says_first_what_matters_first(firstdrift: Run, main_case: tuple[Path, Path]) -> None:
     done = firstdrift("compare", *main_case)
     lines = done.out.splitlines()
-    assert lines[0] == (
-        "Token 2 is the first bad token; in it model.layers.7.mlp is the first bad node: its inputs match, "
-        "its output does not."
-    )
-    assert "first bad token: token 2, lm_head" in lines
-    assert "first bad node: token 2, model.layers.7.mlp" in lines
+    assert says(lines[0], "finding.source")
+    assert {"2", "model.layers.7.mlp"} <= set(lines[0].replace(":", "").split())
+    where = text_of(Coordinates(token=2).name())
+    assert f"first bad token: {where}, lm_head" in lines
+    assert f"first bad node: {where}, model.layers.7.mlp" in lines
     assert "  class       source" in lines
-    assert "  because     inputs agree (0.015), output does not (0.46)" in lines
+    sizes = {"inputs": "0.015", "output": "0.46"}
+    assert f"  because     {text_of(Message.of('reason.inputs_agree', **sizes))}" in lines
     assert "pairs         1926: 1610 pass, 0 warning, 316 error, 0 incomparable" in lines
     assert "unmatched     golden 0 nodes, 0 tensors; target 0 nodes, 0 tensors" in lines
     assert any(line.startswith(f"golden        {main_case[0]}: msit-torch, 6 slices") for line in lines)
@@ -58,13 +63,14 @@ def test_the_text_names_the_rank_and_the_input_that_differs(
     firstdrift: Run, two_ranks: tuple[Path, Path], other_input: tuple[Path, Path]
 ) -> None:
     ranks = firstdrift("compare", *two_ranks).out.splitlines()
-    assert ranks[0] == (
-        "In step 0, rank 1, model.layers.0.mlp.down_proj is the first bad node: its weight differs."
-    )
-    assert "It began on rank 1." in ranks
+    assert says(ranks[0], "finding.weights")
+    assert "model.layers.0.mlp.down_proj" in ranks[0]
+    assert text_of(Message.of("rank.began", rank=1)) in ranks
     inputs = firstdrift("compare", *other_input).out.splitlines()
-    assert inputs[0].startswith("The runs were given different inputs (step 0, rank 0, micro step 1):")
-    assert any(line.startswith("input differs: step 0, rank 0, micro step 1:") for line in inputs)
+    assert says(inputs[0], "summary.other_inputs")
+    where = text_of(Coordinates(0, 0, None, 1).name())
+    assert where in inputs[0]
+    assert any(line.startswith(f"input differs: {where}:") for line in inputs)
 
 
 def test_only_what_a_rank_gives_to_others_is_said_to_be_that(firstdrift: Run, unpacked: Unpacked) -> None:
@@ -82,7 +88,9 @@ def test_only_what_a_rank_gives_to_others_is_said_to_be_that(firstdrift: Run, un
 def test_a_tensor_with_no_number_to_show_has_no_line(firstdrift: Run, unpacked: Unpacked) -> None:
     dump = unpacked("msprobe/llama_stat_mix_3steps")
     lines = firstdrift("compare", dump / "golden", dump / "target").out.splitlines()
-    assert "  because     argument input.1 differs: golden 0.99999, target 0.9999" in lines
+    values = {"golden": 0.99999, "target": 0.9999}
+    why = text_of(Message.of("reason.argument", name="input.1", **{k: str(v) for k, v in values.items()}))
+    assert f"  because     {why}" in lines
     assert not [line for line in lines if line != line.rstrip()]
 
 
@@ -91,7 +99,7 @@ def test_a_tensor_with_no_number_to_show_has_no_line(firstdrift: Run, unpacked: 
 
 def test_nothing_bad_exits_with_0(firstdrift: Run, unpacked: Unpacked) -> None:
     done = firstdrift("compare", unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_fp16"))
-    assert done.out.startswith("No fault found: the two runs agree within rounding.\n")
+    assert done.out.startswith(f"{text_of(Message.of('summary.agree'))}\n")
     assert (done.status, done.err) == (0, "")
 
 
@@ -118,7 +126,7 @@ def test_different_inputs_from_the_beginning_exit_with_2(
             call["input_args"][0].update(Max=call["input_args"][0]["Max"] + 7)
     file.write_text(json.dumps(dump), encoding="utf-8")
     done = firstdrift("compare", golden, target)
-    assert done.out.startswith("The runs were given different inputs")
+    assert says(done.out, "summary.other_inputs")
     assert done.status == 2
     assert firstdrift("compare", golden, target, "--fail-on", "warning").status == 1
 
@@ -135,7 +143,7 @@ def test_a_path_with_nothing_there_exits_with_2_and_names_it(
     paths[side] = tmp_path / "nowhere"
     done = firstdrift("compare", *paths)
     assert (done.status, done.out) == (2, "")
-    assert done.err == f"firstdrift: {tmp_path / 'nowhere'}: there is nothing here.\n"
+    assert done.err == f"firstdrift: {tmp_path / 'nowhere'}: {text_of(Message.of('dumps.nothing_here'))}.\n"
 
 
 def test_a_folder_that_is_no_dump_exits_with_2_and_says_what_was_looked_for(
@@ -144,7 +152,8 @@ def test_a_folder_that_is_no_dump_exits_with_2_and_says_what_was_looked_for(
     (tmp_path / "notes.txt").write_text("nothing of interest")
     done = firstdrift("compare", main_case[0], tmp_path)
     assert (done.status, done.out) == (2, "")
-    assert f"{tmp_path}: this is not a dump: it holds neither dump.json" in done.err
+    assert says(done.err, "dumps.none")
+    assert f"{tmp_path}: " in done.err
 
 
 def test_a_dump_that_cannot_be_read_exits_with_2_and_names_the_file(
@@ -163,7 +172,7 @@ def test_a_dump_that_cannot_be_read_exits_with_2_and_names_the_file(
     [
         (["--level", "layers"], "'layers' is not one of"),
         (["--fail-on", "nothing"], "'nothing' is not one of"),
-        (["--rules", "mine"], "there is no rule set 'mine'. Choose one of firstdrift, msprobe, msit."),
+        (["--rules", "mine"], text_of(Message.of("error.no_rule_set", name="mine"))),
         (["--step", "first"], "'first' is not a valid integer"),
         (["--colour"], "No such option"),
     ],
@@ -180,7 +189,7 @@ def test_a_wrong_option_exits_with_2_and_says_what_would_be_right(
 def test_a_healthy_answer_has_no_two_blank_lines(firstdrift: Run, unpacked: Unpacked) -> None:
     dump = unpacked("msit/nested")
     done = firstdrift("compare", dump, dump)
-    assert done.out.startswith("No fault found: the two runs agree within rounding.\n")
+    assert done.out.startswith(f"{text_of(Message.of('summary.agree'))}\n")
     assert "\n\n\n" not in done.out
 
 
@@ -195,23 +204,26 @@ def test_a_token_that_no_dump_has_exits_with_2_and_says_which_there_are(
 ) -> None:
     done = firstdrift("compare", *main_case, "--token", "99")
     assert (done.status, done.out) == (2, "")
-    assert done.err.endswith("token 99 is in neither dump; both have tokens 0\u20135.\n")
+    assert says(done.err, "matching.choice.in_neither")
+    assert "0\u20135" in done.err
 
 
 def test_nothing_in_common_exits_with_2_and_counts_nothing(firstdrift: Run, unpacked: Unpacked) -> None:
     tokens, steps = unpacked("msit/llama4_logits_golden"), unpacked("msprobe/llama_tensor_L0_bf16")
     done = firstdrift("compare", tokens, steps / "golden")
     assert done.status == 2
-    assert done.out.startswith("Nothing could be compared:")
-    assert "only the golden dump tells tokens apart: choose which to compare (0\u20137)\n" in done.out
-    assert "it is compared with" not in done.out
+    assert says(done.out, "summary.no_slices")
+    assert says(done.out, "matching.note.ambiguous")
+    assert "0\u20137" in done.out
+    assert not says(done.out, "matching.note.untold_by_target", "matching.note.untold_by_golden")
     assert "pairs  " not in done.out
     assert "0 tensors" not in done.out
 
 
 def test_a_dump_compared_with_itself_is_noted(firstdrift: Run, unpacked: Unpacked) -> None:
     dump = unpacked("msit/nested")
-    assert "note          golden and target are the same dump\n" in firstdrift("compare", dump, dump).out
+    note = text_of(Message.of("matching.note.same_dump"))
+    assert f"note          {note}\n" in firstdrift("compare", dump, dump).out
 
 
 # --- JSON --------------------------------------------------------------------------------------------
@@ -364,7 +376,7 @@ def test_merged_ranks_and_the_rank_that_is_off_are_in_the_json(firstdrift: Run, 
     answer = json.loads(done.out)
     bad = answer["first_bad_node"]
     assert (bad["step"], bad["rank"], bad["ranks"]) == (0, 1, [0, 1])
-    assert answer["rank_finding"]["text"] == "It began on rank 1."
+    assert answer["rank_finding"] == message_object(Message.of("rank.began", rank=1))
 
 
 def test_the_rank_of_a_golden_dump_that_was_spread_is_in_text_and_json(
@@ -457,7 +469,7 @@ def test_a_healthy_run_tells_noise_from_faults(
     [
         (("--threshold", "flor=1"), "Perhaps floor"),
         (("--threshold", "floor=low"), "the threshold floor cannot be low"),
-        (("--threshold", "floor"), "Say NAME=VALUE"),
+        (("--threshold", "floor"), "NAME=VALUE"),
     ],
 )
 def test_a_threshold_that_makes_no_sense_is_refused(
@@ -516,14 +528,14 @@ def test_a_file_for_which_there_is_no_space_exits_with_2_and_loses_nothing(
     dump = unpacked("msit/nested")
     done = firstdrift("compare", dump, dump, "--csv", "/dev/full")
     assert done.status == 2
-    assert "No fault found: the two runs agree within rounding.\n" in done.out
+    assert says(done.out, "summary.agree")
     assert "/dev/full: the report could not be written" in done.err
 
 
 def test_where_nothing_is_matched_the_exit_status_is_2(firstdrift: Run, unpacked: Unpacked) -> None:
     golden, target = unpacked("msprobe/zoo_stat_mix") / "golden", unpacked("msprobe/llama_stat_mix_perturb")
     done = firstdrift("compare", golden, target / "target", "--no-structure")
-    assert (done.status, "No values could be compared" in done.out) == (2, True)
+    assert (done.status, says(done.out, "summary.no_values")) == (2, True)
 
 
 @pytest.mark.parametrize("option", ["--csv", "--xlsx", "--export-data-mapping", "--export-layer-mapping"])
@@ -548,9 +560,9 @@ def test_where_nothing_can_be_judged_nothing_is_called_bad_nor_well(
     firstdrift: Run, unpacked: Unpacked, golden: str, target: str
 ) -> None:
     done = firstdrift("compare", unpacked(golden), unpacked(target))
-    assert "cannot be compared" in done.out or "none comparable" in done.out
+    assert says(done.out, "summary.other_model", "summary.none_comparable")
     assert "first bad" not in done.out
     assert done.status == 2
     answer = json.loads(firstdrift("compare", unpacked(golden), unpacked(target), "--json").out)
     assert answer["first_bad_token"] is answer["first_bad_node"] is None
-    assert (answer["unlike"] is None) == ("none comparable" in done.out)
+    assert (answer["unlike"] is None) == says(done.out, "summary.none_comparable")

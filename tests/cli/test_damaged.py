@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import says
+
+from firstdrift.model.slice import Coordinates
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 Run = Callable[..., Any]
 Unpacked = Callable[[str], Path]
@@ -32,13 +37,12 @@ def test_a_healthy_run_with_an_unreadable_file_exits_with_2(
     firstdrift: Run, golden: Path, target: Path
 ) -> None:
     done = firstdrift("compare", golden, target)
-    assert done.out.startswith(
-        "No fault found: the two runs agree within rounding. 1 tensor could not be compared.\n"
-    )
+    assert done.out.startswith(text_of(Message.of("summary.agree")))
     assert "pairs         344: 343 pass, 0 warning, 0 error, 1 incomparable" in done.out
     (line,) = (line for line in done.out.splitlines() if line.startswith("incomparable "))
     assert "down_proj.Linear.forward.0 output.0: " in line
-    assert f"{target / FILE}: the file is cut short" in line
+    assert str(target / FILE) in line
+    assert says(line, "dumps.zip.cut_short")
     assert done.status == 2
 
 
@@ -49,7 +53,7 @@ def test_json_lists_what_could_not_be_read(firstdrift: Run, golden: Path, target
     (pair,) = answer["incomparable"]
     assert pair["target"] == "Module.model.layers.1.mlp.down_proj.Linear.forward.0"
     assert (pair["tensor"], pair["step"], pair["rank"]) == ("output.0", 0, 0)
-    assert "the file is cut short" in pair["reason"]["text"]
+    assert "dumps.zip.cut_short" in json.dumps(pair["reason"])
     assert done.status == 2
 
 
@@ -73,6 +77,6 @@ def test_a_damaged_rank_is_named_and_the_others_are_compared(
     file.write_bytes(file.read_bytes()[:1000])
     done = firstdrift("compare", dump / "golden", tmp_path / "copy")
     assert f"problem       target: {file}: " in done.out
-    assert "unpaired      golden: step 0, rank 1" in done.out
-    assert done.out.startswith("No fault found: the two runs agree within rounding.\n"), "the others agree"
+    assert f"unpaired      golden: {text_of(Coordinates(0, 1).name())}" in done.out
+    assert says(done.out, "summary.agree"), "the others agree"
     assert done.status == 2

@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 from library.dumps.msprobe_samples import module, tensor, write_dump
+from messages import says
+
+from firstdrift.model.slice import Coordinates
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 Run = Callable[..., Any]
 Unpacked = Callable[[str], Path]
@@ -18,20 +23,22 @@ def test_the_text_says_the_format_and_why_and_what_there_is(firstdrift: Run, unp
     done = firstdrift("inspect", dump)
     lines = done.out.splitlines()
     assert lines[0] == f"{dump}: msprobe"
-    assert lines[1].startswith('  because     step0/rank0/dump.json has "data" (task tensor, level mix')
+    assert says(lines[1], "dumps.msprobe.file_with_data")
     assert lines[-3] == (
-        "step 0, rank 0: 10 modules, 62 operators, 248 tensors (176 with data, 175 with statistics, "
+        f"{text_of(Coordinates(0, 0).name())}: "
+        "10 modules, 62 operators, 248 tensors (176 with data, 175 with statistics, "
         "0 with digests, 0 unreadable)"
     )
     assert "Weird (2)" in lines[-2]
-    assert lines[-1] == "execution order: recorded"
+    assert lines[-1] == f"execution order: {text_of(Message.of('dumps.order.recorded'))}"
     assert (done.status, done.err) == (0, "")
 
 
 def test_the_text_says_how_the_execution_order_is_known(firstdrift: Run, unpacked: Unpacked) -> None:
     lines = firstdrift("inspect", unpacked("msit/llama4_stats1_bf16")).out.splitlines()
-    assert lines[-1].startswith("execution order: derived: ")
-    assert sum(line.startswith("token ") for line in lines) == 3
+    assert says(lines[-1], "dumps.order.from_node_names", "dumps.order.from_module_names_and_definition")
+    token = text_of(Message.of("slice.token", number=""))
+    assert sum(line.startswith(token) for line in lines) == 3
 
 
 def test_json_keeps_its_contract(firstdrift: Run, unpacked: Unpacked) -> None:
@@ -70,7 +77,7 @@ def test_what_cannot_be_read_is_listed_with_its_file(firstdrift: Run, tmp_path: 
     write_dump(tmp_path / "step0" / "rank0", data, construct={}, task="tensor")
     text = firstdrift("inspect", tmp_path)
     assert "1 unreadable" in text.out
-    assert "gone.pt is missing" in text.out
+    assert says(text.out, "dumps.record.file_missing")
     (slice_found,) = json.loads(firstdrift("inspect", tmp_path, "--json").out)["slices"]
     assert slice_found["unreadable"] == 1
     assert slice_found["problems"][0]["file"].endswith("gone.pt")
@@ -91,8 +98,9 @@ def test_a_damaged_slice_is_named_with_the_place_and_spoils_no_other(
 ) -> None:
     done = firstdrift("inspect", half_damaged)
     file = half_damaged / "step0" / "rank1" / "dump.json"
-    assert "step 0, rank 0: " in done.out
-    assert f"step 0, rank 1: damaged: {file}: it is not complete JSON: " in done.out
+    assert f"{text_of(Coordinates(0, 0).name())}: " in done.out
+    assert f"{text_of(Coordinates(0, 1).name())}: damaged: {file}: " in done.out
+    assert says(done.out, "dumps.json.incomplete")
     assert "line 31 column 4" in done.out
     assert done.status == 2
     answer = json.loads(firstdrift("inspect", half_damaged, "--json").out)
@@ -106,7 +114,7 @@ def test_a_dump_of_which_nothing_can_be_read_exits_with_2_and_says_where(
 ) -> None:
     done = firstdrift("inspect", half_damaged / "step0" / "rank1")
     assert (done.status, done.out) == (2, "")
-    assert "dump.json: it is not complete JSON: " in done.err
+    assert says(done.err, "dumps.json.incomplete")
     assert "line 31 column 4" in done.err
 
 
@@ -121,4 +129,4 @@ def test_one_of_a_kind_is_said_in_the_singular(firstdrift: Run, tmp_path: Path) 
 def test_no_dump_exits_with_2(firstdrift: Run, tmp_path: Path) -> None:
     done = firstdrift("inspect", tmp_path / "nowhere")
     assert (done.status, done.out) == (2, "")
-    assert done.err == f"firstdrift: {tmp_path / 'nowhere'}: there is nothing here.\n"
+    assert done.err == f"firstdrift: {tmp_path / 'nowhere'}: {text_of(Message.of('dumps.nothing_here'))}.\n"

@@ -16,9 +16,10 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("firstdrift", "server", "worker", "frontend")
 MOST_LINES = 500
 LONGEST_FUNCTION = 60
-HIGHEST_AVERAGE = 4.5
+HIGHEST_AVERAGE = 3.9
+"""Of the cyclomatic complexity; 3.5 is the aim. Whoever brings it down lowers the limit."""
 COMPLEX = 10
-MOST_COMPLEX = 0.085
+MOST_COMPLEX = 0.04
 """How large a part of the functions may have a complexity above `COMPLEX`."""
 
 

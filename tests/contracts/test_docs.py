@@ -1,5 +1,7 @@
 import re
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -12,23 +14,41 @@ TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(enco
 page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
+def links_of(page: Path) -> list[str]:
+    """List the files that a page links to."""
+    return re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
+
+
+def targets_of(page: Path) -> set[str]:
+    """Return the targets of `make` that a page names."""
+    named = re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {first or second for first, second in named}
+
+
+def commands_of(page: Path) -> list[tuple[str, str]]:
+    """List the commands that a page names, with what follows them."""
+    named = r"(?:^|`|…)\s*firstdrift ([a-z]+)([^`\n]*)"
+    return re.findall(named, page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("found_on", "least"), [(links_of, 20), (targets_of, 5), (commands_of, 20)])
+def test_the_pages_name_what_is_looked_for(found_on: Callable[[Path], Collection[Any]], least: int) -> None:
+    assert sum(len(found_on(page)) for page in PAGES) >= least
+
+
 @page
 def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
+    assert [link for link in links_of(page) if not (page.parent / link).exists()] == []
 
 
 @page
 def test_every_make_target_that_is_named_exists(page: Path) -> None:
-    named = re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {first or second for first, second in named} <= TARGETS
+    assert targets_of(page) <= TARGETS
 
 
 @page
 def test_every_command_and_option_that_is_named_exists(page: Path) -> None:
-    for name, arguments in re.findall(
-        r"(?:^|`|…)\s*firstdrift ([a-z]+)([^`\n]*)", page.read_text(encoding="utf-8"), re.MULTILINE
-    ):
+    for name, arguments in commands_of(page):
         command = main.commands.get(name)
         assert command, f"firstdrift {name}"
         known = {option for parameter in command.params for option in parameter.opts}
@@ -36,6 +56,7 @@ def test_every_command_and_option_that_is_named_exists(page: Path) -> None:
 
 
 def test_every_command_is_documented_by_its_help() -> None:
+    assert main.commands
     for command in main.commands.values():
         assert command.help
         options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]

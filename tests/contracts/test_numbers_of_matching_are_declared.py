@@ -1,4 +1,4 @@
-"""The numbers by which nodes are matched stand in one table for each room, with unit, meaning and origin."""
+"""The numbers by which nodes are matched and judged stand in tables, with unit, meaning and origin."""
 
 import ast
 from collections.abc import Iterator
@@ -8,6 +8,9 @@ import pytest
 
 MATCHING = Path(__file__).parents[2] / "firstdrift" / "matching"
 FILES = sorted(MATCHING.rglob("*.py"))
+VERDICT = Path(__file__).parents[2] / "firstdrift" / "verdict"
+SHOWN = {"_SHOWN", "_SUSPECTS"}
+"""How much is shown decides nothing."""
 VERSIONS = {"FORMAT", "_SIDES"}
 """Numbers that are no thresholds: of a file format, and of the two dumps."""
 
@@ -43,3 +46,8 @@ def test_each_number_has_unit_meaning_and_origin(file: Path) -> None:
         parts = " ".join(str(said.value.value).split()).split(" | ")
         assert len(parts) == 3, name
         assert all(parts), name
+
+
+@pytest.mark.parametrize("file", sorted(VERDICT.glob("*.py")), ids=lambda one: one.stem)
+def test_no_number_of_the_verdict_stands_outside_its_tables(file: Path) -> None:
+    assert {name for name, _ in numbers(file)} <= SHOWN

@@ -9,8 +9,7 @@ from working import ask_to_compare, wait_for_comparison, wait_until, worker
 
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
-from firstdrift.catalogue.engine import open_engine, reading, writing
-from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.compare import compare
 from firstdrift.errors import CatalogueError
@@ -33,14 +32,6 @@ def disk() -> Iterator[Disk]:
     event.listen(Engine, "begin", disk.limit)
     yield disk
     event.remove(Engine, "begin", disk.limit)
-
-
-@pytest.fixture
-def engine(sqlite_url: str) -> Iterator[Engine]:
-    engine = open_engine(sqlite_url)
-    upgrade(engine)
-    yield engine
-    engine.dispose()
 
 
 def test_a_comparison_goes_on_each_time_there_is_space_again(

@@ -2,11 +2,10 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from databases import new_postgresql_database
 from sqlalchemy import Engine
 from working import ask_to_compare, wait_for_comparison, worker
 
@@ -20,8 +19,7 @@ from firstdrift.catalogue.comparisons.records import (
     set_note,
 )
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
-from firstdrift.catalogue.engine import open_engine, reading, writing
-from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.tables import JobState
 from firstdrift.errors import CatalogueError
 
@@ -66,28 +64,18 @@ def change_something(engine: Engine) -> None:
         set_note(session, 1, f"seen at {time.time()}")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest) -> str:
-    if request.param == "sqlite":
-        return str(request.getfixturevalue("sqlite_url"))
-    return new_postgresql_database(request.getfixturevalue("postgresql"))
-
-
 @pytest.fixture
-def engine(url: str) -> Iterator[Engine]:
-    engine = open_engine(url)
-    upgrade(engine)
-    yield engine
-    engine.dispose()
+def address(database: str) -> str:
+    return database
 
 
 def test_nobody_is_told_that_the_database_is_locked(
-    engine: Engine, url: str, unpacked: Callable[[str], Path]
+    engine: Engine, address: str, unpacked: Callable[[str], Path]
 ) -> None:
     golden, target = unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_perturb_L2_T3")
     made = [ask_to_compare(engine, golden, target) for _ in range(4)]
     crowd = Crowd()
-    with worker(url), worker(url):
+    with worker(address), worker(address):
         threads = [crowd.repeat(lambda: show_pages(engine)) for _ in range(2)]
         threads.append(crowd.repeat(lambda: change_something(engine)))
         comparisons = [wait_for_comparison(engine, comparison_id) for comparison_id in made[1:]]

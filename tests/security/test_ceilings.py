@@ -50,7 +50,7 @@ try:
     else:
         print([header.problem for header in read_headers(file, file.suffix[1:])][:1])
 except FirstdriftError as error:
-    print(error.reason, error.hint)
+    print(error)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 """
 

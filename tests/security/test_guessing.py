@@ -117,7 +117,7 @@ def test_a_script_and_a_person_are_told_when_to_try_again(stranger: TestClient) 
     )
     said = data.json()
     assert (said["ok"], said["status"], data.headers["retry-after"]) == (False, 429, "1")
-    assert "too many wrong tokens" in said["error"]
+    assert said["message"]["id"] == "server.too_many_wrong_tokens"
 
 
 def test_the_page_that_refuses_a_token_does_not_quote_it(stranger: TestClient) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from messages import refuses
 
 from firstdrift.catalogue.sizes import size_on_disk
 from firstdrift.errors import FirstdriftError, NoRoomError, UploadError
@@ -133,21 +134,21 @@ LEADING_OUT = {
 
 @pytest.mark.parametrize("name", LEADING_OUT)
 def test_what_leads_out_or_is_no_file_is_refused(tmp_path: Path, into: Path, name: str) -> None:
-    assert refused(tar(tmp_path / "a", *LEADING_OUT[name]), into).reason
+    assert refused(tar(tmp_path / "a", *LEADING_OUT[name]), into).message.id.startswith("uploads.")
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil"])
 def test_names_in_zip_files_that_lead_out_are_refused(tmp_path: Path, into: Path, name: str) -> None:
-    assert "leads out" in refused(zipped(tmp_path / "a.zip", **{name: b"x"}), into).reason
+    assert refused(zipped(tmp_path / "a.zip", **{name: b"x"}), into).message.id == "uploads.name_leads_out"
 
 
-@pytest.mark.parametrize(("kind", "said"), [(stat.S_IFLNK, "leads out"), (stat.S_IFCHR, "device")])
+@pytest.mark.parametrize(("kind", "said"), [(stat.S_IFLNK, "link_leads_out"), (stat.S_IFCHR, "special_file")])
 def test_links_and_devices_in_zip_files_are_refused(tmp_path: Path, into: Path, kind: int, said: str) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         member = zipfile.ZipInfo("a")
         member.external_attr = (kind | 0o777) << 16
         archive.writestr(member, "../../outer")
-    assert said in refused(tmp_path / "a.zip", into).reason
+    assert refused(tmp_path / "a.zip", into).message.id == f"uploads.{said}"
 
 
 def test_names_that_are_no_utf8_are_kept_byte_by_byte(tmp_path: Path, into: Path) -> None:
@@ -162,8 +163,8 @@ def test_a_surrogate_in_a_name_gets_into_no_name_of_a_file(tmp_path: Path, into:
     name = "é".encode() * 3
     archive = zipped(tmp_path / "a.zip", **{name.decode(): b"x"})
     archive.write_bytes(archive.read_bytes().replace(name, b"\xed\xbf\xbf\xed\xbf\xbf"))
-    assert "damaged" in refused(archive, into).reason
-    with pytest.raises(UploadError, match="no file can be called"):
+    assert refused(archive, into).message.id in ("uploads.archive_damaged", "uploads.damaged")
+    with refuses(UploadError, "uploads.no_file_name"):
         parts_of("\ud800.pt")
 
 
@@ -182,7 +183,7 @@ def test_what_is_nearly_empty_counts_for_the_blocks_it_takes(
         zipped(archive, **dict.fromkeys(names, b"x"))
     else:
         tar(archive, *(entry(name, b"x") for name in names), mode=kind)
-    with pytest.raises(NoRoomError, match="1,000,000 bytes"):
+    with refuses(NoRoomError, "uploads.archive_needs_room"):
         unpack(archive, into, Limits(size=1_000_000), nothing)
     assert size_on_disk(into) <= 1_050_000
     if kind == "zip":
@@ -192,7 +193,7 @@ def test_what_is_nearly_empty_counts_for_the_blocks_it_takes(
 def test_folders_count_though_an_archive_does_not_name_them(tmp_path: Path, into: Path) -> None:
     deep = "/".join("d" * 40)
     archive = tar(tmp_path / "deep", *(entry(f"{number}/{deep}/x", b"") for number in range(10)), mode="w:gz")
-    assert "more than 300 files" in refused(archive, into, Limits(1 << 30, files=300)).reason
+    assert refused(archive, into, Limits(1 << 30, files=300)).message.id == "uploads.many_files"
     assert len(list(into.rglob("*"))) <= 300
 
 
@@ -207,7 +208,7 @@ def test_a_bomb_is_stopped_by_what_comes_out_of_it(
         zipped(archive, a=zeros)
     else:
         tar(archive, entry("a", zeros), mode=kind)
-    assert "times its own size" in refused(archive, into).reason
+    assert refused(archive, into).message.id == "uploads.archive_grows"
     assert bytes_in(into) <= max(2 << 20, 251 * archive.stat().st_size)
 
 
@@ -221,14 +222,14 @@ def test_a_zip_file_that_lies_about_sizes_is_stopped_all_the_same(tmp_path: Path
 
 def test_there_are_limits_on_size_and_count(tmp_path: Path, into: Path) -> None:
     archive = tar(tmp_path / "a", *(entry(f"{number}", bytes(1000)) for number in range(30)), mode="w:gz")
-    with pytest.raises(NoRoomError, match="100,000 bytes"):
+    with refuses(NoRoomError, "uploads.archive_needs_room"):
         unpack(archive, into, Limits(size=100_000), nothing)
     again = into.parent / "into"
     shutil.rmtree(again)
     again.mkdir()
-    assert "more than 10 files" in refused(archive, again, Limits(1 << 20, files=10)).reason
+    assert refused(archive, again, Limits(1 << 20, files=10)).message.id == "uploads.many_files"
     many = zipped(tmp_path / "z", **{f"z{number}": b"" for number in range(30)})
-    assert "more than 10 files" in refused(many, into, Limits(1 << 20, files=10)).reason
+    assert refused(many, into, Limits(1 << 20, files=10)).message.id == "uploads.many_files"
     assert not list(into.glob("z*")), "a zip file tells how many before anything is unpacked"
 
 
@@ -238,7 +239,7 @@ def test_a_header_without_an_end_is_not_read_into_memory(tmp_path: Path, into: P
     with (tmp_path / "a").open("wb") as file:
         file.write(member.tobuf(tarfile.GNU_FORMAT))
         file.truncate(64 << 20)
-    assert "header" in refused(tmp_path / "a", into).reason
+    assert refused(tmp_path / "a", into).message.id == "uploads.endless_header"
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2", "zip"])
@@ -251,13 +252,13 @@ def test_an_archive_that_is_cut_short_is_refused(tmp_path: Path, into: Path, mod
     else:
         tar(archive, *(entry(*item) for item in contents.items()), mode=mode)
     archive.write_bytes(archive.read_bytes()[: int(share * archive.stat().st_size)])
-    assert refused(archive, into).reason
+    assert refused(archive, into).message.id.startswith("uploads.")
 
 
 def test_a_tar_file_cut_between_two_files_is_refused(tmp_path: Path, into: Path) -> None:
     archive = tar(tmp_path / "a", entry("a", bytes(512)), entry("b", bytes(512)))
     archive.write_bytes(archive.read_bytes()[:1024])
-    assert "cut short" in refused(archive, into).reason
+    assert refused(archive, into).message.id == "uploads.cut_short"
 
 
 @pytest.mark.parametrize(
@@ -265,7 +266,7 @@ def test_a_tar_file_cut_between_two_files_is_refused(tmp_path: Path, into: Path)
 )
 def test_what_is_no_archive_is_refused(tmp_path: Path, into: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
-    assert refused(tmp_path / "a", into).reason
+    assert refused(tmp_path / "a", into).message.id.startswith("uploads.")
 
 
 def test_an_encrypted_zip_file_is_refused(tmp_path: Path, into: Path) -> None:
@@ -274,7 +275,7 @@ def test_an_encrypted_zip_file_is_refused(tmp_path: Path, into: Path) -> None:
     content[6] |= 1
     content[content.index(b"PK\1\2") + 8] |= 1
     archive.write_bytes(content)
-    assert "encrypted" in refused(archive, into).reason
+    assert refused(archive, into).message.id == "uploads.encrypted"
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from messages import says
 from working import wait_until, worker
 
 from firstdrift_server.app import create_app
@@ -33,7 +34,7 @@ def test_a_token_whose_logits_alone_are_bad_says_so_wherever_it_is_shown(
     assert answer["counts"]["error"] == 4
     assert "No node here shows where that begins" in text
     assert "No error begins here" not in text
-    assert "tokens before are off by at most" in tree
+    assert says(tree, "token.stands_out")
     said = [(row["class"], row["verdict"]) for row in rows if row["own"]]
     assert said == [("propagated", "error")]
     assert (brought > 0, clean) == (True, 0)

@@ -107,8 +107,8 @@ def test_a_cell_of_several_slices_shows_where_it_all_began() -> None:
         Outcome(1, 1, Coordinates(0, 1), Verdict.ERROR, "layers.0.mlp.down_proj", 2, is_first=True),
         Outcome(1, 2, Coordinates(0, 2), Verdict.PASS),
     ]
-    assert board._cells(1, bad, "token")[None]["node"] == "layers.0.mlp.down_proj"
-    assert [cell["node"] for cell in board._cells(1, bad, "rank").values()] == [each.node for each in bad]
+    assert board._cells(1, bad, "token")[None].node == "layers.0.mlp.down_proj"
+    assert [cell.node for cell in board._cells(1, bad, "rank").values()] == [each.node for each in bad]
 
 
 def test_what_is_alike_is_hidden_when_only_differences_are_asked_for(client: TestClient) -> None:

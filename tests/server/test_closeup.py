@@ -137,7 +137,7 @@ def test_the_page_has_it_all_without_a_script(near: TestClient) -> None:
     assert f'href="{address}?tensor=output.0#closeup"' in plain
     assert 'id="closeup-values"' not in plain
     page = unescape(near.get(f"{address}?tensor=output.0&at=0,0,2", headers=HTML).text)
-    assert "Target = 1.9 " in page
+    assert "= 1.9 " in page
     assert "around [0, 0, 2]" in page
     assert 'href="' + address + "?tensor=output.0&down=1&across=2&at=1%2C3%2C5#closeup" in page
     assert "output.0 from near:" in page  # the Markdown that is copied

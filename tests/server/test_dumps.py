@@ -121,7 +121,7 @@ def test_what_is_wrong_with_slices_and_tensors_is_counted_too(
     in_slices = sum(len(each["problems"]) for each in odd["slices"])
     assert odd["problem_count"] == len(odd["problems"]) == in_slices > 0
     page = alone.get(odd["address"]).text
-    assert odd["problems"][0]["slice_name"] in page
+    assert odd["problems"][0]["slice_name"]["text"] in page
 
 
 def test_a_dump_that_changed_or_is_gone_says_so(alone: TestClient, root: Path) -> None:
@@ -199,7 +199,8 @@ def test_overflow_is_found_in_values_once_they_have_been_computed(alone: TestCli
     assert read(alone, copy, computes="yes") == address
     after = json_of(alone, f"{address}/overflow")
     assert after["values"]["unknown"] == 0
-    assert [(found["level"], found["slice_name"]) for found in after["overflow"]] == [("critical", "token 1")]
+    (found,) = after["overflow"]
+    assert (found["level"], found["slice"]) == ("critical", 1)
     tree = json_of(alone, after["overflow"][0]["address"].partition("?")[0])
     selected = next(row for row in tree["rows"] if row["is_selected"])
     assert (selected["overflow"], selected["target"][0]) == ("critical", after["overflow"][0]["node"])

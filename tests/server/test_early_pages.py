@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 from firstdrift_server.tree import view as tree
 
 PAGE = "/c/2/s/0/tree?row=3"
-TRY = "Try again; on the server, firstdrift check says what is wrong"
+TRY = text_of(Message.of("server.try_again_or_check"))
+FAILED = text_of(Message.of("catalogue.database.failed", why="no such table: rows"))
 WITHOUT_ROWS = {
-    "en": ("The database failed (no such table: rows)", TRY, f'href="{PAGE}">Try again</a>'),
+    "en": (FAILED[:1].upper() + FAILED[1:], TRY, f'href="{PAGE}">Try again</a>'),
     "zh": (
         "数据库出错",
         "no such table: rows",
@@ -26,7 +29,7 @@ WITHOUT_ROWS = {
     ),
 }
 FAULT = {
-    "en": ("Something went wrong here", "This is a fault in firstdrift: its log says more. Please report it"),
+    "en": (text_of(Message.of("server.fault"))[1:], text_of(Message.of("server.report_fault"))),
     "zh": ("此处出错", "这是 firstdrift 的故障"),
 }
 

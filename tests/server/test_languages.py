@@ -6,6 +6,9 @@ from http import HTTPStatus
 import pytest
 from starlette.testclient import TestClient
 
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import LANGUAGES, text_of, texts
+
 
 @pytest.mark.parametrize(
     ("accepted", "language"),
@@ -75,3 +78,21 @@ def test_what_is_wrong_with_an_address_is_said_in_every_language(
     page = client.get(address, headers={"accept-language": "zh", "accept": "text/html"}).text.lower()
     assert said in page
     assert "should be" not in page
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_a_script_asks_for_is_said_in_the_language_of_its_page(
+    client: TestClient, language: str
+) -> None:
+    headers = {"accept-language": language}
+    refused = client.get("/api/v1/comparisons/999", headers=headers).json()
+    expected = text_of(Message.of("catalogue.no_comparison", comparison=999), language)
+    assert refused["error"] == refused["message"]["text"] == expected
+    chart = client.get("/api/v1/comparisons/3/chart", headers=headers).json()["chart"]
+    assert chart["y_title"]["text"] in texts(language).values()
+    assert chart["traces"][0]["name"]["text"] == text_of(Message.of("slice.only"), language)
+
+
+def test_data_are_in_english_where_nobody_asks_for_another_language(client: TestClient) -> None:
+    refused = client.get("/api/v1/comparisons/999").json()
+    assert refused["error"] == text_of(Message.of("catalogue.no_comparison", comparison=999))

@@ -1,5 +1,6 @@
 """What is promised of match sets over HTTP: previews that come true, undo, conflicts, files in and out."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from fastapi.testclient import TestClient
+from messages import says
 from working import wait_until
 
 from firstdrift.matching.manual.mapping_files import LARGEST_FILE
@@ -131,7 +133,8 @@ def test_of_two_viewers_the_slower_is_told_what_changed_and_both_see_the_new_ver
         assert refused.status_code == 409
         said = refused.json()
         assert (said["ok"], said["status"]) == (False, 409)
-        assert f"match golden {MLP.format(1)} with target" in said["error"]
+        assert says(said["error"], "matching.edit.match.both")
+    assert MLP.format(1) in said["error"]
     found = change(client, address, 1, edit(3))
     assert [one["golden"] for one in found["edits"]] == [[MLP.format(1)], [MLP.format(3)]]
 
@@ -202,10 +205,10 @@ def test_suggestions_are_ranked_with_score_and_reasons(client: TestClient, compa
         ({"edits": [edit(1)]}, "version"),
         ({"version": 0, "edits": [edit(1) | {"kind": "delete"}]}, "kind"),
         ({"version": 0, "edits": [edit(1) | {"more": 1}]}, "more"),
-        ({"version": 0, "edits": [edit(1) | {"golden": []}]}, "a node on either side"),
-        ({"version": 0, "edits": [edit(1) | {"golden": ["nothing"]}]}, "there is no golden node nothing"),
-        ({"version": 0, "edits": [edit(1, "unmatch")]}, "they are not matched"),
-        ({"version": 0, "edits": [edit(1), edit(7)]}, "no slice has nodes|there is no"),
+        ({"version": 0, "edits": [edit(1) | {"golden": []}]}, "matching.edit.one_side"),
+        ({"version": 0, "edits": [edit(1) | {"golden": ["nothing"]}]}, "matching.edit.no_node"),
+        ({"version": 0, "edits": [edit(1, "unmatch")]}, "matching.edit.not_matched"),
+        ({"version": 0, "edits": [edit(1), edit(7)]}, "matching.edit.no_node|matching.edit.no_slice"),
     ],
 )
 def test_an_edit_that_makes_no_sense_is_refused_and_leaves_nothing(
@@ -214,22 +217,22 @@ def test_an_edit_that_makes_no_sense_is_refused_and_leaves_nothing(
     address = begin(client, comparison)
     refused = client.post(f"{address}/edits", json=body)
     assert refused.status_code == 422
-    assert re.search(why, refused.json()["error"])
+    assert re.search(why, json.dumps(refused.json()["message"]))
     assert client.get(address).json()["versions"] == []
 
 
 def test_a_file_that_makes_no_sense_is_refused_with_its_line(client: TestClient, comparison: int) -> None:
     address = begin(client, comparison)
     for text, why in (
-        ("TopLayer:\n  a: [1]\n", "bad.yaml: line 2"),
-        ('{"firstdrift_match_set": 9}', "format 9"),
-        ("", "empty"),
-        ("a: &x b\nc: *x\n", "aliases"),
+        ("TopLayer:\n  a: [1]\n", '"line": 2'),
+        ('{"firstdrift_match_set": 9}', "matching.match_set.other_format"),
+        ("", "matching.mapping.empty"),
+        ("a: &x b\nc: *x\n", "matching.mapping.alias"),
     ):
         body = {"version": 0, "name": "bad.yaml", "text": text}
         refused = client.post(f"{address}/import", json=body)
         assert refused.status_code == 422, text
-        assert why in refused.json()["error"]
+        assert why in json.dumps(refused.json()["message"])
     assert client.get(address).json()["versions"] == []
 
 
@@ -256,11 +259,11 @@ def test_a_mapping_file_of_several_mebibytes_is_read_and_one_that_is_too_large_r
     form = f"/c/{comparison}/s/0/match/import"
     sent = client.post(form, data={"name": "large.yaml", "text": text}, follow_redirects=False)
     assert (sent.status_code, len(sent.request.content) > 3 << 20) == (303, True)
-    too_large = ((LARGEST_FILE + 1, "larger than 16 MiB"), (LARGEST_IMPORT + 1, "request body is larger"))
+    too_large = ((LARGEST_FILE + 1, "server.large_mapping_file"), (LARGEST_IMPORT + 1, "server.large_body"))
     for length, said in too_large:
         refused = client.post(f"{address}/import", json={"version": 1, "text": "#" * length})
         assert refused.status_code in (413, 422)
-        assert said in refused.json()["error"]
+        assert said in json.dumps(refused.json()["message"])
     settle(client)
 
 

@@ -11,7 +11,10 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from messages import like, says
 
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 
@@ -94,7 +97,7 @@ def test_sizes_of_a_spread_model_are_part_of_command_address_and_comparison(
     golden, target = map(str, dumps["perturbed"])
     chosen = {"golden": golden, "target": target, "tp": "1:2", "pp": "2"}
     assert f"firstdrift compare {golden} {target} --tp 1:2 --pp 2" in client.get("/new", params=chosen).text
-    assert "neither a number nor two" in client.get("/new", params=chosen | {"tp": "two"}).text
+    assert says(client.get("/new", params=chosen | {"tp": "two"}).text, "matching.error.no_size")
     assert client.post("/api/v1/comparisons", json=chosen | {"vpp": "1:2:3"}).status_code == 422
     made = client.post("/api/v1/comparisons", json=chosen).json()
     page = unescape(client.get(made_address := f"/c/{made['id']}", headers=HTML).text)
@@ -154,11 +157,11 @@ def test_mapping_files_below_the_roots_are_read(
     chosen = {"golden": str(root), "target": str(root), "mapping": f"{file}\n"}
     assert f"--mapping {file}" in form.get("/new", params=chosen).text
     for mapping, said in (
-        (f"{tmp_path}/outside.yaml", "outside the directories"),
-        (f"{root}/none.yaml", "could not be read"),
-        ("\n".join([str(file)] * 20), "more than 16 mapping files"),
+        (f"{tmp_path}/outside.yaml", "paths.outside"),
+        (f"{root}/none.yaml", "matching.mapping.not_read"),
+        ("\n".join([str(file)] * 20), "server.many_mapping_files"),
     ):
-        assert said in unescape(form.get("/new", params=chosen | {"mapping": mapping}).text)
+        assert says(form.get("/new", params=chosen | {"mapping": mapping}).text, said)
     dumps = unpacked("msprobe/llama_stat_mix_perturb")
     with TestClient(create_app(settings_from(roots=[dumps, root], data_dir=tmp_path / "other"))) as client:
         client.base_url = "http://localhost"
@@ -176,8 +179,8 @@ def test_what_is_wrong_with_a_dump_is_said_once_at_its_field(form: TestClient, r
     ):
         page = " ".join(unescape(re.sub(r"<(/?span|wbr)[^>]*>", "", answer.text)).split())
         for side, said in (
-            ("golden", f"{root}/gone: there is nothing here. Check how it is spelt"),
-            ("target", "/etc/hosts: this path is outside the directories that may be read. Choose a folder"),
+            ("golden", f"{root}/gone: {text_of(Message.of('dumps.nothing_here'))}"),
+            ("target", f"/etc/hosts: {text_of(Message.of('paths.outside'))}"),
         ):
             assert page.count(said) == 1
             at_its_field = page.split(f'id="part-said-{side}"')[1].split("</div>")[0]
@@ -185,7 +188,8 @@ def test_what_is_wrong_with_a_dump_is_said_once_at_its_field(form: TestClient, r
             assert re.search(
                 f'id="{side}" [^>]*aria-describedby="part-said-{side}" aria-invalid="true"', page
             )
-        assert page.count("there is nothing here") == page.count("outside the directories") == 1
+        assert says(page, "server.check_path")
+        assert says(page, "paths.hint")
         assert 'class="banner' not in page
 
 
@@ -193,10 +197,10 @@ def test_a_form_without_dumps_comes_back_with_that_at_its_fields(form: TestClien
     answer = form.post("/new", data={"golden": "", "target": "", "token": "x"}, headers=HTML)
     page = unescape(answer.text)
     assert answer.status_code == 422
-    for said in ("No golden dump is chosen.", "No target dump is chosen.", "Token is no whole number"):
-        assert page.count(said) == 1
+    for said in ("server.no_golden_chosen", "server.no_target_chosen", "server.no_integer"):
+        assert len(re.findall(like(said), page, re.IGNORECASE)) == 1
     assert re.findall('id="([^"]*)"[^>]* autofocus', page) == ["golden"]
-    assert "No golden dump is chosen" not in form.get("/new", headers=HTML).text
+    assert not says(form.get("/new", headers=HTML).text, "server.no_golden_chosen")
 
 
 def test_every_option_says_what_it_means(form: TestClient) -> None:

@@ -358,7 +358,7 @@ def texts(dumps: Mapping[str, tuple[Path, Path]]) -> list[str]:
 def test_suggestions_for_nothing_are_refused_with_what_is_missing(client: TestClient) -> None:
     answer = client.get("/c/1/s/0/match/suggestions", headers={"accept": "application/json"})
     assert answer.status_code == 422
-    assert answer.json()["error"] == "no node is named"
+    assert answer.json()["message"]["id"] == "server.no_node_named"
     assert answer.json()["hint"]
 
 

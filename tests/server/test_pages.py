@@ -12,13 +12,17 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from half_taken import taken
+from messages import says
 from working import wait_until
 
 from firstdrift import compare
 from firstdrift.errors import CatalogueError
 from firstdrift.exports.report_json import report_object
+from firstdrift.wording.message import verbatim
+from firstdrift.wording.text import word
 from firstdrift_frontend.assets import build
 from firstdrift_server.tree import view as tree
+from firstdrift_server.tree.state import COLUMNS
 
 HTML = {"accept": "text/html"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -33,6 +37,7 @@ PAGES = [
     "/c/1/s/0/tree",
     "/c/2/s/0/tree?verdict=unmatched",
     "/c/2/s/0/tree?unfold=all",
+    "/c/1/s/0/tree?unfold=all&" + "&".join(f"column={name}" for name in COLUMNS),
     "/c/1/s/0/n/0",
     "/c/2/s/0/unmatched",
 ]
@@ -88,8 +93,9 @@ def test_the_finding_is_a_sentence_whose_names_are_links(client: TestClient) -> 
         re.sub("<.*?>", "", name): unescape(link)
         for link, name in re.findall(r'<a href="([^"]+)">(.*?)</a>', sentence[1])
     }
-    assert links["Token 3"].startswith("/c/3?slice=3")
-    (module,) = links.keys() - {"Token 3"}
+    token = next(name for name in links if says(name, "finding.token"))
+    assert links[token].startswith("/c/3?slice=3")
+    (module,) = links.keys() - {token}
     assert "layers.2.mlp" in module
     tree = page(client, links[module])
     assert 'aria-selected="true"' in tree
@@ -99,7 +105,7 @@ def test_a_comparison_answers_the_shape_that_the_command_prints(
     client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
 ) -> None:
     found = strict(client.get("/api/v1/comparisons/3").text)
-    assert found["summary"]["text"].startswith("Token 3 is the first bad token")
+    assert found["summary"]["id"].startswith("summary.")
     assert (found["state"], found["first_bad_token"]["token"]) == ("done", 3)
     assert set(found["counts"]) == {
         *("pairs", "pass", "warning", "error", "incomparable"),
@@ -229,7 +235,7 @@ def test_a_node_has_columns_for_what_its_dumps_recorded(client: TestClient) -> N
         text = page(client, node)
         for heading in (">Values</th>", ">NaN or ±inf</th>"):
             assert (heading in text) == has_values
-        equal = re.findall("<dt[^>]*>Equal</dt>\\s*<dd>(.*?)</dd>", text)
+        equal = re.findall(f"<dt[^>]*>{word('metric', 'equal')}</dt>\\s*<dd>(.*?)</dd>", text)
         assert set(equal) == {"yes", "no"}
         for table in re.findall(r"<table class=\"data dense\">.*?</table>", text, re.DOTALL):
             head, *lines = (
@@ -253,8 +259,8 @@ def test_no_two_metrics_of_a_tensor_are_called_the_same(client: TestClient) -> N
     first = client.get("/api/v1/comparisons/3/slices/3/rows?count=1").json()["selected"]
     text = page(client, f"/c/3/s/3/n/{first}")
     lists = [re.findall(r"<dt[^>]*>([^<]+)</dt>", found) for found in text.split('<dl class="facts">')[1:]]
-    metrics = next(names for names in lists if "Relative L2" in names)
-    assert {"Worst row", "Equal"} <= set(metrics)
+    metrics = next(names for names in lists if word("metric", "relative_l2") in names)
+    assert {word("metric", "worst_row_relative_l2"), word("metric", "equal")} <= set(metrics)
     assert len(metrics) == len(set(metrics))
 
 
@@ -282,7 +288,8 @@ def test_other_rules_are_applied_without_measuring_again(client: TestClient) -> 
     assert (answer.status_code, answer.headers["location"]) == (303, "/c/2")
     wait_until(lambda: not client.get("/api/v1/comparisons/2").json()["job"]["is_open"])
     assert client.get("/api/v1/comparisons/2").json()["rules"] == "msprobe"
-    assert "there is no rule set" in client.post("/c/2/again", content="rules=none", headers=FORM | HTML).text
+    refused = client.post("/c/2/again", content="rules=none", headers=FORM | HTML)
+    assert says(refused.text, "error.no_rule_set", "server.no_rule_set")
     client.post("/api/v1/comparisons/2/again", json={"rules": "firstdrift"})
     wait_until(lambda: not client.get("/api/v1/comparisons/2").json()["job"]["is_open"])
 
@@ -303,18 +310,18 @@ def test_the_form_shows_what_lies_in_folders_and_the_command_that_does_the_same(
     text = page(client, f"/new?golden={golden}&target={target}&rules=msit&token=3")
     assert text.count('<span class="tag dump">') >= 2
     assert f"firstdrift compare {golden} {target} --rules msit --token 3" in text
-    assert "not a usable path" in page(client, "/new?golden=%00")
-    assert "outside the directories" in page(client, "/new?golden=/etc&golden_at=/etc")
+    assert says(page(client, "/new?golden=%00"), "paths.unusable")
+    assert says(page(client, "/new?golden=/etc&golden_at=/etc"), "paths.outside")
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"golden": ""}, "No golden dump is chosen"),
-        ({"golden": "/etc", "target": "/etc"}, "outside the directories"),
-        ({"rules": "none"}, "There is no rule set"),
-        ({"token": "x"}, "Token is no whole number"),
-        ({"level": "none"}, "There is no level"),
+        ({"golden": ""}, "server.no_golden_chosen"),
+        ({"golden": "/etc", "target": "/etc"}, "paths.outside"),
+        ({"rules": "none"}, "server.no_rule_set"),
+        ({"token": "x"}, "server.no_integer"),
+        ({"level": "none"}, "server.no_such_level"),
     ],
 )
 def test_a_form_that_cannot_be_used_comes_back_with_what_is_wrong(
@@ -322,7 +329,7 @@ def test_a_form_that_cannot_be_used_comes_back_with_what_is_wrong(
 ) -> None:
     answer = client.post("/new", data=fields, headers=HTML)
     assert answer.status_code == 422
-    assert said in unescape(answer.text)
+    assert says(answer.text, said)
 
 
 @pytest.mark.parametrize("inside", ["a\0b/dump", "around/dump/x", f"{'long' * 100}/dump"])
@@ -435,8 +442,8 @@ def test_a_token_that_no_dump_has_is_refused_before_anything_is_compared(
     asked = {"golden": golden, "target": target, "token": 99}
     answer = client.post("/api/v1/comparisons", json=asked)
     assert (answer.status_code, answer.json()["ok"]) == (422, False)
-    assert answer.json()["error"] == "token 99 is in neither dump; both have tokens 0\u20137"
-    said = "Token 99 is in neither dump; both have tokens 0\u20137."
+    assert answer.json()["message"]["id"] == "matching.choice.in_neither"
+    said = answer.json()["error"][1:]
     form = client.post("/new", data={name: str(value) for name, value in asked.items()}, headers=HTML)
     assert form.status_code == 422
     assert said in form.text
@@ -466,10 +473,10 @@ def test_the_same_dump_on_both_sides_is_pointed_out(
     client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
 ) -> None:
     golden, target = dumps["damaged"]
-    assert "are the same dump" in page(client, f"/new?golden={golden}&target={golden}/.")
-    assert "are the same dump" not in page(client, f"/new?golden={golden}&target={target}")
+    assert says(page(client, f"/new?golden={golden}&target={golden}/."), "matching.note.same_dump")
+    assert not says(page(client, f"/new?golden={golden}&target={target}"), "matching.note.same_dump")
     comparison = made(client, golden, golden)
-    assert "golden and target are the same dump" in page(client, f"/c/{comparison}")
+    assert says(page(client, f"/c/{comparison}"), "matching.note.same_dump")
     client.delete(f"/api/v1/comparisons/{comparison}")
 
 
@@ -479,9 +486,10 @@ def test_what_cannot_be_compared_counts_nothing_and_leads_back_to_the_form(
     golden, target = dumps["tokens"][0], dumps["perturbed"][0]
     comparison = made(client, golden, target, structure=False, fuzzy=True, rules="msit")
     text = page(client, f"/c/{comparison}")
-    assert "Nothing could be compared" in text
-    assert "tells tokens apart: choose which to compare" in text
-    for said in ("it is compared with", "Tensor pairs", "<dt>Nodes</dt>", "0 pass"):
+    assert says(text, "summary.no_slices")
+    assert says(text, "matching.note.ambiguous")
+    assert not says(text, "matching.note.untold_by_target", "matching.note.untold_by_golden")
+    for said in ("Tensor pairs", "<dt>Nodes</dt>", "0 pass"):
         assert said not in text
     edit = re.search(r'class="button primary" href="(/new[^"]+)"', text)
     assert edit is not None
@@ -572,7 +580,7 @@ def test_lower_bounds_are_marked_as_such(client: TestClient) -> None:
     assert "\u2265 <data" in page(client, "/c/1/s/0/tree")
     assert "\u2265 <data" not in page(client, "/c/3/s/3/tree")
     first = client.get("/api/v1/comparisons/1/slices/0/rows?count=1").json()["selected"]
-    assert "Relative L2 at least" in page(client, f"/c/1/s/0/n/{first}")
+    assert word("metric", "error_bound") in page(client, f"/c/1/s/0/n/{first}")
 
 
 def test_a_browser_is_told_what_a_tree_needs_before_the_tree_is_looked_up(client: TestClient) -> None:
@@ -603,7 +611,7 @@ def test_a_tree_that_cannot_be_read_any_more_is_said_to_be_on_the_page_that_has_
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> None:
-        raise CatalogueError("the disk is gone", hint="Look for it")
+        raise CatalogueError(verbatim("the disk is gone"), hint=verbatim("Look for it"))
 
     monkeypatch.setattr(tree, "tree_view", away)
     told = page(client, "/c/1/s/0/tree")

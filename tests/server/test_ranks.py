@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from messages import says
 from working import wait_until, worker
 
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 
@@ -42,18 +45,18 @@ def page(client: TestClient, address: str) -> str:
 
 def test_the_comparison_says_which_ranks_were_merged_and_on_which_it_began(client: TestClient) -> None:
     said = page(client, "/c/1")
-    assert "rank 0+1" in said
-    assert "It began on rank 0." in said
+    assert "0+1" in said
+    assert text_of(Message.of("rank.began", rank=0)) in said
 
 
 def test_the_tree_and_the_nodes_of_merged_ranks_are_pages_like_others(client: TestClient) -> None:
     for comparison in (1, 2):
-        assert "rank 0+1" in page(client, f"/c/{comparison}/s/0/tree?unfold=all")
+        assert "0+1" in page(client, f"/c/{comparison}/s/0/tree?unfold=all")
     bad = client.get("/api/v1/comparisons/1").json()["first_bad_node"]
     assert (bad["rank"], bad["ranks"], bad["module"]) == (0, [0, 1], "model.layers.1.mlp.up")
     rows = range(12)
     nodes = [page(client, f"/c/1/s/0/n/{row}") for row in rows]
-    assert any("ranks 0+1 joined along dimension" in node for node in nodes)
+    assert any(says(node, "matching.transform.ranks_joined") for node in nodes)
 
 
 def test_a_node_of_another_stage_says_its_rank_where_its_name_was_taken(client: TestClient) -> None:
@@ -66,8 +69,8 @@ def test_what_one_rank_holds_is_said_on_its_node_and_the_values_of_a_part_are_no
     bad = client.get("/api/v1/comparisons/3").json()["first_bad_node"]
     assert (bad["rank"], bad["module"]) == (0, "model.layers.1.mlp.up")
     nodes = [page(client, f"/c/3/s/0/n/{row}") for row in range(30)]
-    parts = [row for row, node in enumerate(nodes) if "the part of rank 0 among those of ranks 0+1" in node]
+    parts = [row for row, node in enumerate(nodes) if says(node, "matching.transform.part_of_rank")]
     assert parts
-    assert any("rank 0 holds one addend of a sum over ranks 0+1" in node for node in nodes)
+    assert any(says(node, "metrics.addend") for node in nodes)
     shown = page(client, f"/c/3/s/0/n/{parts[0]}?tensor=output.0")
-    assert "is what one rank holds, which is compared with its part of the whole" in shown
+    assert says(shown, "closeup.part_of_rank")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from messages import says
 from working import wait_until
 
 from firstdrift.verdict.rule_book import ENTRIES
@@ -136,13 +137,13 @@ def test_what_is_in_force_already_is_not_judged_again(client: TestClient) -> Non
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("factor=no", "the threshold factor cannot be no"),
-        ("factr=4", "there is no threshold"),
-        ("rules=none", "there is no rule set"),
-        ("baseline=x", "baseline is not a number"),
-        ("rules=firstdrift&baseline=3", "no baseline of itself"),
-        ("rules=firstdrift&baseline=99", "is gone"),
-        ("rules=firstdrift&baseline=2", "shows nothing of the slices"),
+        ("factor=no", "thresholds.refused"),
+        ("factr=4", "thresholds.unknown"),
+        ("rules=none", "server.no_rule_set"),
+        ("baseline=x", "server.not_a_number"),
+        ("rules=firstdrift&baseline=3", "catalogue.baseline.itself"),
+        ("rules=firstdrift&baseline=99", "catalogue.baseline.gone"),
+        ("rules=firstdrift&baseline=2", "catalogue.baseline.other_slices"),
     ],
 )
 def test_what_makes_no_sense_is_said_beside_what_is_in_force(
@@ -150,7 +151,7 @@ def test_what_makes_no_sense_is_said_beside_what_is_in_force(
 ) -> None:
     page = client.get(f"/c/3/rules?{query}")
     assert page.status_code == 422
-    assert said in page.text.replace("&#39;", "'")
+    assert says(page.text, said)
     assert 'id="part-effect"' in page.text
     fields = dict(part.split("=") for part in query.split("&"))
     assert client.post("/c/3/rules", data=fields).status_code == 422

@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 Said = dict[str, Any]
+ONLY_SLICE = "the only slice"
 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "snapshot.jsonl"
@@ -122,24 +123,38 @@ def described(report: Any) -> Said:  # noqa: ANN401 (also that of an earlier ver
         "token": _place(found.first_bad_token),
         "node": _place(found.first_bad_node),
         "suspects": [_place(one) for one in found.suspects],
-        "input": [one.coordinates.describe() for one in found.input_differs],
+        "input": [_coordinates(one.coordinates) for one in found.input_differs],
         "overflow": [[one.node, one.level] for one in found.overflow],
         "unlike": bool(found.unlike),
         "unreadable": report.unreadable,
         "problems": [len(report.golden.problems), len(report.target.problems)],
         "left": [
-            [at.describe() for at in side]
+            [_coordinates(at) for at in side]
             for side in (report.pairing.unmatched_golden, report.pairing.unmatched_target)
         ],
-        "slices": {one.judgement.coordinates.describe(): _slice(one) for one in report.slices},
+        "slices": {_coordinates(one.judgement.coordinates): _slice(one) for one in report.slices},
     }
     return {name: value for name, value in said.items() if value not in (None, [], {}, False, [[], []])}
+
+
+def _coordinates(at: Any) -> str:  # noqa: ANN401
+    rank = "+".join(map(str, at.merged)) if at.merged else at.rank
+    parts = {"step": at.step, "rank": rank, "token": at.token, "micro step": at.micro_step}
+    return (
+        ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None) or "the only slice"
+    )
 
 
 def _place(finding: Any) -> list[Any] | None:  # noqa: ANN401
     if finding is None:
         return None
-    place = [finding.coordinates.describe(), finding.golden, finding.target, finding.module, finding.tensor]
+    place = [
+        _coordinates(finding.coordinates),
+        finding.golden,
+        finding.target,
+        finding.module,
+        finding.tensor,
+    ]
     return [*place, finding.node_class, finding.verdict, finding.on_rank, finding.operator]
 
 
@@ -174,7 +189,7 @@ def rows_of(golden: Path, target: Path) -> list[str]:
     from firstdrift import compare
 
     return [
-        f"{result.judgement.coordinates.describe()} {'/'.join(row.golden)} | {'/'.join(row.target)}"
+        f"{_coordinates(result.judgement.coordinates)} {'/'.join(row.golden)} | {'/'.join(row.target)}"
         f" [{row.direction}] {judged.node_class} {judged.verdict}"
         for result in compare(golden, target).slices
         for row, judged in zip(result.rows, result.judgement.rows, strict=True)

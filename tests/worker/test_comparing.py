@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -27,9 +27,8 @@ from firstdrift.catalogue.comparisons.records import (
     get_comparison,
 )
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
-from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.jobs.queue import list_workers
-from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import ComparisonEntry, JobState
 from firstdrift.comparison import stages as library
 from firstdrift.comparison.compare import compare
@@ -37,7 +36,9 @@ from firstdrift.comparison.report import Options, Report
 from firstdrift.errors import DumpNotFoundError, FirstdriftError
 from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.matching.plan import MatchingRules
-from firstdrift_worker import comparing, main, measuring
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
+from firstdrift_worker import indexing, main, measuring, storage
 
 MAPPINGS = Path(__file__).parents[1] / "mappings"
 DUMPS = [
@@ -61,14 +62,6 @@ def dumps(unpacked: Callable[[str], Path]) -> Callable[[str, str, str], tuple[Pa
         return unpacked(family) / golden, unpacked(family) / target
 
     return find
-
-
-@pytest.fixture
-def engine(sqlite_url: str) -> Iterator[Engine]:
-    engine = open_engine(sqlite_url)
-    upgrade(engine)
-    yield engine
-    engine.dispose()
 
 
 def assert_says(comparison: Comparison, report: Report) -> None:
@@ -158,7 +151,7 @@ def test_a_damaged_slice_spoils_no_other(
         with pytest.raises(FirstdriftError) as caught:
             compare(golden, target)
         assert comparison.state is JobState.FAILED
-        assert comparison.job.error == str(caught.value)
+        assert comparison.job.error == caught.value.whole()
 
 
 def test_several_processes_find_the_same(
@@ -186,7 +179,7 @@ def test_other_rules_are_applied_without_reading_a_file_again(
     golden, target = (shutil.copytree(path, tmp_path / path.name) for path in dumps(*DUMPS[1]))
     compare_with_worker(sqlite_url, golden, target)
     expected = compare(golden, target, Options(rules="msprobe"))
-    for module, name in [(library, "load_tensor"), (comparing, "read_slice"), (comparing, "open_dump")]:
+    for module, name in [(library, "load_tensor"), (indexing, "read_slice"), (indexing, "open_dump")]:
         monkeypatch.setattr(module, name, no_reading)
     shutil.rmtree(golden)  # not even there
     with writing(engine) as session:
@@ -287,7 +280,8 @@ def test_a_dump_that_cannot_be_used_fails_with_its_reason(
         comparison = wait_for_comparison(engine, comparison_id)
     assert comparison.state is JobState.FAILED
     assert comparison.job.attempts == 1
-    assert str(tmp_path) in (comparison.job.error or "")
+    assert comparison.job.error is not None
+    assert str(tmp_path) in text_of(comparison.job.error)
     assert "Traceback" in (comparison.job.traceback or "")
 
 
@@ -297,15 +291,16 @@ def test_a_mistake_of_ours_fails_the_job_with_its_traceback_and_spares_the_worke
     dumps: Callable[[str, str, str], tuple[Path, Path]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    really = comparing.plan_slice
-    monkeypatch.setattr(comparing, "plan_slice", lambda *_: 1 / 0)
+    really = storage.plan_slice
+    monkeypatch.setattr(storage, "plan_slice", lambda *_: 1 / 0)
     paths = dumps(*DUMPS[0])
     first = ask_to_compare(engine, *paths)
     with worker(sqlite_url):
         failed = wait_for_comparison(engine, first)
-        monkeypatch.setattr(comparing, "plan_slice", really)
+        monkeypatch.setattr(storage, "plan_slice", really)
         second = wait_for_comparison(engine, ask_to_compare(engine, *paths))
-    assert failed.job.error == "ZeroDivisionError: division by zero"
+    why = {"kind": "ZeroDivisionError", "error": "division by zero"}
+    assert failed.job.error == Message.of("worker.unexpected", **why)
     assert "plan_slice" in (failed.job.traceback or "")
     assert second.state is JobState.DONE
 
@@ -330,19 +325,19 @@ def test_a_comparison_that_is_removed_while_it_is_compared_spares_the_worker(
     dumps: Callable[[str, str, str], tuple[Path, Path]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    really = comparing.plan_slice
+    really = storage.plan_slice
 
     def removed(*_: object) -> NoReturn:
         with writing(engine) as session:
             session.execute(delete(ComparisonEntry).where(ComparisonEntry.id == first))
-        raise DumpNotFoundError("there is nothing here")
+        raise DumpNotFoundError(Message.of("dumps.nothing_here"))
 
-    monkeypatch.setattr(comparing, "plan_slice", removed)
+    monkeypatch.setattr(storage, "plan_slice", removed)
     paths = dumps(*DUMPS[0])
     first = ask_to_compare(engine, *paths)
     with worker(sqlite_url):
         wait_until(lambda: not exists(engine, first))
-        monkeypatch.setattr(comparing, "plan_slice", really)
+        monkeypatch.setattr(storage, "plan_slice", really)
         second = wait_for_comparison(engine, ask_to_compare(engine, *paths))
     assert second.state is JobState.DONE
 

@@ -1,7 +1,7 @@
 """What is promised of the results of match sets, made by a real worker from real dumps."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from working import ask_to_compare, wait_for_comparison, worker
 from firstdrift.catalogue.comparisons import tree
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
-from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.matches import match_preview as editing
 from firstdrift.catalogue.matches.match_sets import (
     MatchSet,
@@ -22,7 +22,6 @@ from firstdrift.catalogue.matches.match_sets import (
     options_of,
     undo,
 )
-from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState, SlicePairEntry
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.rematch import Effect
@@ -30,7 +29,7 @@ from firstdrift.comparison.report import Options, Report
 from firstdrift.matching.manual.edits import Edit, match, unmatch
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.wording.message import Message
-from firstdrift_worker import comparing, measuring
+from firstdrift_worker import measuring, storage
 
 BY_NAME = Options(matching=MatchingRules(structure=False))
 MLP, FEED_FORWARD = (
@@ -51,11 +50,8 @@ def database(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def engine(database: str) -> Iterator[Engine]:
-    engine = open_engine(database)
-    upgrade(engine)
-    yield engine
-    engine.dispose()
+def address(database: str) -> str:
+    return database
 
 
 def begin(engine: Engine, golden: Path, target: Path, options: Options = BY_NAME) -> MatchSet:
@@ -207,8 +203,8 @@ def test_slices_that_lack_the_nodes_are_taken_over_and_neither_matched_nor_judge
     engine: Engine, database: str, steps: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned: list[object] = []
-    really = comparing.plan_slice
-    monkeypatch.setattr(comparing, "plan_slice", lambda *both: planned.append(both) or really(*both))
+    really = storage.plan_slice
+    monkeypatch.setattr(storage, "plan_slice", lambda *both: planned.append(both) or really(*both))
     apart = unmatch("Module.model.layers.1.another.LlamaMLP.forward.0")
     with worker(database):
         known = begin(engine, *steps)
@@ -238,7 +234,7 @@ def test_slices_that_lack_the_nodes_are_taken_over_and_neither_matched_nor_judge
 def test_slices_that_are_being_made_again_are_matched_and_judged_instead(
     engine: Engine, database: str, steps: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = comparing.unchanged_slice
+    found = storage.unchanged_slice
 
     def then_removed(*asked: object) -> tuple[int, tuple[str, ...]] | None:
         source = found(*asked)  # type: ignore[arg-type]
@@ -247,7 +243,7 @@ def test_slices_that_are_being_made_again_are_matched_and_judged_instead(
                 session.execute(delete(SlicePairEntry).where(SlicePairEntry.id == source[0]))
         return source
 
-    monkeypatch.setattr(comparing, "unchanged_slice", then_removed)
+    monkeypatch.setattr(storage, "unchanged_slice", then_removed)
     with worker(database):
         known = begin(engine, *steps)
         known, results = edit(engine, known, unmatch("Module.model.layers.1.another.LlamaMLP.forward.0"))

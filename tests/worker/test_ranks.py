@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from messages import place
 from working import compare_with_worker, wait_for_comparison, worker
 
 from firstdrift.catalogue.comparisons import tree
@@ -30,7 +31,7 @@ def test_merged_ranks_are_stored_as_one_slice_beside_those_they_came_from(
     with reading(engine) as session:
         (pair,) = slice_pairs_of(session, compared.id)
         slices = slices_of_dump(session, compared.target_dump_id)
-        assert [each.coordinates.describe() for each in slices] == [
+        assert [place(each.coordinates) for each in slices] == [
             "step 0, rank 0",
             "step 0, rank 1",
             "step 0, rank 0+1",
@@ -38,7 +39,7 @@ def test_merged_ranks_are_stored_as_one_slice_beside_those_they_came_from(
         assert get_dump(session, compared.target_dump_id).slices == 2
         assert len(load_dump(session, compared.target_dump_id).slices) == 2
         assert len(load_slice(session, slices[2].id).nodes) == len(load_slice(session, slices[0].id).nodes)
-        assert pair.target.describe() == "step 0, rank 0+1"
+        assert place(pair.target) == "step 0, rank 0+1"
         rows = tree.rows_at(session, pair.id, range(pair.rows))
         row = next(row for row in rows if row.tree.target == ("Torch.matmul.0.forward",))
         weight = tree.pairs_of_row(session, pair.id, row.tree.index)[1].plan.target
@@ -63,9 +64,9 @@ def test_one_rank_with_what_the_others_tell_of_it_is_a_slice_of_its_own(
     engine = open_engine(sqlite_url)
     with reading(engine) as session:
         (pair,) = slice_pairs_of(session, alone.id)
-        assert pair.target.describe() == "step 0, rank 0"
+        assert place(pair.target) == "step 0, rank 0"
         assert alone.target_dump_id is not None
-        assert [each.coordinates.describe() for each in slices_of_dump(session, alone.target_dump_id)] == [
+        assert [place(each.coordinates) for each in slices_of_dump(session, alone.target_dump_id)] == [
             "step 0, rank 0",
             "step 0, rank 1",
             "step 0, rank 0+1",

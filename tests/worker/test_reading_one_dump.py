@@ -1,10 +1,10 @@
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
+from messages import ids_of
 from sqlalchemy import Engine
 from working import wait_until, worker
 
@@ -12,19 +12,10 @@ from firstdrift.catalogue.comparisons.records import purge_deleted
 from firstdrift.catalogue.dumps import jobs as dump_jobs
 from firstdrift.catalogue.dumps import single_dump as one_dump
 from firstdrift.catalogue.dumps.records import get_dump, slices_of_dump
-from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.jobs.queue import Job
-from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.single_dump import view_dump
-
-
-@pytest.fixture
-def engine(sqlite_url: str) -> Iterator[Engine]:
-    engine = open_engine(sqlite_url)
-    upgrade(engine)
-    yield engine
-    engine.dispose()
 
 
 def read(engine: Engine, url: str, path: Path, *, computes: bool = False) -> Job:
@@ -96,7 +87,7 @@ def test_a_damaged_file_spoils_its_own_tensor(
 def test_a_path_without_a_dump_fails_and_says_why(engine: Engine, sqlite_url: str, tmp_path: Path) -> None:
     job = read(engine, sqlite_url, tmp_path / "gone")
     assert job.state is JobState.FAILED
-    assert "there is nothing here" in (job.error or "")
+    assert "dumps.nothing_here" in ids_of(job.error)
 
 
 def test_a_dump_that_was_looked_at_by_itself_is_kept(

@@ -1,9 +1,10 @@
 """Moved thresholds and baselines: a worker finds what a preview says, and nothing is measured for it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from messages import ids_of, like
 from msgspec.structs import replace
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
@@ -22,11 +23,10 @@ from firstdrift.catalogue.comparisons.records import (
 from firstdrift.catalogue.comparisons.results import load_planned
 from firstdrift.catalogue.comparisons.rule_preview import Trial, as_it_is, load_measured, try_rules
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
-from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.matches import match_preview as editing
 from firstdrift.catalogue.matches.match_preview import Bench
 from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set, get_match_set, judge_again
-from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options
@@ -37,14 +37,6 @@ from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.verdict.thresholds import Thresholds
 
 SENSITIVE = Thresholds(factor=1.5, floor=1.0)
-
-
-@pytest.fixture
-def engine(sqlite_url: str) -> Iterator[Engine]:
-    engine = open_engine(sqlite_url)
-    upgrade(engine)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
@@ -227,21 +219,21 @@ def test_only_what_a_worker_can_judge_by_is_a_baseline(
     other = compare_with_worker(sqlite_url, steps / "golden", steps / "target")
     waiting = ask_to_compare(engine, *logits)
     for baseline, said in (
-        (first.id, "no baseline of itself"),
-        (other.id, "shows nothing of the slices"),
-        (waiting, "is not finished"),
-        (99, "is gone"),
+        (first.id, like("catalogue.baseline.itself")),
+        (other.id, like("catalogue.baseline.other_slices")),
+        (waiting, like("catalogue.baseline.not_finished")),
+        (99, like("catalogue.baseline.gone")),
     ):
         with reading(engine) as session, pytest.raises(SettingsError, match=said):
             require_baseline(session, first, baseline)
     failed = judge_by(engine, sqlite_url, first.id, Judging("firstdrift", baseline=99))
     assert failed.state is JobState.FAILED
-    assert "the baseline, comparison 99, is gone" in (failed.job.error or "")
+    assert "catalogue.baseline.gone" in ids_of(failed.job.error)
     asked = ask_to_compare(engine, *logits, Options(baseline=other.id))
     with worker(sqlite_url):
         refused = wait_for_comparison(engine, asked)
     assert refused.state is JobState.FAILED
-    assert "the baseline shows nothing of the slices" in (refused.job.error or "")
+    assert "comparison.options.baseline_elsewhere" in ids_of(refused.job.error)
 
 
 def test_a_baseline_that_is_asked_for_from_the_beginning_excuses_as_on_the_command_line(

@@ -14,9 +14,11 @@ from firstdrift.catalogue.jobs.lease import Lease
 from firstdrift.catalogue.jobs.queue import Claim
 from firstdrift.errors import CatalogueError, FirstdriftError, JobCancelledError, JobLostError
 from firstdrift.processes.limits import Limits
-from firstdrift_worker.comparing import Work, WorkerStoppedError, compare_dumps
+from firstdrift.wording.message import Message
+from firstdrift_worker.comparing import compare_dumps
 from firstdrift_worker.measuring import Measurer
 from firstdrift_worker.reading import read_dump
+from firstdrift_worker.work import Work, WorkerStoppedError
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,7 @@ def _work_on(work: Work, claim: Claim, measurer: Measurer) -> None:
         case Claim(kind=jobs.INDEX | jobs.COMPUTE, path=str(path)):
             read_dump(work, Path(path), computes=claim.kind == jobs.COMPUTE)
         case _:
-            raise CatalogueError(f"this version knows no job of the kind {claim.kind!r}")
+            raise CatalogueError(Message.of("worker.unknown_job", kind=claim.kind))
 
 
 def do_job(
@@ -83,6 +85,7 @@ def do_job(
 
 
 def _fail(engine: Engine, claim: Claim, error: Exception, *, retry_after: float | None) -> None:
-    text = str(error) if isinstance(error, FirstdriftError) else f"{type(error).__name__}: {error}"
+    unexpected = Message.of("worker.unexpected", kind=type(error).__name__, error=str(error))
+    reason = error.whole() if isinstance(error, FirstdriftError) else unexpected
     with writing(engine) as session:
-        jobs.fail_job(session, claim, text, traceback.format_exc(), retry_after=retry_after)
+        jobs.fail_job(session, claim, reason, traceback.format_exc(), retry_after=retry_after)

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -60,7 +60,7 @@ class Chunk:
         return Chunk(self.indexes[part], replace(self.plan, pairs=self.plan.pairs[part]))
 
 
-class Measurer:
+class Measurer(AbstractContextManager["Measurer"]):
     """Measures with so many processes; with one, in a thread of this process.
 
     with Measurer(processes=4) as measurer:
@@ -82,15 +82,8 @@ class Measurer:
         self._roots = roots
         self._pool: ProcessPoolExecutor | None = None
 
-    def __enter__(self) -> Self:
-        """Return itself: nothing starts before it is needed."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the processes."""
-        del kind, error, where
         self._close_pool()
 
     def measure(

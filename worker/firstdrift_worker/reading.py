@@ -6,18 +6,18 @@ What is in the catalogue already is not read again.
 """
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from firstdrift.catalogue.dumps import single_dump as one_dump
-from firstdrift.catalogue.dumps.records import IndexedSlice, load_slice
+from firstdrift.catalogue.dumps.records import load_slice
 from firstdrift.catalogue.dumps.single_dump import Place
 from firstdrift.catalogue.engine import reading
-from firstdrift.catalogue.jobs.queue import SLICE_STEPS, finish_job
+from firstdrift.catalogue.jobs.queue import finish_job
 from firstdrift.comparison.single_dump import TensorView, view_recorded, view_values
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.wording.message import Message
-from firstdrift_worker.comparing import Work, index_dump, read_indexed
+from firstdrift_worker.indexing import index_dump, read_indexed
+from firstdrift_worker.work import Work
 
 KEEP_SECONDS = 1.0
 """What was computed is kept so often."""
@@ -33,15 +33,15 @@ def read_dump(work: Work, path: Path, *, computes: bool) -> None:
     indexed = index_dump(work, path, None)
     slices = [known for known in indexed.slices.values() if known.merged is None]
     for number, known in enumerate(slices):
-        _progress(work, number, slices, 0.0, Message.of("stage.reading"))
+        work.progress(number, len(slices), 0.0, Message.of("stage.reading"))
         is_read = known.nodes is not None or read_indexed(work, indexed, known.id) is not None
         if is_read and computes:
-            _compute(work, known.id, number, slices)
+            _compute(work, known.id, number, len(slices))
     with work.writing() as session:
         finish_job(session, work.lease.claim)
 
 
-def _compute(work: Work, slice_id: int, number: int, slices: Sequence[IndexedSlice]) -> None:
+def _compute(work: Work, slice_id: int, number: int, slices: int) -> None:
     """Compute the statistics of the tensors of which none are known, and keep them as they come."""
     with reading(work.engine) as session:
         read = load_slice(session, slice_id)
@@ -62,17 +62,5 @@ def _compute(work: Work, slice_id: int, number: int, slices: Sequence[IndexedSli
                 one_dump.add_computed(session, slice_id, found)
             found, keep_at = {}, time.monotonic() + KEEP_SECONDS
             remaining = len(left) - count - 1
-            _progress(
-                work,
-                number,
-                slices,
-                1 - remaining / len(left),
-                Message.of("stage.computing", left=remaining),
-            )
-
-
-def _progress(work: Work, number: int, slices: Sequence[IndexedSlice], share: float, stage: Message) -> None:
-    work.check()
-    done = round((number + share) * SLICE_STEPS)
-    of_slice = Message.of("stage.of_slice", number=number + 1, slices=len(slices), stage=stage)
-    work.lease.progress(done, len(slices) * SLICE_STEPS, of_slice)
+            stage = Message.of("stage.computing", left=remaining)
+            work.progress(number, slices, 1 - remaining / len(left), stage)

@@ -16,13 +16,13 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Final, Self
+from types import FrameType
+from typing import Final
 
 from sqlalchemy import Engine
 
@@ -34,6 +34,8 @@ from firstdrift.files import allow_mapping, confine_process
 from firstdrift.processes.children import OUTLASTS
 from firstdrift.processes.endings import why_it_ended
 from firstdrift.processes.limits import Limits, be_first_to_go, limit_memory
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +115,7 @@ class _Child:
         self.process.join()
 
 
-class Supervisor:
+class Supervisor(AbstractContextManager["Supervisor"]):
     """Keeps the processes that do jobs.
 
     with Supervisor(engine, "host:17", manner) as supervisor:
@@ -128,15 +130,8 @@ class Supervisor:
         self._manner = manner
         self._children: list[_Child] = []
 
-    def __enter__(self) -> Self:
-        """Return itself: nothing starts before there is a job."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Have all jobs put back; end those that do not."""
-        del kind, error, where
         for child in self._children:
             child.process.terminate()
         until = time.monotonic() + STOP_SECONDS
@@ -173,7 +168,7 @@ class Supervisor:
         except OSError as error:  # no more processes, or descriptors, may be had
             with writing(self._engine) as session:
                 jobs.release_job(session, claim)
-            raise CatalogueError(f"no process could be started for a job ({error.strerror})") from error
+            raise CatalogueError(Message.of("worker.no_process", why=error.strerror)) from error
         self._children.append(_Child(claim, process))
         return True
 
@@ -183,9 +178,9 @@ class Supervisor:
             status = child.process.exitcode
             if status:
                 why = why_it_ended(status)
-                log.warning("the process that did job %d ended before it: %s", child.claim.job_id, why)
+                log.warning("process of job %d ended before it: %s", child.claim.job_id, text_of(why))
                 with suppress(JobLostError), writing(self._engine) as session:
-                    error = f"the process that did this ended before it was done: {why}"
+                    error = Message.of("worker.process_died", why=why)
                     jobs.fail_job(session, child.claim, error, "", retry_after=0.0)
             child.kill()
             self._children.remove(child)
@@ -206,7 +201,7 @@ class Supervisor:
             elif child.is_lost(standing):
                 child.kill()
                 with suppress(JobLostError), writing(self._engine) as session:
-                    error = "the process that did this gave no sign of life, and was ended"
+                    error = Message.of("worker.process_silent")
                     jobs.fail_job(session, child.claim, error, "", retry_after=0.0)
                 self._children.remove(child)
 

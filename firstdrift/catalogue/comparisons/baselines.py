@@ -12,6 +12,7 @@ from firstdrift.catalogue.tables import JobState, RowEntry
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import QUIET, Noise
+from firstdrift.wording.message import Message
 
 
 def noise_places(session: Session, baseline: int | None) -> dict[Coordinates, int]:
@@ -26,7 +27,8 @@ def noise_places(session: Session, baseline: int | None) -> dict[Coordinates, in
         get_comparison(session, baseline)
     except NotInCatalogueError as error:
         raise SettingsError(
-            f"the baseline, comparison {baseline}, is gone", hint="Choose another baseline, or none"
+            Message.of("catalogue.baseline.gone", baseline=baseline),
+            hint=Message.of("catalogue.hint.other_baseline_or_none"),
         ) from error
     return {pair.golden: pair.id for pair in slice_pairs_of(session, baseline)}
 
@@ -60,11 +62,14 @@ def require_finished_baseline(
     places = noise_places(session, baseline)
     found = get_comparison(session, baseline)
     if found.state is not JobState.DONE:
-        raise SettingsError(f"comparison {baseline} is not finished", hint="Choose it when it is")
+        raise SettingsError(
+            Message.of("catalogue.baseline.not_finished", baseline=baseline),
+            hint=Message.of("catalogue.hint.choose_when_finished"),
+        )
     if golden is not None and found.golden_path != golden:
         raise SettingsError(
-            f"comparison {baseline} has another golden dump",
-            hint="Choose one of this golden dump with a healthy run",
+            Message.of("catalogue.baseline.other_golden", baseline=baseline),
+            hint=Message.of("catalogue.hint.choose_healthy_run"),
         )
     return places
 
@@ -76,11 +81,13 @@ def require_baseline(session: Session, comparison: Comparison, baseline: int) ->
         SettingsError: it cannot, and why.
     """
     if baseline == comparison.id:
-        raise SettingsError("a comparison is no baseline of itself", hint="Choose that of a healthy run")
+        raise SettingsError(
+            Message.of("catalogue.baseline.itself"), hint=Message.of("catalogue.hint.healthy_run")
+        )
     places = require_finished_baseline(session, baseline)
     known = slice_pairs_of(session, comparison.id)
     if known and not any(pair.golden in places for pair in known):
         raise SettingsError(
-            f"comparison {baseline} shows nothing of the slices that are compared here",
-            hint="Choose one with the same steps, ranks and tokens",
+            Message.of("catalogue.baseline.other_slices", baseline=baseline),
+            hint=Message.of("catalogue.hint.same_slices"),
         )

@@ -9,11 +9,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import Comparison
-from firstdrift.catalogue.tables import ComparisonEntry, MatchSetVersionEntry, SliceEntry, SlicePairEntry
+from firstdrift.catalogue.tables import BAD, ComparisonEntry, MatchSetVersionEntry, SliceEntry, SlicePairEntry
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Finding, Verdict
-
-BAD = (Verdict.WARNING, Verdict.ERROR)
 
 
 class Outcome(Struct, frozen=True):

@@ -17,11 +17,7 @@ _KINDS_OF_TABLES = (MeasurementKind.DATA, MeasurementKind.STATISTICS, Measuremen
 
 
 def stored_lines(session: Session, comparison_id: int) -> Iterator[Line]:
-    """Give a line for each pair, unmatched node and unmatched tensor of a comparison, slice by slice.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
-    """
+    """Give a line for each pair, unmatched node and unmatched tensor of a comparison, slice by slice."""
     get_comparison(session, comparison_id)
     for pair in slice_pairs_of(session, comparison_id):
         yield from _lines(session, pair)

@@ -69,54 +69,41 @@ class Outline(Struct, frozen=True, eq=False):
 def load_outline(session: Session, slice_pair: int) -> Outline:
     """Read the outline of the tree of a slice pair."""
     columns = RowEntry.__table__.c
-    words = [type_coerce(columns[name], String) for name in ("verdict", "node_class", "kind", "direction")]
     found = session.execute(
-        select(
-            columns.parent,
-            columns.last,
-            columns.order,
-            *words,
-            columns.is_bad,
-            columns.is_origin,
-            columns.is_unmatched,
-            columns.output_error,
-            columns.amplification,
-        )
+        select(*(type_coerce(columns[name], kind) if kind else columns[name] for name, kind in _READ.items()))
         .where(columns.slice_pair_id == slice_pair)
         .order_by(columns.index)
-    )
-    (
-        parent,
-        last,
-        order,
-        verdict,
-        node_class,
-        kind,
-        direction,
-        bad,
-        origin,
-        unmatched,
-        error,
-        amplification,
-    ) = zip(*rows, strict=True) if (rows := found.all()) else ((),) * 12
-    own = np.array(origin, np.bool_)
+    ).all()
+    read = dict(zip(_READ, zip(*found, strict=True) if found else [()] * len(_READ), strict=True))
+    own = np.array(read["is_origin"], np.bool_)
     own[rows_with_pairs(session, slice_pair)] = True
     return Outline(
-        parent=np.array([-1 if above is None else above for above in parent], np.int32),
-        last=np.array(last, np.int32),
-        order=np.array(order, np.int32),
-        verdict=_codes(verdict, VERDICTS),
-        node_class=_codes(node_class, CLASSES),
-        kind=_codes(kind, KINDS),
-        direction=_codes(direction, DIRECTIONS),
-        bad=np.array(bad, np.bool_),
-        origin=np.array(origin, np.bool_),
-        unmatched=np.array(unmatched, np.bool_),
-        output_error=np.array(error, np.float64),
-        amplification=np.array(amplification, np.float64),
-        overflow=_overflow(session, slice_pair, len(parent)),
+        parent=parents_of(read["parent"]),
+        last=np.array(read["last"], np.int32),
+        order=np.array(read["order"], np.int32),
+        verdict=codes_of(read["verdict"], VERDICTS),
+        node_class=codes_of(read["node_class"], CLASSES),
+        kind=codes_of(read["kind"], KINDS),
+        direction=codes_of(read["direction"], DIRECTIONS),
+        bad=np.array(read["is_bad"], np.bool_),
+        origin=np.array(read["is_origin"], np.bool_),
+        unmatched=np.array(read["is_unmatched"], np.bool_),
+        output_error=np.array(read["output_error"], np.float64),
+        amplification=np.array(read["amplification"], np.float64),
+        overflow=_overflow(session, slice_pair, len(found)),
         own=own,
     )
+
+
+_WORDS = ("verdict", "node_class", "kind", "direction")
+_PLAIN = ("parent", "last", "order", "is_bad", "is_origin", "is_unmatched", "output_error", "amplification")
+_READ: dict[str, type[String] | None] = dict.fromkeys(_WORDS, String) | dict.fromkeys(_PLAIN)
+"""The columns of an outline; words stay the text they are in the database."""
+
+
+def parents_of(indexes: Iterable[int | None]) -> Integers:
+    """Return the index of the row above each; -1 at the top."""
+    return np.array([-1 if above is None else above for above in indexes], np.int32)
 
 
 def _overflow(session: Session, slice_pair: int, rows: int) -> Codes:
@@ -161,6 +148,7 @@ def rows_matching(session: Session, slice_pair: int, pattern: str) -> Integers:
     return names_matching(pattern, session.execute(named.order_by(columns.index)))
 
 
-def _codes(words: Iterable[str], known: Sequence[StrEnum]) -> Codes:
+def codes_of(words: Iterable[str], known: Sequence[StrEnum]) -> Codes:
+    """Return the place of each word among those that are known."""
     code = {str(word): place for place, word in enumerate(known)}
     return np.array([code[word] for word in words], np.int8)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sqlalchemy import Row
 
 from firstdrift.errors import SettingsError
+from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
     from regex import Pattern
@@ -29,11 +30,11 @@ _STRANGE: Final = re.compile(r"(?<!\\)(?:\\\\)*\(\?(?![:=!>]|<[=!]|P?<\w+>|P=|i\
 """A group that is none of: plain, named, atomic, looking ahead or behind."""
 
 _WHY: Final = {
-    "missing": "a bracket is not closed",
-    "multiple": "what is repeated already cannot be repeated",
-    "nothing": "there is nothing that could be repeated",
-    "unbalanced": "a bracket is closed that was not opened",
-    "unterminated": "a set of characters is not closed",
+    "missing": Message.of("catalogue.pattern.missing"),
+    "multiple": Message.of("catalogue.pattern.multiple"),
+    "nothing": Message.of("catalogue.pattern.nothing"),
+    "unbalanced": Message.of("catalogue.pattern.unbalanced"),
+    "unterminated": Message.of("catalogue.pattern.unterminated"),
 }
 """What is said of the mistakes that are made most, by the first word of what `regex` says of them."""
 
@@ -53,7 +54,8 @@ def names_matching(pattern: str, named: Iterable[Row[int, str] | tuple[int, str]
                 found.append(index)
     except TimeoutError as error:
         raise SettingsError(
-            f"the search for '{pattern}' takes too long", hint="Use fewer nested repetitions"
+            Message.of("catalogue.pattern.slow", pattern=pattern),
+            hint=Message.of("catalogue.hint.fewer_repetitions"),
         ) from error
     return np.array(found, np.int32)
 
@@ -69,20 +71,28 @@ def _compiled(pattern: str) -> "Pattern[str]":
     import regex
 
     if len(pattern) > LONGEST:
-        raise SettingsError(f"a regular expression has up to {LONGEST} characters")
+        raise SettingsError(Message.of("catalogue.pattern.long", most=LONGEST))
     if found := _STRANGE.search(pattern):
         raise SettingsError(
-            f"'{pattern}' has a group of an unknown kind ({found[0]})", hint="Search for the text itself"
+            Message.of("catalogue.pattern.unknown_group", pattern=pattern, group=found[0]),
+            hint=Message.of("catalogue.hint.search_for_text"),
         )
     repeats = (max(int(least or 0), int(most or 0), 1) for least, most in _REPEATS.findall(pattern))
     if len(pattern) * prod(repeats) > MOST_SIGNS:
-        raise SettingsError(f"'{pattern}' repeats too much", hint="Use smaller numbers in braces")
+        raise SettingsError(
+            Message.of("catalogue.pattern.repeats", pattern=pattern),
+            hint=Message.of("catalogue.hint.smaller_numbers"),
+        )
     try:
         return regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
     except RecursionError as error:
-        raise SettingsError(f"'{pattern}' is nested too deep", hint="Search for the text itself") from error
+        raise SettingsError(
+            Message.of("catalogue.pattern.nested", pattern=pattern),
+            hint=Message.of("catalogue.hint.search_for_text"),
+        ) from error
     except regex.error as error:
         why = _WHY.get(str(error).split()[0], str(error))
         raise SettingsError(
-            f"'{pattern}' is no regular expression ({why})", hint="Search for the text itself"
+            Message.of("catalogue.pattern.invalid", pattern=pattern, why=why),
+            hint=Message.of("catalogue.hint.search_for_text"),
         ) from error

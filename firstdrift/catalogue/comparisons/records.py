@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from sqlalchemy import (
     ColumnElement,
     Row,
@@ -26,6 +27,7 @@ from sqlalchemy.orm import Session, aliased
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.jobs.queue import COMPARE, Job, enqueue, job_record, request_cancel
+from firstdrift.catalogue.lookup import added, record_of, required
 from firstdrift.catalogue.tables import (
     ComparisonEntry,
     DumpEntry,
@@ -36,14 +38,18 @@ from firstdrift.catalogue.tables import (
     NodeNoteEntry,
 )
 from firstdrift.comparison.report import DumpSummary, Options
-from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import Messages
 from firstdrift.model.slice import Coordinates
 from firstdrift.paths import spelt, unspelt
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.wording.message import Message
 from firstdrift.wording.text import LANGUAGES, text_of
+
+MOST_SEARCHED = 2000
+"""The findings of so many comparisons, the newest, are searched."""
 
 INTERACTIVE = 10
 """Priority of what somebody waits for on a page, such as other rules; comparing has 0."""
@@ -103,7 +109,7 @@ class Judging(Struct, frozen=True):
 
 def judging_of(options: Options) -> Judging:
     """Say by what is judged."""
-    return Judging(options.rules, options.thresholds, options.baseline)
+    return record_of(Judging, options)
 
 
 def create_comparison(
@@ -126,10 +132,9 @@ def create_comparison(
         baseline=options.baseline,
         note=note,
     )
-    session.add(entry)
-    session.flush()
-    enqueue(session, COMPARE, entry.id, priority=priority)
-    return entry.id
+    comparison_id = added(session, entry)
+    enqueue(session, COMPARE, comparison_id, priority=priority)
+    return comparison_id
 
 
 def find_comparison(session: Session, golden: Path, target: Path, options: Options) -> int | None:
@@ -176,7 +181,8 @@ def list_comparisons(
         session: a reading session.
         limit: at most so many.
         before: only those older than the comparison with this id, to go on with a list.
-        text: only those whose paths, note or finding contain each of its words, upper or lower case.
+        text: only those whose paths, note or finding contain each of its words, upper or lower case; findings
+            of the newest `MOST_SEARCHED` are looked into.
         deleted: those in the bin, instead of the others.
         order: which come first; by name, those of the same golden dump are together.
         skip: leave out so many, to go on with a list in another order than the newest first.
@@ -191,8 +197,7 @@ def list_comparisons(
     for word in text.split():
         words = dict.fromkeys((word, unspelt(word)))
         places = [column.icontains(each, autoescape=True) for each in words for column in columns]
-        # What a finding says is put into words here, and the database does not know them.
-        which.append(or_(*places, ComparisonEntry.findings.is_not(None)))
+        which.append(or_(*places, ComparisonEntry.id.in_(_newest_findings())))
     orders: dict[Order, tuple[ColumnElement[Any], ...]] = {
         Order.NEWEST: (ComparisonEntry.id.desc(),),
         Order.OLDEST: (ComparisonEntry.id.asc(),),
@@ -203,9 +208,11 @@ def list_comparisons(
         ),
     }
     asked = _comparisons().where(*which).order_by(*orders[order])
-    found = session.execute(asked if text else asked.limit(limit + skip))
-    comparisons = (comparison for row in found if _mentions(comparison := _comparison(row), text))
-    return tuple(islice(comparisons, skip, skip + limit))
+    if not text.strip():
+        return tuple(map(_comparison, session.execute(asked.limit(limit).offset(skip))))
+    with closing(session.execute(asked.execution_options(yield_per=limit + skip))) as found:
+        comparisons = (comparison for row in found if _mentions(comparison := _comparison(row), text))
+        return tuple(islice(comparisons, skip, skip + limit))
 
 
 def recent_paths(session: Session, *, most: int) -> tuple[Path, ...]:
@@ -235,9 +242,13 @@ def count_uses(session: Session, paths: Iterable[Path]) -> dict[Path, int]:
     return {Path(path): used[path] for path in wanted}
 
 
+def _newest_findings() -> Select[int]:
+    """Select those whose findings are put into words to be searched, which the database does not know."""
+    with_findings = select(ComparisonEntry.id).where(ComparisonEntry.findings.is_not(None))
+    return with_findings.order_by(ComparisonEntry.id.desc()).limit(MOST_SEARCHED)
+
+
 def _mentions(comparison: Comparison, text: str) -> bool:
-    if not text.strip():
-        return True
     found = comparison.findings
     said = () if found is None else [text_of(found.summary, language) for language in LANGUAGES]
     places = (spelt(comparison.golden_path), spelt(comparison.target_path), comparison.note, *said)
@@ -245,61 +256,35 @@ def _mentions(comparison: Comparison, text: str) -> bool:
 
 
 def get_comparison(session: Session, comparison_id: int) -> Comparison:
-    """Look up a comparison, also one in the bin.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
+    """Look up a comparison, also one in the bin."""
     found = session.execute(_comparisons().where(ComparisonEntry.id == comparison_id)).one_or_none()
-    if found is None:
-        raise _no(comparison_id)
-    return _comparison(found)
+    return _comparison(required(found, _absence(comparison_id)))
 
 
 def require_comparison(session: Session, comparison_id: int) -> None:
-    """Make sure that there is a comparison, also one in the bin.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
-    if session.scalar(select(ComparisonEntry.id).where(ComparisonEntry.id == comparison_id)) is None:
-        raise _no(comparison_id)
+    """Make sure that there is a comparison, also one in the bin."""
+    found = session.scalar(select(ComparisonEntry.id).where(ComparisonEntry.id == comparison_id))
+    required(found, _absence(comparison_id))
 
 
 def set_note(session: Session, comparison_id: int, note: str) -> None:
-    """Keep what a person writes about a comparison.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
+    """Keep what a person writes about a comparison."""
     _change(session, comparison_id, note=note)
 
 
 def delete_comparison(session: Session, comparison_id: int) -> None:
-    """Move a comparison to the bin, from which `restore_comparison` takes it back; stop its job.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
+    """Move a comparison to the bin, from which `restore_comparison` takes it back; stop its job."""
     cancel_comparison(session, comparison_id)
     _change(session, comparison_id, deleted_at=Now())
 
 
 def restore_comparison(session: Session, comparison_id: int) -> None:
-    """Take a comparison back from the bin.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
+    """Take a comparison back from the bin."""
     _change(session, comparison_id, deleted_at=None)
 
 
 def cancel_comparison(session: Session, comparison_id: int) -> None:
-    """Stop what is being done for a comparison; what is there stays, and `compare_again` goes on from it.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
+    """Stop what is being done for a comparison; what is there stays, and `compare_again` goes on from it."""
     request_cancel(session, get_comparison(session, comparison_id).job.id)
 
 
@@ -311,12 +296,11 @@ def compare_again(session: Session, comparison_id: int, rules: str | Judging | N
     What has been measured is not measured again, unless the dumps have changed.
 
     Raises:
-        NotInCatalogueError: there is none.
         SettingsError: there is no such rule set.
     """
     judging: dict[str, Any] = {"rules": rules} if isinstance(rules, str) else {}
     if isinstance(rules, Judging):
-        judging = {name: getattr(rules, name) for name in Judging.__struct_fields__}
+        judging = asdict(rules)
     if judging:
         _require_rules(judging["rules"])
     cancel_comparison(session, comparison_id)
@@ -374,43 +358,34 @@ def _comparisons() -> Select[*tuple[Any, ...]]:
 
 def _comparison(found: Row[*tuple[Any, ...]]) -> Comparison:
     entry, job = found
-    return Comparison(
-        id=entry.id,
+    judging = record_of(Judging, entry)
+    return record_of(
+        Comparison,
+        entry,
         golden_path=Path(entry.golden_path),
         target_path=Path(entry.target_path),
         golden_dump_id=entry.golden_id,
         target_dump_id=entry.target_id,
-        options=replace(
-            entry.options, rules=entry.rules, thresholds=entry.thresholds, baseline=entry.baseline
-        ),
-        revision=entry.revision,
-        note=entry.note,
-        created_at=entry.created_at,
-        finished_at=entry.finished_at,
-        deleted_at=entry.deleted_at,
+        options=replace(entry.options, **asdict(judging)),
         job=job_record(job),
-        findings=entry.findings,
-        counts=entry.counts,
-        seconds=entry.seconds,
         golden=entry.golden_summary,
         target=entry.target_summary,
-        unmatched_golden=entry.unmatched_golden,
-        unmatched_target=entry.unmatched_target,
-        notes=entry.notes,
-        unreadable=entry.unreadable,
     )
 
 
 def _change(session: Session, comparison_id: int, **values: Any) -> None:  # noqa: ANN401 (columns)
     changed = update(ComparisonEntry).where(ComparisonEntry.id == comparison_id).values(**values)
-    if session.execute(changed.returning(ComparisonEntry.id)).one_or_none() is None:
-        raise _no(comparison_id)
+    found = session.execute(changed.returning(ComparisonEntry.id)).one_or_none()
+    required(found, _absence(comparison_id))
 
 
 def _require_rules(name: str) -> None:
     if name not in RULES:
-        raise SettingsError(f"there is no rule set {name!r}", hint=f"Choose one of {', '.join(RULES)}")
+        raise SettingsError(
+            Message.of("error.no_rule_set", name=name),
+            hint=Message.of("error.choose_one", names=tuple(RULES)),
+        )
 
 
-def _no(comparison_id: int) -> NotInCatalogueError:
-    return NotInCatalogueError(f"there is no comparison {comparison_id}")
+def _absence(comparison_id: int) -> Message:
+    return Message.of("catalogue.no_comparison", comparison=comparison_id)

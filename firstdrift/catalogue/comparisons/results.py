@@ -1,7 +1,8 @@
 """What workers put into the catalogue: measurements as they come, and slices when they are judged.
 
 Everything here can be repeated after a crash: a measurement that is there already is replaced by the same,
-and a judged slice takes the place of what was there of it, whole or not at all.
+and a judged slice takes the place of what was there of it, whole or not at all. What comes for a comparison
+that is being made again is refused (`JobLostError`).
 """
 
 from collections import Counter
@@ -10,17 +11,21 @@ from contextlib import AbstractContextManager
 from hashlib import blake2b
 from importlib.metadata import version
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, true, update
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.bulk import insert_in_batches, insert_many
+from firstdrift.catalogue.bulk import columns_of, insert_in_batches, insert_many
 from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons.plans import pack, unpack
 from firstdrift.catalogue.tables import (
+    BAD,
+    BELOW,
     ComparisonEntry,
     MeasurementEntry,
     PairEntry,
@@ -38,6 +43,7 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Slice
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow, layer_rows
+from firstdrift.wording.message import Message
 
 MEASUREMENTS_VERSION = 13
 """Counts up when measuring gives other numbers than before, so that old ones are not taken for new."""
@@ -122,9 +128,13 @@ def add_measurements(
 
 def load_measurements(session: Session, golden: int, target: int) -> dict[bytes, Measurement]:
     """Give what has been measured of two indexed slices, by pair key."""
+    return _by_key(session, golden, target, MeasurementEntry.__table__.c.measurement)
+
+
+def _by_key(session: Session, golden: int, target: int, column: ColumnElement[Any]) -> dict[bytes, Any]:
     columns = MeasurementEntry.__table__.c
     here = (columns.golden_id == golden, columns.target_id == target)
-    return dict(session.execute(select(columns.key, columns.measurement).where(*here)).all())
+    return dict(session.execute(select(columns.key, column).where(*here)).all())
 
 
 def load_planned(session: Session, slice_pair: int) -> tuple[Planned, tuple[Measurement, ...]] | None:
@@ -193,16 +203,13 @@ def save_slice(
     """Keep all that is known of a slice pair, of which the measurements must be there already.
 
     Rows and pairs come in several transactions; the last one shows them in place of the old ones.
-
-    Raises:
-        JobLostError: the comparison is being made again, so this is of no use any more.
     """
     entry = _slice_pair_entry(place, result, seconds)
     with writing() as session:
         _require_revision(session, place.comparison_id, place.revision)
         session.add(entry)
         session.flush()
-        measurement_ids = _measurement_ids(session, place)
+        measurement_ids = _by_key(session, place.golden, place.target, MeasurementEntry.__table__.c.id)
     pairs = _pair_columns(result, measurement_ids) | _place_columns(result.plan, slices)
     packed = pack(Planned(result.plan, result.rows))
     insert_in_batches(writing, RowEntry, _row_columns(result, slices), slice_pair_id=entry.id)
@@ -224,9 +231,6 @@ def copy_slice(
     """Keep for one comparison what was found of a slice pair in another, with further remarks.
 
     Return None if that is no longer there, because the other is being made again.
-
-    Raises:
-        JobLostError: the comparison is being made again, so this is of no use any more.
     """
     with writing() as session:
         _require_revision(session, place.comparison_id, place.revision)
@@ -265,11 +269,7 @@ def _others(place: SlicePlace) -> tuple[ColumnElement[bool], ...]:
 def save_bad_output(
     session: Session, comparison_id: int, revision: int, position: int, judgement: SliceJudgement
 ) -> None:
-    """Keep that the logits of a slice are bad, which only the other slices show: in its pair, row and tree.
-
-    Raises:
-        JobLostError: the comparison is being made again.
-    """
+    """Keep that the logits of a slice are bad, which only other slices show: in its pair, row and tree."""
     _require_revision(session, comparison_id, revision)
     here = (SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position)
     which = (*here, SlicePairEntry.revision == revision, SlicePairEntry.complete)
@@ -289,36 +289,27 @@ def save_bad_output(
         return
     above = (in_slice, RowEntry.index < bad.row, RowEntry.last >= bad.row)
     moved: dict[str, Any] = {"errors_below": RowEntry.errors_below + 1, "worst_below": Verdict.ERROR}
-    if before is Verdict.WARNING:
-        moved["warnings_below"] = RowEntry.warnings_below - 1
-    elif before is Verdict.INCOMPARABLE:
-        moved["incomparable_below"] = RowEntry.incomparable_below - 1
+    if before in (Verdict.WARNING, Verdict.INCOMPARABLE):
+        moved[BELOW[before]] = getattr(RowEntry, BELOW[before]) - 1
     session.execute(update(RowEntry).where(*above).values(**moved))
 
 
 def save_findings(session: Session, comparison_id: int, revision: int, answer: Answer) -> None:
-    """Keep the answer to a comparison, and drop what is left of the answer before it.
-
-    Raises:
-        JobLostError: the comparison is being made again.
-    """
+    """Keep the answer to a comparison, and drop what is left of the answer before it."""
     _require_revision(session, comparison_id, revision)
     older = (SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.revision != revision)
     session.execute(delete(SlicePairEntry).where(*older))
-    columns = {name: getattr(answer, name) for name in Answer.__struct_fields__}
-    session.execute(
-        update(ComparisonEntry)
-        .where(ComparisonEntry.id == comparison_id)
-        .values(**columns, finished_at=Now())
-    )
+    finished = update(ComparisonEntry).where(ComparisonEntry.id == comparison_id)
+    session.execute(finished.values(**asdict(answer), finished_at=Now()))
 
 
 def summary(session: Session, dump: Dump, slice_ids: Sequence[int]) -> DumpSummary:
     """Sum up what was read of a dump: of these slices, in this order."""
-    found = {
-        entry.id: entry for entry in session.scalars(select(SliceEntry).where(SliceEntry.id.in_(slice_ids)))
-    }
+    entries = session.scalars(select(SliceEntry).where(SliceEntry.id.in_(slice_ids)))
+    found = {entry.id: entry for entry in entries}
     read = [found[slice_id] for slice_id in slice_ids]
+    known = [entry for entry in found.values() if entry.nodes is not None]
+    origins = [entry.order_origin for entry in read if entry.order_origin is not None]
     return DumpSummary(
         path=str(dump.path),
         format=dump.format,
@@ -326,14 +317,8 @@ def summary(session: Session, dump: Dump, slice_ids: Sequence[int]) -> DumpSumma
         nodes=sum(entry.nodes or 0 for entry in read),
         tensors=sum(entry.tensors or 0 for entry in read),
         problems=tuple(dict.fromkeys(chain(dump.problems, *(entry.problems for entry in read)))),
-        order_origin=next(
-            (entry.order_origin for entry in reversed(read) if entry.order_origin), RECORDED_ORDER
-        ).message,
-        compared=sum(
-            (len(entry.merged.parts) or 1) if entry.merged else 1
-            for entry in found.values()
-            if entry.nodes is not None
-        ),
+        order_origin=(origins or [RECORDED_ORDER])[-1].message,
+        compared=sum(max(1, len(entry.merged.parts)) if entry.merged else 1 for entry in known),
     )
 
 
@@ -343,7 +328,7 @@ def _digest(content: bytes) -> bytes:
 
 def _slice_pair_entry(place: SlicePlace, result: SliceResult, seconds: Mapping[str, float]) -> SlicePairEntry:
     matched = (row for row in result.judgement.rows if row.node_class is not NodeClass.UNMATCHED)
-    worst = max((row.verdict for row in matched), key=_severity, default=Verdict.PASS)
+    worst = max((row.verdict for row in matched), key=attrgetter("severity"), default=Verdict.PASS)
     return SlicePairEntry(
         comparison_id=place.comparison_id,
         position=place.position,
@@ -364,11 +349,7 @@ def _slice_pair_entry(place: SlicePlace, result: SliceResult, seconds: Mapping[s
 
 def _require_revision(session: Session, comparison_id: int, revision: int) -> None:
     if session.get_one(ComparisonEntry, comparison_id).revision != revision:
-        raise JobLostError("the comparison is being made again")
-
-
-def _severity(verdict: Verdict) -> int:
-    return verdict.severity
+        raise JobLostError(Message.of("catalogue.job.made_again"))
 
 
 def _row_columns(result: SliceResult, slices: tuple[Slice, Slice]) -> dict[str, list[Any]]:
@@ -378,19 +359,13 @@ def _row_columns(result: SliceResult, slices: tuple[Slice, Slice]) -> dict[str, 
     errors = ("input_error", "parameter_error", "output_error", "amplification")
     layers = layer_rows(rows)
     return {
-        **{name: [getattr(row, name) for row in rows] for name in TreeRow.__struct_fields__},
-        "origin": [match and match.origin for match in matched],
-        "score": [match and match.score for match in matched],
+        **columns_of(rows, *TreeRow.__struct_fields__),
+        **columns_of(matched, "origin", "score"),
         "doubtful": [match is not None and match.doubtful for match in matched],
         "match_reasons": [match.reasons if match else () for match in matched],
-        **{name: [getattr(row, name) for row in judged] for name in said + errors},
-        "errors_below": [row.below.error for row in judged],
-        "warnings_below": [row.below.warning for row in judged],
-        "incomparable_below": [row.below.incomparable for row in judged],
-        "unmatched_below": [row.below.unmatched for row in judged],
-        "origins_below": [row.below.origins for row in judged],
-        "worst_below": [row.below.worst for row in judged],
-        "is_bad": [row.verdict in _BAD for row in judged],
+        **columns_of(judged, *said, *errors),
+        **{column: [getattr(row.below, name) for row in judged] for name, column in BELOW.items()},
+        "is_bad": [row.verdict in BAD for row in judged],
         "is_origin": [row.node_class in ORIGINS for row in judged],
         "is_unmatched": [match is None for match in matched],
         "is_layer": [row.index in layers for row in rows],
@@ -412,15 +387,6 @@ def _searched(rows: Sequence[TreeRow], slices: tuple[Slice, Slice]) -> list[str]
     return found
 
 
-_BAD = frozenset({Verdict.WARNING, Verdict.ERROR})
-
-
-def _measurement_ids(session: Session, place: SlicePlace) -> dict[bytes, int]:
-    columns = MeasurementEntry.__table__.c
-    here = (columns.golden_id == place.golden, columns.target_id == place.target)
-    return dict(session.execute(select(columns.key, columns.id).where(*here)).all())
-
-
 def _pair_columns(result: SliceResult, measurement_ids: Mapping[bytes, int]) -> dict[str, list[Any]]:
     pairs, judged = result.plan.pairs, result.judgement.pairs
     row_of_match = {row.match: row.index for row in result.rows}
@@ -428,12 +394,9 @@ def _pair_columns(result: SliceResult, measurement_ids: Mapping[bytes, int]) -> 
         "index": list(range(len(pairs))),
         "row": [row_of_match[pair.match] for pair in pairs],
         "joined": [pair if pair.is_joined else None for pair in pairs],
-        "transform": [pair.transform for pair in pairs],
-        "incomparable": [pair.incomparable for pair in pairs],
+        **columns_of(pairs, "transform", "incomparable"),
         "measurement_id": [measurement_ids[key] for key in pair_keys(pairs)],
-        "verdict": [pair.verdict for pair in judged],
-        "error": [pair.error for pair in judged],
-        "reasons": [pair.reasons for pair in judged],
+        **columns_of(judged, "verdict", "error", "reasons"),
     }
 
 

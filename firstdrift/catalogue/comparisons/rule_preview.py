@@ -24,18 +24,18 @@ from firstdrift.catalogue.comparisons.results import (
 )
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.catalogue.matches.match_preview import load_bench
-from firstdrift.catalogue.tables import PairEntry, RowEntry, TensorEntry
+from firstdrift.catalogue.tables import BAD, PairEntry, RowEntry, TensorEntry
 from firstdrift.comparison.clock import Clock
+from firstdrift.comparison.in_memory import KeptResults
 from firstdrift.comparison.report import Options, SliceResult
 from firstdrift.comparison.session import ComparisonSession, Planned, in_time
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.verdict.findings import conclude
-from firstdrift.verdict.judgement import OWN_RULES, Counts, Finding, Findings, NodeClass, Verdict
-from firstdrift.verdict.series import with_bad_output
+from firstdrift.verdict.judgement import OWN_RULES, Counts, Findings, NodeClass
 from firstdrift.verdict.thresholds import DEFAULTS
-from firstdrift.verdict.tree import TreeRow, build_rows
-from firstdrift.wording.message import VERBATIM, Message
+from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import Message
 
 TRIAL_SECONDS: Final = 0.6
 """After so long no further slice is looked at; the first one is, whatever it takes."""
@@ -119,11 +119,11 @@ def load_measured(session: Session, pair: SlicePair, options: Options) -> Measur
         return Measured(planned.plan, planned.rows, made, 0)
     plain = replace(options, thresholds=DEFAULTS, baseline=None)
     bench = load_bench(session, pair, plain)
-    plan = bench.plan(options.matching.edits)
+    planned = bench.planned(options.matching.edits)
     measured = load_measurements(session, *bench.slice_ids)
-    measurements = tuple(measured.get(key, _UNMEASURED) for key in pair_keys(plan.pairs))
+    measurements = tuple(measured.get(key, _UNMEASURED) for key in pair_keys(planned.plan.pairs))
     missing = sum(one is _UNMEASURED for one in measurements)
-    return Measured(plan, build_rows(bench.golden, bench.target, plan), measurements, missing)
+    return Measured(planned.plan, planned.rows, measurements, missing)
 
 
 def try_rules(
@@ -161,7 +161,7 @@ def try_rules(
     )
 
 
-class _OtherRules(PreviewStorage):
+class _OtherRules(KeptResults, PreviewStorage):
     """Pairs of slices as they were measured.
 
     Attributes:
@@ -175,11 +175,11 @@ class _OtherRules(PreviewStorage):
         baseline: int | None,
         measured_of: MeasuredOf,
     ) -> None:
-        super().__init__(session, baseline)
+        KeptResults.__init__(self)
+        PreviewStorage.__init__(self, session, baseline)
         self.missing = 0
         self._pairs, self._measured_of = pairs, measured_of
         self._measurements: tuple[Measurement, ...] = ()
-        self._results: dict[int, SliceResult] = {}
 
     def planned(self, position: int, clock: Clock) -> Planned:
         del clock
@@ -192,18 +192,9 @@ class _OtherRules(PreviewStorage):
         del position, plan
         return self._measurements
 
-    def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
-        del clock
-        self._results[position] = result
-
-    def settle(self, position: int, bad: Finding) -> None:
-        if (result := self._results.get(position)) is not None:
-            settled = with_bad_output(result.judgement, bad, result.rows)
-            self._results[position] = replace(result, judgement=settled)
-
     def tallies(self) -> Iterator[tuple[Tally, Tally]]:
         """Count what is said of each pair of slices that was judged, and what would be said."""
-        for position, result in self._results.items():
+        for position, result in self.results.items():
             yield stored_tally(self.session, self._pairs[position]), tally_of(result)
 
 
@@ -224,7 +215,7 @@ def tally_of(result: SliceResult) -> Tally:
     flagged = (
         (row_of_match[pair.match], judged.reasons)
         for pair, judged in zip(result.plan.pairs, said.pairs, strict=True)
-        if judged.verdict in _FLAGS
+        if judged.verdict in BAD
     )
     return Tally(
         counts=said.counts,
@@ -261,9 +252,6 @@ def dtypes_of(session: Session, pair: SlicePair) -> frozenset[str]:
     )
 
 
-_FLAGS: Final = frozenset({Verdict.WARNING, Verdict.ERROR})
-
-
 def _by_class(classes: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in classes.items() if name != NodeClass.CLEAN}
 
@@ -272,21 +260,14 @@ def _by_reason(flagged: Iterable[tuple[int, Sequence[Message]]]) -> dict[str, in
     rows: defaultdict[str, set[int]] = defaultdict(set)
     for row, reasons in flagged:
         for reason in reasons:
-            rows[_rule_of(reason)].add(row)
+            rows[reason.id].add(row)
     return {rule: len(those) for rule, those in rows.items()}
-
-
-def _rule_of(reason: Message) -> str:
-    """Return the rule that gives a reason: its id, or the text that an earlier version kept."""
-    return str(reason.arguments["text"]) if reason.id == VERBATIM else reason.id
 
 
 def _flagged_pairs(session: Session, pair: SlicePair) -> dict[str, int]:
     columns = PairEntry.__table__.c
     flagged = session.execute(
-        select(columns.row, columns.reasons).where(
-            columns.slice_pair_id == pair.id, columns.verdict.in_(_FLAGS)
-        )
+        select(columns.row, columns.reasons).where(columns.slice_pair_id == pair.id, columns.verdict.in_(BAD))
     )
     return _by_reason((row, reasons) for row, reasons in flagged)
 

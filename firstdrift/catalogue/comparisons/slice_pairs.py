@@ -1,22 +1,20 @@
 """The pairs of slices of a comparison: what is said of each, and where it stands."""
 
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
-from sqlalchemy import (
-    ColumnElement,
-    Row,
-    Select,
-    select,
-)
+from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session, aliased, load_only
 
+from firstdrift.catalogue.lookup import record_of, required
 from firstdrift.catalogue.tables import SliceEntry, SlicePairEntry
-from firstdrift.errors import NotInCatalogueError
 from firstdrift.matching.plan import Messages, UnmatchedTensor
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import SliceJudgement, Verdict
+from firstdrift.wording.message import Message
+
+Labelled = TypeVar("Labelled", bound="SliceLabel")
 
 
 class SliceLabel(Struct, frozen=True):
@@ -73,15 +71,8 @@ def slice_pairs_of(session: Session, comparison_id: int) -> tuple[SlicePair, ...
 
 
 def get_slice_pair(session: Session, comparison_id: int, position: int) -> SlicePair:
-    """Look up the slice pair at a position of a comparison.
-
-    Raises:
-        NotInCatalogueError: there is none (yet).
-    """
-    found = session.execute(_slice_pairs().where(*_at(comparison_id, position))).one_or_none()
-    if found is None:
-        raise _no_slice(comparison_id, position)
-    return _slice_pair(found)
+    """Look up the slice pair at a position of a comparison."""
+    return _slice_pair(_at(session, _slice_pairs(), comparison_id, position))
 
 
 def slice_labels_of(session: Session, comparison_id: int) -> tuple[SliceLabel, ...]:
@@ -93,15 +84,8 @@ def slice_labels_of(session: Session, comparison_id: int) -> tuple[SliceLabel, .
 
 
 def get_slice_label(session: Session, comparison_id: int, position: int) -> SliceLabel:
-    """Look up the label of the slice pair at a position of a comparison.
-
-    Raises:
-        NotInCatalogueError: there is none (yet).
-    """
-    found = session.execute(_slice_labels().where(*_at(comparison_id, position))).one_or_none()
-    if found is None:
-        raise _no_slice(comparison_id, position)
-    return _slice_label(found)
+    """Look up the label of the slice pair at a position of a comparison."""
+    return _slice_label(_at(session, _slice_labels(), comparison_id, position))
 
 
 def left_over_of(session: Session, slice_pair: int) -> dict[str, tuple[UnmatchedTensor, ...]]:
@@ -111,12 +95,12 @@ def left_over_of(session: Session, slice_pair: int) -> dict[str, tuple[Unmatched
     return {"golden": golden, "target": target}
 
 
-def _at(comparison_id: int, position: int) -> tuple[ColumnElement[bool], ...]:
-    return SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position
-
-
-def _no_slice(comparison_id: int, position: int) -> NotInCatalogueError:
-    return NotInCatalogueError(f"comparison {comparison_id} has no slice {position}")
+def _at(
+    session: Session, query: Select[*tuple[Any, ...]], comparison_id: int, position: int
+) -> Row[*tuple[Any, ...]]:
+    here = (SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position)
+    absence = Message.of("catalogue.no_slice_pair", comparison=comparison_id, position=position)
+    return required(session.execute(query.where(*here)).one_or_none(), absence)
 
 
 @cache  # putting a statement together takes longer than running it
@@ -138,40 +122,20 @@ def _slice_labels() -> Select[*tuple[Any, ...]]:
 
 
 def _slice_label(found: Row[*tuple[Any, ...]]) -> SliceLabel:
-    return SliceLabel(**_label(found))
-
-
-def _label(found: Row[*tuple[Any, ...]]) -> dict[str, Any]:
-    entry, golden, target = found
-    return {
-        "id": entry.id,
-        "comparison_id": entry.comparison_id,
-        "position": entry.position,
-        "revision": entry.revision,
-        "golden": _coordinates(golden),
-        "target": _coordinates(target),
-        "golden_slice_id": entry.golden_id,
-        "target_slice_id": entry.target_id,
-        "verdict": entry.verdict,
-    }
+    return _labelled(SliceLabel, found)
 
 
 def _slice_pair(found: Row[*tuple[Any, ...]]) -> SlicePair:
-    entry = found[0]
-    return SlicePair(
-        **_label(found),
-        judgement=entry.judgement,
-        unmatched_golden=entry.unmatched_golden,
-        unmatched_target=entry.unmatched_target,
-        notes=entry.notes,
-        unreadable=entry.unreadable,
-        rows=entry.rows,
-        pairs=entry.pairs,
-        seconds=entry.seconds,
+    return _labelled(SlicePair, found)
+
+
+def _labelled(kind: type[Labelled], found: Row[*tuple[Any, ...]]) -> Labelled:
+    entry, golden, target = found
+    return record_of(
+        kind,
+        entry,
+        golden=golden.coordinates,
+        target=target.coordinates,
+        golden_slice_id=entry.golden_id,
+        target_slice_id=entry.target_id,
     )
-
-
-def _coordinates(entry: SliceEntry) -> Coordinates:
-    if entry.merged is not None:
-        return entry.merged.coordinates
-    return Coordinates(entry.step, entry.rank, entry.token, entry.micro_step)

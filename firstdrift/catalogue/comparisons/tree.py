@@ -16,7 +16,9 @@ from sqlalchemy import Select, SQLColumnExpression, Text, and_, case, func, or_,
 from sqlalchemy.orm import Session, aliased
 
 from firstdrift.catalogue.dumps.records import tensor_record
+from firstdrift.catalogue.lookup import record_of, required
 from firstdrift.catalogue.tables import (
+    BELOW,
     MeasurementEntry,
     NodeEntry,
     PairEntry,
@@ -24,11 +26,11 @@ from firstdrift.catalogue.tables import (
     SlicePairEntry,
     TensorEntry,
 )
-from firstdrift.errors import NotInCatalogueError
 from firstdrift.matching.plan import NodeMatch, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.verdict.judgement import PairJudgement, RollUp, RowJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import Message
 
 
 class Row(Struct, frozen=True):
@@ -60,15 +62,9 @@ class Pair(Struct, frozen=True):
 
 
 def get_row(session: Session, slice_pair: int, index: int) -> Row:
-    """Look up a row.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
+    """Look up a row."""
     found = _rows(session, slice_pair, RowEntry.index == index)
-    if not found:
-        raise NotInCatalogueError(f"there is no row {index}")
-    return found[0]
+    return required(next(iter(found), None), Message.of("catalogue.no_row", row=index))
 
 
 def path_to_row(session: Session, slice_pair: int, index: int) -> tuple[Row, ...]:
@@ -200,27 +196,8 @@ def _row(found: Any) -> Row:  # noqa: ANN401 (the columns of a row)
     match = found.origin and NodeMatch(
         found.golden, found.target, found.origin, found.score, found.doubtful, found.match_reasons
     )
-    below = RollUp(
-        error=found.errors_below,
-        warning=found.warnings_below,
-        incomparable=found.incomparable_below,
-        unmatched=found.unmatched_below,
-        origins=found.origins_below,
-        worst=found.worst_below,
-    )
-    judgement = RowJudgement(
-        verdict=found.verdict,
-        node_class=found.node_class,
-        reasons=found.reasons,
-        input_error=found.input_error,
-        parameter_error=found.parameter_error,
-        output_error=found.output_error,
-        amplification=found.amplification,
-        worst_pair=found.worst_pair,
-        rule=found.rule,
-        below=below,
-    )
-    return Row(tree, match, judgement)
+    below = RollUp(**{name: getattr(found, column) for name, column in BELOW.items()})
+    return Row(tree, match, record_of(RowJudgement, found, below=below))
 
 
 def _select_pairs(slice_pair: int) -> Select[*tuple[Any, ...]]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
-from sqlalchemy import and_, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.dumps.records import IndexedDump, IndexedSlice
-from firstdrift.catalogue.tables import ComputedEntry, NodeEntry, SliceEntry, TensorEntry
+from firstdrift.catalogue.tables import ComputedEntry, NodeEntry, SliceEntry, TensorEntry, computed_of
 from firstdrift.wording.message import Message
 
 
@@ -56,8 +56,7 @@ def _tensors(
     mine = select(SliceEntry.id).where(SliceEntry.dump_id == dump.id, SliceEntry.merged.is_(None))
     here = (TensorEntry.slice_id.in_(mine), why.is_not(None))
     value = (TensorEntry.slice_id, TensorEntry.node, TensorEntry.position)
-    computed = (ComputedEntry.slice_id, ComputedEntry.node, ComputedEntry.position)
-    same = and_(*(one == other for one, other in zip(value, computed, strict=True)))
+    same = computed_of(TensorEntry)
     count = session.scalar(
         select(func.count()).select_from(TensorEntry).outerjoin(ComputedEntry, same).where(*here)
     )

@@ -14,9 +14,10 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Row, Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.bulk import insert_in_batches
+from firstdrift.catalogue.bulk import columns_of, insert_in_batches
+from firstdrift.catalogue.lookup import added, record_of, required
 from firstdrift.catalogue.tables import DumpEntry, NodeEntry, SliceEntry, TensorEntry
-from firstdrift.errors import DumpNotFoundError, NotInCatalogueError
+from firstdrift.errors import DumpNotFoundError
 from firstdrift.model.node import Node
 from firstdrift.model.slice import (
     RECORDED_ORDER,
@@ -55,7 +56,7 @@ class IndexedDump(Struct, frozen=True):
     path: Path
     format: str
     evidence: tuple[Message, ...]
-    attributes: dict[str, str]
+    attributes: dict[str, str | Message]
     problems: tuple[Problem, ...]
     fingerprint: str
     indexed_at: datetime
@@ -101,7 +102,7 @@ def fingerprint(path: Path) -> str:
         DumpNotFoundError: there is nothing at the path.
     """
     if not path.exists():
-        raise DumpNotFoundError("there is nothing here", path=path)
+        raise DumpNotFoundError(Message.of("dumps.nothing_here"), path=path)
     digest = blake2b(digest_size=16)
     for line in _files_below(path):
         digest.update(line.encode(errors="surrogateescape"))
@@ -122,15 +123,9 @@ def _files_of(recorded: str) -> str:
 
 
 def get_dump(session: Session, dump_id: int) -> IndexedDump:
-    """Look up an indexed dump.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
+    """Look up an indexed dump."""
     found = session.execute(_dumps().where(DumpEntry.id == dump_id)).one_or_none()
-    if found is None:
-        raise NotInCatalogueError(f"there is no dump {dump_id}")
-    return _dump(found)
+    return _dump(required(found, Message.of("catalogue.no_dump", dump=dump_id)))
 
 
 def list_dumps(
@@ -179,23 +174,13 @@ def add_dump(session: Session, dump: Dump, files: str) -> int:
         attributes=dict(dump.attributes),
         problems=dump.problems,
     )
-    session.add(entry)
-    session.flush()
+    dump_id = added(session, entry)
     session.add_all(
-        SliceEntry(
-            dump_id=entry.id,
-            position=position,
-            step=listing.coordinates.step,
-            rank=listing.coordinates.rank,
-            token=listing.coordinates.token,
-            micro_step=listing.coordinates.micro_step,
-            directory=str(listing.directory),
-            problems=(),
-        )
+        _slice_entry(dump_id, position, listing, rank=listing.coordinates.rank)
         for position, listing in enumerate(dump.slices)
     )
     session.flush()
-    return entry.id
+    return dump_id
 
 
 def add_merged_slices(session: Session, dump_id: int, listings: Iterable[SliceListing]) -> None:
@@ -205,18 +190,15 @@ def add_merged_slices(session: Session, dump_id: int, listings: Iterable[SliceLi
     last = session.scalar(select(func.max(SliceEntry.position)).where(here)) or 0
     new = [listing for listing in listings if listing not in known]
     session.add_all(
-        SliceEntry(
-            dump_id=dump_id,
-            position=position,
-            step=listing.coordinates.step,
-            token=listing.coordinates.token,
-            micro_step=listing.coordinates.micro_step,
-            directory=str(listing.directory),
-            merged=listing,
-            problems=(),
-        )
+        _slice_entry(dump_id, position, listing, merged=listing)
         for position, listing in enumerate(new, last + 1)
     )
+
+
+def _slice_entry(dump_id: int, position: int, listing: SliceListing, **others: Any) -> SliceEntry:  # noqa: ANN401
+    where = {name: getattr(listing.coordinates, name) for name in ("step", "token", "micro_step")}
+    place = {"dump_id": dump_id, "position": position, "directory": str(listing.directory)}
+    return SliceEntry(problems=(), **place, **where, **others)
 
 
 def load_dump(session: Session, dump_id: int) -> Dump:
@@ -236,15 +218,9 @@ def slices_of_dump(session: Session, dump_id: int) -> tuple[IndexedSlice, ...]:
 
 
 def get_slice(session: Session, slice_id: int) -> IndexedSlice:
-    """Look up a slice of an indexed dump.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
-    found = session.get(SliceEntry, slice_id)
-    if found is None:
-        raise NotInCatalogueError(f"there is no slice {slice_id}")
-    return _slice(found)
+    """Look up a slice of an indexed dump."""
+    absence = Message.of("catalogue.no_slice", slice=slice_id)
+    return _slice(required(session.get(SliceEntry, slice_id), absence))
 
 
 def add_nodes(writing: Callable[[], AbstractContextManager[Session]], slice_id: int, read: Slice) -> None:
@@ -268,31 +244,19 @@ def load_slice(session: Session, slice_id: int) -> Slice:
     """Restore a slice, with nodes and tensors, as its reader gave it."""
     indexed = get_slice(session, slice_id)
     tensors = _tensors(session, slice_id)
-    columns = NodeEntry.__table__.c
-    found = session.execute(select(*columns).where(columns.slice_id == slice_id).order_by(columns.order))
-    nodes = tuple(_node(row, tensors[row.order]) for row in found)
+    nodes = tuple(_node(row, tensors[row.order]) for row in session.execute(_nodes(slice_id)))
     return Slice(indexed.listing, nodes, indexed.order_origin or RECORDED_ORDER, indexed.problems)
 
 
 def load_bare_nodes(session: Session, slice_id: int) -> tuple[Node, ...]:
     """Restore the nodes of a slice in the order of execution, without their tensors."""
-    columns = NodeEntry.__table__.c
-    found = session.execute(select(*columns).where(columns.slice_id == slice_id).order_by(columns.order))
-    return tuple(_node(row, ()) for row in found)
+    return tuple(_node(row, ()) for row in session.execute(_nodes(slice_id)))
 
 
 def load_node(session: Session, slice_id: int, name: str) -> Node:
-    """Look up a node of an indexed slice by its name, with its tensors.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
-    columns = NodeEntry.__table__.c
-    found = session.execute(
-        select(*columns).where(columns.slice_id == slice_id, columns.name == name)
-    ).one_or_none()
-    if found is None:
-        raise NotInCatalogueError(f"there is no node {name}")
+    """Look up a node of an indexed slice by its name, with its tensors."""
+    named = session.execute(_nodes(slice_id).where(NodeEntry.name == name)).one_or_none()
+    found = required(named, Message.of("catalogue.no_node", name=name))
     return _node(found, _tensors(session, slice_id, found.order)[found.order])
 
 
@@ -300,18 +264,7 @@ def tensor_record(row: Any) -> TensorRecord:  # noqa: ANN401 (an entry, or its c
     """Restore a tensor's record from its columns."""
     statistics = Statistics(row.maximum, row.minimum, row.mean, row.norm) if row.has_statistics else None
     location = None if row.file is None else DataLocation(Path(row.file), row.container, row.entry)
-    return TensorRecord(
-        role=row.role,
-        key=row.key,
-        dtype=row.dtype,
-        shape=row.shape,
-        statistics=statistics,
-        digest=row.digest,
-        location=location,
-        scalar=row.scalar,
-        requires_grad=row.requires_grad,
-        problem=row.problem,
-    )
+    return record_of(TensorRecord, row, statistics=statistics, location=location, shards=None)
 
 
 def _files_below(path: Path) -> Iterator[str]:
@@ -360,39 +313,16 @@ def _dumps() -> Select[*tuple[Any, ...]]:
 
 def _dump(found: Row[*tuple[Any, ...]]) -> IndexedDump:
     entry, slices = found
-    return IndexedDump(
-        id=entry.id,
-        path=Path(entry.path),
-        format=entry.format,
-        evidence=entry.evidence,
-        attributes=entry.attributes,
-        problems=entry.problems,
-        fingerprint=entry.fingerprint,
-        indexed_at=entry.indexed_at,
-        slices=slices,
-    )
+    return record_of(IndexedDump, entry, path=Path(entry.path), slices=slices)
 
 
 def _slice(entry: SliceEntry) -> IndexedSlice:
-    return IndexedSlice(
-        id=entry.id,
-        dump_id=entry.dump_id,
-        position=entry.position,
-        coordinates=entry.merged.coordinates
-        if entry.merged is not None
-        else Coordinates(entry.step, entry.rank, entry.token, entry.micro_step),
-        directory=Path(entry.directory),
-        order_origin=entry.order_origin,
-        problems=entry.problems,
-        nodes=entry.nodes,
-        tensors=entry.tensors,
-        merged=entry.merged,
-    )
+    return record_of(IndexedSlice, entry, directory=Path(entry.directory))
 
 
 def _node_columns(nodes: Sequence[Node]) -> dict[str, list[Any]]:
     names = ("order", "name", "path", "kind", "type_name", "direction", "call", "parent", "micro_step")
-    return {name: [getattr(node, name) for node in nodes] for name in names}
+    return columns_of(nodes, *names)
 
 
 def _tensor_columns(nodes: Sequence[Node]) -> dict[str, list[Any]]:
@@ -402,41 +332,32 @@ def _tensor_columns(nodes: Sequence[Node]) -> dict[str, list[Any]]:
     records = [record for _, _, record in placed]
     statistics = [record.statistics for record in records]
     locations = [record.location for record in records]
-    plain = ("role", "key", "dtype", "shape", "digest", "scalar", "requires_grad", "problem")
     return {
         "node": [order for order, _, _ in placed],
         "position": [position for _, position, _ in placed],
-        **{name: [getattr(record, name) for record in records] for name in plain},
+        **columns_of(
+            records, "role", "key", "dtype", "shape", "digest", "scalar", "requires_grad", "problem"
+        ),
         "has_statistics": [known is not None for known in statistics],
-        **{name: [known and getattr(known, name) for known in statistics] for name in _STATISTICS},
+        **columns_of(statistics, "maximum", "minimum", "mean", "norm"),
         "file": [location and str(location.file) for location in locations],
-        "container": [location and location.container for location in locations],
-        "entry": [location and location.entry for location in locations],
+        **columns_of(locations, "container", "entry"),
     }
 
 
-_STATISTICS = ("maximum", "minimum", "mean", "norm")
-
-
 def _node(row: Row[*tuple[Any, ...]], tensors: Sequence[TensorRecord]) -> Node:
-    return Node(
-        name=row.name,
-        path=row.path,
-        kind=row.kind,
-        type_name=row.type_name,
-        direction=row.direction,
-        call=row.call,
-        order=row.order,
-        parent=row.parent,
-        tensors=tuple(tensors),
-        micro_step=row.micro_step,
-    )
+    return record_of(Node, row, tensors=tuple(tensors), sources=())
+
+
+def _nodes(slice_id: int) -> Select[*tuple[Any, ...]]:
+    columns = NodeEntry.__table__.c
+    return select(*columns).where(columns.slice_id == slice_id).order_by(columns.order)
 
 
 def _tensors(session: Session, slice_id: int, node: int | None = None) -> dict[int, list[TensorRecord]]:
     columns = TensorEntry.__table__.c
-    which = [columns.slice_id == slice_id] + ([] if node is None else [columns.node == node])
+    query = select(*columns).where(columns.slice_id == slice_id).order_by(columns.node, columns.position)
     tensors = defaultdict(list)
-    for row in session.execute(select(*columns).where(*which).order_by(columns.node, columns.position)):
+    for row in session.execute(query if node is None else query.where(columns.node == node)):
         tensors[row.node].append(tensor_record(row))
     return tensors

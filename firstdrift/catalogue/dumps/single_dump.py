@@ -4,6 +4,7 @@ Statistics are those that were recorded, or those that a job has computed from t
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -18,11 +19,12 @@ from firstdrift.catalogue.comparisons.outline import (
     KINDS,
     LEVELS,
     VERDICTS,
-    Flags,
     Outline,
+    codes_of,
+    parents_of,
 )
 from firstdrift.catalogue.dumps.records import get_slice, load_bare_nodes, tensor_record
-from firstdrift.catalogue.tables import ComputedEntry, NodeEntry, SliceEntry, TensorEntry
+from firstdrift.catalogue.tables import ComputedEntry, NodeEntry, SliceEntry, TensorEntry, computed_of
 from firstdrift.comparison.single_dump import TensorView, view_recorded
 from firstdrift.metrics.measurement import SideSummary
 from firstdrift.model.node import Node
@@ -110,14 +112,9 @@ def tensors_of_nodes(
     """
     columns, computed = TensorEntry.__table__.c, ComputedEntry.__table__.c
     here = [columns.slice_id == slice_id] + ([] if nodes is None else [columns.node.in_(nodes)])
-    same = and_(
-        computed.slice_id == columns.slice_id,
-        computed.node == columns.node,
-        computed.position == columns.position,
-    )
     query = (
         select(*columns, computed.summary, computed.problem.label("unreadable"))
-        .outerjoin_from(TensorEntry.__table__, ComputedEntry.__table__, same)
+        .outerjoin_from(TensorEntry.__table__, ComputedEntry.__table__, computed_of(columns))
         .where(*here)
         .order_by(columns.node, columns.position)
     )
@@ -163,15 +160,16 @@ class _Knowledge(Struct, frozen=True):
     unknown: int
     unreadable: int
 
+    def class_of(self, order: int) -> NodeClass:
+        """Say by what is known of its values what a node is called."""
+        if order in self.non_finite:
+            return NodeClass.NON_FINITE
+        return NodeClass.CLEAN if order in self.valued else NodeClass.UNMATCHED
+
 
 def _knowledge(session: Session, slice_id: int) -> _Knowledge:
     """Look through the tensors of a slice without making a record of each."""
     columns, computed = TensorEntry.__table__.c, ComputedEntry.__table__.c
-    same = and_(
-        computed.slice_id == columns.slice_id,
-        computed.node == columns.node,
-        computed.position == columns.position,
-    )
     found = session.execute(
         select(
             columns.node,
@@ -186,7 +184,7 @@ def _knowledge(session: Session, slice_id: int) -> _Knowledge:
             computed.summary,
             computed.problem,
         )
-        .outerjoin_from(TensorEntry.__table__, ComputedEntry.__table__, same)
+        .outerjoin_from(TensorEntry.__table__, ComputedEntry.__table__, computed_of(columns))
         .where(columns.slice_id == slice_id)
     )
     own, valued, non_finite = set(), set(), set()
@@ -235,47 +233,33 @@ _MANY = 5000
 def trend(session: Session, dump_id: int, node: str, role: str, key: str) -> tuple[TrendPoint, ...]:
     """Find a tensor in every slice of a dump, in the order of execution, but for those merged from ranks."""
     tensor, computed = TensorEntry.__table__.c, ComputedEntry.__table__.c
-    slices = session.scalars(
-        select(SliceEntry)
-        .where(SliceEntry.dump_id == dump_id, SliceEntry.merged.is_(None))
-        .order_by(SliceEntry.position)
-    ).all()
+    here = (SliceEntry.dump_id == dump_id, SliceEntry.merged.is_(None))
+    slices = session.scalars(select(SliceEntry).where(*here).order_by(SliceEntry.position)).all()
     found = session.execute(
         select(*tensor, computed.summary, computed.problem.label("unreadable"))
         .select_from(SliceEntry)
         .join(NodeEntry, and_(NodeEntry.slice_id == SliceEntry.id, NodeEntry.name == node))
         .join(TensorEntry, and_(TensorEntry.slice_id == SliceEntry.id, TensorEntry.node == NodeEntry.order))
-        .outerjoin(
-            ComputedEntry,
-            and_(
-                computed.slice_id == tensor.slice_id,
-                computed.node == tensor.node,
-                computed.position == tensor.position,
-            ),
-        )
-        .where(
-            SliceEntry.dump_id == dump_id, SliceEntry.merged.is_(None), tensor.role == role, tensor.key == key
-        )
+        .outerjoin(ComputedEntry, computed_of(tensor))
+        .where(*here, tensor.role == role, tensor.key == key)
         .order_by(tensor.position.desc())
     )
     in_slice = {row.slice_id: row for row in found}
-    points = []
-    for entry in slices:
-        where = Coordinates(entry.step, entry.rank, entry.token, entry.micro_step)
-        row = in_slice.get(entry.id)
-        if row is None:
-            points.append(TrendPoint(entry.position, where, entry.id))
-            continue
-        record = tensor_record(row)
-        place = (row.node, row.position)
-        points.append(TrendPoint(entry.position, where, entry.id, place, record, _view(record, row)))
-    return tuple(points)
+    return tuple(_trend_point(entry, in_slice.get(entry.id)) for entry in slices)
 
 
-def _view(record: TensorRecord, row: object) -> TensorView | None:
+def _trend_point(entry: SliceEntry, row: Any) -> TrendPoint:  # noqa: ANN401 (columns of a query)
+    point = TrendPoint(entry.position, entry.coordinates, entry.id)
+    if row is None:
+        return point
+    record = tensor_record(row)
+    return replace(point, place=(row.node, row.position), record=record, view=_view(record, row))
+
+
+def _view(record: TensorRecord, row: Any) -> TensorView | None:  # noqa: ANN401 (columns of a query)
     """Say what is known of a tensor; None if its values would have to be read."""
     known = view_recorded(record)
-    summary, problem = row.summary, row.unreadable  # type: ignore[attr-defined] # columns of a query
+    summary, problem = row.summary, row.unreadable
     if known is not None or (summary is None and problem is None):
         return known
     return TensorView(record, summary, "data" if summary is not None else "", problem)
@@ -286,35 +270,24 @@ def _outline(
 ) -> Outline:
     levels = {found.node: LEVELS.index(found.level) for found in overflow}
     codes = np.array([levels.get(node.name, -1) for node in nodes], np.int8)
-    classes = [
-        NodeClass.NON_FINITE
-        if node.order in known.non_finite
-        else NodeClass.CLEAN
-        if node.order in known.valued
-        else NodeClass.UNMATCHED
-        for node in nodes
-    ]
-    code_of_class = {each: CLASSES.index(each) for each in CLASSES}
-    code_of_kind = {each: KINDS.index(each) for each in KINDS}
-    code_of_direction = {each: DIRECTIONS.index(each) for each in DIRECTIONS}
     worst = len(LEVELS) - 1
     verdict = np.full(len(rows), VERDICTS.index(Verdict.PASS), np.int8)
     verdict[codes >= 0] = VERDICTS.index(Verdict.WARNING)
     verdict[codes == worst] = VERDICTS.index(Verdict.ERROR)
-    none: Flags = np.zeros(len(rows), np.bool_)
+    unknown = np.full(len(rows), np.nan)
     return Outline(
-        parent=np.array([-1 if row.parent is None else row.parent for row in rows], np.int32),
+        parent=parents_of(row.parent for row in rows),
         last=np.array([row.last for row in rows], np.int32),
         order=np.array([row.order for row in rows], np.int32),
         verdict=verdict,
-        node_class=np.array([code_of_class[each] for each in classes], np.int8),
-        kind=np.array([code_of_kind[row.kind] for row in rows], np.int8),
-        direction=np.array([code_of_direction[row.direction] for row in rows], np.int8),
+        node_class=codes_of((known.class_of(node.order) for node in nodes), CLASSES),
+        kind=codes_of((row.kind for row in rows), KINDS),
+        direction=codes_of((row.direction for row in rows), DIRECTIONS),
         bad=codes >= 0,
         origin=codes == worst,
-        unmatched=none,
-        output_error=np.full(len(rows), np.nan),
-        amplification=np.full(len(rows), np.nan),
+        unmatched=np.zeros(len(rows), np.bool_),
+        output_error=unknown,
+        amplification=unknown,
         overflow=codes,
         own=np.array([node.order in known.own for node in nodes], np.bool_),
     )

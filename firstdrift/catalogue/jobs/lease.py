@@ -4,7 +4,6 @@ import threading
 import time
 from datetime import timedelta
 from importlib.metadata import version
-from types import TracebackType
 from typing import Self
 
 from sqlalchemy import (
@@ -24,11 +23,7 @@ from firstdrift.wording.message import Message
 
 
 def beat(engine: Engine, claim: Claim, lease: float, done: int, total: int, stage: Message | None) -> bool:
-    """Extend the lease and write the progress; return whether the job should be cancelled.
-
-    Raises:
-        JobLostError: another worker has it.
-    """
+    """Extend the lease and write the progress; return whether the job should be cancelled."""
     with writing(engine) as session:
         answer = session.execute(
             update(JobEntry)
@@ -81,11 +76,8 @@ class Lease:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the heartbeats."""
-        del kind, error, where
         self._left.set()
         self._thread.join()
 
@@ -98,7 +90,6 @@ class Lease:
 
         Raises:
             JobCancelledError: a person asked for it to stop.
-            JobLostError: another worker has it, or may have.
         """
         if self._error is not None:
             raise self._error
@@ -120,4 +111,4 @@ class Lease:
                 continue
             held_until = began + self._seconds
             if cancel:
-                self._error = JobCancelledError("the job was cancelled")
+                self._error = JobCancelledError(Message.of("catalogue.job.cancelled"))

@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -36,6 +36,7 @@ from sqlalchemy import (
     exists,
     false,
     func,
+    literal,
     or_,
     select,
     type_coerce,
@@ -46,8 +47,9 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.codec import from_text, to_text
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.engine import reading, writing
+from firstdrift.catalogue.lookup import added, record_of, required
 from firstdrift.catalogue.tables import JobEntry, JobState, WorkerEntry
-from firstdrift.errors import JobLostError, NotInCatalogueError
+from firstdrift.errors import JobLostError
 from firstdrift.wording.message import Message, verbatim
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,16 @@ SILENT_SECONDS = 2 * BEAT_SECONDS
 LONGEST_WAIT = 600.0
 """No job is told to wait for longer; one that is to has been told so before the clock was set back."""
 _AT_ONCE = datetime.fromtimestamp(0, UTC)
+
+
+class Clock(Protocol):
+    """What waiting goes by: the module `time`, but for tests."""
+
+    def monotonic(self) -> float:
+        """Return the seconds of a stopwatch."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait."""
 
 
 class Job(Struct, frozen=True):
@@ -95,7 +107,7 @@ class Job(Struct, frozen=True):
     total: int
     stage: Message | None
     cancel_requested: bool
-    error: str | None
+    error: Message | None
     traceback: str | None
 
     @property
@@ -161,21 +173,13 @@ def enqueue(
         max_attempts=max_attempts,
         ready_at=_AT_ONCE,
     )
-    session.add(job)
-    session.flush()
-    return job.id
+    return added(session, job)
 
 
 def get_job(session: Session, job_id: int) -> Job:
-    """Look up a job.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
-    found = session.get(JobEntry, job_id)
-    if found is None:
-        raise NotInCatalogueError(f"there is no job {job_id}")
-    return job_record(found)
+    """Look up a job."""
+    absence = Message.of("catalogue.no_job", job=job_id)
+    return job_record(required(session.get(JobEntry, job_id), absence))
 
 
 def list_jobs(session: Session, *, only_open: bool = False, limit: int = 100) -> tuple[Job, ...]:
@@ -217,14 +221,16 @@ def list_workers(session: Session) -> tuple[Worker, ...]:
     """List workers, the last seen first."""
     age = type_coerce(Now(), Double) - type_coerce(WorkerEntry.seen_at, Double)
     found = session.execute(select(WorkerEntry, age).order_by(WorkerEntry.seen_at.desc()))
-    return tuple(
-        Worker(entry.name, entry.version, entry.started_at, entry.seen_at, seconds)
-        for entry, seconds in found
-    )
+    return tuple(record_of(Worker, entry, seconds_since_seen=seconds) for entry, seconds in found)
 
 
 def claim_job(
-    engine: Engine, worker: str, *, lease: float = LEASE_SECONDS, mine: Collection[int] = ()
+    engine: Engine,
+    worker: str,
+    *,
+    lease: float = LEASE_SECONDS,
+    mine: Collection[int] = (),
+    clock: Clock = time,
 ) -> Claim | None:
     """Take the first job that is ready, or whose worker has not been heard of; None if there is none.
 
@@ -235,8 +241,9 @@ def claim_job(
         worker: who takes it.
         lease: seconds after which another worker may take it over.
         mine: ids of jobs that this worker has in hand: whether they go on, it knows better than any clock.
+        clock: by which other workers are silent.
     """
-    silent = _silent(engine, lease, mine)
+    silent = _silent(engine, lease, mine, clock)
     if silent is None:
         return None
     with writing(engine) as session:
@@ -278,33 +285,21 @@ def standings(session: Session, claims: Sequence[Claim]) -> dict[Claim, Standing
 
 
 def confirm(session: Session, claim: Claim) -> None:
-    """Make sure, within the transaction that writes results, that the job is still in these hands.
-
-    Raises:
-        JobLostError: another worker has it, or it was deleted.
-    """
+    """Make sure, within the transaction that writes results, that the job is still in these hands."""
     held = select(JobEntry.id).where(*_held(claim)).with_for_update()
     if session.scalar(held) is None:
         raise _lost(claim)
 
 
 def finish_job(session: Session, claim: Claim) -> None:
-    """Record that a job is done.
-
-    Raises:
-        JobLostError: another worker has it.
-    """
+    """Record that a job is done."""
     _end(session, claim, state=JobState.DONE, done=JobEntry.total, error=None, traceback=None)
 
 
 def fail_job(
-    session: Session, claim: Claim, error: str, traceback: str, *, retry_after: float | None
+    session: Session, claim: Claim, error: Message, traceback: str, *, retry_after: float | None
 ) -> None:
-    """Record what went wrong; with `retry_after` seconds the job is tried again, if it may be.
-
-    Raises:
-        JobLostError: another worker has it, or it was deleted.
-    """
+    """Record what went wrong; with `retry_after` seconds the job is tried again, if it may be."""
     entry = session.get(JobEntry, claim.job_id)
     if entry is None:
         raise _lost(claim)
@@ -316,28 +311,19 @@ def fail_job(
 
 
 def cancel_job(session: Session, claim: Claim) -> None:
-    """Record that a job was stopped because a person asked for it.
-
-    Raises:
-        JobLostError: another worker has it.
-    """
+    """Record that a job was stopped because a person asked for it."""
     _end(session, claim, state=JobState.CANCELLED)
 
 
 def release_job(session: Session, claim: Claim) -> None:
-    """Put a job back, because its worker stops; the attempt does not count.
-
-    Raises:
-        JobLostError: another worker has it.
-    """
+    """Put a job back, because its worker stops; the attempt does not count."""
     back = {"state": JobState.QUEUED, "finished_at": None, "max_attempts": JobEntry.max_attempts + 1}
     _end(session, claim, **back)
 
 
 def job_record(entry: JobEntry) -> Job:
     """Give the record of a row of the job table."""
-    values = {name: getattr(entry, name) for name in Job.__struct_fields__}
-    return Job(**values | {"stage": _stage_of(entry.stage)})
+    return record_of(Job, entry, stage=_stage_of(entry.stage))
 
 
 class _Held(NamedTuple):
@@ -355,10 +341,9 @@ class _Watch:
         self._since: dict[_Held, float] = {}
         self._lock = threading.Lock()
 
-    def silent_for(self, held: Iterable[_Held]) -> dict[_Held, float]:
+    def silent_for(self, held: Iterable[_Held], now: float) -> dict[_Held, float]:
         """Say for how many seconds nothing has been heard of the workers of jobs."""
         with self._lock:
-            now = time.monotonic()
             self._since = {each: self._since.get(each, now) for each in held}
             return {each: now - since for each, since in self._since.items()}
 
@@ -366,14 +351,14 @@ class _Watch:
 _watches: WeakKeyDictionary[Engine, _Watch] = WeakKeyDictionary()
 
 
-def _silent(engine: Engine, lease: float, mine: Collection[int]) -> tuple[_Held, ...] | None:
+def _silent(engine: Engine, lease: float, mine: Collection[int], clock: Clock) -> tuple[_Held, ...] | None:
     """Return the jobs that may be taken from their workers; None if no job may be taken at all.
 
     Where nothing else is to do, it waits to see whether a worker whose lease has run out is silent.
     """
     watch = _watches.setdefault(engine, _Watch())
     enough = min(SILENT_SECONDS, lease)
-    until = time.monotonic() + 2 * enough
+    until = clock.monotonic() + 2 * enough
     while True:
         with reading(engine) as session:  # looking costs no lock
             is_ready = bool(session.scalar(select(exists().where(_ready()))))
@@ -383,14 +368,14 @@ def _silent(engine: Engine, lease: float, mine: Collection[int]) -> tuple[_Held,
                 JobEntry.state == JobState.RUNNING, JobEntry.id.not_in(mine)
             )
             known = {_Held(*held): over for *held, over in session.execute(running)}
-        silent = watch.silent_for(known)
+        silent = watch.silent_for(known, clock.monotonic())
         found = tuple(each for each, over in known.items() if silent[each] >= (enough if over else lease))
         if found or is_ready:
             return found
         suspected = [enough - silent[each] for each, over in known.items() if over]
-        if not suspected or time.monotonic() > until:
+        if not suspected or clock.monotonic() > until:
             return None
-        time.sleep(max(0.0, min(suspected)))
+        clock.sleep(max(0.0, min(suspected)))
 
 
 def _still(held: Iterable[_Held]) -> ColumnElement[bool]:
@@ -416,8 +401,11 @@ def _held(claim: Claim) -> tuple[ColumnElement[bool], ...]:
     )
 
 
+_DIED: Final = Message.of("worker.gave_up")
+
+
 def _lost(claim: Claim) -> JobLostError:
-    return JobLostError(f"another worker has taken job {claim.job_id} over, or it was deleted")
+    return JobLostError(Message.of("catalogue.job.lost", job=claim.job_id))
 
 
 def _give_up(session: Session, silent: Iterable[_Held]) -> None:
@@ -428,7 +416,7 @@ def _give_up(session: Session, silent: Iterable[_Held]) -> None:
             state=case((JobEntry.cancel_requested, JobState.CANCELLED), else_=JobState.FAILED),
             error=case(
                 (JobEntry.cancel_requested, None),
-                else_=func.coalesce(JobEntry.error, "the worker died each time it tried"),
+                else_=func.coalesce(JobEntry.error, literal(_DIED, JobEntry.error.type)),
             ),
             finished_at=Now(),
             leased_until=None,

@@ -23,7 +23,7 @@ from firstdrift.catalogue.matches.match_sets import MatchSet, laid_over
 from firstdrift.catalogue.tables import JobState, NodeEntry
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.levels import at_level
-from firstdrift.comparison.rematch import Effect, count_new, difference, refusals, require_applied
+from firstdrift.comparison.rematch import Changes, Effect, refusals, require_applied
 from firstdrift.comparison.report import Options
 from firstdrift.comparison.session import ComparisonSession, Planned, in_time
 from firstdrift.comparison.stages import Measure, measure_missing, measure_pairs
@@ -31,7 +31,7 @@ from firstdrift.errors import LimitError, SettingsError
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.match import find_matches, lay_edits_on, lay_edits_over
 from firstdrift.matching.pairing import Pairing
-from firstdrift.matching.plan import Messages, NodeMatch, SlicePlan
+from firstdrift.matching.plan import Messages, SlicePlan
 from firstdrift.matching.structure.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Slice, SliceListing
@@ -128,13 +128,14 @@ def state_of(session: Session, known: MatchSet) -> State:
     """Look up what a match set is laid over, and what was said of it.
 
     Raises:
-        NotInCatalogueError: the comparison is gone.
         SettingsError: nothing has been compared yet.
     """
     base = get_comparison(session, known.comparison_id)
     pairs = slice_pairs_of(session, base.id)
     if not pairs:
-        raise SettingsError("nothing has been compared yet", hint="Wait until the comparison is finished")
+        raise SettingsError(
+            Message.of("catalogue.nothing_compared"), hint=Message.of("catalogue.hint.wait_for_comparison")
+        )
     results = known.results()
     judged: dict[int, SliceJudgement] = {}
     if results is not None and get_comparison(session, results).state is JobState.DONE:
@@ -247,9 +248,7 @@ class _Trial:
         )
         self._of_slices = len(state.pairs)
         self._looked_at: list[int] = []
-        self._new_pairs = 0
-        self._added: dict[NodeMatch, None] = {}
-        self._removed: dict[NodeMatch, None] = {}
+        self._changes = Changes()
         self._notes: dict[Message, None] = {}
 
     def look_at(self, position: int) -> None:
@@ -260,11 +259,8 @@ class _Trial:
         if (new := self._new.plan_of(position)) is None:
             return
         old = self._old.plan_of(position) or self._old.planned(position).plan
-        added, removed = difference(old, new)
-        self._added |= dict.fromkeys(added)
-        self._removed |= dict.fromkeys(removed)
+        self._changes.add(old, new)
         self._notes |= dict.fromkeys(note for note in new.notes if note not in old.notes)
-        self._new_pairs += count_new(old, new)
 
     def effect(self) -> Effect:
         """Sum up."""
@@ -274,9 +270,9 @@ class _Trial:
             after=self._after.counts(self._looked_at),
             findings_before=findings[0],
             findings_after=findings[1],
-            added=tuple(self._added),
-            removed=tuple(self._removed),
-            new_pairs=self._new_pairs,
+            added=tuple(self._changes.added),
+            removed=tuple(self._changes.removed),
+            new_pairs=self._changes.new_pairs,
             unmeasured=self._new.unmeasured,
             notes=tuple(self._notes),
             slices=len(self._looked_at),
@@ -386,11 +382,12 @@ def plans_of(session: Session, comparison_id: int) -> tuple[SlicePlan, ...]:
     """Restore the plans of all slice pairs of a comparison.
 
     Raises:
-        NotInCatalogueError: there is no such comparison.
         SettingsError: it is not finished.
     """
     if get_comparison(session, comparison_id).state is not JobState.DONE:
-        raise SettingsError("the results are not finished", hint="Try again when they are")
+        raise SettingsError(
+            Message.of("catalogue.results_not_finished"), hint=Message.of("catalogue.hint.try_when_finished")
+        )
     return tuple(load_plan(session, pair) for pair in slice_pairs_of(session, comparison_id))
 
 

@@ -30,6 +30,7 @@ from firstdrift.catalogue.comparisons.records import (
     judging_of,
     set_note,
 )
+from firstdrift.catalogue.lookup import added, record_of, required
 from firstdrift.catalogue.tables import ComparisonEntry, MatchSetEntry, MatchSetVersionEntry
 from firstdrift.comparison.report import Options
 from firstdrift.errors import ConflictError, NotInCatalogueError, SettingsError
@@ -85,18 +86,13 @@ class MatchSet(Struct, frozen=True):
     versions: tuple[Version, ...]
 
     def chain(self, version: int | None = None) -> tuple[Version, ...]:
-        """Return a version, the one in force unless told, after all those it is made from.
-
-        Raises:
-            NotInCatalogueError: there is no such version.
-        """
+        """Return a version, the one in force unless told, after all those it is made from."""
         known = {one.version: one for one in self.versions}
         at = self.version if version is None else version
         found: list[Version] = []
         while at:
-            if at not in known:
-                raise NotInCatalogueError(f"match set {self.id} has no version {at}")
-            found.append(known[at])
+            absence = Message.of("catalogue.no_version", match_set=self.id, version=at)
+            found.append(required(known.get(at), absence))
             at = known[at].parent
         return tuple(reversed(found))
 
@@ -130,27 +126,23 @@ def create_match_set(session: Session, comparison_id: int, name: str) -> int:
     """Begin a match set over a comparison; return its id.
 
     Raises:
-        NotInCatalogueError: there is no such comparison.
         SettingsError: the name is empty, too long or taken, or the comparison is that of another match set.
     """
     get_comparison(session, comparison_id)
     origin = laid_over(session, comparison_id)
     if origin is not None:
         raise SettingsError(
-            f"comparison {comparison_id} is itself made by match set {origin.id}",
-            hint=f"Lay it over comparison {origin.comparison_id}",
+            Message.of("catalogue.match_set.made_by_one", comparison=comparison_id, match_set=origin.id),
+            hint=Message.of("catalogue.hint.lay_over", comparison=origin.comparison_id),
         )
     entry = MatchSetEntry(comparison_id=comparison_id, name=_free_name(session, comparison_id, name))
-    session.add(entry)
-    session.flush()
-    return entry.id
+    return added(session, entry)
 
 
 def rename_match_set(session: Session, match_set_id: int, name: str) -> MatchSet:
     """Give a match set another name.
 
     Raises:
-        NotInCatalogueError: there is no such set.
         SettingsError: the name is empty, too long or taken.
     """
     entry = _entry(session, match_set_id)
@@ -161,11 +153,7 @@ def rename_match_set(session: Session, match_set_id: int, name: str) -> MatchSet
 
 
 def delete_match_set(session: Session, match_set_id: int) -> None:
-    """Remove a match set and all its results; `restore_match_set` takes it back.
-
-    Raises:
-        NotInCatalogueError: there is no such set.
-    """
+    """Remove a match set and all its results; `restore_match_set` takes it back."""
     _entry(session, match_set_id).deleted_at = Now()
     results = select(MatchSetVersionEntry.results_id).where(
         MatchSetVersionEntry.match_set_id == match_set_id, MatchSetVersionEntry.results_id.is_not(None)
@@ -176,11 +164,7 @@ def delete_match_set(session: Session, match_set_id: int) -> None:
 
 
 def restore_match_set(session: Session, match_set_id: int) -> MatchSet:
-    """Take back a match set that was deleted, as it was, and have its results made again.
-
-    Raises:
-        NotInCatalogueError: there is no such set, or it was removed for good.
-    """
+    """Take back a match set that was deleted, as it was, and have its results made again."""
     entry = _entry(session, match_set_id, deleted=True)
     entry.deleted_at = None
     return _put_in_force(session, match_set_id, entry.version)
@@ -190,9 +174,6 @@ def list_match_sets(session: Session, comparison_id: int, *, deleted: bool = Fal
     """List the match sets that are laid over a comparison, the oldest first.
 
     With `deleted`, those that can be restored instead of the others.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
     """
     get_comparison(session, comparison_id)
     deleted_at = MatchSetEntry.deleted_at
@@ -205,20 +186,12 @@ def list_match_sets(session: Session, comparison_id: int, *, deleted: bool = Fal
 
 
 def get_match_set(session: Session, match_set_id: int) -> MatchSet:
-    """Look up a match set.
-
-    Raises:
-        NotInCatalogueError: there is none, or it was deleted.
-    """
+    """Look up a match set."""
     return _match_set(session, _entry(session, match_set_id))
 
 
 def no_match_set(session: Session, comparison_id: int) -> MatchSet:
-    """Return what stands for a comparison as it was found: a match set without a version.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
-    """
+    """Return what stands for a comparison as it was found: a match set without a version."""
     base = get_comparison(session, comparison_id)
     return MatchSet(0, comparison_id, "", 0, base.created_at, ())
 
@@ -249,14 +222,13 @@ def add_edits(
 
     Raises:
         ConflictError: another version is in force.
-        NotInCatalogueError: there is no such set.
         SettingsError: the edits make no sense, there are none, or too many.
     """
     known = _locked(session, match_set_id, seen)
     if not edits and not mappings:
-        raise SettingsError("nothing is to be changed")
+        raise SettingsError(Message.of("catalogue.match_set.no_change"))
     if len(known.edits()) + len(edits) > MOST_EDITS:
-        raise SettingsError(f"a match set holds up to {MOST_EDITS} edits")
+        raise SettingsError(Message.of("catalogue.match_set.many_edits", most=MOST_EDITS))
     version = 1 + max((one.version for one in known.versions), default=0)
     entry = MatchSetVersionEntry(
         match_set_id=match_set_id,
@@ -275,10 +247,10 @@ def undo(session: Session, match_set_id: int, seen: int) -> MatchSet:
 
     Raises:
         ConflictError: another version is in force than the one seen.
-        NotInCatalogueError: there is no such set.
         SettingsError: there is nothing to undo.
     """
-    return _move(session, match_set_id, seen, "undo", lambda known: known.undone)
+    nothing = Message.of("catalogue.match_set.nothing_to_undo")
+    return _move(session, match_set_id, seen, lambda known: known.undone, nothing)
 
 
 def redo(session: Session, match_set_id: int, seen: int) -> MatchSet:
@@ -286,10 +258,10 @@ def redo(session: Session, match_set_id: int, seen: int) -> MatchSet:
 
     Raises:
         ConflictError: another version is in force than the one seen.
-        NotInCatalogueError: there is no such set.
         SettingsError: there is nothing to redo.
     """
-    return _move(session, match_set_id, seen, "redo", lambda known: known.redone)
+    nothing = Message.of("catalogue.match_set.nothing_to_redo")
+    return _move(session, match_set_id, seen, lambda known: known.redone, nothing)
 
 
 def judge_again(session: Session, comparison_id: int, rules: str | Judging | None = None) -> None:
@@ -298,7 +270,6 @@ def judge_again(session: Session, comparison_id: int, rules: str | Judging | Non
     Of the sets, the versions in force; others follow when they are put in force.
 
     Raises:
-        NotInCatalogueError: there is no such comparison.
         SettingsError: there is no such rule set.
     """
     compare_again(session, comparison_id, rules)
@@ -321,7 +292,12 @@ def options_of(base: Options, known: MatchSet, version: int | None = None) -> Op
 def _entry(session: Session, match_set_id: int, *, deleted: bool = False) -> MatchSetEntry:
     entry = session.get(MatchSetEntry, match_set_id)
     if entry is None or (entry.deleted_at is not None) is not deleted:
-        raise NotInCatalogueError(f"there is no {'deleted ' if deleted else ''}match set {match_set_id}")
+        reason = (
+            Message.of("catalogue.no_deleted_match_set", match_set=match_set_id)
+            if deleted
+            else Message.of("catalogue.no_match_set", match_set=match_set_id)
+        )
+        raise NotInCatalogueError(reason)
     return entry
 
 
@@ -329,7 +305,7 @@ def _free_name(session: Session, comparison_id: int, name: str) -> str:
     """Return a name without blanks around it, if no other match set of the comparison has it."""
     name = name.strip()
     if not name or len(name) > LONGEST_NAME:
-        raise SettingsError(f"a match set needs a name of up to {LONGEST_NAME} characters")
+        raise SettingsError(Message.of("catalogue.match_set.bad_name", most=LONGEST_NAME))
     taken = session.scalar(
         select(MatchSetEntry).where(MatchSetEntry.comparison_id == comparison_id, MatchSetEntry.name == name)
     )
@@ -337,22 +313,20 @@ def _free_name(session: Session, comparison_id: int, name: str) -> str:
         return name
     if taken.deleted_at is not None:
         raise SettingsError(
-            f"a match set called {name} was deleted",
-            hint=f"Restore match set {taken.id}, or choose another name",
+            Message.of("catalogue.match_set.name_deleted", name=name),
+            hint=Message.of("catalogue.hint.restore_or_rename", match_set=taken.id),
         )
-    raise SettingsError(f"there is a match set called {name} already", hint="Choose another name")
+    raise SettingsError(
+        Message.of("catalogue.match_set.name_taken", name=name),
+        hint=Message.of("catalogue.hint.choose_another_name"),
+    )
 
 
 def _match_set(session: Session, entry: MatchSetEntry) -> MatchSet:
     here = MatchSetVersionEntry.match_set_id == entry.id
-    found = session.scalars(
-        select(MatchSetVersionEntry).where(here).order_by(MatchSetVersionEntry.version)
-    ).all()
-    versions = tuple(
-        Version(one.version, one.parent, one.edits, one.mappings, one.results_id, one.made_at)
-        for one in found
-    )
-    return MatchSet(entry.id, entry.comparison_id, entry.name, entry.version, entry.created_at, versions)
+    found = session.scalars(select(MatchSetVersionEntry).where(here).order_by(MatchSetVersionEntry.version))
+    versions = tuple(record_of(Version, version) for version in found)
+    return record_of(MatchSet, entry, versions=versions)
 
 
 def _locked(session: Session, match_set_id: int, seen: int) -> MatchSet:
@@ -380,11 +354,11 @@ def _what_changed(known: MatchSet, seen: int) -> Message:
 
 
 def _move(
-    session: Session, match_set_id: int, seen: int, what: str, to: Callable[[MatchSet], int | None]
+    session: Session, match_set_id: int, seen: int, to: Callable[[MatchSet], int | None], nothing: Message
 ) -> MatchSet:
     version = to(_locked(session, match_set_id, seen))
     if version is None:
-        raise SettingsError(f"there is nothing to {what}")
+        raise SettingsError(nothing)
     return _put_in_force(session, match_set_id, version)
 
 

@@ -17,8 +17,10 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons.records import require_comparison
+from firstdrift.catalogue.lookup import added, record_of, required
 from firstdrift.catalogue.tables import ComparisonEntry, MatchSetEntry, MatchSetVersionEntry, ShareLinkEntry
-from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.errors import SettingsError
+from firstdrift.wording.message import Message
 
 SHORTEST, LONGEST = timedelta(hours=1), timedelta(days=90)
 LONGEST_LABEL = 200
@@ -42,11 +44,7 @@ class ShareLink(Struct, frozen=True):
 
 
 def shared_comparison(session: Session, comparison_id: int) -> int:
-    """Return the comparison that links and notes belong to: for results of a match set, the one below them.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
-    """
+    """Return the comparison that links and notes belong to: of results of a match set, the one below."""
     require_comparison(session, comparison_id)
     below = _below(session, comparison_id)
     return comparison_id if below is None else below
@@ -70,16 +68,19 @@ def new_link(
         label: for whom it is.
 
     Raises:
-        NotInCatalogueError: there is no such comparison.
         SettingsError: it would last too short or too long, or there are too many links.
     """
     shown = shared_comparison(session, comparison_id)
     if lasts is not None and not SHORTEST <= lasts <= LONGEST:
-        raise SettingsError("a link lasts from 1 hour to 90 days", hint="Or for ever: until it is revoked")
+        raise SettingsError(
+            Message.of("catalogue.link.duration"), hint=Message.of("catalogue.hint.link_for_ever")
+        )
     if len(label) > LONGEST_LABEL:
-        raise SettingsError(f"the label is longer than {LONGEST_LABEL} characters")
+        raise SettingsError(Message.of("catalogue.link.long_label", most=LONGEST_LABEL))
     if len(active_links(session, shown)) >= MOST_ACTIVE:
-        raise SettingsError(f"there are {MOST_ACTIVE} links to this comparison", hint="Revoke some of them")
+        raise SettingsError(
+            Message.of("catalogue.link.many", most=MOST_ACTIVE), hint=Message.of("catalogue.hint.revoke_some")
+        )
     secret = secrets.token_urlsafe(_SECRET_BYTES)
     entry = ShareLinkEntry(
         comparison_id=shown,
@@ -88,9 +89,7 @@ def new_link(
         may_write=may_write,
         expires_at=None if lasts is None else Now(lasts.total_seconds()),
     )
-    session.add(entry)
-    session.flush()
-    return entry.id, secret
+    return added(session, entry), secret
 
 
 def active_links(session: Session, comparison_id: int) -> tuple[ShareLink, ...]:
@@ -101,15 +100,11 @@ def active_links(session: Session, comparison_id: int) -> tuple[ShareLink, ...]:
 
 
 def revoke_link(session: Session, comparison_id: int, link_id: int) -> None:
-    """Take a link back: it opens nothing from now on.
-
-    Raises:
-        NotInCatalogueError: the comparison has no such link.
-    """
+    """Take a link back: it opens nothing from now on."""
     shown = shared_comparison(session, comparison_id)
     here = (ShareLinkEntry.id == link_id, ShareLinkEntry.comparison_id == shown)
-    if session.scalar(select(ShareLinkEntry.id).where(*here)) is None:
-        raise NotInCatalogueError(f"comparison {comparison_id} has no link {link_id}")
+    absence = Message.of("catalogue.no_link", comparison=comparison_id, link=link_id)
+    required(session.scalar(select(ShareLinkEntry.id).where(*here)), absence)
     # One that was revoked before keeps its time.
     session.execute(update(ShareLinkEntry).where(*here, *_is_active()).values(revoked_at=Now()))
 
@@ -164,4 +159,4 @@ def _digest(secret: str) -> bytes:
 
 
 def _link(entry: ShareLinkEntry) -> ShareLink:
-    return ShareLink(**{name: getattr(entry, name) for name in ShareLink.__struct_fields__})
+    return record_of(ShareLink, entry)

@@ -12,11 +12,13 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
+from firstdrift.catalogue.lookup import added, record_of, required
 from firstdrift.catalogue.sharing.links import shared_comparison
 from firstdrift.catalogue.tables import NodeNoteEntry
-from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.errors import SettingsError
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import Message
 
 LONGEST_TEXT = 4000
 LONGEST_NAME = 80
@@ -63,11 +65,15 @@ def add_note(
         SettingsError: name or text is empty or too long, or there are too many notes.
     """
     author, text = author.strip(), text.replace("\r\n", "\n").strip()
-    for what, said, longest in (("the name", author, LONGEST_NAME), ("the note", text, LONGEST_TEXT)):
-        if not said:
-            raise SettingsError(f"{what} is empty", hint="Give a name and write something")
-        if len(said) > longest:
-            raise SettingsError(f"{what} is longer than {longest} characters")
+    name, note = Message.of("catalogue.note.name"), Message.of("catalogue.note.text")
+    for what, written, most in ((name, author, LONGEST_NAME), (note, text, LONGEST_TEXT)):
+        if not written:
+            raise SettingsError(
+                Message.of("catalogue.note.empty", what=what),
+                hint=Message.of("catalogue.hint.write_something"),
+            )
+        if len(written) > most:
+            raise SettingsError(Message.of("catalogue.note.long", what=what, most=most))
     comparison = shared_comparison(session, pair.comparison_id)
     _require_room(session, comparison)
     side = "target" if row.target else "golden"
@@ -80,17 +86,11 @@ def add_note(
         text=text,
         link_id=link,
     )
-    session.add(entry)
-    session.flush()
-    return entry.id
+    return added(session, entry)
 
 
 def notes_of(session: Session, comparison_id: int) -> tuple[NodeNote, ...]:
-    """List the notes on nodes of a comparison, the oldest first; those just deleted are among them.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
-    """
+    """List the notes on nodes of a comparison, the oldest first; those just deleted are among them."""
     shown = shared_comparison(session, comparison_id)
     recent = NodeNoteEntry.deleted_at.is_(None) | (NodeNoteEntry.deleted_at > Now(-UNDO.total_seconds()))
     here = (NodeNoteEntry.comparison_id == shown, recent)
@@ -99,17 +99,11 @@ def notes_of(session: Session, comparison_id: int) -> tuple[NodeNote, ...]:
 
 
 def get_note(session: Session, comparison_id: int, note_id: int) -> NodeNote:
-    """Look up a note, also a deleted one.
-
-    Raises:
-        NotInCatalogueError: the comparison has no such note.
-    """
+    """Look up a note, also a deleted one."""
     shown = shared_comparison(session, comparison_id)
     here = (NodeNoteEntry.id == note_id, NodeNoteEntry.comparison_id == shown)
-    entry = session.scalar(select(NodeNoteEntry).where(*here))
-    if entry is None:
-        raise NotInCatalogueError(f"comparison {comparison_id} has no note {note_id}")
-    return _note(entry)
+    absence = Message.of("catalogue.no_note", comparison=comparison_id, note=note_id)
+    return _note(required(session.scalar(select(NodeNoteEntry).where(*here)), absence))
 
 
 def delete_note(session: Session, note_id: int) -> None:
@@ -134,8 +128,10 @@ def restore_note(session: Session, note_id: int) -> None:
 def _require_room(session: Session, comparison: int) -> None:
     here = (NodeNoteEntry.comparison_id == comparison, NodeNoteEntry.deleted_at.is_(None))
     if (session.scalar(select(func.count()).where(*here)) or 0) >= MOST_NOTES:
-        raise SettingsError(f"there are {MOST_NOTES} notes on this comparison", hint="Delete some of them")
+        raise SettingsError(
+            Message.of("catalogue.note.many", most=MOST_NOTES), hint=Message.of("catalogue.hint.delete_some")
+        )
 
 
 def _note(entry: NodeNoteEntry) -> NodeNote:
-    return NodeNote(**{name: getattr(entry, name) for name in NodeNote.__struct_fields__})
+    return record_of(NodeNote, entry)

@@ -13,6 +13,8 @@ rules, with other matches) takes from there what has been measured before.
 """
 
 from firstdrift.catalogue.tables.comparisons import (
+    BAD,
+    BELOW,
     ComparisonEntry,
     MeasurementEntry,
     PairEntry,
@@ -20,13 +22,22 @@ from firstdrift.catalogue.tables.comparisons import (
     RowEntry,
     SlicePairEntry,
 )
-from firstdrift.catalogue.tables.dumps import ComputedEntry, DumpEntry, NodeEntry, SliceEntry, TensorEntry
+from firstdrift.catalogue.tables.dumps import (
+    ComputedEntry,
+    DumpEntry,
+    NodeEntry,
+    SliceEntry,
+    TensorEntry,
+    computed_of,
+)
 from firstdrift.catalogue.tables.entry import Entry, JobState
 from firstdrift.catalogue.tables.jobs import JobEntry, WorkerEntry
 from firstdrift.catalogue.tables.matches import MatchSetEntry, MatchSetVersionEntry
 from firstdrift.catalogue.tables.sharing import NodeNoteEntry, ShareLinkEntry
 
 __all__ = [
+    "BAD",
+    "BELOW",
     "ComparisonEntry",
     "ComputedEntry",
     "DumpEntry",
@@ -46,4 +57,5 @@ __all__ = [
     "SlicePairEntry",
     "TensorEntry",
     "WorkerEntry",
+    "computed_of",
 ]

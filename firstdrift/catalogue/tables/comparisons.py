@@ -179,6 +179,20 @@ class RowEntry(Entry):
     search: Mapped[str]
 
 
+BAD = frozenset({Verdict.WARNING, Verdict.ERROR})
+"""The verdicts of rows that are bad."""
+
+BELOW = {
+    "error": "errors_below",
+    "warning": "warnings_below",
+    "incomparable": "incomparable_below",
+    "unmatched": "unmatched_below",
+    "origins": "origins_below",
+    "worst": "worst_below",
+}
+"""Which columns of a row hold the fields of its `RollUp`."""
+
+
 class MeasurementEntry(Entry):
     """The measurement of a pair of tensors of two indexed slices.
 

@@ -1,15 +1,16 @@
 """The tables of dumps: slices, nodes, tensors, and statistics that were computed."""
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint
+from sqlalchemy import ColumnElement, ForeignKey, Index, UniqueConstraint, and_
 from sqlalchemy.orm import Mapped, mapped_column
 
 from firstdrift.catalogue.columns import Listed, Now, Record, Said
 from firstdrift.catalogue.tables.entry import Entry
 from firstdrift.metrics.measurement import SideSummary
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.slice import OrderOrigin, Problem, SliceListing
+from firstdrift.model.slice import Coordinates, OrderOrigin, Problem, SliceListing
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
@@ -29,7 +30,7 @@ class DumpEntry(Entry):
     format: Mapped[str]
     fingerprint: Mapped[str]
     evidence: Mapped[tuple[Message, ...]] = mapped_column(Record(tuple[Message, ...]))
-    attributes: Mapped[dict[str, str]] = mapped_column(Record(dict[str, str]))
+    attributes: Mapped[dict[str, str | Message]] = mapped_column(Record(dict[str, str | Message]))
     problems: Mapped[tuple[Problem, ...]] = mapped_column(Record(tuple[Problem, ...]))
     indexed_at: Mapped[datetime] = mapped_column(default=Now())
 
@@ -61,6 +62,13 @@ class SliceEntry(Entry):
     problems: Mapped[tuple[Problem, ...]] = mapped_column(Record(tuple[Problem, ...]))
     nodes: Mapped[int | None]
     tensors: Mapped[int | None]
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Where it is in the run."""
+        if self.merged is not None:
+            return self.merged.coordinates
+        return Coordinates(self.step, self.rank, self.token, self.micro_step)
 
 
 class NodeEntry(Entry):
@@ -123,3 +131,9 @@ class ComputedEntry(Entry):
     position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     summary: Mapped[SideSummary | None] = mapped_column(Record(SideSummary))
     problem: Mapped[Message | None] = mapped_column(Said(Message))
+
+
+def computed_of(tensor: Any) -> ColumnElement[bool]:  # noqa: ANN401 (the entry, or its columns)
+    """Tell which statistics were computed from the values of a tensor."""
+    names = ("slice_id", "node", "position")
+    return and_(*(getattr(ComputedEntry, name) == getattr(tensor, name) for name in names))

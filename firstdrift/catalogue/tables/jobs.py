@@ -5,8 +5,9 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.columns import Now, Said
 from firstdrift.catalogue.tables.entry import Entry, JobState
+from firstdrift.wording.message import Message
 
 
 class JobEntry(Entry):
@@ -51,7 +52,7 @@ class JobEntry(Entry):
     total: Mapped[int] = mapped_column(default=0)
     stage: Mapped[str] = mapped_column(default="")
     cancel_requested: Mapped[bool] = mapped_column(default=False)
-    error: Mapped[str | None]
+    error: Mapped[Message | None] = mapped_column(Said(Message))
     traceback: Mapped[str | None]
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import MOST_ENTRIES, is_file, search_folders, sub_folders
+from firstdrift.dumps.storage.folders import MOST_ENTRIES, is_file, sub_folders
+from firstdrift.dumps.storage.processes import process_folders, ranks_of
 
 STATISTICS_FILE = "statistic.csv"
 OPERATION_NAME = re.compile(r"(?P<order>0|[1-9][0-9]{0,8})_(?P<type>[^/\0]+)", re.ASCII)
@@ -24,7 +25,6 @@ OPERATION_NAME = re.compile(r"(?P<order>0|[1-9][0-9]{0,8})_(?P<type>[^/\0]+)", r
 
 _PROCESS_NAME = re.compile(r"(?P<device>[0-9]{1,9})_(?P<pid>[0-9]{1,18})", re.ASCII)
 _RUN_NAME = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
-_DEEPEST_SEARCH = 3
 
 
 class AtbLayout(Struct, frozen=True):
@@ -70,8 +70,10 @@ def find_processes(path: Path, layout: AtbLayout) -> tuple[AtbProcess, ...]:
     path = Path(os.path.realpath(path))
     if _is_process(path.parent, layout) and _is_run(path):
         return (process_at(path.parent, layout),)
-    folders = _process_folders(path, layout)
-    ranks = _ranks([folder.name for folder in folders])
+    folders = process_folders(
+        path, lambda folder: _is_process(folder, layout), layout.is_holder, _own_folders
+    )
+    ranks = ranks_of([int(folder.name.partition("_")[0]) for folder in folders])
     return tuple(process_at(folder, layout, rank) for folder, rank in zip(folders, ranks, strict=True))
 
 
@@ -100,23 +102,6 @@ def _own_folders(folder: Path, most_entries: int | None = None) -> list[Path]:
     return [entry for entry in sub_folders(folder, most_entries) if not entry.is_symlink()]
 
 
-def _process_folders(path: Path, layout: AtbLayout) -> list[Path]:
-    if _is_process(path, layout):
-        return [path]
-    search = search_folders(
-        path, lambda folder: _holds_processes(folder, layout), deepest=_DEEPEST_SEARCH, most=2
-    )
-    is_only_one = search.is_complete and len(search.folders) == 1
-    found = _own_folders(search.folders[0]) if is_only_one else []
-    return [folder for folder in found if _is_process(folder, layout)]
-
-
-def _holds_processes(folder: Path, layout: AtbLayout) -> bool:
-    return layout.is_holder(folder) and any(
-        _is_process(entry, layout) for entry in _own_folders(folder, MOST_ENTRIES)
-    )
-
-
 def _is_process(folder: Path, layout: AtbLayout) -> bool:
     return (
         layout.is_holder(folder.parent)
@@ -130,10 +115,3 @@ def _is_run(folder: Path) -> bool:
         return False
     entries = _own_folders(folder, MOST_ENTRIES)
     return is_file(folder / STATISTICS_FILE) or any(OPERATION_NAME.fullmatch(entry.name) for entry in entries)
-
-
-def _ranks(names: list[str]) -> list[int | None]:
-    if len(names) == 1:
-        return [None]
-    devices = [int(name.partition("_")[0]) for name in names]
-    return list(devices) if len(set(devices)) == len(names) else list(range(len(names)))

@@ -17,12 +17,7 @@ from firstdrift.model.tensor import TensorRecord
 def make_nodes(
     operations: Mapping[str, Operation], tensors: Mapping[str, tuple[TensorRecord, ...]]
 ) -> tuple[Node, ...]:
-    """Make a node of each operation, in the order in which they finished.
-
-    Args:
-        operations: by name; the parent of each is among them.
-        tensors: by name of the operation.
-    """
+    """Make a node of each operation, in the order in which they finished; each parent is among them."""
     paths = _paths(operations.values())
     around = {operation.parent for operation in operations.values()}
     in_order = sorted(operations.values(), key=lambda operation: ((*operation.orders, inf), operation.name))

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, starmap
 from pathlib import Path
 from typing import ClassVar
 
@@ -32,11 +33,11 @@ from firstdrift.dumps.atb.tensors import RunTensors
 from firstdrift.dumps.atb.tokens import Phase, Run, TokenTable, assign_tokens
 from firstdrift.dumps.atb.topology import Operation, Topology, read_topology
 from firstdrift.dumps.reader import DumpReader, Part
-from firstdrift.dumps.storage.folders import files_ending, first_names, folder_entries
-from firstdrift.dumps.storage.listed_files import not_part_of_a_dump
-from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.dumps.storage.folders import files_ending, first_names, folder_entries, written_at
+from firstdrift.dumps.storage.listed_files import passed_over
+from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
-from firstdrift.wording.message import Message
+from firstdrift.wording.message import Message, joined
 
 
 class _Facts(Struct, frozen=True):
@@ -45,6 +46,12 @@ class _Facts(Struct, frozen=True):
     topology: Topology
     decode_start: int | None
     tokens: TokenTable
+
+    @property
+    def models(self) -> Message:
+        """The names of its models."""
+        names = tuple(self.topology.models)
+        return Message.of("dumps.atb.models", models=names) if names else Message.of("dumps.atb.no_models")
 
 
 class AtbReader(DumpReader):
@@ -66,49 +73,27 @@ class AtbReader(DumpReader):
         )
 
     def open_dump(self, path: Path) -> Dump:
-        """List the tokens of each process.
-
-        Raises:
-            DumpNotRecognisedError: there is no such dump, or more than one.
-        """
+        """List the tokens of each process."""
         processes = find_processes(path, self.layout)
         if not processes:
-            raise DumpNotRecognisedError(Message.of("dumps.not_of_format", format=self.title), path=path)
-        facts = {process.folder.name: _facts_of(process, self.layout) for process in processes}
+            raise self.none_at(path)
+        known = [(process, _facts_of(process, self.layout)) for process in processes]
         real = Path(os.path.realpath(path))
         named = real if real in processes[0].runs else None
         listings = [
             SliceListing(Coordinates(rank=process.rank, token=run.token), folder)
-            for process in processes
-            for run, folder in _runs(process, facts[process.folder.name].tokens)
+            for process, facts in known
+            for run, folder in _runs(process, facts.tokens)
             if (folder == named if named else not run.is_warm_up)
         ]
-        models = {name: ", ".join(known.topology.models) or "unknown" for name, known in facts.items()}
-        tokens = {name: known.tokens.reason for name, known in facts.items()}
-        return Dump(
-            path=path,
-            format=self.format,
-            evidence=self.recognise(path),
-            slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
-            problems=tuple(
-                problem
-                for process in processes
-                for problem in _problems_of(process, facts[process.folder.name])
-            ),
-            attributes={
-                "framework": "atb",
-                "devices": _names(processes),
-                "models": _said(models),
-                "tokens": _said(tokens),
-            },
-        )
+        models = {process.folder.name: facts.models for process, facts in known}
+        tokens = {process.folder.name: facts.tokens.reason for process, facts in known}
+        attributes: dict[str, str | Message] = {"framework": "atb", "devices": _names(processes)}
+        attributes |= {"models": _once(models), "tokens": _once(tokens)}
+        return self.dump(path, listings, chain.from_iterable(starmap(_problems_of, known)), attributes)
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:  # noqa: ARG002 (the readers' common form)
-        """Read the nodes and tensors of a token.
-
-        Raises:
-            DumpUnreadableError: the folder of the token is gone or cannot be read.
-        """
+        """Read the nodes and tensors of a token."""
         process = process_at(listing.directory.parent, self.layout)
         facts = _facts_of(process, self.layout)
         mine = [
@@ -131,11 +116,13 @@ def _names(processes: Sequence[AtbProcess]) -> str:
     return ", ".join(process.folder.name for process in processes)
 
 
-def _said(by_process: Mapping[str, str]) -> str:
+def _once(by_process: Mapping[str, Message]) -> Message:
     """Say once what holds for all processes."""
     if len(set(by_process.values())) == 1:
         return next(iter(by_process.values()))
-    return "; ".join(f"{name}: {said}" for name, said in by_process.items())
+    return joined(
+        *(Message.of("dumps.atb.of_process", process=name, value=value) for name, value in by_process.items())
+    )
 
 
 def _runs(process: AtbProcess, tokens: TokenTable) -> list[tuple[Run, Path]]:
@@ -152,22 +139,14 @@ def _problems_of(process: AtbProcess, facts: _Facts) -> Iterator[Problem]:
     if empty := [folder.name for folder in process.runs if int(folder.name) not in known]:
         yield Problem(where, Message.of("dumps.atb.empty_folders", folders=first_names(empty)))
     unknown = [entry.name for entry, _ in folder_entries(process.folder) if entry not in process.runs]
-    if unknown:
-        yield Problem(where, not_part_of_a_dump(unknown))
+    yield from passed_over(where, unknown)
 
 
 def _facts_of(process: AtbProcess, layout: AtbLayout) -> _Facts:
     """Return what is known of a process, read anew if its files changed."""
     topologies = files_ending(process.models, ".json")
     watched = (process.folder, process.models, process.layers, *topologies, *process.runs)
-    return _facts(process.folder, layout, tuple(map(_stamp, watched)))
-
-
-def _stamp(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
+    return _facts(process.folder, layout, tuple(map(written_at, watched)))
 
 
 @lru_cache(maxsize=8)
@@ -194,16 +173,16 @@ def _decode_start(
 ) -> tuple[int | None, Message | None]:
     """Return the first running number of the model that decodes, and what is doubtful about it."""
     starts = topology.starts
-    every = {order for found in orders.values() for order in found}
     if len(starts) == 2:  # noqa: PLR2004 (prefill and decode)
         return starts[1], None
     if len(starts) > 2:  # noqa: PLR2004
         return None, Message.of("dumps.atb.not_two_models", models=len(starts))
-    if len(starts) == 1 and every <= {operation.orders[0] for operation in topology.operations.values()}:
+    described = {operation.orders[0] for operation in topology.operations.values()}
+    if starts and described.issuperset(chain.from_iterable(orders.values())):
         return None, None
-    last = next((orders[folder] for folder in sorted(orders, reverse=True) if orders[folder]), every)
-    if last and min(last) > min(every):
-        return min(last), Message.of("dumps.atb.decode_assumed", operation=min(last))
+    first = [min(orders[folder]) for folder in sorted(orders) if orders[folder]]
+    if first and first[-1] > min(first):
+        return first[-1], Message.of("dumps.atb.decode_assumed", operation=first[-1])
     return None, Message.of("dumps.atb.no_phases")
 
 
@@ -222,8 +201,7 @@ def _read_run(listing: SliceListing, run: Run, facts: _Facts, process: AtbProces
         names = first_names(unexpected)
         reason = Message.of("dumps.atb.not_in_topology", count=len(unexpected), operations=names)
         problems.append(Problem(where, reason))
-    if contents.unknown:
-        problems.append(Problem(where, not_part_of_a_dump(contents.unknown)))
+    problems += passed_over(where, contents.unknown)
     return Slice(listing, nodes, problems=tuple(problems))
 
 
@@ -232,20 +210,19 @@ def _operations(
 ) -> tuple[dict[str, Operation], list[str]]:
     """Return the operations of a run by name, and the names of those that the topology lacks."""
     folders = {name: folder.operation for name, folder in contents.folders.items()}
-    dumped = {**statistics.operations, **folders}
+    dumped = statistics.operations | folders
     models = {_model_of(operation, facts) for operation in dumped.values()}
-    operations = {
+    described = {
         name: operation
         for name, operation in facts.topology.operations.items()
         if _is_of(operation, run, facts) and _model_of(operation, facts) in models
     }
-    unexpected = [
-        name for name, operation in dumped.items() if _is_of(operation, run, facts) and name not in operations
-    ]
-    has_topology = bool(operations)
-    for name in unexpected:
-        operations[name] = replace(dumped[name], is_graph=_is_graph(dumped[name], contents))
-    return operations, unexpected if has_topology else []
+    unexpected = {
+        name: replace(operation, is_graph=_is_graph(operation, contents))
+        for name, operation in dumped.items()
+        if _is_of(operation, run, facts) and name not in described
+    }
+    return described | unexpected, list(unexpected) if described else []
 
 
 def _model_of(operation: Operation, facts: _Facts) -> int:

@@ -91,15 +91,7 @@ class RunFolder(Struct, frozen=True):
 
 
 def scan_run(run: Path, bounds: Bounds) -> RunFolder:
-    """Find the operations and tensor files of a run, without opening a file.
-
-    Args:
-        run: the numbered folder.
-        bounds: the folder that no link may lead out of.
-
-    Raises:
-        DumpUnreadableError: the folder cannot be read.
-    """
+    """Find the operations and tensor files of a run, without opening a file."""
     scan = _Scan(run, bounds)
     try:
         top = list_folder(run)
@@ -131,8 +123,6 @@ class _Scan:
 
     def operation(self, around: Operation | None, entry: Entry) -> tuple[OperationFolder, list[Entry]]:
         """Read the folder of an operation; return what else lies in it."""
-        label = printable(entry.name)
-        order, _, type_name = label.partition("_")
         rest: list[Entry] = []
         files: list[TensorFile] = []
         parameters = None
@@ -143,12 +133,7 @@ class _Scan:
                 parameters = self.followed(inner)
             else:
                 rest.append(inner)
-        operation = Operation(
-            name=f"{around.name}/{label}" if around else label,
-            orders=(*around.orders, int(order)) if around else (int(order),),
-            type_name=type_name,
-            is_graph=any(map(_is_operation, rest)),
-        )
+        operation = Operation.below(around, printable(entry.name), is_graph=any(map(_is_operation, rest)))
         files.sort(key=lambda file: (file.role, file.index, not file.is_in_place, file.path))
         return OperationFolder(operation, tuple(files), parameters), rest
 

@@ -6,11 +6,8 @@
 `Op Name` and `Op Id` together are the path of the operation's folder: `0_WordEmbedding/0_GatherOperation`.
 """
 
-import csv
-import io
 import re
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +15,8 @@ from msgspec import Struct
 
 from firstdrift.dumps.atb.layout import OPERATION_NAME
 from firstdrift.dumps.atb.topology import Operation
-from firstdrift.dumps.containers.contents import shape_of
-from firstdrift.files import open_regular, said_by_system
+from firstdrift.dumps.containers.contents import DamagedError, shape_of
+from firstdrift.dumps.storage.table import bad_rows, read_table
 from firstdrift.model.tensor import Role, Statistics
 from firstdrift.wording.message import Message
 
@@ -61,7 +58,7 @@ class RunStatistics(Struct, frozen=True):
     """
 
     rows: Mapping[TensorKey, StatisticsRow]
-    operations: Mapping[str, Operation]
+    operations: dict[str, Operation]
     notes: tuple[Message, ...] = ()
 
 
@@ -69,36 +66,27 @@ def read_statistics(file: Path) -> RunStatistics:
     """Read a table, as far as it can be read."""
     rows: dict[TensorKey, StatisticsRow] = {}
     operations: dict[str, Operation] = {}
-    bad = repeated = count = 0
-    notes: list[Message] = []
+    bad = count = 0
     try:
-        for count, fields in enumerate(islice(_read_table(file), _MOST_ROWS), 1):  # noqa: B007 (used behind the loop)
+        for fields in read_table(file, largest=_LARGEST, most_rows=_MOST_ROWS):
+            count += 1
             try:
                 line, key, row = _operations(fields), _key(fields), _row(fields)
             except (KeyError, ValueError, TypeError, AttributeError):
                 bad += 1
                 continue
-            repeated += key in rows
             rows[key] = row
             for operation in line:
                 operations.setdefault(operation.name, operation)
-    except OSError as exc:
-        return RunStatistics({}, {}, (Message.of("dumps.file.unreadable", error=said_by_system(exc)),))
-    except csv.Error:
-        return RunStatistics({}, {}, (Message.of("dumps.table.not_one"),))
-    if count == _MOST_ROWS:
-        notes.append(Message.of("dumps.table.rows_left_out", most=_MOST_ROWS))
-    if bad:
-        notes.append(Message.of("dumps.table.bad_rows", bad=bad, rows=count))
-    if repeated:
-        notes.append(Message.of("dumps.atb.repeated_rows", rows=repeated))
-    return RunStatistics(rows, operations, tuple(notes))
-
-
-def _read_table(file: Path) -> Iterator[dict[str, str]]:
-    with open_regular(file, most=_LARGEST) as opened:
-        lines = io.TextIOWrapper(opened, encoding="utf-8", errors="backslashreplace", newline="")
-        yield from csv.DictReader(lines)
+    except DamagedError as exc:
+        return RunStatistics({}, {}, (exc.message,))
+    repeated = count - bad - len(rows)
+    notes = (
+        Message.of("dumps.table.rows_left_out", most=_MOST_ROWS) if count == _MOST_ROWS else None,
+        bad_rows(bad, count),
+        Message.of("dumps.atb.repeated_rows", rows=repeated) if repeated else None,
+    )
+    return RunStatistics(rows, operations, tuple(note for note in notes if note))
 
 
 def _operations(fields: Mapping[str, str]) -> list[Operation]:

@@ -5,7 +5,7 @@ output 0 of the operation with the running numbers 10, 0, 1).
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -20,6 +20,7 @@ from firstdrift.dumps.containers.contents import DamagedError, file_contents, qu
 from firstdrift.dumps.storage.folders import printable
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.dumps.storage.listed_files import problem_of_file
+from firstdrift.dumps.unique_labels import numbered, occurrences
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
 from firstdrift.wording.message import Message
@@ -53,24 +54,19 @@ class RunTensors:
         """Return the inputs, arguments and outputs of an operation."""
         rows = dict(self._rows.get(operation.orders, {}))
         folder = self._folders.get(operation.name)
+        files = folder.files if folder else ()
+        earlier = occurrences((file.role, file.key) for file in files)
         records: list[TensorRecord] = []
-        seen: Counter[tuple[Role, str]] = Counter()
-        for file in folder.files if folder else ():
+        for file, occurrence in zip(files, earlier, strict=True):
             row = rows.pop((file.role, file.index), None) if file.is_in_place else None
-            record = self._record(operation, file, row)
-            count = seen[file.role, file.key]
-            seen[file.role, file.key] += 1
-            if count:
+            records.append(self._record(operation, file, row))
+            if occurrence:
                 self.notes.append((_shown(operation, file), Message.of("dumps.atb.number_twice")))
-                record = replace(record, key=f"{file.key}#{count}")
-            records.append(record)
+                records[-1] = replace(records[-1], key=numbered(file.key, occurrence))
         records += [_record_of_row(role, index, row) for (role, index), row in sorted(rows.items())]
         arguments = self._arguments(operation, folder) if folder else []
-        return (
-            *(record for record in records if record.role is Role.INPUT),
-            *arguments,
-            *(record for record in records if record.role is Role.OUTPUT),
-        )
+        inputs = [record for record in records if record.role is Role.INPUT]
+        return (*inputs, *arguments, *(record for record in records if record.role is Role.OUTPUT))
 
     def _record(self, operation: Operation, file: TensorFile, row: StatisticsRow | None) -> TensorRecord:
         name = printable(file.path.name)
@@ -78,42 +74,37 @@ class RunTensors:
         if file.refused:
             return replace(record, location=None, problem=problem_of_file(name, file.refused))
         try:
-            said = describe(file_contents(file.path))
+            described = describe(file_contents(file.path))
         except DamagedError as exc:
             return replace(record, problem=problem_of_file(name, exc.message))
-        if said.note:
-            self.notes.append((_shown(operation, file), said.note))
-        statistics = said.statistics or (row.statistics if row else None)
-        holder = file if said.has_values else self._holder(said)
+        if described.note:
+            self.notes.append((_shown(operation, file), described.note))
+        statistics = described.statistics or (row.statistics if row else None)
+        record = replace(record, dtype=described.dtype, shape=described.shape, statistics=statistics)
+        holder = file if described.has_values else self._holder(described)
         if holder is None and statistics is not None:
-            location, problem = None, None
-        else:
-            location = DataLocation((holder or file).path, "bin")
-            problem = said.blocks if holder and said.alias else said.unreadable or said.blocks
-            if said.alias and not holder:
-                problem = Message.of("dumps.atb.values_not_in_run", file=quoted(said.alias))
+            return replace(record, location=None)
+        problem = _problem(described, holder)
         return replace(
             record,
-            dtype=said.dtype,
-            shape=said.shape,
-            statistics=statistics,
-            location=location,
+            location=DataLocation((holder or file).path, "bin"),
             problem=problem and problem_of_file(name, problem),
         )
 
     def _holder(self, alias: Description) -> TensorFile | None:
         """Return the file of this run that holds the values of an alias, if there is one."""
-        said = alias
+        described = alias
         for _ in range(_LONGEST_CHAIN):
-            file = self._named(said.alias)
+            file = self._named(described.alias)
             if file is None or file.refused:
                 return None
             try:
-                said = describe(file_contents(file.path))
+                described = describe(file_contents(file.path))
             except DamagedError:
                 return None
-            if said.begin is not None:
-                return file if (said.dtype, said.shape) == (alias.dtype, alias.shape) else None
+            if described.begin is not None:
+                is_same = (described.dtype, described.shape) == (alias.dtype, alias.shape)
+                return file if is_same else None
         return None
 
     def _named(self, alias: str) -> TensorFile | None:
@@ -141,6 +132,15 @@ class RunTensors:
             TensorRecord(Role.INPUT, key, type(value).__name__, (), scalar=str(value))
             for key, value in arguments[:_MOST_ARGUMENTS]
         ]
+
+
+def _problem(described: Description, holder: TensorFile | None) -> Message | None:
+    """Say why the values of a file, or of the one that it names, cannot be read."""
+    if not described.alias:
+        return described.unreadable or described.blocks
+    if holder is None:
+        return Message.of("dumps.atb.values_not_in_run", file=quoted(described.alias))
+    return described.blocks
 
 
 def _shown(operation: Operation, file: TensorFile) -> str:

@@ -53,35 +53,33 @@ class TokenTable(Struct, frozen=True):
     """
 
     runs: tuple[Run, ...]
-    reason: str
+    reason: Message
     problem: Message | None = None
 
 
 def assign_tokens(orders: Mapping[int, Collection[int]], decode_start: int | None) -> TokenTable:
-    """Say which token each run gave.
+    """Say which token each run gave, by the running numbers of the operations in each numbered folder.
 
-    Args:
-        orders: running numbers of the operations at the top level of each numbered folder.
-        decode_start: the smallest running number of the model that decodes; None if no such model is known.
+    `decode_start` is the smallest such number of the model that decodes; None if no such model is known.
     """
     folders = sorted(folder for folder, found in orders.items() if found)
     if decode_start is None:
-        return _by_number(folders, "the number of a folder is its token")
+        return _by_number(folders, Message.of("dumps.atb.tokens.folders"))
     phases = {folder: _phases(orders[folder], decode_start) for folder in folders}
     if not folders or Phase.PREFILL not in phases[folders[0]]:
         return _by_number(
             folders,
-            "the number of a folder is taken for its token",
+            Message.of("dumps.atb.tokens.taken"),
             Message.of("dumps.atb.no_prefill"),
         )
     if any(len(found) > 1 for found in phases.values()):
         prompt = _last_of_first_row(phases, lambda found: len(found) > 1)
-        return _from_prompt(phases, prompt, f"folder {prompt} holds prefill and first decode")
+        return _from_prompt(phases, prompt, Message.of("dumps.atb.tokens.both", folder=prompt))
     prompt = _last_of_first_row(phases, lambda found: Phase.PREFILL in found)
     if prompt != folders[-1]:
-        return _from_prompt(phases, prompt, f"folder {prompt} holds the prefill, each after it a decode")
+        return _from_prompt(phases, prompt, Message.of("dumps.atb.tokens.prefill_first", folder=prompt))
     problem = Message.of("dumps.atb.no_decode", folder=prompt)
-    return _from_prompt(phases, prompt, f"folder {prompt} holds a prefill", problem)
+    return _from_prompt(phases, prompt, Message.of("dumps.atb.tokens.prefill", folder=prompt), problem)
 
 
 def _phases(orders: Collection[int], decode_start: int) -> tuple[Phase, ...]:
@@ -89,7 +87,7 @@ def _phases(orders: Collection[int], decode_start: int) -> tuple[Phase, ...]:
     return tuple(phase for phase, is_there in has.items() if is_there)
 
 
-def _by_number(folders: Collection[int], reason: str, problem: Message | None = None) -> TokenTable:
+def _by_number(folders: Collection[int], reason: Message, problem: Message | None = None) -> TokenTable:
     return TokenTable(tuple(Run(folder, Phase.ALL, folder) for folder in folders), reason, problem)
 
 
@@ -102,22 +100,31 @@ def _last_of_first_row(
 
 
 def _from_prompt(
-    phases: Mapping[int, tuple[Phase, ...]], prompt: int, reason: str, problem: Message | None = None
+    phases: Mapping[int, tuple[Phase, ...]], prompt: int, reason: Message, problem: Message | None = None
 ) -> TokenTable:
     """Number the runs from the folder of the prompt on; those before it are a warm-up."""
-    runs: list[Run] = []
+    warm_up = [folder for folder in phases if folder < prompt]
+    runs = _numbered(phases, warm_up, prompt)
+    later = tuple(run.token for run in runs if run.phase is Phase.PREFILL and run.folder > prompt)
+    parts = [_warm_up(warm_up), reason]
+    parts += [Message.of("dumps.atb.tokens.further_prompts", tokens=later)] if later else []
+    return TokenTable(tuple(runs), Message.of("dumps.atb.tokens.parts", parts=tuple(parts)), problem)
+
+
+def _numbered(phases: Mapping[int, tuple[Phase, ...]], warm_up: Sequence[int], prompt: int) -> list[Run]:
+    runs = [
+        Run(folder, phase, at, is_warm_up=True)
+        for folder in warm_up
+        for at, phase in enumerate(phases[folder])
+    ]
     shared = 0
-    for folder, found in phases.items():
-        is_warm_up = folder < prompt
-        token = 0 if is_warm_up else folder - prompt + shared
-        runs += [Run(folder, phase, token + at, is_warm_up) for at, phase in enumerate(found)]
-        shared += 0 if is_warm_up else len(found) - 1
-    warm_up = sorted({run.folder for run in runs if run.is_warm_up})
-    said = f"warm-up in {_describe_folders(warm_up)}" if warm_up else "no warm-up dumped"
-    later = [str(run.token) for run in runs if run.phase is Phase.PREFILL and run.folder > prompt]
-    prompts = f", further prompts begin at token {', '.join(later)}" if later else ""
-    return TokenTable(tuple(runs), f"{said}, {reason}{prompts}", problem)
+    for folder in list(phases)[len(warm_up) :]:
+        runs += [Run(folder, phase, folder - prompt + shared + at) for at, phase in enumerate(phases[folder])]
+        shared += len(phases[folder]) - 1
+    return runs
 
 
-def _describe_folders(folders: Sequence[int]) -> str:
-    return f"folder {folders[0]}" if len(folders) == 1 else f"folders {', '.join(map(str, folders))}"
+def _warm_up(folders: Sequence[int]) -> Message:
+    if not folders:
+        return Message.of("dumps.atb.tokens.no_warm_up")
+    return Message.of("dumps.atb.tokens.warm_up", count=len(folders), folders=tuple(folders))

@@ -7,9 +7,9 @@ The number at the end of the first name (16) is where the running numbers of the
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
@@ -25,6 +25,7 @@ _TRANSDATA_FILE = "TransdataOperation_0.json"
 _LONGEST_LABEL = 255
 _DEEPEST = 64
 _NUMBER_AT_END = re.compile(r"_(0|[1-9][0-9]{0,8})$", re.ASCII)
+_Parsed = TypeVar("_Parsed")
 
 
 class Operation(Struct, frozen=True):
@@ -43,6 +44,15 @@ class Operation(Struct, frozen=True):
     type_name: str
     is_graph: bool
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def below(cls, around: "Operation | None", label: str, **further: Any) -> "Operation":  # noqa: ANN401
+        """Return the operation whose folder, in that of another, has a name: "0_Attention"."""
+        order, _, type_name = label.partition("_")
+        further = {"is_graph": False} | further
+        if around is None:
+            return cls(label, (int(order),), type_name, **further)
+        return cls(f"{around.name}/{label}", (*around.orders, int(order)), type_name, **further)
 
     @property
     def parent(self) -> str | None:
@@ -70,13 +80,10 @@ def read_topology(process: AtbProcess) -> Topology:
     """Read the topology of a process; what cannot be used is a problem."""
     shift = 1 if (process.layers / _TRANSDATA_FILE).is_file() else 0
     problems: list[Problem] = []
-    models: list[_Model] = []
-    for value, file in _read_files(process.models, process.bounds, problems):
-        try:
-            models.append(_model(value, shift))
-        except _NoTopologyError:
-            problems.append(Problem(_shown(file), Message.of("dumps.atb.no_model_topology")))
-    models.sort(key=lambda model: model.start)
+    files = _Files(process.bounds, Message.of("dumps.atb.no_model_topology"), problems)
+    models = sorted(
+        files.read(process.models, lambda value: _model(value, shift)), key=lambda model: model.start
+    )
     starts = tuple(model.start for model in models)
     names = tuple(model.name for model in models)
     if len(set(starts)) < len(starts):
@@ -100,28 +107,32 @@ class _Model(NamedTuple):
 
 def _topology_of_layers(process: AtbProcess, shift: int, problems: list[Problem]) -> Topology:
     """Put the topologies of single operations together where there are none of models."""
-    operations: dict[str, Operation] = {}
-    for value, file in _read_files(process.layers, process.bounds, problems):
-        try:
-            found = _operations([(_number(value) + shift, value)])
-        except _NoTopologyError:
-            problems.append(Problem(_shown(file), Message.of("dumps.atb.no_operation_topology")))
-            continue
-        operations |= {operation.name: operation for operation in found}
+    files = _Files(process.bounds, Message.of("dumps.atb.no_operation_topology"), problems)
+    layers = files.read(process.layers, lambda value: _operations([(_number(value) + shift, value)]))
+    operations = {operation.name: operation for layer in layers for operation in layer}
     source = "operations_and_folders" if operations else "folders"
     reason = Message.of(f"dumps.atb.tree_from_{source}")
     return Topology(operations, problems=(*problems, Problem(_shown(process.models), reason)))
 
 
-def _read_files(folder: Path, bounds: Bounds, problems: list[Problem]) -> Iterator[tuple[Any, Path]]:
-    """Yield what the JSON files of a folder hold; those that cannot be read are problems."""
-    for file, _ in folder_entries(folder):
-        if file.suffix != ".json" or file.name == _TRANSDATA_FILE or not file.is_file():
-            continue
-        try:
-            yield read_json(bounds.require(file)).value, file
-        except DumpUnreadableError as exc:
-            problems.append(Problem(_shown(file), exc.message))
+class _Files(NamedTuple):
+    """Reads the JSON files of a folder; those that cannot be used are problems."""
+
+    bounds: Bounds
+    no_topology: Message
+    problems: list[Problem]
+
+    def read(self, folder: Path, parse: Callable[[Any], _Parsed]) -> Iterator[_Parsed]:
+        """Yield what was made of each file."""
+        for file, _ in folder_entries(folder):
+            if file.suffix != ".json" or file.name == _TRANSDATA_FILE or not file.is_file():
+                continue
+            try:
+                yield parse(read_json(self.bounds.require(file)).value)
+            except DumpUnreadableError as exc:
+                self.problems.append(Problem(_shown(file), exc.message))
+            except _NoTopologyError:
+                self.problems.append(Problem(_shown(file), self.no_topology))
 
 
 def _model(value: Any, shift: int) -> _Model:  # noqa: ANN401 (whatever the JSON file holds)
@@ -157,22 +168,18 @@ def _operations(nodes: list[tuple[int, Any]]) -> list[Operation]:
 
 
 def _operation(parent: Operation | None, order: int, node: Any) -> tuple[Operation, list[Any]]:  # noqa: ANN401
-    type_name = node.get("opType") if isinstance(node, dict) else None
-    inner = node.get("nodes") or [] if isinstance(node, dict) else None
-    if not isinstance(type_name, str) or not isinstance(inner, list):
+    fields = node if isinstance(node, dict) else {}
+    inner, parameters = fields.get("nodes") or [], fields.get("param")
+    label = f"{order}_{fields.get('opType')}"
+    if not isinstance(fields.get("opType"), str) or not isinstance(inner, list):
         raise _NoTopologyError
-    label = f"{order}_{type_name}"
-    orders = (*parent.orders, order) if parent else (order,)
-    if len(label) > _LONGEST_LABEL or len(orders) > _DEEPEST or not OPERATION_NAME.fullmatch(label):
+    if len(label) > _LONGEST_LABEL or not OPERATION_NAME.fullmatch(label):
         raise _NoTopologyError
-    parameters = node.get("param")
-    return Operation(
-        name=f"{parent.name}/{label}" if parent else label,
-        orders=orders,
-        type_name=type_name,
-        is_graph=bool(inner),
-        parameters=parameters if isinstance(parameters, dict) else {},
-    ), inner
+    parameters = parameters if isinstance(parameters, dict) else {}
+    operation = Operation.below(parent, label, is_graph=bool(inner), parameters=parameters)
+    if len(operation.orders) > _DEEPEST:
+        raise _NoTopologyError
+    return operation, inner
 
 
 def _shown(path: Path) -> str:

@@ -10,12 +10,9 @@ A tensor that was dumped twice is appended; the last one counts.
 
 import re
 from functools import lru_cache
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import ml_dtypes
-import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,10 +23,9 @@ from firstdrift.dumps.containers.contents import (
     TensorHeader,
     quoted,
     shape_of,
-    view,
     whole_numbers,
 )
-from firstdrift.dumps.containers.dtypes import DTYPES
+from firstdrift.dumps.containers.values import INT4, size_of, values_at
 from firstdrift.model.tensor import Statistics
 from firstdrift.wording.message import Message, joined
 
@@ -38,7 +34,6 @@ _MOST_OBJECTS = 64
 _BEGIN = b"$Version="
 _END = re.compile(rb"^\$End=[^\n]*(?:\n|\Z)", re.MULTILINE)
 _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
-_INT4 = "int4"
 _DTYPE_BY_CODE = {
     0: "float32",
     1: "float16",
@@ -56,7 +51,7 @@ _DTYPE_BY_CODE = {
     16: "complex64",
     17: "complex128",
     27: "bfloat16",
-    29: _INT4,
+    29: INT4,
     30: "uint1",
     31: "int2",
     32: "uint2",
@@ -129,17 +124,11 @@ def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     said = describe(contents)
     if said.begin is None:
         raise DamagedError(said.unreadable or Message.of("dumps.file.damaged"))
-    array = _values(contents, said.begin, said.dtype, said.shape)
-    array.flags.writeable = False
-    return array
+    return values_at(contents, said.begin, said.dtype, said.shape)
 
 
 def describe(contents: Contents) -> Description:
-    """Say what a file holds, by its header and its length.
-
-    Raises:
-        DamagedError: there is no such header.
-    """
+    """Say what a file holds, by its header and its length."""
     found: list[Description] = []
     note: Message | None = None
     at = 0
@@ -213,38 +202,14 @@ def _instead_of_values(header: _Header) -> Message:
 
 
 def _why_unreadable(header: _Header, length: int, available: int) -> Message | None:
-    bits = _bits(header.dtype)
-    if bits is None:
+    size = size_of(header.dtype, header.shape)
+    if size is None:
         return Message.of("dumps.file.unreadable_dtype", dtype=header.dtype)
     if length > available:
         return Message.of("dumps.file.values_cut_short", needed=length, available=max(available, 0))
-    size = -(-prod(header.shape) * bits // 8)
     if length != size:
         return Message.of("dumps.file.sizes_differ", given=length, needed=size)
     return None
-
-
-def _bits(dtype: str) -> int | None:
-    if dtype == _INT4:
-        return 4
-    return 8 * DTYPES[dtype].itemsize if dtype in DTYPES else None
-
-
-def _values(contents: Contents, begin: int, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    if 0 in shape:
-        return np.empty(shape, ml_dtypes.int4 if dtype == _INT4 else DTYPES[dtype])
-    if dtype == _INT4:
-        return _unpacked(np.frombuffer(view(contents, begin, -(-prod(shape) // 2)), np.uint8), shape)
-    array: npt.NDArray[Any] = np.ndarray(
-        shape, DTYPES[dtype], view(contents, begin, prod(shape) * DTYPES[dtype].itemsize)
-    )
-    return array if array.flags.aligned else array.copy()
-
-
-def _unpacked(packed: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Unpack two numbers of four bits, in two's complement, from each byte: the low half comes first."""
-    halves = np.stack([packed & 0xF, packed >> 4], axis=-1).reshape(-1)[: prod(shape)]
-    return ((halves.astype(np.int8) ^ 8) - 8).astype(ml_dtypes.int4).reshape(shape)
 
 
 def _read_header(contents: Contents, at: int) -> tuple[_Header, int]:
@@ -257,10 +222,7 @@ def _read_header(contents: Contents, at: int) -> tuple[_Header, int]:
 
 @lru_cache(maxsize=1024)
 def _parse_header(text: bytes) -> _Header:
-    lines = [line.partition("=") for line in text.decode("latin-1").split("\n") if line.strip()]
-    if not all(separator for _, separator, _ in lines):
-        raise DamagedError(Message.of("dumps.atb_bin.header_damaged"))
-    fields = {name.strip(): value.strip() for name, _, value in lines}
+    fields = _fields(text.decode("latin-1"))
     code = _whole(fields.get("dtype") or fields.get("type") or "")
     if code is None or "dims" not in fields:
         raise DamagedError(Message.of("dumps.atb_bin.no_dtype"))
@@ -276,6 +238,13 @@ def _parse_header(text: bytes) -> _Header:
         alias="" if objects else fields.get("data", ""),
         statistics=_statistics(fields),
     )
+
+
+def _fields(text: str) -> dict[str, str]:
+    lines = [line.partition("=") for line in text.split("\n") if line.strip()]
+    if not all(separator for _, separator, _ in lines):
+        raise DamagedError(Message.of("dumps.atb_bin.header_damaged"))
+    return {name.strip(): value.strip() for name, _, value in lines}
 
 
 def _place(fields: dict[str, str]) -> tuple[int, int | None]:

@@ -42,7 +42,10 @@ Parsed = TypeVar("Parsed")
 
 
 class DamagedError(ValueError):
-    """The bytes of a file are not what its format demands; its message says in which way."""
+    """The bytes of a file are not what its format demands; its message says in which way.
+
+    Whatever reads a container raises it.
+    """
 
     def __init__(self, message: Message) -> None:
         """Take what is wrong, as a clause."""

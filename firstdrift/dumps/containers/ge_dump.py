@@ -18,8 +18,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
@@ -32,10 +30,9 @@ from firstdrift.dumps.containers.contents import (
     quoted,
     shape_of,
     unpack,
-    view,
 )
-from firstdrift.dumps.containers.dtypes import DTYPES
 from firstdrift.dumps.containers.protobuf import Field, fields, numbers, signed
+from firstdrift.dumps.containers.values import INT4, size_of, values_at
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
@@ -73,7 +70,7 @@ DTYPE_BY_CODE = {
     25: "dual",
     26: "variant",
     27: "bfloat16",
-    28: "int4",
+    28: INT4,
     29: "uint1",
     30: "int2",
     31: "uint2",
@@ -92,7 +89,6 @@ DTYPE_BY_CODE = {
 They are not those of `aclDataType`. Quantised integers (18 to 22) are read as the integers they are.
 """
 
-_INT4 = "int4"
 _PLAIN_FORMATS = frozenset({0, 1, 2, 14, 16, 26, 27, 30, 31, 34, 35, 36, 40, 41, 42, 255})
 """The codes of `OutputFormat` under which values lie in the order of the dims (ND, NCHW, NHWC, ...)."""
 
@@ -153,6 +149,11 @@ class GeTensor(Struct, frozen=True):
         """Its name in the file: "output.0"."""
         return f"{self.role}.{self.index}"
 
+    @property
+    def header(self) -> TensorHeader:
+        """The same as of any other file."""
+        return TensorHeader(self.entry, self.dtype, self.shape, problem=self.problem)
+
 
 class GeFile(Struct, frozen=True):
     """What a file holds.
@@ -168,10 +169,7 @@ class GeFile(Struct, frozen=True):
 
 def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
     """List the tensors of a file: inputs, then outputs."""
-    return [
-        TensorHeader(tensor.entry, tensor.dtype, tensor.shape, problem=tensor.problem)
-        for tensor in describe(contents).tensors
-    ]
+    return [tensor.header for tensor in describe(contents).tensors]
 
 
 def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
@@ -181,18 +179,14 @@ def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
         raise DamagedError(Message.of("dumps.file.no_such_tensor", tensor=quoted(entry)))
     if tensor.problem:
         raise DamagedError(tensor.problem)
-    values = _values(contents, tensor)
+    values = values_at(contents, tensor.begin, tensor.dtype, tensor.stored)
     ordered = unblock(tensor.blocks, values, tensor.shape) if tensor.blocks else values.reshape(tensor.shape)
     ordered.flags.writeable = False
     return ordered
 
 
 def describe(contents: Contents) -> GeFile:
-    """Say what a file holds, by its header and its length.
-
-    Raises:
-        DamagedError: it is not such a file, or its header is damaged.
-    """
+    """Say what a file holds, by its header and its length."""
     if len(contents) < _LENGTH.size:
         raise DamagedError(Message.of("dumps.file.no_header"))
     (length,) = unpack(_LENGTH, contents, 0)
@@ -214,6 +208,11 @@ def describe(contents: Contents) -> GeFile:
 
 _NAME = 6
 _ROLE_BY_FIELD = {3: Role.OUTPUT, 4: Role.INPUT}
+_SCHEMA = {
+    # OpOutput has one field more (original_op) in front of the last three.
+    Role.OUTPUT: {1: "code", 2: "layout", 3: "stored", 5: "inline", 6: "size", 7: "meant"},
+    Role.INPUT: {1: "code", 2: "layout", 3: "stored", 4: "inline", 5: "size", 6: "meant"},
+}
 
 
 class _Fields(Struct):
@@ -242,23 +241,17 @@ def _describe_all(contents: Contents, found: dict[Role, list[Field]], begin: int
 
 
 def _read_fields(contents: Contents, message: Field, role: Role) -> _Fields:
-    said = _Fields()
-    # OpOutput has one field more (original_op) in front of these.
-    data, size, original = (5, 6, 7) if role is Role.OUTPUT else (4, 5, 6)
+    tensor = _Fields()
     for field in fields(contents, message.start, message.end, _MOST_FIELDS):
-        if field.number == 1:
-            said.code = field.value
-        elif field.number == 2:  # noqa: PLR2004 (see the schema above)
-            said.layout = field.value
-        elif field.number == 3 and field.is_bytes:  # noqa: PLR2004
-            said.stored = _extended(said.stored, _dims(contents, field))
-        elif field.number == data and field.is_bytes:
-            said.inline = field
-        elif field.number == size:
-            said.size = field.value
-        elif field.number == original and field.is_bytes:
-            said.meant = _extended(said.meant or [], _dims(contents, field))
-    return said
+        name = _SCHEMA[role].get(field.number)
+        if name in ("code", "layout", "size"):
+            setattr(tensor, name, field.value)
+        elif name == "inline" and field.is_bytes:
+            tensor.inline = field
+        elif name and field.is_bytes:
+            dims = _extended(getattr(tensor, name) or [], _dims(contents, field))
+            setattr(tensor, name, dims)
+    return tensor
 
 
 def _extended(dims: list[int], more: Iterator[int]) -> list[int]:
@@ -289,10 +282,9 @@ def _describe(said: _Fields, role: Role, index: int, begin: int, end: int) -> Ge
 
 
 def _why_unreadable(dtype: str, stored: tuple[int, ...], size: int, available: int) -> Message | None:
-    bits = 4 if dtype == _INT4 else 8 * DTYPES[dtype].itemsize if dtype in DTYPES else None
-    if bits is None:
+    needed = size_of(dtype, stored)
+    if needed is None:
         return Message.of("dumps.file.unreadable_dtype", dtype=dtype)
-    needed = -(-prod(stored) * bits // 8)
     if size == 0 and needed:
         return Message.of("dumps.ge.no_values")
     if size < needed:
@@ -300,21 +292,3 @@ def _why_unreadable(dtype: str, stored: tuple[int, ...], size: int, available: i
     if needed > available:
         return Message.of("dumps.file.values_cut_short", needed=needed, available=max(available, 0))
     return None
-
-
-def _values(contents: Contents, tensor: GeTensor) -> npt.NDArray[Any]:
-    shape = tensor.stored
-    if 0 in shape:
-        return np.empty(shape, ml_dtypes.int4 if tensor.dtype == _INT4 else DTYPES[tensor.dtype])
-    if tensor.dtype == _INT4:
-        return _unpacked(np.frombuffer(view(contents, tensor.begin, -(-prod(shape) // 2)), np.uint8), shape)
-    array: npt.NDArray[Any] = np.ndarray(
-        shape, DTYPES[tensor.dtype], view(contents, tensor.begin, prod(shape) * DTYPES[tensor.dtype].itemsize)
-    )
-    return array if array.flags.aligned else array.copy()
-
-
-def _unpacked(packed: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Unpack two numbers of four bits, in two's complement, from each byte: the low half comes first."""
-    halves = np.stack([packed & 0xF, packed >> 4], axis=-1).reshape(-1)[: prod(shape)]
-    return ((halves.astype(np.int8) ^ 8) - 8).astype(ml_dtypes.int4).reshape(shape)

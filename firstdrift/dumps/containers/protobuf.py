@@ -46,11 +46,7 @@ class Field(Struct, frozen=True):
 
 
 def fields(contents: Contents, start: int, end: int, most: int = _MOST_FIELDS) -> Iterator[Field]:
-    """Yield the fields of the message that lies at `start` to `end` of a file, which are `most` at most.
-
-    Raises:
-        DamagedError: these bytes are not a message.
-    """
+    """Yield the fields of the message that lies at `start` to `end` of a file, which are `most` at most."""
     if not 0 <= start <= end <= len(contents):
         raise DamagedError(Message.of("dumps.protobuf.past_end_of_file"))
     at = start
@@ -83,11 +79,7 @@ def fields(contents: Contents, start: int, end: int, most: int = _MOST_FIELDS) -
 
 
 def numbers(contents: Contents, field: Field) -> list[int]:
-    """Return the numbers of one occurrence of a repeated field: packed into bytes, or one by itself.
-
-    Raises:
-        DamagedError: the bytes are not packed numbers.
-    """
+    """Return the numbers of one occurrence of a repeated field: packed into bytes, or one by itself."""
     if not field.is_bytes:
         return [field.value]
     if field.end - field.start > MOST_DIMENSIONS * _LONGEST_NUMBER:

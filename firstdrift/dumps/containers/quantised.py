@@ -27,11 +27,7 @@ _WORD: Final = 4
 
 
 def load(file: Path, _contents: Contents, entry: str) -> npt.NDArray[Any]:
-    """Load the fractions as float32; float64 where the scale is.
-
-    Raises:
-        DamagedError: the shapes of weight and scale do not fit each other.
-    """
+    """Load the fractions as float32; float64 where the scale is."""
     said = description_of(entry)
     if said is None:
         raise DamagedError(Message.of("dumps.quantised.no_description"))
@@ -50,11 +46,7 @@ def load(file: Path, _contents: Contents, entry: str) -> npt.NDArray[Any]:
 def dequantise(
     weight: npt.NDArray[Any], scale: npt.NDArray[Any], offset: npt.NDArray[Any] | None
 ) -> npt.NDArray[Any]:
-    """Return (weight - offset) x scale, read-only.
-
-    Raises:
-        DamagedError: the shapes do not fit each other.
-    """
+    """Return (weight - offset) x scale, read-only."""
     dtype = np.float64 if np.float64 in (weight.dtype, scale.dtype) else np.float32
     values: npt.NDArray[Any] = weight.astype(dtype)
     with np.errstate(all="ignore"):
@@ -66,11 +58,7 @@ def dequantise(
 
 
 def spread(values: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.NDArray[Any]:
-    """Lay a scale along a weight.
-
-    Raises:
-        DamagedError: it does not fit.
-    """
+    """Lay a scale along a weight."""
     if not fits(values.shape, shape):
         shapes = {"shape": str(list(values.shape)), "weight": str(list(shape))}
         raise DamagedError(Message.of("dumps.quantised.does_not_fit", what=what, **shapes))

@@ -24,7 +24,7 @@ from firstdrift.dumps.containers.contents import (
     view,
     whole_numbers,
 )
-from firstdrift.dumps.containers.dtypes import DTYPES
+from firstdrift.dumps.containers.values import size_of, values_at
 from firstdrift.wording.message import Message
 
 _LENGTH = struct.Struct("<Q")
@@ -90,14 +90,7 @@ def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
         raise DamagedError(problem)
     if place.dtype == _FOUR_BITS:
         return _four_bits(place, contents, start)
-    dtype = DTYPES[place.dtype]
-    if 0 in place.shape:
-        array: npt.NDArray[Any] = np.empty(place.shape, dtype)
-    else:
-        array = np.ndarray(place.shape, dtype, view(contents, start + place.begin, place.end - place.begin))
-        array = array if array.flags.aligned else array.copy()
-    array.flags.writeable = False
-    return array
+    return values_at(contents, start + place.begin, place.dtype, place.shape)
 
 
 def _four_bits(place: _Place, contents: Contents, start: int) -> npt.NDArray[Any]:
@@ -109,14 +102,12 @@ def _four_bits(place: _Place, contents: Contents, start: int) -> npt.NDArray[Any
 
 
 def _problem(place: _Place, available: int) -> Message | None:
-    if place.dtype not in DTYPES and place.dtype != _FOUR_BITS:
+    four_bits = -(-prod(place.shape) // 2)
+    size = four_bits if place.dtype == _FOUR_BITS else size_of(place.dtype, place.shape)
+    if size is None:
         return Message.of("dumps.safetensors.unsupported_dtype", dtype=place.dtype)
-    if place.dtype == _FOUR_BITS:
-        size = -(-prod(place.shape) // 2)
-    else:
-        size = prod(place.shape) * DTYPES[place.dtype].itemsize
-    if place.end - place.begin != size:
-        given = place.end - place.begin
+    given = place.end - place.begin
+    if given != size:
         return Message.of("dumps.safetensors.sizes_differ", needed=size, given=given)
     if place.end > available:
         return Message.of("dumps.file.values_past_end")

@@ -66,11 +66,7 @@ class Unpickled(NamedTuple):
 
 
 def tensor_layouts(pickle: bytes) -> Layouts:
-    """Return every tensor of a pickle with its name.
-
-    Raises:
-        DamagedError: it is cut short, contradicts itself or is beyond any reason.
-    """
+    """Return every tensor of a pickle with its name."""
     return _cached_layouts(pickle) if len(pickle) <= _CACHED_UP_TO else _last_layouts(pickle)
 
 
@@ -84,11 +80,7 @@ def named_layouts(value: object) -> Layouts:
 
 
 def unpickle(contents: Contents, start: int) -> Unpickled:
-    """Read the pickle that begins at an offset.
-
-    Raises:
-        DamagedError: it is cut short or contradicts itself.
-    """
+    """Read the pickle that begins at an offset."""
     machine = _Machine(contents, start)
     try:
         value = machine.run()

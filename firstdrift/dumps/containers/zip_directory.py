@@ -35,11 +35,7 @@ class Member(NamedTuple):
 
 
 def stored_members(contents: Contents) -> dict[bytes, Member]:
-    """Read the directory: member by name.
-
-    Raises:
-        DamagedError: the file is cut short, damaged, or holds what cannot be read in place.
-    """
+    """Read the directory: member by name."""
     try:
         at, count = _find_directory(contents)
         members: dict[bytes, Member] = {}

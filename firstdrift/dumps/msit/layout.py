@@ -16,14 +16,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import MOST_ENTRIES, is_file, search_folders, sub_folders
+from firstdrift.dumps.storage.folders import MOST_ENTRIES, is_file, sub_folders
+from firstdrift.dumps.storage.processes import process_folders, ranks_of
 
 TREE_FILE = "model_tree.json"
 WEIGHTS_FOLDER = "weights"
 TENSORS_FOLDER = "torch_tensors"
 _TOKEN_NAME = re.compile(r"0|[1-9][0-9]{0,17}")
 _DEVICE_NAME = re.compile(r"[a-z]+(?P<index>[0-9]*)_[0-9]+")
-_DEEPEST_SEARCH = 3
 
 
 class Device(Struct, frozen=True):
@@ -47,8 +47,15 @@ def find_devices(path: Path) -> tuple[Device, ...]:
     bounds = bounds_of(path)
     if is_token(path):
         return (Device(path.parent, None, (path,), bounds),)
-    folders = _device_folders(path, bounds)
-    ranks = _ranks([folder.name for folder in folders])
+
+    def is_device(folder: Path) -> bool:
+        return _is_device(folder, bounds)
+
+    def folders_in(folder: Path, most_entries: int | None) -> list[Path]:
+        return sub_folders(folder, most_entries, bounds=bounds)
+
+    folders = process_folders(path, is_device, lambda folder: folder.name == TENSORS_FOLDER, folders_in)
+    ranks = ranks_of([_number_of_device(folder.name) for folder in folders])
     return tuple(
         Device(folder, rank, token_folders(folder, bounds), bounds)
         for folder, rank in zip(folders, ranks, strict=True)
@@ -91,26 +98,6 @@ def _is_device(path: Path, bounds: Bounds) -> bool:
     )
 
 
-def _device_folders(path: Path, bounds: Bounds) -> list[Path]:
-    if _is_device(path, bounds):
-        return [path]
-
-    def holds_devices(folder: Path) -> bool:
-        return folder.name == TENSORS_FOLDER and any(
-            _is_device(entry, bounds) for entry in sub_folders(folder, MOST_ENTRIES, bounds=bounds)
-        )
-
-    search = search_folders(path, holds_devices, deepest=_DEEPEST_SEARCH, most=2)
-    is_only_one = search.is_complete and len(search.folders) == 1
-    entries = sub_folders(search.folders[0], bounds=bounds) if is_only_one else []
-    return [entry for entry in entries if _is_device(entry, bounds)]
-
-
-def _ranks(names: list[str]) -> list[int | None]:
-    if len(names) == 1:
-        return [None]
-    matches = [_DEVICE_NAME.fullmatch(name) for name in names]
-    indices = [int(match["index"]) for match in matches if match and match["index"]]
-    if len(set(indices)) == len(names):
-        return list(indices)
-    return list(range(len(names)))
+def _number_of_device(name: str) -> int | None:
+    match = _DEVICE_NAME.fullmatch(name)
+    return int(match["index"]) if match and match["index"] else None

@@ -4,8 +4,8 @@ input_0.pth  output_0.pth  output_1_0.pth  statistics.csv   →   input.0  outpu
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,12 +20,10 @@ from firstdrift.dumps.msit.statistics import (
     rows_of_last_call,
 )
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import printable
-from firstdrift.dumps.storage.listed_files import problem_of_file
-from firstdrift.dumps.storage.tensor_data import read_headers
-from firstdrift.errors import TensorUnreadableError
-from firstdrift.files import scan_folder
-from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.dumps.storage.folders import printable, refusals_in
+from firstdrift.dumps.storage.tensor_files import records_of_file
+from firstdrift.dumps.unique_labels import numbered, occurrences
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message
 
 STATISTICS_FILE = "statistics.csv"
@@ -54,59 +52,34 @@ def read_module_folder(folder: Path, bounds: Bounds) -> ModuleFolder:
     Raises:
         OSError: the folder cannot be read.
     """
-    with scan_folder(folder) as entries:
-        refusals = dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
-    names = list(refusals)
-    files = _tensor_files(names)
+    refusals = refusals_in(folder, bounds)
+    files = _tensor_files(refusals)
     records = [
         record
         for file in files
-        for record in read_tensor_file(folder / file.name, file.role, file.key, refusals[file.name])
+        for record in records_of_file(folder / file.name, "pt", file.role, file.key, refusals[file.name])
     ]
-    known = {STATISTICS_FILE, *(file.name for file in files)}
     notes = [(file.name, Message.of("dumps.msit.number_twice")) for file in files if "#" in file.key]
-    type_name = ""
-    if refusal := refusals.get(STATISTICS_FILE):
-        notes.append((STATISTICS_FILE, refusal))
-    elif STATISTICS_FILE in names:
-        rows, damage = read_rows(folder / STATISTICS_FILE)
-        type_name = rows[0].type_name if rows else ""
-        records, doubts = _add_statistics(records, rows)
-        notes += [(STATISTICS_FILE, note) for note in (damage, *doubts) if note]
-    unknown = tuple(printable(name) for name in names if name not in known)
-    return ModuleFolder(tuple(records), type_name, tuple(notes), unknown)
+    rows, doubts = _statistics(folder / STATISTICS_FILE, refusals)
+    if rows or STATISTICS_FILE in refusals:
+        records, more = _add_statistics(records, rows)
+        doubts += more
+    notes += [(STATISTICS_FILE, doubt) for doubt in doubts]
+    other = refusals.keys() - {STATISTICS_FILE, *(file.name for file in files)}
+    type_name = rows[0].type_name if rows else ""
+    return ModuleFolder(tuple(records), type_name, tuple(notes), tuple(map(printable, sorted(other))))
 
 
-def read_tensor_file(file: Path, role: Role, key: str, refusal: Message | None) -> list[TensorRecord]:
-    """Describe the tensors of a file, of which there is one unless somebody saved a container.
-
-    With a `refusal`, the reason why the file must not be read, there is one that cannot be compared.
-    """
-    if refusal:
-        return [replace(_unreadable(file, role, key, refusal), location=None)]
-    try:
-        headers = read_headers(file, "pt")
-    except TensorUnreadableError as exc:
-        return [_unreadable(file, role, key, exc.message)]
-    if not headers:
-        return [_unreadable(file, role, key, Message.of("dumps.file.no_tensor"))]
-    return [
-        TensorRecord(
-            role=role,
-            key=f"{key}.{header.entry}" if header.entry else key,
-            dtype=header.dtype,
-            shape=header.shape,
-            digest=header.digest,
-            location=DataLocation(file, "pt", header.entry),
-            problem=header.problem and problem_of_file(printable(file.name), header.problem),
-        )
-        for header in headers
-    ]
-
-
-def _unreadable(file: Path, role: Role, key: str, reason: Message) -> TensorRecord:
-    problem = problem_of_file(printable(file.name), reason)
-    return TensorRecord(role, key, "", None, location=DataLocation(file, "pt"), problem=problem)
+def _statistics(
+    file: Path, refusals: Mapping[str, Message | None]
+) -> tuple[list[StatisticsRow], list[Message]]:
+    """Return the rows of the table of a folder, if it has one, and what is wrong with it."""
+    if file.name not in refusals:
+        return [], []
+    if refusal := refusals[file.name]:
+        return [], [refusal]
+    rows, damage = read_rows(file)
+    return rows, [damage] if damage else []
 
 
 class _TensorFile(NamedTuple):
@@ -122,13 +95,12 @@ def _tensor_files(names: Iterable[str]) -> list[_TensorFile]:
         for name in names
         if (match := _TENSOR_FILE.fullmatch(name))
     ]
-    files: list[_TensorFile] = []
-    seen: Counter[tuple[Role, tuple[int, ...]]] = Counter()
-    for role, numbers, name in sorted(found):
-        count = seen[role, numbers]
-        seen[role, numbers] += 1
-        files.append(_TensorFile(role, ".".join(map(str, numbers)) + (f"#{count}" if count else ""), name))
-    return files
+    found.sort()
+    earlier = occurrences(saved[:2] for saved in found)
+    return [
+        _TensorFile(role, numbered(".".join(map(str, numbers)), occurrence), name)
+        for (role, numbers, name), occurrence in zip(found, earlier, strict=True)
+    ]
 
 
 def _add_statistics(
@@ -141,24 +113,35 @@ def _add_statistics(
     doubts: list[Message] = []
     for role in (Role.INPUT, Role.OUTPUT):
         own = [record for record in records if record.role is role]
-        own_rows = [row for row in rows if row.role is role]
-        in_order = rows_of_files(own_rows, [(record.key, record.shape) for record in own])
-        if in_order is not None:
-            result += [_with_row(record, row) for record, row in zip(own, in_order, strict=True)]
-            continue
-        fitting = [[row for row in own_rows if row.fits(record.key, record.shape)] for record in own]
-        result += [
-            _with_row(record, matches[0]) if len(matches) == 1 else record
-            for record, matches in zip(own, fitting, strict=True)
-        ]
-        if own_rows and any(len(matches) != 1 for matches in fitting):
-            doubts.append(Message.of(f"dumps.msit.doubtful_{role}_rows", rows=len(own_rows), files=len(own)))
-        taken = {id(row) for matches in fitting for row in matches}
-        missing, _ = rows_of_last_call([row for row in own_rows if id(row) not in taken])
-        if missing:
-            doubts.append(Message.of(f"dumps.msit.files_of_{role}_rows_missing", rows=len(missing)))
-            result += _records_of_rows(missing)[0]
+        fit = _fit(role, own, [row for row in rows if row.role is role])
+        result += map(_with_row, own, fit.rows)
+        result += _records_of_rows(fit.without_file)[0]
+        doubts += fit.doubts
     return result, doubts
+
+
+class _Fit(NamedTuple):
+    """The row of each tensor of a role, the rows that no file is there for, and what is doubtful."""
+
+    rows: Sequence[StatisticsRow | None]
+    without_file: Sequence[StatisticsRow]
+    doubts: list[Message]
+
+
+def _fit(role: Role, records: Sequence[TensorRecord], rows: Sequence[StatisticsRow]) -> _Fit:
+    in_order = rows_of_files(rows, [(record.key, record.shape) for record in records])
+    if in_order is not None:
+        return _Fit(in_order, [], [])
+    fitting = [[row for row in rows if row.fits(record.key, record.shape)] for record in records]
+    chosen = [matches[0] if len(matches) == 1 else None for matches in fitting]
+    doubts = []
+    if rows and None in chosen:
+        doubts.append(Message.of(f"dumps.msit.doubtful_{role}_rows", rows=len(rows), files=len(records)))
+    taken = set(map(id, chain.from_iterable(fitting)))
+    missing, _ = rows_of_last_call([row for row in rows if id(row) not in taken])
+    if missing:
+        doubts.append(Message.of(f"dumps.msit.files_of_{role}_rows_missing", rows=len(missing)))
+    return _Fit(chosen, missing, doubts)
 
 
 def _records_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[TensorRecord], list[Message]]:
@@ -171,10 +154,8 @@ def _records_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[TensorRecord],
     return records, [note for note in (guess, doubt) if note]
 
 
-def _with_row(record: TensorRecord, row: StatisticsRow) -> TensorRecord:
-    return replace(
-        record,
-        dtype=record.dtype or row.dtype,
-        shape=row.shape if record.shape is None else record.shape,
-        statistics=row.statistics,
-    )
+def _with_row(record: TensorRecord, row: StatisticsRow | None) -> TensorRecord:
+    if row is None:
+        return record
+    shape = row.shape if record.shape is None else record.shape
+    return replace(record, dtype=record.dtype or row.dtype, shape=shape, statistics=row.statistics)

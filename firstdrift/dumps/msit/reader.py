@@ -7,14 +7,15 @@ the token with most folders (`execution_order`).
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from firstdrift.dumps.execution_order import finish_order, value_flows
+from firstdrift.dumps.execution_order import children_of, finish_order, value_flows
 from firstdrift.dumps.msit.layout import (
     TENSORS_FOLDER,
     TREE_FILE,
@@ -25,7 +26,7 @@ from firstdrift.dumps.msit.layout import (
     is_module_name,
     token_folders,
 )
-from firstdrift.dumps.msit.module_folder import ModuleFolder, read_module_folder, read_tensor_file
+from firstdrift.dumps.msit.module_folder import ModuleFolder, read_module_folder
 from firstdrift.dumps.msit.tree import Outline, TreeEntry, is_cut_short, outline_nodes, read_tree
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
@@ -34,13 +35,15 @@ from firstdrift.dumps.storage.folders import (
     folder_entries,
     is_file,
     printable,
+    refusals_in,
     refused_links,
     sub_folders,
+    written_at,
 )
-from firstdrift.dumps.storage.listed_files import folder_unreadable, not_part_of_a_dump
-from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
-from firstdrift.files import scan_folder
-from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.dumps.storage.listed_files import folder_unreadable, passed_over
+from firstdrift.dumps.storage.tensor_files import records_of_file
+from firstdrift.errors import DumpUnreadableError
+from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import (
     Coordinates,
     Dump,
@@ -51,7 +54,6 @@ from firstdrift.model.slice import (
     SliceListing,
 )
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.operators.order import OPERATOR
 from firstdrift.wording.message import Message, joined
 
 
@@ -83,41 +85,28 @@ class MsitTorchReader(DumpReader):
         return found, Message.of("dumps.msit.token_folders", count=tokens)
 
     def open_dump(self, path: Path) -> Dump:
-        """List the tokens of each process.
-
-        Raises:
-            DumpNotRecognisedError: there is no such dump, or more than one.
-        """
+        """List the tokens of each process."""
         devices = find_devices(path)
         if not devices:
-            raise DumpNotRecognisedError(Message.of("dumps.not_of_format", format=self.title), path=path)
+            raise self.none_at(path)
         listings = [
             SliceListing(Coordinates(rank=device.rank, token=int(token.name)), token)
             for device in devices
             for token in device.tokens
         ]
-        return Dump(
-            path=path,
-            format=self.format,
-            evidence=self.recognise(path),
-            slices=tuple(sorted(listings, key=lambda listing: listing.coordinates.sort_key())),
-            problems=tuple(_problems_of(path, devices)),
-            attributes={"framework": "pytorch", "devices": _names(devices)},
-        )
+        attributes = {"framework": "pytorch", "devices": _names(devices)}
+        return self.dump(path, listings, _problems_of(path, devices), attributes)
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
-        """Read the nodes and tensors of a token.
-
-        Raises:
-            DumpUnreadableError: the folder of the token cannot be read.
-        """
+        """Read the nodes and tensors of a token."""
         token = listing.directory
         device = token.parent
         bounds = bounds_of(dump.path)
-        skeleton = _skeleton(device, bounds, _stamp(device, bounds))
+        watched = (device, device / TREE_FILE, *token_folders(device, bounds))
+        skeleton = _skeleton(device, bounds, tuple(map(written_at, watched)))
         folders, problems = _read_token(token, bounds)
         parameters = _read_parameters(device, bounds)
-        present = [o for o in skeleton.outlines if o.is_certain or o.name in folders]
+        present = [outline for outline in skeleton.outlines if outline.is_certain or outline.name in folders]
         nodes = tuple(
             _node(outline, order, folders.get(outline.name), parameters.get(outline.name, ()))
             for order, outline in enumerate(present)
@@ -141,8 +130,7 @@ def _problems_of(path: Path, devices: Sequence[Device]) -> Iterator[Problem]:
         refused = dict(refused_links(device.folder, device.bounds))
         for name, reason in refused.items():
             yield Problem(f"{where}/{printable(name)}", reason)
-        if unknown := _unknown_entries(device, refused):
-            yield Problem(where, not_part_of_a_dump(unknown))
+        yield from passed_over(where, _unknown_entries(device, refused))
 
 
 def _node(
@@ -166,44 +154,40 @@ def _node(
     )
 
 
-def _stamp(device: Path, bounds: Bounds) -> tuple[int, ...]:
-    """Return what changes when files are added to a process's folder."""
-    stamps = []
-    for path in (device, device / TREE_FILE, *token_folders(device, bounds)):
-        try:
-            stamps.append(path.stat().st_mtime_ns)
-        except OSError:
-            stamps.append(0)
-    return tuple(stamps)
-
-
 @lru_cache(maxsize=8)
-def _skeleton(device: Path, bounds: Bounds, _stamp: tuple[int, ...]) -> _Skeleton:
+def _skeleton(device: Path, bounds: Bounds, _stamps: tuple[int, ...]) -> _Skeleton:
     tree, problems = _tree_or_problem(device / TREE_FILE, bounds)
-    names_by_token = {
-        token: [printable(folder.name) for folder in sub_folders(token)]
+    by_token = {
+        token: {printable(folder.name) for folder in sub_folders(token)}
         for token in token_folders(device, bounds)
     }
-    fullest = max(names_by_token, key=lambda token: len(names_by_token[token]), default=None)
+    fullest = max(by_token, key=lambda token: len(by_token[token]), default=None)
     folders = _read_token(fullest, bounds)[0] if fullest else {}
-    names = {name for names in names_by_token.values() for name in names if is_module_name(name)}
+    names = set(filter(is_module_name, chain.from_iterable(by_token.values())))
     if tree and is_cut_short(tree, names):
         problems = (*problems, Problem(_shown(device / TREE_FILE), Message.of("dumps.msit.modules_missing")))
     types = {name: folder.type_name for name, folder in folders.items()}
-    outlines = outline_nodes(tree, names, [file.owner for file in _parameter_files(device, bounds)], types)
-    children: dict[str | None, list[str]] = defaultdict(list)
-    for outline in outlines.values():
-        children[outline.parent].append(outline.name)
-    labels = {o.name: OPERATOR if o.kind is NodeKind.API else o.label for o in outlines.values()}
-    flows = value_flows(
-        {name: folder.tensors for name, folder in folders.items()},
-        {outline.name: outline.parent for outline in outlines.values()},
+    owners = [file.owner for file in _parameter_files(device, bounds)]
+    return _in_order(outline_nodes(tree, names, owners, types), folders, problems, has_tree=bool(tree))
+
+
+def _in_order(
+    outlines: Mapping[str, Outline],
+    folders: Mapping[str, ModuleFolder],
+    problems: tuple[Problem, ...],
+    *,
+    has_tree: bool,
+) -> _Skeleton:
+    """Derive the order in which nodes finish, from the values in the folders of one token."""
+    parents = {name: outline.parent for name, outline in outlines.items()}
+    labels = {name: outline.label for name, outline in outlines.items()}
+    flows = value_flows({name: folder.tensors for name, folder in folders.items()}, parents)
+    order, count = finish_order(children_of(outlines, parents), labels, flows)
+    rest = "definition" if has_tree else "folder_names"
+    derived = Message.of(f"dumps.order.from_module_names_and_{rest}", orderings=count)
+    return _Skeleton(
+        tuple(outlines[name] for name in order), OrderOrigin(OrderSource.DERIVED, derived), problems
     )
-    order, count = finish_order(children, labels, flows)
-    rest = "definition" if tree else "folder_names"
-    said = Message.of(f"dumps.order.from_module_names_and_{rest}", orderings=count)
-    origin = OrderOrigin(OrderSource.DERIVED, said)
-    return _Skeleton(tuple(outlines[name] for name in order), origin, problems)
 
 
 def _tree_or_problem(file: Path, bounds: Bounds) -> tuple[tuple[TreeEntry, ...], tuple[Problem, ...]]:
@@ -216,32 +200,30 @@ def _tree_or_problem(file: Path, bounds: Bounds) -> tuple[tuple[TreeEntry, ...],
 
 def _read_token(token: Path, bounds: Bounds) -> tuple[dict[str, ModuleFolder], list[Problem]]:
     """Read all module folders of a token; what cannot be read or is not known is a problem."""
-    folders: dict[str, ModuleFolder] = {}
-    problems: list[Problem] = []
-    unknown: list[str] = []
     try:
-        with scan_folder(token) as entries:
-            refusals = dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
+        refusals = refusals_in(token, bounds)
     except OSError as exc:
         raise DumpUnreadableError(folder_unreadable(exc), path=token) from exc
-    for name, refusal in refusals.items():
-        if not is_module_name(name):
-            unknown.append(printable(name))
-            continue
-        if refusal:
-            problems.append(Problem(_shown(token / name), refusal))
-            continue
-        try:
-            folder = read_module_folder(token / name, bounds)
-        except OSError as exc:
-            problems.append(Problem(_shown(token / name), folder_unreadable(exc)))
+    folders: dict[str, ModuleFolder] = {}
+    problems: list[Problem] = []
+    unknown = [name for name in refusals if not is_module_name(name)]
+    for name in filter(is_module_name, refusals):
+        folder = _read_module(token / name, refusals[name], bounds)
+        if isinstance(folder, Message):
+            problems.append(Problem(_shown(token / name), folder))
             continue
         folders[printable(name)] = folder
         problems += [Problem(_shown(token / name / file), note) for file, note in folder.notes]
-        unknown += [f"{printable(name)}/{file}" for file in folder.unknown]
-    if unknown:
-        problems.append(Problem(_shown(token), not_part_of_a_dump(unknown)))
-    return folders, problems
+        unknown += [f"{name}/{file}" for file in folder.unknown]
+    return folders, problems + passed_over(_shown(token), unknown)
+
+
+def _read_module(folder: Path, refusal: Message | None, bounds: Bounds) -> ModuleFolder | Message:
+    """Return what lies in the folder of a module, or why that cannot be read."""
+    try:
+        return refusal or read_module_folder(folder, bounds)
+    except OSError as exc:
+        return folder_unreadable(exc)
 
 
 class _ParameterFile(NamedTuple):
@@ -268,7 +250,7 @@ def _parameter_files(device: Path, bounds: Bounds) -> list[_ParameterFile]:
 def _read_parameters(device: Path, bounds: Bounds) -> dict[str, list[TensorRecord]]:
     parameters: dict[str, list[TensorRecord]] = defaultdict(list)
     for owner, key, file, refusal in _parameter_files(device, bounds):
-        parameters[owner] += read_tensor_file(file, Role.PARAMETER, key, refusal)
+        parameters[owner] += records_of_file(file, "pt", Role.PARAMETER, key, refusal)
     return parameters
 
 

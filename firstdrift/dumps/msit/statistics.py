@@ -8,17 +8,15 @@ ambiguous: `Index` is only the last number of a file's name, so `output_0` and `
 both Output 0; and a module that runs twice overwrites its files but appends its rows.
 """
 
-import csv
-import io
 import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from firstdrift.dumps.containers.contents import shape_of
-from firstdrift.files import open_regular, said_by_system
+from firstdrift.dumps.containers.contents import DamagedError, shape_of
+from firstdrift.dumps.storage.table import bad_rows, read_table
+from firstdrift.dumps.unique_labels import numbered, occurrences
 from firstdrift.model.tensor import Role, Statistics
 from firstdrift.wording.message import Message
 
@@ -49,22 +47,14 @@ class StatisticsRow(Struct, frozen=True):
 
 def read_rows(file: Path) -> tuple[list[StatisticsRow], Message | None]:
     """Read the rows of a table, and say what in it cannot be read (else None)."""
-    rows: list[StatisticsRow] = []
-    count = 0
     try:
-        with open_regular(file, most=_LARGEST) as opened:
-            lines = io.TextIOWrapper(opened, encoding="utf-8", errors="backslashreplace", newline="")
-            for count, fields in enumerate(csv.DictReader(lines), 1):
-                if count > _MOST_ROWS:
-                    return [], Message.of("dumps.msit.too_many_rows", most=_MOST_ROWS)
-                if row := _row(fields):
-                    rows.append(row)
-    except OSError as exc:
-        return [], Message.of("dumps.file.unreadable", error=said_by_system(exc))
-    except csv.Error:
-        return [], Message.of("dumps.table.not_one")
-    bad = count - len(rows)
-    return rows, Message.of("dumps.table.bad_rows", bad=bad, rows=count) if bad else None
+        table = [_row(fields) for fields in read_table(file, largest=_LARGEST, most_rows=_MOST_ROWS + 1)]
+    except DamagedError as exc:
+        return [], exc.message
+    if len(table) > _MOST_ROWS:
+        return [], Message.of("dumps.msit.too_many_rows", most=_MOST_ROWS)
+    rows = [row for row in table if row]
+    return rows, bad_rows(len(table) - len(rows), len(table))
 
 
 def rows_of_files(
@@ -97,14 +87,9 @@ def rows_of_last_call(rows: Sequence[StatisticsRow]) -> tuple[list[StatisticsRow
 
 def keys_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[str], Message | None]:
     """Name the tensors of rows without files: their index, "0#1" for the next of the same index."""
-    seen: Counter[tuple[Role, str]] = Counter()
-    keys = []
-    for row in rows:
-        count = seen[row.role, row.index]
-        keys.append(f"{row.index}#{count}" if count else row.index)
-        seen[row.role, row.index] += 1
-    is_ambiguous = any(count > 1 for count in seen.values())
-    return keys, Message.of("dumps.msit.index_twice") if is_ambiguous else None
+    earlier = list(occurrences((row.role, row.index) for row in rows))
+    keys = [numbered(row.index, occurrence) for row, occurrence in zip(rows, earlier, strict=True)]
+    return keys, Message.of("dumps.msit.index_twice") if any(earlier) else None
 
 
 def _period(rows: Sequence[StatisticsRow]) -> int:

@@ -7,6 +7,7 @@ that module is missing too, the tree was cut short (the run died in its first pa
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,8 +15,9 @@ from msgspec import Struct
 from firstdrift.dumps.execution_order import natural_key
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.model.names import enclosing_paths, is_beyond_reason
+from firstdrift.model.names import enclosing_paths
 from firstdrift.model.node import NodeKind
+from firstdrift.operators.order import OPERATOR
 from firstdrift.operators.properties import calls_only
 from firstdrift.wording.message import Message
 
@@ -41,8 +43,8 @@ class Outline(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The last part of the name."""
-        return self.name.rpartition(".")[2]
+        """What tells when it runs: the last part of the name of a module."""
+        return OPERATOR if self.kind is NodeKind.API else _label(self.name)
 
     @property
     def path(self) -> str:
@@ -59,13 +61,14 @@ class TreeEntry(Struct, frozen=True):
     type_name: str
     parent: str | None
 
+    def outline(self) -> Outline:
+        """Return the node that it stands for."""
+        kind = NodeKind.MODULE if self.parent else NodeKind.MODEL
+        return Outline(self.name, kind, self.type_name, self.parent, is_certain=True)
+
 
 def read_tree(file: Path) -> tuple[TreeEntry, ...]:
-    """Read the tree in the order of definition, parents before children.
-
-    Raises:
-        DumpUnreadableError: the file is missing, cut short or no such tree.
-    """
+    """Read the tree in the order of definition, parents before children."""
     waiting = [(read_json(file).value, None)]
     entries: dict[str, TreeEntry] = {}
     while waiting:
@@ -93,30 +96,30 @@ def outline_nodes(
 ) -> dict[str, Outline]:
     """Outline all nodes, parents before children: those of the tree, then those known from names.
 
-    Args:
-        tree: entries of `model_tree.json`; empty where it is missing.
-        folders: names of the module folders of all tokens.
-        owners: names of the modules that own saved parameters.
-        types: class of a module by folder name, where it is known otherwise.
+    Names are those of the module folders of all tokens, and of the owners of saved parameters; `types` has
+    the classes of modules that are known otherwise.
     """
     folders = set(folders)
-    are_operators_told = bool(tree) and not is_cut_short(tree, folders)
-    outlines = {
-        entry.name: Outline(
-            entry.name,
-            NodeKind.MODULE if entry.parent else NodeKind.MODEL,
-            entry.type_name,
-            entry.parent,
-            is_certain=True,
-        )
-        for entry in tree
-    }
-    around = {name for folder in (*folders, *owners) for name in enclosing_paths(folder)}
+    outlines = {entry.name: entry.outline() for entry in tree}
+    around = set(chain.from_iterable(map(enclosing_paths, (*folders, *owners))))
+    operators = folders - around
+    if not tree or is_cut_short(tree, folders):
+        operators = {name for name in operators if _label(name) in calls_only()}
     for name in sorted({*folders, *owners, *around} - outlines.keys(), key=natural_key):
-        parent, _, label = name.rpartition(".")
-        is_operator = name not in around and name in folders and (are_operators_told or label in calls_only())
-        kind = NodeKind.API if is_operator else NodeKind.MODULE if parent else NodeKind.MODEL
-        type_name = label if is_operator else types.get(name, "")
-        within = None if is_beyond_reason(name) else parent or None
-        outlines[name] = Outline(name, kind, type_name, within, name not in folders)
+        type_name = _label(name) if name in operators else types.get(name, "")
+        outlines[name] = Outline(
+            name,
+            NodeKind.API if name in operators else _kind(name),
+            type_name,
+            next(enclosing_paths(name), None) or None,
+            is_certain=name not in folders,
+        )
     return outlines
+
+
+def _label(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _kind(name: str) -> NodeKind:
+    return NodeKind.MODULE if name.rpartition(".")[0] else NodeKind.MODEL

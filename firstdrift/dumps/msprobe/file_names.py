@@ -17,10 +17,11 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
+from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.tree import Construct, repair_parents
+from firstdrift.dumps.nodes import call_node
 from firstdrift.model.names import NameParts, parse_name, with_direction
-from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.order import OPERATOR
 
@@ -65,12 +66,12 @@ class FileName(Struct, frozen=True):
 def parse_file_name(stem: str) -> FileName | None:
     """Take the name of a file, without suffix, apart; None if msprobe names no file so."""
     if match := _VALUE.fullmatch(stem):
-        known = FileName(match["node"], _ROLES[match["role"]], match["key"] or "0")
+        parsed = FileName(match["node"], _ROLES[match["role"]], match["key"] or "0")
     elif match := _GRADIENT.fullmatch(stem):
-        known = FileName(match["node"], Role.GRADIENT, match["key"])
+        parsed = FileName(match["node"], Role.GRADIENT, match["key"])
     else:
         return None
-    return None if parse_name(known.node).direction == "none" else known
+    return None if parse_name(parsed.node).direction == "none" else parsed
 
 
 def is_call_name(name: str) -> bool:
@@ -89,40 +90,51 @@ def calls_of(by_node: Mapping[str, Sequence[TensorRecord]]) -> tuple[list[Node],
     """
     parts = {name: parse_name(name) for name in sorted(by_node, key=natural_key)}
     parents, _ = repair_parents(parts, Construct(), parts, dict)
-    modules = {name: records for name, records in by_node.items() if parts[name].kind == "module"}
-    flows = value_flows(modules, parents)
-    forward = [name for name in parts if name in modules and parts[name].direction != "backward"]
-    order, kept = finish_order(_children(forward, parents), _labels(forward, parts), flows)
-    place = {with_direction(name, "backward"): at for at, name in enumerate(order)}
-    backward = [name for name in parts if name in modules and parts[name].direction == "backward"]
-    backward.sort(key=lambda name: -place.get(name, len(place)))
-    backward_order, backward_kept = finish_order(
-        _children(backward, parents), {name: name for name in backward}, flows
-    )
-    operators = {
-        name: by_node[name] for name, one in parts.items() if one.kind == "api" and one.direction == "forward"
-    }
-    times = _Times(order, modules, parents).of_operators(operators, parts)
-    keys = _sort_keys(order, backward_order, times, parts, parents)
-    nodes = [
-        Node(
-            name=name,
-            path=parts[name].path,
-            kind=NodeKind(parts[name].kind),
-            type_name=parts[name].type_name,
-            direction=Direction(parts[name].direction),
-            call=parts[name].call,
-            order=at,
-            parent=parents[name],
-            tensors=tuple(sorted(by_node[name], key=_as_listed)),
-        )
-        for at, name in enumerate(sorted(parts, key=lambda name: (keys[name], natural_key(name))))
+    modules = {name: by_node[name] for name, call in parts.items() if call.kind == "module"}
+    order, backward_order, moved = _orders(modules, parts, parents)
+    operators = [
+        _Operator(name, call.path, call.call, by_node[name])
+        for name, call in parts.items()
+        if call.kind == "api" and call.direction == "forward"
     ]
-    return nodes, kept + backward_kept
+    times = _Times(order, modules, parents).of_operators(operators)
+    keys = _sort_keys(order, backward_order, times, parts, parents)
+    in_order = sorted(parts, key=lambda name: (keys[name], natural_key(name)))
+    nodes = [
+        call_node(name, parts[name], at, parents[name], tuple(sorted(by_node[name], key=_as_listed)))
+        for at, name in enumerate(in_order)
+    ]
+    return nodes, moved
+
+
+def _orders(
+    modules: Mapping[str, Sequence[TensorRecord]],
+    parts: Mapping[str, NameParts],
+    parents: Mapping[str, str | None],
+) -> tuple[list[str], list[str], int]:
+    """Return the modules of both passes in their order, and how many orderings equal values gave."""
+    flows = value_flows(modules, parents)
+    forward = [name for name in modules if parts[name].direction != "backward"]
+    order, moved = finish_order(children_of(forward, parents), labels_of(parts), flows)
+    place = {with_direction(name, "backward"): at for at, name in enumerate(order)}
+    backward = [name for name in modules if parts[name].direction == "backward"]
+    backward.sort(key=lambda name: -place.get(name, len(place)))
+    labels = {name: name for name in backward}
+    backward_order, backward_moved = finish_order(children_of(backward, parents), labels, flows)
+    return order, backward_order, moved + backward_moved
 
 
 Time: TypeAlias = tuple[int, int]
 """When something ran: after the module of this place in the order of modules, and after how much since."""
+
+
+class _Operator:
+    """A call of an operator: which one, and what tells the values that it takes and gives."""
+
+    def __init__(self, name: str, path: str, call: int, records: Sequence[TensorRecord]) -> None:
+        self.name, self.path, self.call = name, path, call
+        self.inputs = telling_values(records, Role.INPUT)
+        self.outputs = telling_values(records, Role.OUTPUT)
 
 
 class _Times:
@@ -143,57 +155,46 @@ class _Times:
             if (parent := parents[name]) in begins:
                 begins[parent] = min(begins[parent], begins[name])
         for at, name in enumerate(order):
-            for value in _values(modules[name], Role.OUTPUT):
+            for value in telling_values(modules[name], Role.OUTPUT):
                 self._given.setdefault(value, at)
-            for value in _values(modules[name], Role.INPUT):
+            for value in telling_values(modules[name], Role.INPUT):
                 self._taken[value] = min(self._taken.get(value, at), begins[name])
 
-    def of_operators(
-        self, operators: Mapping[str, Sequence[TensorRecord]], parts: Mapping[str, NameParts]
-    ) -> dict[str, Time]:
+    def of_operators(self, operators: Iterable[_Operator]) -> dict[str, Time]:
         """Return when each operator ran; one of which nothing tells ran last. Places them in modules."""
-        inputs = {name: _values(records, Role.INPUT) for name, records in operators.items()}
-        outputs = {name: _values(records, Role.OUTPUT) for name, records in operators.items()}
-        calls = sorted(operators, key=lambda name: (parts[name].path, parts[name].call))
+        calls = sorted(operators, key=lambda operator: (operator.path, operator.call))
         times: dict[str, Time] = {}
         for _ in range(_MOST_ROUNDS):
-            known = dict(times)
-            before: str | None = None
-            for name in calls:
-                is_next = before is not None and parts[before].path == parts[name].path
-                earlier = times.get(before) if before is not None and is_next else None
-                time = self._time(name, inputs[name], outputs[name], earlier)
-                if time is not None:
-                    times[name] = time
-                    for value in outputs[name]:
-                        self._made[value][name] = time
-                before = name
-            if times == known:
+            before = dict(times)
+            self._follow_values(calls, times)
+            if times == before:
                 break
-        for name in operators:
-            at = self._ends(outputs[name])
-            if at is not None:
-                self._parents[name] = self._order[at]
-        return {name: times.get(name, (len(self._order), 0)) for name in operators}
+        for operator in calls:
+            if (at := _first(self._given, operator.outputs)) is not None:
+                self._parents[operator.name] = self._order[at]
+        return {operator.name: times.get(operator.name, (len(self._order), 0)) for operator in calls}
 
-    def _time(
-        self, name: str, inputs: Iterable[str], outputs: Sequence[str], earlier: Time | None
-    ) -> Time | None:
+    def _follow_values(self, calls: Sequence[_Operator], times: dict[str, Time]) -> None:
+        for before, operator in zip((None, *calls), calls, strict=False):
+            is_next = before is not None and before.path == operator.path
+            time = self._time(operator, times.get(before.name) if before and is_next else None)
+            if time is not None:
+                times[operator.name] = time
+                for value in operator.outputs:
+                    self._made[value][operator.name] = time
+
+    def _time(self, operator: _Operator, earlier: Time | None) -> Time | None:
         """Return when an operator ran: before a module that gives the same ended, or after its inputs."""
-        at = self._ends(outputs)
-        if at is not None:
-            return at, -1
-        ready = [time for value in inputs if (time := self._ready(value, name)) is not None]
-        known = [(max(ready)[0], max(ready)[1] + 1)] if ready else []
-        known += [earlier] if earlier is not None else []
-        if known:
-            return max(known)
-        takers = [self._taken[value] for value in outputs if value in self._taken]
-        return (min(takers), -_MOST_ROUNDS) if takers else None
-
-    def _ends(self, outputs: Iterable[str]) -> int | None:
-        """Return the place of the first module that gives what an operator gives."""
-        return min((self._given[value] for value in outputs if value in self._given), default=None)
+        ends = _first(self._given, operator.outputs)
+        if ends is not None:
+            return ends, -1
+        ready = (self._ready(value, operator.name) for value in operator.inputs)
+        after = [(time[0], time[1] + 1) for time in ready if time is not None]
+        if earlier is not None:
+            after.append(earlier)
+        taken = _first(self._taken, operator.outputs)
+        before = None if taken is None else (taken, -_MOST_ROUNDS)
+        return max(after, default=before)
 
     def _ready(self, value: str, name: str) -> Time | None:
         """Return when a value was there: as a module gave it, or another operator."""
@@ -204,7 +205,12 @@ class _Times:
         return min((time for giver, time in self._made[value].items() if giver != name), default=None)
 
 
-def _values(records: Sequence[TensorRecord], role: Role) -> list[str]:
+def _first(places: Mapping[str, int], values: Iterable[str]) -> int | None:
+    """Return the first place of some values, as far as they have one."""
+    return min((places[value] for value in values if value in places), default=None)
+
+
+def telling_values(records: Iterable[TensorRecord], role: Role) -> list[str]:
     """Return what tells the values of the tensors of a role from others, where they are more than a few."""
     return [
         record.digest
@@ -217,7 +223,7 @@ def _sort_keys(
     order: Sequence[str],
     backward_order: Sequence[str],
     times: Mapping[str, Time],
-    parts: Mapping[str, NameParts],
+    parts: Iterable[str],
     parents: dict[str, str | None],
 ) -> dict[str, tuple[int, int, int]]:
     """Return by what calls are sorted: forward, then backward, where operators run the other way round."""
@@ -233,25 +239,18 @@ def _sort_keys(
         if around in keys:
             parents[name] = around
             keys[name] = (1, keys[around][1] - 1, -later)
-            continue
-        # It ran back before the modules that came before it, and after those that came after it.
-        since = [
-            keys[back][1] for ahead in order[at + 1 :] if (back := with_direction(ahead, "backward")) in keys
-        ]
-        keys[name] = (1, max(since, default=-2) + 1, -later)
+        else:
+            # It ran back before the modules that came before it, and after those that came after it.
+            ahead = (with_direction(module, "backward") for module in order[at + 1 :])
+            since = max((keys[back][1] for back in ahead if back in keys), default=-2)
+            keys[name] = (1, since + 1, -later)
     return keys
 
 
-def _children(names: Iterable[str], parents: Mapping[str, str | None]) -> dict[str | None, list[str]]:
-    children: defaultdict[str | None, list[str]] = defaultdict(list)
-    for name in names:
-        children[parents[name]].append(name)
-    return children
-
-
-def _labels(names: Iterable[str], parts: Mapping[str, NameParts]) -> dict[str, str]:
+def labels_of(parts: Mapping[str, NameParts]) -> dict[str, str]:
+    """Return what tells when a call runs among its siblings: the last part of a module's path."""
     return {
-        name: OPERATOR if parts[name].kind == "api" else parts[name].path.rpartition(".")[2] for name in names
+        name: OPERATOR if call.kind == "api" else call.path.rpartition(".")[2] for name, call in parts.items()
     }
 
 

@@ -9,16 +9,16 @@ Any of the levels may be missing, and the search may begin at any of them.
 
 import os
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import is_folder
+from firstdrift.dumps.storage.folders import is_folder, shown_below
 from firstdrift.dumps.storage.json_file import parse_json
 from firstdrift.dumps.storage.listed_files import folder_unreadable
 from firstdrift.files import Entry, list_folder, open_regular
@@ -50,9 +50,12 @@ class Mark(Struct, frozen=True):
     is_slice: Callable[[list[Entry]], bool]
 
 
-DUMP_MARK: Final = Mark(
-    DUMP_FILE, lambda entries: any(entry.name == DUMP_FILE and not is_folder(entry) for entry in entries)
-)
+def mark_of(file: str) -> Mark:
+    """Tell slices by a file of a name."""
+    return Mark(file, lambda entries: any(entry.name == file and not is_folder(entry) for entry in entries))
+
+
+DUMP_MARK: Final = mark_of(DUMP_FILE)
 
 
 class Layout(Struct, frozen=True):
@@ -60,13 +63,22 @@ class Layout(Struct, frozen=True):
 
     Attributes:
         slices: in the order of execution.
-        rank_origin: how ranks were given to processes that have none, in words; "" if none were.
+        given: which ranks were given to processes that have none.
         problems: directories that hold no slice, or one that cannot be told from another.
     """
 
     slices: tuple[SliceListing, ...]
-    rank_origin: str
+    given: tuple[Message, ...]
     problems: tuple[Problem, ...]
+
+    @property
+    def attributes(self) -> dict[str, str | Message]:
+        """What is said of the dump as a whole."""
+        return {"ranks": Message.of("dumps.msprobe.given_ranks", given=self.given)} if self.given else {}
+
+    def problems_below(self, top: Path) -> list[Problem]:
+        """Return the problems of folders, which are named as they lie below the dump."""
+        return [Problem(shown_below(Path(problem.file), top), problem.reason) for problem in self.problems]
 
 
 class _Place(Struct, frozen=True):
@@ -79,29 +91,27 @@ class _Place(Struct, frozen=True):
     def enter(self, directory: Path) -> "_Place | None":
         """Return the place one directory further down; None where its name means nothing."""
         name = directory.name
-        if match := _STEP.fullmatch(name):
-            level, known = "step", replace(self, step=_number(match[1]))
-        elif match := _RANK.fullmatch(name):
-            level, known = "rank", replace(self, rank=_number(match[1]), unranked="")
-        elif _UNRANKED.fullmatch(name):
-            level, known = "rank", replace(self, rank=None, unranked=name)
-        elif name in _MODES:
-            level, known = "mode", self
-        else:
+        level, changes = _level(name)
+        if not level or level in self.levels:
             return None
-        if level in self.levels:
-            return None
-        return replace(known, directory=directory, levels=self.levels | {level})
+        return replace(self, **changes, directory=directory, levels=self.levels | {level})
 
 
-def find_slices(path: Path, mark: Mark = DUMP_MARK) -> Layout:
-    """Find the slices at and below a path: a dump, one of its directories, or its dump.json.
+def _level(name: str) -> tuple[str, dict[str, Any]]:
+    """Return which level of a dump the name of a directory is of, and what it says; "" for none."""
+    if match := _STEP.fullmatch(name):
+        return "step", {"step": _number(match[1])}
+    if match := _RANK.fullmatch(name):
+        return "rank", {"rank": _number(match[1]), "unranked": ""}
+    if _UNRANKED.fullmatch(name):
+        return "rank", {"rank": None, "unranked": name}
+    return ("mode" if name in _MODES else ""), {}
 
-    A slice is told by a mark: by dump.json, unless a layout has another.
-    """
-    directory = path.parent if path.name == DUMP_FILE else path
+
+def find_slices(directory: Path, mark: Mark) -> Layout:
+    """Find the slices, told by a mark, at and below a directory: a dump, or one of its directories."""
     problems: list[Problem] = []
-    places = list(_descend(_surroundings(directory), Bounds.around(path), mark, problems, is_top=True))
+    places = list(_descend(_surroundings(directory), Bounds.around(directory), mark, problems, is_top=True))
     names = _ranks_of_unranked(places)
     slices: dict[Coordinates, SliceListing] = {}
     for place in places:
@@ -113,7 +123,9 @@ def find_slices(path: Path, mark: Mark = DUMP_MARK) -> Layout:
         else:
             slices[coordinates] = SliceListing(coordinates, place.directory)
     ordered = sorted(slices.values(), key=lambda listing: listing.coordinates.sort_key())
-    given = ", ".join(f"{name} is read as rank {rank}" for name, rank in names.items())
+    given = tuple(
+        Message.of("dumps.msprobe.given_rank", process=name, rank=rank) for name, rank in names.items()
+    )
     return Layout(tuple(ordered), given, tuple(problems))
 
 
@@ -124,18 +136,20 @@ def read_header(file: Path) -> dict[str, str] | None:
             beginning = stream.read(_HEADER_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return None
-    found = _DATA.search(beginning)
-    if found is None:
-        return None
+    data = _DATA.search(beginning)
+    return None if data is None else _attributes(beginning[: data.start()] + "}", beginning)
+
+
+def _attributes(header: str, beginning: str) -> dict[str, str]:
     try:
-        header = parse_json(beginning[: found.start()] + "}").value
+        value = parse_json(header).value
     except (ValueError, RecursionError):
         return {}
-    said = {key: value for key, value in header.items() if isinstance(value, str) and value}
-    said.setdefault("framework", _guess_framework(beginning))
-    if header.get("is_merged") is True:
-        said["merged"] = "of several ranks, by msprobe"
-    return {key: said[key] for key in ("task", "level", "framework", "merged") if said.get(key)}
+    texts = {key: text for key, text in value.items() if isinstance(text, str) and text}
+    attributes = {"framework": _guess_framework(beginning)} | texts
+    if value.get("is_merged") is True:
+        attributes["merged"] = "msprobe"
+    return {key: attributes[key] for key in ("task", "level", "framework", "merged") if attributes.get(key)}
 
 
 def said_of(header: Mapping[str, str]) -> tuple[str, ...]:
@@ -144,10 +158,8 @@ def said_of(header: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _guess_framework(beginning: str) -> str:
-    for framework, mark in (("mindspore", '"type": "mindspore'), ("pytorch", '"type": "torch')):
-        if mark in beginning:
-            return framework
-    return ""
+    marks = {"mindspore": '"type": "mindspore', "pytorch": '"type": "torch'}
+    return next((framework for framework, mark in marks.items() if mark in beginning), "")
 
 
 def _surroundings(directory: Path) -> _Place:
@@ -170,29 +182,33 @@ def _descend(
     if mark.is_slice(entries):
         yield place
         return
-    below: list[_Place] = []
-    # A folder of something else may hold very many entries.
-    known = [entry for entry in entries if _LEVEL.fullmatch(entry.name)]
-    for entry in sorted(known, key=lambda entry: entry.name):
-        found = place.enter(place.directory / entry.name)
-        if found is None:
-            continue
-        if reason := bounds.refusal(entry):
-            problems.append(Problem(str(found.directory), reason))
-        elif is_folder(entry):
-            below.append(found)
-    for found in below:
-        yield from _descend(found, bounds, mark, problems)
+    below = list(_enter(place, entries, bounds, problems))
+    for inner in below:
+        yield from _descend(inner, bounds, mark, problems)
     if not below and not is_top:
         problems.append(Problem(str(place.directory), Message.of("dumps.msprobe.no_mark", name=mark.name)))
 
 
+def _enter(
+    place: _Place, entries: Iterable[Entry], bounds: Bounds, problems: list[Problem]
+) -> Iterator[_Place]:
+    """Yield the places below one; a link that leads out of the dump is a problem."""
+    # A folder of something else may hold very many entries.
+    levels = [entry for entry in entries if _LEVEL.fullmatch(entry.name)]
+    for entry in sorted(levels, key=lambda entry: entry.name):
+        inner = place.enter(place.directory / entry.name)
+        refusal = inner and bounds.refusal(entry)
+        if inner and refusal:
+            problems.append(Problem(str(inner.directory), refusal))
+        elif inner and is_folder(entry):
+            yield inner
+
+
 def _ranks_of_unranked(places: list[_Place]) -> dict[str, int]:
     """Give ranks to processes without one, where a step has several; {} where none has."""
-    ranks_of_step: dict[int | None, set[tuple[int | None, str]]] = defaultdict(set)
-    for place in places:
-        ranks_of_step[place.step].add((place.rank, place.unranked))
-    if not any(len(ranks) > 1 and any(unranked for _, unranked in ranks) for ranks in ranks_of_step.values()):
+    processes = {(place.step, place.rank, place.unranked) for place in places}
+    counts = Counter(step for step, _, _ in processes)
+    if not any(unranked and counts[step] > 1 for step, _, unranked in processes):
         return {}
     first = max((place.rank + 1 for place in places if place.rank is not None), default=0)
     names = sorted({place.unranked for place in places if place.unranked}, key=_process_number)

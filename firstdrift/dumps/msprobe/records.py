@@ -94,20 +94,17 @@ class RecordReader(Struct):
         return with_distinct_keys(found)
 
     def _collect(self, role: Role, key: str, value: object, found: list[TensorRecord]) -> None:
-        if isinstance(value, dict):
-            type_name = value.get("type")
-            if type(type_name) is not str:
-                for name, inner in value.items():
-                    self._collect(role, f"{key}.{name}", inner, found)
-            elif type_name in _TENSOR_TYPES or "shape" in value or "dtype" in value:
-                found.append(self._tensor(role, key, value))
-            else:
-                found.append(_scalar(role, key, type_name, value))
-        elif isinstance(value, list):
-            for index, inner in enumerate(value):
-                self._collect(role, f"{key}.{index}", inner, found)
+        if isinstance(value, dict) and type(value.get("type")) is str:
+            found.append(self._leaf(role, key, value))
+        elif isinstance(value, dict | list):
+            for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+                self._collect(role, f"{key}.{name}", inner, found)
         elif value is not None:
             found.append(TensorRecord(role, key, type(value).__name__, (), scalar=str(value)))
+
+    def _leaf(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
+        is_tensor = leaf["type"] in _TENSOR_TYPES or "shape" in leaf or "dtype" in leaf
+        return self._tensor(role, key, leaf) if is_tensor else _scalar(role, key, leaf["type"], leaf)
 
     def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
         problems: list[Message] = []

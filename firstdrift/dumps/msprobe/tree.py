@@ -22,10 +22,11 @@ Backward nodes are misplaced where a hook fires too early (a module whose inputs
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeGuard
 
 from msgspec import Struct, field
 
+from firstdrift.dumps.execution_order import children_of
 from firstdrift.model.names import NameParts, enclosing_paths, with_direction
 from firstdrift.wording.message import Message
 
@@ -61,17 +62,20 @@ def parse_construct(recorded: object) -> Construct:
     for name, value in recorded.items():
         if name == _MICRO_STEP_COUNT:
             continue
-        parent = value
+        parent, micro_step = value, None
         if isinstance(value, list) and len(value) == len(_MEGATRON_ENTRY):
             parent, micro_step = value
-            if type(micro_step) is int and 0 <= micro_step <= _LAST_MICRO_STEP:
-                construct.micro_steps[name] = micro_step
-        if parent is None or isinstance(parent, str):
-            construct.parents[name] = parent or None
-        else:
-            construct.parents[name] = None
+        if _is_micro_step(micro_step):
+            construct.micro_steps[name] = micro_step
+        is_parent = parent is None or isinstance(parent, str)
+        construct.parents[name] = (is_parent and parent) or None
+        if not is_parent:
             problems.append(Message.of("dumps.msprobe.bad_parent", node=name))
     return Construct(construct.parents, construct.micro_steps, tuple(problems))
+
+
+def _is_micro_step(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= _LAST_MICRO_STEP
 
 
 def repair_parents(
@@ -80,16 +84,9 @@ def repair_parents(
     recorded: Iterable[str],
     read_stacks: Callable[[], Stacks],
 ) -> tuple[dict[str, str | None], tuple[Message, ...]]:
-    """Give every node a parent that is a node of the slice, or None at the top; never a circle.
+    """Give every node a parent that is a node of the slice, or None at the top; say which circles were cut.
 
-    Args:
-        names: all nodes, taken apart.
-        construct: what construct.json says.
-        recorded: the nodes of dump.json, in its order.
-        read_stacks: reads the call stacks; called only where a module may have been run again.
-
-    Returns:
-        The parents, and the circles that were cut.
+    `recorded` are the nodes of dump.json in its order; stacks are read where a module may have run twice.
     """
     parents = dict(construct.parents)
     _place_recomputed(parents, names, read_stacks)
@@ -103,22 +100,31 @@ def repair_parents(
 def _place_recomputed(
     parents: dict[str, str | None], names: Mapping[str, NameParts], read_stacks: Callable[[], Stacks]
 ) -> None:
-    first_runs: dict[str, list[str]] = defaultdict(list)
-    at_top: dict[str, list[str]] = defaultdict(list)
-    for name, parent in parents.items():
-        parts = names[name]
-        if parts.kind == "module" and parts.direction == "forward":
-            if parent is None:
-                at_top[parts.path].append(name)
-            elif names[parent].direction == "forward":
-                first_runs[parts.path].append(name)
-    suspects = {path: runs for path, runs in at_top.items() if path in first_runs}
+    at_top, first_runs = _forward_runs(parents, names)
+    suspects = [path for path in at_top if path in first_runs]
     stacks = read_stacks() if suspects else {}
-    for path, runs in suspects.items():
-        recomputed = (name for name in runs if _runs_inside_backward(stacks.get(name, ())))
+    for path in suspects:
+        recomputed = (name for name in at_top[path] if _runs_inside_backward(stacks.get(name, ())))
         for name, first_run in zip(recomputed, first_runs[path], strict=False):
             parent = with_direction(parents[first_run] or "", "backward")
             parents[name] = parent if parent in names else None
+
+
+def _forward_runs(
+    parents: Mapping[str, str | None], names: Mapping[str, NameParts]
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Return the forward runs of each module: those at the top, and those in a forward pass."""
+    at_top: dict[str, list[str]] = defaultdict(list)
+    inside: dict[str, list[str]] = defaultdict(list)
+    for name, parent in parents.items():
+        parts = names[name]
+        if parts.kind != "module" or parts.direction != "forward":
+            continue
+        if parent is None:
+            at_top[parts.path].append(name)
+        elif names[parent].direction == "forward":
+            inside[parts.path].append(name)
+    return at_top, inside
 
 
 def _runs_inside_backward(stack: tuple[str, ...]) -> bool:
@@ -132,25 +138,23 @@ def _runs_inside_backward(stack: tuple[str, ...]) -> bool:
 
 
 def _mirror_forward(parents: dict[str, str | None], names: Mapping[str, NameParts]) -> None:
-    backwards = [name for name in parents if names[name].direction == "backward"]
-    for name in backwards:
+    for name in [name for name in parents if names[name].direction == "backward"]:
         forward = with_direction(name, "forward")
-        if forward not in parents:
-            continue
-        around = parents[forward]
-        mirrored = None if around is None else with_direction(around, "backward")
-        if mirrored is None or mirrored in names:
-            parents[name] = mirrored
+        if forward in parents:
+            around = parents[forward]
+            mirrored = around and with_direction(around, "backward")
+            if mirrored is None or mirrored in names:
+                parents[name] = mirrored
 
 
 def _place_cut_short(
     parents: dict[str, str | None], names: Mapping[str, NameParts], recorded: Iterable[str]
 ) -> None:
     for name, following in pairwise(recorded):
-        if name not in parents and names[name].kind == "api":
-            after = names[following]
-            if after.kind == "module" and after.direction == names[name].direction:
-                parents[name] = following
+        parts, after = names[name], names[following]
+        is_lost_operator = name not in parents and parts.kind == "api"
+        if is_lost_operator and after.kind == "module" and after.direction == parts.direction:
+            parents[name] = following
 
 
 def _place_unrecorded(parents: dict[str, str | None], names: Mapping[str, NameParts]) -> None:
@@ -217,16 +221,12 @@ def last_positions(parents: Mapping[str, str | None], positions: dict[str, int])
 def finish_order(parents: Mapping[str, str | None], last: Mapping[str, int]) -> list[str]:
     """Order nodes by when they finished: what a module contains directly before it.
 
-    Args:
-        parents: parent of each node; nodes under one parent in the order in which they began.
-        last: when each node finished, as far as that is recorded; a node without a record follows
-            the node that began before it.
+    Nodes under one parent are given in the order in which they began; one of which it is not recorded when it
+    finished follows the one that began before it.
     """
-    children: dict[str | None, list[str]] = defaultdict(list)
-    for name, parent in parents.items():
-        children[parent].append(name)
+    children = children_of(parents, parents)
     backwards: list[str] = []
-    waiting = _by_finish(children[None], last)
+    waiting = _by_finish(children.get(None, []), last)
     while waiting:
         name = waiting.pop()
         backwards.append(name)
@@ -263,12 +263,10 @@ def micro_steps(
     at_top = recorded or _count_at_top(ordered, parents, names)
     if len(set(at_top.values())) <= 1:
         return {}
-    found: dict[str, int] = {}
+    steps: dict[str | None, int] = {None: 0}
     for name in reversed(ordered):
-        parent = parents[name]
-        inherited = 0 if parent is None else found[parent]
-        found[name] = at_top.get(name, inherited)
-    return found
+        steps[name] = at_top.get(name, steps[parents[name]])
+    return {name: steps[name] for name in ordered}
 
 
 def _count_at_top(

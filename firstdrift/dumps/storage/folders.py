@@ -33,6 +33,20 @@ def first_names(names: Sequence[str], most: int = _NAMES_SHOWN) -> tuple[str, ..
     return (*map(printable, names[:most]), *(["…"] if len(names) > most else []))
 
 
+def shown_below(path: Path, top: Path) -> str:
+    """Return a path below another as text that can be stored; the name alone of what lies elsewhere."""
+    is_below = path.is_relative_to(top) and path != top
+    return printable(os.path.relpath(path, top) if is_below else path.name)
+
+
+def written_at(path: Path) -> int:
+    """Return when something was last changed, in nanoseconds; 0 if that is not known."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def sub_folders(path: Path, most_entries: int | None = None, *, bounds: Bounds | None = None) -> list[Path]:
     """Return the folders in a folder by name; an unreadable folder has none."""
     return [entry for entry, is_folder in folder_entries(path, most_entries, bounds=bounds) if is_folder]
@@ -86,6 +100,16 @@ def refused_links(path: Path, bounds: Bounds) -> list[tuple[str, Message]]:
             return sorted(found, key=itemgetter(0))
     except OSError:
         return []
+
+
+def refusals_in(folder: Path, bounds: Bounds) -> dict[str, Message | None]:
+    """Return the names of what is in a folder, in order, and why one must not be read (None: it may be).
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    with scan_folder(folder) as entries:
+        return dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
 
 
 def search_folders(path: Path, is_wanted: Callable[[Path], bool], *, deepest: int, most: int) -> Found:

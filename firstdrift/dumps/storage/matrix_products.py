@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 def load_product(
     location: DataLocation, load: "Callable[[DataLocation], npt.NDArray[Any]]"
 ) -> "npt.NDArray[Any]":
-    """Load a tensor and the matrices beside it, and multiply them in float64 (complex: complex128).
-
-    Raises:
-        TensorUnreadableError: one of them cannot be read, or their shapes do not fit.
-    """
+    """Load a tensor and the matrices beside it, and multiply them in float64 (complex: complex128)."""
     import numpy as np
 
     product = load(replace(location, left=None, right=None))

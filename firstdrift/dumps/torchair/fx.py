@@ -6,52 +6,52 @@ add_1-aten.add.Tensor.INPUT.0.20250101000000000002.npy
 
 from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import printable
-from firstdrift.dumps.storage.listed_files import Listed, list_files, not_part_of_a_dump, problem_of_file
-from firstdrift.dumps.storage.tensor_data import read_headers
+from firstdrift.dumps.storage.listed_files import Listed, list_named
+from firstdrift.dumps.storage.tensor_files import records_of_file
 from firstdrift.dumps.torchair.layout import FX_FILE
-from firstdrift.dumps.torchair.operator import Operator, Operators, split_number
-from firstdrift.errors import TensorUnreadableError
-from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.dumps.torchair.operator import Notes, Operator, Operators, notes_of_unknown, split_number
+from firstdrift.dumps.unique_labels import numbered, occurrences
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message
 
 _ROLES = {"INPUT": Role.INPUT, "OUTPUT": Role.OUTPUT}
-_PLACES = {Role.INPUT: 0, Role.OUTPUT: 1}
+
+
+class _Saved(NamedTuple):
+    """A file and what its name says; inputs come before outputs."""
+
+    role: Role
+    number: int
+    time: int
+    file: Listed
 
 
 def read_fx(folder: Path, bounds: Bounds) -> Operators:
-    """Read the headers of all files of a folder.
-
-    Raises:
-        DumpUnreadableError: the folder cannot be read.
-    """
-    files: defaultdict[str, list[tuple[Role, int, int, Listed]]] = defaultdict(list)
-    unknown: list[str] = []
-    for file in list_files(folder, bounds):
-        match = FX_FILE.fullmatch(file.path.name) if not file.is_folder else None
-        if match is None:
-            unknown.append(printable(file.path.name))
-            continue
-        place = _ROLES[match["role"]], int(match["index"]), int(match["time"])
-        files[printable(match["node"])].append((*place, file))
-    notes = [("", not_part_of_a_dump(unknown))] if unknown else []
-    operators = [_operator(name, found, notes) for name, found in files.items()]
-    return Operators(sorted(operators, key=lambda one: (one.time, one.name)), notes)
+    """Read the headers of all files of a folder."""
+    named, unknown = list_named(folder, bounds, FX_FILE.fullmatch)
+    files: defaultdict[str, list[_Saved]] = defaultdict(list)
+    for file, match in named:
+        saved = _Saved(_ROLES[match["role"]], int(match["index"]), int(match["time"]), file)
+        files[printable(match["node"])].append(saved)
+    notes = notes_of_unknown(unknown)
+    operators = [_operator(name, saved, notes) for name, saved in files.items()]
+    return Operators(sorted(operators, key=lambda operator: (operator.time, operator.name)), notes)
 
 
-def _operator(
-    name: str, files: list[tuple[Role, int, int, Listed]], notes: list[tuple[str, Message]]
-) -> Operator:
+def _operator(name: str, files: list[_Saved], notes: Notes) -> Operator:
+    files = sorted(files, key=lambda saved: saved[:3])
     records: list[TensorRecord] = []
-    counts: defaultdict[tuple[Role, int], int] = defaultdict(int)
-    for role, index, _, file in sorted(files, key=lambda one: (_PLACES[one[0]], *one[1:3])):
-        count = counts[role, index]
-        counts[role, index] += 1
-        if count:
-            notes.append((printable(file.path.name), _twice(f"{role}.{index}", name)))
-        records.append(_record(role, f"{index}#{count}" if count else str(index), file))
+    earlier = occurrences((saved.role, saved.number) for saved in files)
+    for (role, number, _, file), occurrence in zip(files, earlier, strict=True):
+        if occurrence:
+            twice = Message.of("dumps.file.tensor_twice", tensor=f"{role}.{number}", node=name)
+            notes.append((printable(file.path.name), twice))
+        key = numbered(str(number), occurrence)
+        records += records_of_file(file.path, "npy", role, key, file.refusal)
     node, _, target = name.partition("-")
     base = target.rpartition(".")[0] if target.count(".") > 1 else target
     return Operator(
@@ -59,24 +59,6 @@ def _operator(
         path=target or name,
         call=split_number(node)[1],
         type_name=base or name,
-        time=min(time for _, _, time, _ in files),
+        time=min(saved.time for saved in files),
         tensors=tuple(records),
     )
-
-
-def _twice(tensor: str, node: str) -> Message:
-    return Message.of("dumps.file.tensor_twice", tensor=tensor, node=node)
-
-
-def _record(role: Role, key: str, file: Listed) -> TensorRecord:
-    name = printable(file.path.name)
-    if file.refusal:
-        return TensorRecord(role, key, "", None, problem=problem_of_file(name, file.refusal))
-    location = DataLocation(file.path, "npy")
-    try:
-        (header,) = read_headers(file.path, "npy")
-    except TensorUnreadableError as exc:
-        return TensorRecord(
-            role, key, "", None, location=location, problem=problem_of_file(name, exc.message)
-        )
-    return TensorRecord(role, key, header.dtype, header.shape, location=location)

@@ -10,6 +10,7 @@ the result by all of them ("Add_1Sigmoid_1Mul_1"): the text is what takes such a
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
+from itertools import chain
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -57,6 +58,10 @@ class GraphOperator(Struct, frozen=True):
     inputs: tuple[Output, ...]
     fx_outputs: Mapping[int, Output]
 
+    def taken(self) -> list[tuple[Input, Output]]:
+        """Return its inputs, and the outputs of others that they are."""
+        return [((self.name, place), tensor) for place, tensor in enumerate(self.inputs)]
+
 
 class Graph(Struct, frozen=True):
     """A graph.
@@ -69,7 +74,7 @@ class Graph(Struct, frozen=True):
     """
 
     operators: Mapping[str, GraphOperator]
-    takers: Mapping[str, Mapping[int, frozenset[str]]]
+    takers: Mapping[str, Mapping[int, set[str]]]
     lengths: tuple[int, ...]
     problem: Message | None
 
@@ -88,40 +93,29 @@ class Graph(Struct, frozen=True):
     ) -> tuple[Source, ...]:
         """Return what a dumped operator was made from: nodes of the FX graph, and the parts it was fused of.
 
-        Args:
-            parts: the operators that it consists of, in order.
-            inputs: how many inputs of it were dumped.
-            outputs: how many outputs were.
-            dumped: the operators that ran, by name; others were folded into these.
+        `inputs` and `outputs` of it were dumped; an operator that is not `dumped` was folded into another.
         """
         operators = [self.operators[part] for part in parts]
         taken, given = self._taken(operators, inputs), self._given(operators, outputs)
-        made: dict[str, dict[str, str]] = {
-            node: {} for operator in operators for node, _ in operator.fx_outputs.values()
-        }
-        if len(parts) > 1:
-            made |= {part: {} for part in parts}
+        fx_nodes = [node for operator in operators for node, _ in operator.fx_outputs.values()]
+        nodes = (*fx_nodes, *parts) if len(parts) > 1 else fx_nodes
+        made: dict[str, dict[str, str]] = {node: {} for node in nodes}
         for at, (name, place) in enumerate(taken):
-            if name in made:
-                made[name][f"input.{at}"] = f"input.{place}"
-            if (node := self._fx_taker(self.operators[name], place, dumped)) is not None:
+            takers = (name, self._fx_taker(self.operators[name], place, dumped))
+            for node in made.keys() & takers:
                 made[node][f"input.{at}"] = f"input.{place}"
-        for at, (name, place) in enumerate(given):
-            if name in made:
-                made[name][f"output.{at}"] = f"output.{place}"
-            if (known := self.operators[name].fx_outputs.get(place)) is not None:
-                made[known[0]][f"output.{at}"] = f"output.{known[1]}"
+        for at, output in enumerate(given):
+            fx_output = self.operators[output[0]].fx_outputs.get(output[1], output)
+            for node, place in (output, fx_output):
+                if node in made:
+                    made[node][f"output.{at}"] = f"output.{place}"
         return tuple(Source(node, tuple(labels.items())) for node, labels in made.items())
 
     def _taken(self, operators: list[GraphOperator], dumped: int) -> list[Input]:
         """Say of each dumped input which operator takes it, and as which input."""
         inside = {operator.name for operator in operators}
-        outer = [
-            ((operator.name, place), tensor)
-            for operator in operators
-            for place, tensor in enumerate(operator.inputs)
-            if tensor[0] not in inside
-        ]
+        inputs = chain.from_iterable(operator.taken() for operator in operators)
+        outer = [(taker, tensor) for taker, tensor in inputs if tensor[0] not in inside]
         once: dict[Output, Input] = {}
         for taker, tensor in outer:
             once.setdefault(tensor, taker)
@@ -137,10 +131,8 @@ class Graph(Struct, frozen=True):
         outer: list[Output] = []
         for operator in operators:
             takers = self.takers.get(operator.name, {})
-            places = sorted({0, *operator.fx_outputs, *takers})
-            outer += [
-                (operator.name, at) for at in places if not takers.get(at, frozenset()) or takers[at] - inside
-            ]
+            inner = {at for at, by in takers.items() if by and by <= inside}
+            outer += [(operator.name, at) for at in sorted({0, *operator.fx_outputs, *takers} - inner)]
         if len(operators) > 1 and len(outer) == dumped:
             return outer
         return [(operators[-1].name, at) for at in range(dumped)]
@@ -158,19 +150,22 @@ class Graph(Struct, frozen=True):
         (node,) = nodes
         if not passes_on(operator.type_name) and hands_on(node):
             return None
-        tensor = operator.inputs[place]
+        return node if self._comes_from_others(operator.inputs[place], node, dumped) else None
+
+    def _comes_from_others(self, tensor: Output, node: str, dumped: Container[str]) -> bool:
+        """Tell whether a tensor was made outside a node of the FX graph."""
         for _ in range(_DEEPEST):
             giver = self.operators.get(tensor[0])
             if giver is None or is_given(giver.type_name):
-                return node
+                return True
             if transposes(giver.type_name) and giver.name not in dumped:
-                return None
+                return False
             if giver.fx_outputs:
-                return None if any(name == node for name, _ in giver.fx_outputs.values()) else node
+                return all(name != node for name, _ in giver.fx_outputs.values())
             if not passes_on(giver.type_name) or not giver.inputs:
-                return None
+                return False
             tensor = giver.inputs[0]
-        return None
+        return False
 
 
 def parse_graph(text: str) -> Graph:
@@ -178,22 +173,19 @@ def parse_graph(text: str) -> Graph:
     operators: dict[str, GraphOperator] = {}
     problem: Message | None = None
     try:
-        for block in _blocks(text, "op"):
-            operator = _operator(block)
-            if operator.name:
-                operators.setdefault(operator.name, operator)
+        for operator in map(_operator, _blocks(text, "op")):
+            operators.setdefault(operator.name, operator)
     except DamagedError as exc:
         problem = exc.message
+    operators.pop("", None)
     takers: defaultdict[str, defaultdict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for operator in operators.values():
         for name, index in operator.inputs:
             takers[name][index].add(operator.name)
-    return Graph(
-        operators,
-        {name: {at: frozenset(by) for at, by in outputs.items()} for name, outputs in takers.items()},
-        tuple(sorted({len(name) for name in operators if len(name) <= _LONGEST_PART}, reverse=True)),
-        problem or (None if operators else Message.of("dumps.torchair.graph.no_operator")),
-    )
+    if not operators and problem is None:
+        problem = Message.of("dumps.torchair.graph.no_operator")
+    lengths = {len(name) for name in operators if len(name) <= _LONGEST_PART}
+    return Graph(operators, takers, tuple(sorted(lengths, reverse=True)), problem)
 
 
 _Block: TypeAlias = list[tuple[str, Any]]
@@ -269,20 +261,21 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def _operator(block: _Block) -> GraphOperator:
     inputs = [_INPUT.fullmatch(value) for value in _all(block, "input") if isinstance(value, str)]
-    fx_outputs: dict[int, Output] = {}
-    for at, description in enumerate(_all(block, "output_desc")):
-        for attribute in _all(description, "attr"):
-            if _text(attribute, "key") != _FX_ATTRIBUTE:
-                continue
-            said = next((_FX_NAME.fullmatch(_text(value, "s")) for value in _all(attribute, "value")), None)
-            if said is not None:
-                fx_outputs[at] = said["node"], int(said["index"])
+    fx_names = [_fx_name(description) for description in _all(block, "output_desc")]
     return GraphOperator(
         name=_text(block, "name"),
         type_name=_text(block, "type"),
         inputs=tuple((tensor["name"], int(tensor["index"])) for tensor in inputs if tensor),
-        fx_outputs=fx_outputs,
+        fx_outputs={at: (fx["node"], int(fx["index"])) for at, fx in enumerate(fx_names) if fx},
     )
+
+
+def _fx_name(output: object) -> re.Match[str] | None:
+    """Return the name of the FX tensor that an output bears: the last that is one."""
+    attributes = [attribute for attribute in _all(output, "attr") if _text(attribute, "key") == _FX_ATTRIBUTE]
+    values = (_all(attribute, "value")[:1] for attribute in reversed(attributes))
+    names = (_FX_NAME.fullmatch(_text(value, "s")) for of_attribute in values for value in of_attribute)
+    return next(filter(None, names), None)
 
 
 def _all(block: object, key: str) -> list[Any]:

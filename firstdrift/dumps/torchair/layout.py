@@ -11,9 +11,10 @@ GE   ROOT/worldsize1_global_rank0/20250101000000/0/graph_1_0/1/0/MatMulV2.MatMul
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -115,18 +116,19 @@ def graph_texts(run: Run) -> list[Path]:
 def is_root(folder: Path) -> bool:
     """Tell whether a folder holds a TorchAir dump, by what lies directly in it."""
     entries = folder_entries(folder, _LOOKED_AT)
-    if any(
-        _RANK.fullmatch(entry.name) if is_folder else GRAPH_TEXT.fullmatch(entry.name)
-        for entry, is_folder in entries
-    ):
-        return True
-    return any(
-        _OLD_FX.fullmatch(inner.name)
-        for entry, is_folder in entries
-        if is_folder and entry.name == _DATA_FOLDER
-        for token in sub_folders(entry, _LOOKED_AT)[:1]
-        for inner in sub_folders(token, _LOOKED_AT)
-    )
+    return any(map(_is_in_root, entries)) or _holds_old_fx(folder / _DATA_FOLDER, entries)
+
+
+def _is_in_root(entry: tuple[Path, bool]) -> bool:
+    path, is_folder = entry
+    return (_RANK if is_folder else GRAPH_TEXT).fullmatch(path.name) is not None
+
+
+def _holds_old_fx(data: Path, entries: list[tuple[Path, bool]]) -> bool:
+    if (data, True) not in entries:
+        return False
+    first = sub_folders(data, _LOOKED_AT)[:1]
+    return any(_OLD_FX.fullmatch(run.name) for token in first for run in sub_folders(token, _LOOKED_AT))
 
 
 def _run_folders(folder: Path, side: Side, bounds: Bounds, depth: int) -> Iterator[Path]:
@@ -140,14 +142,25 @@ def _run_folders(folder: Path, side: Side, bounds: Bounds, depth: int) -> Iterat
 
 def _side_of(folder: Path) -> Side | None:
     """Tell of which form of a graph a folder holds operators; None if it holds none."""
-    for entry, is_folder in folder_entries(folder, _LOOKED_AT):
-        if is_folder:
-            continue
-        if FX_FILE.fullmatch(entry.name):
-            return Side.FX
-        if GE_FILE.fullmatch(entry.name):
-            return Side.GE
-    return None
+    names = [entry.name for entry, is_folder in folder_entries(folder, _LOOKED_AT) if not is_folder]
+    forms = ((Side.FX, FX_FILE), (Side.GE, GE_FILE))
+    return next((side for name in names for side, form in forms if form.fullmatch(name)), None)
+
+
+class _Levels(NamedTuple):
+    """How far above the folder of a run, itself 0, lie its token, its graph and the root."""
+
+    token: int
+    graph: int
+    root: int
+
+
+def _levels(names: Sequence[str], side: Side) -> _Levels:
+    if side is Side.GE:
+        return _Levels(0, 2, _GE_LEVELS)
+    if not _OLD_FX.fullmatch(names[0]):
+        return _Levels(0, 1, 2)
+    return _Levels(1, 0, 3 if names[2] == _DATA_FOLDER else 2)
 
 
 def _parse(folder: Path, side: Side) -> Run:
@@ -155,22 +168,16 @@ def _parse(folder: Path, side: Side) -> Run:
     absolute = Path(os.path.abspath(folder))  # noqa: PTH100 (a link's own name counts, not its target's)
     line = (absolute, *absolute.parents)
     names = [part.name for part in line] + [""] * _GE_LEVELS
-    level = next((at for at, name in enumerate(names) if _RANK.fullmatch(name)), None)
-    rank = _RANK.fullmatch(names[level]) if level is not None else None
-    is_old_fx = side is Side.FX and _OLD_FX.fullmatch(names[0]) is not None
-    token = names[1] if is_old_fx else names[0]
-    if level is not None:
-        depth = level + 1
-    elif side is Side.GE:
-        depth = _GE_LEVELS
-    else:
-        depth = 3 if is_old_fx and names[2] == _DATA_FOLDER else 2
+    levels = _levels(names, side)
+    ranks = ((at + 1, match) for at, name in enumerate(names) if (match := _RANK.fullmatch(name)))
+    root, rank = next(ranks, (levels.root, None))
+    token = names[levels.token]
     return Run(
         folder=folder,
-        root=line[min(depth, len(line) - 1)],
+        root=line[min(root, len(line) - 1)],
         rank=int(rank[1]) if rank else None,
         token=int(token) if _NUMBER.fullmatch(token) else None,
-        graph=_graph_name(names[2] if side is Side.GE else names[0] if is_old_fx else names[1]),
+        graph=_graph_name(names[levels.graph]),
     )
 
 

@@ -5,8 +5,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from firstdrift.dumps.storage.listed_files import not_part_of_a_dump
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.wording.message import Message
+
+Notes = list[tuple[str, Message]]
+"""Files of which something is odd or damaged, and what; "" for the folder itself."""
 
 _NUMBERED = re.compile(r"(?P<stem>.*[^0-9_])_(?P<number>0|[1-9][0-9]{0,8})", re.ASCII | re.DOTALL)
 
@@ -38,11 +42,16 @@ class Operators(Struct, frozen=True):
 
     Attributes:
         operators: in the order of their times.
-        notes: files of which something is odd or damaged, and what; "" for the folder itself.
+        notes: what is odd or damaged.
     """
 
     operators: Sequence[Operator]
-    notes: Sequence[tuple[str, Message]]
+    notes: Notes
+
+
+def notes_of_unknown(names: Sequence[str]) -> Notes:
+    """Say that entries of the folder were passed over, if any were."""
+    return [("", not_part_of_a_dump(names))] if names else []
 
 
 def split_number(name: str) -> tuple[str, int]:

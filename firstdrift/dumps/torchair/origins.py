@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from firstdrift.dumps.execution_order import finish_order
 from firstdrift.dumps.storage.folders import printable
 from firstdrift.dumps.torchair.graph import Graph, parse_graph
 from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, graph_texts
-from firstdrift.dumps.torchair.operator import Operator
+from firstdrift.dumps.torchair.operator import Notes, Operator
 from firstdrift.files import said_by_system
 from firstdrift.model.node import Source
 from firstdrift.operators.order import OPERATOR
@@ -21,9 +22,6 @@ from firstdrift.wording.message import Message
 
 _LARGEST_TEXT = 256 * 1024 * 1024
 _FUSED = "FusionOp"
-
-Notes = list[tuple[str, Message]]
-"""Files of which something is odd or damaged, and what; "" for the folder itself."""
 
 
 class Compiled(Struct, frozen=True):
@@ -51,20 +49,22 @@ def with_origins(run: Run, operators: Sequence[Operator]) -> Compiled:
     graph = _graph_of(run, operators, notes)
     if graph is None:
         return Compiled(operators, [operator.name for operator in operators], {}, notes)
-    parts = {operator.name: graph.parts(operator.name) for operator in operators if operator.is_whole}
-    notes += [
-        (operator.name, Message.of("dumps.torchair.unknown_fusion"))
-        for operator in operators
-        if _FUSED in operator.type_name and operator.is_whole and not parts[operator.name]
-    ]
-    dumped = {part for some in parts.values() for part in some}
+    parts = {operator.name: _parts(operator, graph) for operator in operators}
+    whole = [operator for operator in operators if operator.is_whole]
+    unknown = Message.of("dumps.torchair.unknown_fusion")
+    notes += [(fused.name, unknown) for fused in whole if _FUSED in fused.type_name and not parts[fused.name]]
+    dumped = set(chain.from_iterable(parts.values()))
     sources = {
-        operator.name: graph.sources(found, *_counts(operator), dumped)
-        for operator in operators
-        if (found := parts.get(operator.name))
+        operator.name: graph.sources(parts[operator.name], *_counts(operator), dumped)
+        for operator in whole
+        if parts[operator.name]
     }
-    typed = [_typed(operator, parts.get(operator.name, ()), graph) for operator in operators]
+    typed = [_typed(operator, parts[operator.name], graph) for operator in operators]
     return Compiled(typed, _in_order(operators, parts, graph), sources, notes)
+
+
+def _parts(operator: Operator, graph: Graph) -> tuple[str, ...]:
+    return graph.parts(operator.name) if operator.is_whole else ()
 
 
 def _counts(operator: Operator) -> tuple[int, int]:
@@ -96,27 +96,33 @@ def _in_order(operators: Sequence[Operator], parts: Mapping[str, Sequence[str]],
 
 def _graph_of(run: Run, operators: Sequence[Operator], notes: Notes) -> Graph | None:
     """Choose the text that describes a run: of its rank and number; of several, the one that knows most."""
-    texts = [(text, said) for text in graph_texts(run) if (said := GRAPH_TEXT.fullmatch(text.name))]
-    own_rank = [
-        (text, f"graph_{int(said['number'])}" == run.graph)
-        for text, said in texts
-        if not said["rank"] or run.rank is None or int(said["rank"]) == run.rank
-    ]
     names = {operator.name for operator in operators}
-    best: tuple[int, str, Graph] | None = None
-    for is_same in (True, False):
-        for text, same in own_rank:
-            if same is is_same and (graph := _readable(text, notes)) is not None:
-                known = (sum(name in graph.operators for name in names), text.name, graph)
-                best = known if best is None else max(best, known, key=lambda one: one[:2])
-        if best is not None and best[0]:
+    graphs: list[tuple[int, str, Graph]] = []
+    for texts in _texts_of(run):
+        readable = ((text.name, _readable(text, notes)) for text in texts)
+        graphs += [
+            (sum(map(graph.operators.__contains__, names)), name, graph) for name, graph in readable if graph
+        ]
+        if any(known for known, _, _ in graphs):
             break
-    if best is None:
+    if not graphs:
         return None
-    if best[2].problem:
-        damaged = Message.of("dumps.torchair.graph_damaged", problem=best[2].problem)
-        notes.append((f"../{printable(best[1])}", damaged))
-    return best[2]
+    _, name, graph = max(graphs, key=lambda candidate: candidate[:2])
+    if graph.problem:
+        damaged = Message.of("dumps.torchair.graph_damaged", problem=graph.problem)
+        notes.append((f"../{printable(name)}", damaged))
+    return graph
+
+
+def _texts_of(run: Run) -> tuple[list[Path], list[Path]]:
+    """Return the texts of the rank of a run: those of its graph, and those of others."""
+    own: list[Path] = []
+    others: list[Path] = []
+    for text in graph_texts(run):
+        match = GRAPH_TEXT.fullmatch(text.name)
+        if match and (not match["rank"] or run.rank in (None, int(match["rank"]))):
+            (own if f"graph_{int(match['number'])}" == run.graph else others).append(text)
+    return own, others
 
 
 def _readable(text: Path, notes: Notes) -> Graph | None:

@@ -19,11 +19,17 @@ from msgspec import Struct
 
 from firstdrift.dumps.reader import DumpReader, Part
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import folder_entries, printable, refused_links
+from firstdrift.dumps.storage.folders import (
+    folder_entries,
+    printable,
+    refused_links,
+    shown_below,
+    written_at,
+)
 from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, Side, find_runs, find_side, graph_texts, is_root
 from firstdrift.dumps.torchair.operator import Operator
 from firstdrift.dumps.torchair.origins import with_origins
-from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.node import Direction, Node, NodeKind, Source
 from firstdrift.model.slice import (
     RECORDED_ORDER,
@@ -36,7 +42,6 @@ from firstdrift.model.slice import (
 )
 from firstdrift.wording.message import Message, joined
 
-_CALLED = {Side.FX: "the FX graph, as torch ran it", Side.GE: "the compiled graph (GE)"}
 _MANY_GRAPHS = 2
 
 
@@ -53,11 +58,11 @@ class TorchairReader(DumpReader):
 
     def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that a path is, holds or lies in one TorchAir dump of this form."""
-        found = find_side(path)
-        if found is None or found[0] is not self.side:
+        side = find_side(path)
+        if side is None or side[0] is not self.side:
             return ()
-        where = printable(Path(os.path.realpath(found[1])).name)
-        texts = [entry.name for entry, _ in folder_entries(found[1]) if GRAPH_TEXT.fullmatch(entry.name)]
+        where = printable(Path(os.path.realpath(side[1])).name)
+        texts = [entry.name for entry, _ in folder_entries(side[1]) if GRAPH_TEXT.fullmatch(entry.name)]
         return (
             Message.of(f"dumps.torchair.{self.side}_operators", folder=where),
             *(Message.of("dumps.torchair.graph_text", file=printable(text)) for text in texts[:1]),
@@ -68,62 +73,44 @@ class TorchairReader(DumpReader):
         return is_root(folder)
 
     def open_dump(self, path: Path) -> Dump:
-        """List the tokens of each rank.
-
-        Raises:
-            DumpNotRecognisedError: there is no such dump, or more than one.
-        """
-        found = find_side(path)
-        if found is None or found[0] is not self.side:
-            raise DumpNotRecognisedError(Message.of("dumps.not_of_format", format=self.title), path=path)
+        """List the tokens of each rank."""
+        side = find_side(path)
+        if side is None or side[0] is not self.side:
+            raise self.none_at(path)
         runs = find_runs(path, self.side)
-        slices = _by_slice(runs)
-        texts = sorted({text for run in runs for text in graph_texts(run)}) if self.side is Side.GE else []
+        listings = (SliceListing(group[0].coordinates, _common(group)) for group in _by_slice(runs))
         problems = [*_doubles(runs, path), *_links(path, runs), *_of_the_other_side(path, self.side)]
-        if self.side is Side.GE and not texts:
-            problems.append(Problem(printable(found[1].name), Message.of("dumps.torchair.no_graph_text")))
-        attributes = {
+        attributes: dict[str, str | Message] = {
             "framework": "torchair",
-            "side": _CALLED[self.side],
-            "graphs": ", ".join(printable(name) for name in dict.fromkeys(run.graph for run in runs)),
+            "side": Message.of(f"dumps.torchair.side.{self.side.name.lower()}"),
+            "graphs": _names(dict.fromkeys(run.graph for run in runs)),
         }
-        if texts:
-            attributes["graph texts"] = ", ".join(printable(text.name) for text in texts)
-        return Dump(
-            path=path,
-            format=self.format,
-            evidence=self.recognise(path),
-            slices=tuple(SliceListing(group[0].coordinates, _common(group)) for group in slices),
-            problems=tuple(problems),
-            attributes=attributes,
-        )
+        if self.side is Side.GE:
+            if texts := sorted({text for run in runs for text in graph_texts(run)}):
+                attributes["graph texts"] = _names(text.name for text in texts)
+            else:
+                reason = Message.of("dumps.torchair.no_graph_text")
+                problems.append(Problem(printable(side[1].name), reason))
+        return self.dump(path, listings, problems, attributes)
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
-        """Read the operators of a token.
-
-        Raises:
-            DumpUnreadableError: the folders of the token are gone.
-        """
+        """Read the operators of a token."""
         runs = _known_runs(dump, self.side)
         mine = [group for group in _by_slice(runs) if group[0].coordinates == listing.coordinates]
         if not mine:
             raise DumpUnreadableError(Message.of("dumps.token_gone"), path=listing.directory)
         is_nested = len({run.graph for run in runs}) >= _MANY_GRAPHS
         bounds = Bounds.around(dump.path)
-        read = [self._read_run(run, bounds, dump.path) for run in mine[0]]
+        graphs = [self._read_run(run, bounds, dump.path) for run in mine[0]]
         nodes: list[Node] = []
-        for graph in sorted(read, key=_began):
+        for graph in sorted(graphs, key=_began):
             nodes += graph.nodes(len(nodes), is_nested=is_nested)
-        problems = tuple(problem for graph in read for problem in graph.problems)
-        origins = dict.fromkeys(graph.order_origin for graph in read)
-        origin = RECORDED_ORDER
-        if len(origins) > 1 or RECORDED_ORDER not in origins:
-            said = joined(*(one.message for one in origins))
-            origin = OrderOrigin(OrderSource.RECORDED, said)
-        return Slice(listing, tuple(nodes), origin, problems=problems)
+        problems = tuple(problem for graph in graphs for problem in graph.problems)
+        orders = dict.fromkeys(graph.order_origin.message for graph in graphs)
+        return Slice(listing, tuple(nodes), _recorded(*orders), problems=problems)
 
     def _read_run(self, run: Run, bounds: Bounds, path: Path) -> "_GraphRun":
-        where = _shown(run.folder, path)
+        where = shown_below(run.folder, path)
         if self.side is Side.FX:
             from firstdrift.dumps.torchair.fx import read_fx
 
@@ -134,14 +121,19 @@ class TorchairReader(DumpReader):
 
         read = read_ge(run.folder, bounds)
         made = with_origins(run, read.operators)
-        times = [operator.name for operator in read.operators]
-        moved = sum(one != other for one, other in zip(times, made.order, strict=True))
-        origin = RECORDED_ORDER
-        if moved:
-            said = Message.of("dumps.order.recorded_but_moved", operators=moved)
-            origin = OrderOrigin(OrderSource.RECORDED, said)
+        moved = sum(operator.name != name for operator, name in zip(read.operators, made.order, strict=True))
+        order_moved = _recorded(Message.of("dumps.order.recorded_but_moved", operators=moved))
         problems = _placed([*read.notes, *made.notes], where)
-        return _GraphRun(run, made.operators, made.order, origin, problems, made.sources)
+        order_origin = order_moved if moved else RECORDED_ORDER
+        return _GraphRun(run, made.operators, made.order, order_origin, problems, made.sources)
+
+
+def _recorded(*messages: Message) -> OrderOrigin:
+    return OrderOrigin(OrderSource.RECORDED, joined(*messages))
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(printable, names))
 
 
 class TorchairFxReader(TorchairReader):
@@ -187,23 +179,14 @@ class _GraphRun(Struct, frozen=True):
                 sources=self.sources.get(name, ()),
             )
         if around:
-            yield Node(
-                name=around,
-                path=around,
-                kind=NodeKind.MODULE,
-                type_name="Graph",
-                direction=Direction.FORWARD,
-                call=0,
-                order=first + len(self.order),
-                parent=None,
-                tensors=(),
-            )
+            order = first + len(self.order)
+            yield Node(around, around, NodeKind.MODULE, "Graph", Direction.FORWARD, 0, order, None, ())
 
 
 def _known_runs(dump: Dump, side: Side) -> tuple[Run, ...]:
     """Return the runs of a dump, found anew if folders came or went."""
     around = sorted({dump.path, *(listing.directory.parent for listing in dump.slices)})
-    return _runs(dump.path, side, tuple(_stamp(folder) for folder in around))
+    return _runs(dump.path, side, tuple(map(written_at, around)))
 
 
 @lru_cache(maxsize=4)
@@ -232,15 +215,15 @@ def _doubles(runs: Iterable[Run], path: Path) -> Iterator[Problem]:
                 "dumps.torchair.run_twice",
                 slice=run.coordinates.name(),
                 graph=printable(run.graph),
-                other=_shown(first.folder, path),
+                other=shown_below(first.folder, path),
             )
-            yield Problem(_shown(run.folder, path), reason)
+            yield Problem(shown_below(run.folder, path), reason)
 
 
 def _of_the_other_side(path: Path, side: Side) -> Iterator[Problem]:
     other = Side.GE if side is Side.FX else Side.FX
     for run in find_runs(path, other)[:1]:
-        yield Problem(_shown(run.folder, path), Message.of(f"dumps.torchair.{other}_left_out"))
+        yield Problem(shown_below(run.folder, path), Message.of(f"dumps.torchair.{other}_left_out"))
 
 
 def _links(path: Path, runs: Iterable[Run]) -> Iterator[Problem]:
@@ -248,27 +231,13 @@ def _links(path: Path, runs: Iterable[Run]) -> Iterator[Problem]:
     around = {folder for run in runs for folder in run.folder.parents if folder.is_relative_to(path)}
     for folder in sorted(around):
         for name, reason in refused_links(folder, bounds):
-            yield Problem(_shown(folder / name, path), reason)
+            yield Problem(shown_below(folder / name, path), reason)
 
 
 def _common(runs: Sequence[Run]) -> Path:
     folders = [run.folder for run in runs]
-    if len(folders) == 1:
-        return folders[0]
-    return next(folder for folder in folders[0].parents if all(one.is_relative_to(folder) for one in folders))
-
-
-def _shown(path: Path, top: Path) -> str:
-    shown = path.relative_to(top) if path.is_relative_to(top) and path != top else Path(path.name)
-    return printable(str(shown))
+    return folders[0] if len(folders) == 1 else Path(os.path.commonpath(folders))
 
 
 def _placed(notes: Iterable[tuple[str, Message]], where: str) -> list[Problem]:
     return [Problem(f"{where}/{file}" if file else where, note) for file, note in notes]
-
-
-def _stamp(folder: Path) -> int:
-    try:
-        return folder.stat().st_mtime_ns
-    except OSError:
-        return 0

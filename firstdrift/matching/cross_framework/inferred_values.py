@@ -10,6 +10,7 @@ values.
 """
 
 from collections.abc import Hashable, Sequence
+from itertools import takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -34,12 +35,14 @@ from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Joining, Messages, TensorPair
 from firstdrift.matching.tree import SliceTree
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.operators.kinds import Work
-from firstdrift.operators.recognise import work_of
+from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.recognise import kind_of
 from firstdrift.wording.message import Message
 
-_MAKERS: Final = frozenset({Work.ADD, Work.MULTIPLY, Work.ATTEND, Work.LOOKUP, Work.ACTIVATE, Work.GATE})
-_MAKERS_FOR_EXPERTS: Final = _MAKERS | {Work.ROUTE}
+_MAKERS: Final = frozenset(
+    {OpKind.ADD, OpKind.MULTIPLY, OpKind.ATTEND, OpKind.LOOKUP, OpKind.ACTIVATE, OpKind.GATE}
+)
+_MAKERS_FOR_EXPERTS: Final = _MAKERS | {OpKind.ROUTE}
 """What makes a value of its own that the next operator is given."""
 
 
@@ -74,6 +77,9 @@ class Inferred(Struct, frozen=True):
     values: tuple[tuple[tuple[TensorRecord, ...], Known], ...]
 
 
+Values = tuple[tuple[tuple[TensorRecord, ...], Known], ...]
+
+
 def infer_values(
     work: Pairing, lines: tuple[Line, Line], pairs: list[TensorPair], *, of_target: bool
 ) -> list[Inferred]:
@@ -96,105 +102,73 @@ class _Inference:
     ) -> None:
         self._tree, self._other = (work.target, work.golden) if of_target else (work.golden, work.target)
         self._matched = set(work.found if of_target else work.partners)
-        joins = ((join.golden, join.target) for join in work.joins)
-        self._joined = {golden if of_target else target for golden, target in joins}
-        self._partners = {
-            (other if of_target else one): (one if of_target else other)
-            for one, other in work.pairs()
-            if not work.found[other].doubtful
-        }
+        sure = (pair for pair in work.pairs() if not work.found[pair[1]].doubtful)
+        self._partners: dict[int | None, int] = {pair[of_target]: pair[not of_target] for pair in sure}
         self._experts = _experts_of(work, of_target=of_target)
-        self._line = [op for op in lines[of_target].ops if op.work is not Work.STORE]
+        self._line = [op for op in lines[of_target].ops if op.kind is not OpKind.STORE]
         self._other_line = list(lines[not of_target].ops)
         self._ops = [op.node for op in self._line]
-        self._forward = {child for children in self._tree.forward for child in children}
         self._places = {node: place for place, node in enumerate(self._ops)}
         self._first_seen = _first_seen(self._other)
-        self._known = self._known_from(pairs, of_target=of_target)
+        self._known = _known_from(work, pairs, of_target=of_target)
 
     def infer(self) -> list[Inferred]:
         """Infer in rounds, as modules share values with what is inside them, until nothing new is known."""
         inferred: dict[int, Inferred] = {}
-        waiting = [
-            index
-            for index in range(len(self._tree.nodes))
-            if index not in self._matched and index in self._forward and outputs_of(self._tree, index)
-        ]
-        grown = True
-        while grown:
-            grown = False
+        forward = {child for children in self._tree.forward for child in children}
+        waiting = [index for index in sorted(forward - self._matched) if outputs_of(self._tree, index)]
+        known = -1
+        while len(inferred) > known:
+            known = len(inferred)
             for index in waiting:
                 values = self._values_of(index) if index not in inferred else ()
                 if values:
                     inferred[index] = Inferred(index, values)
-                    grown = True
         return [inferred[index] for index in sorted(inferred)]
 
-    def _values_of(self, index: int) -> tuple[tuple[tuple[TensorRecord, ...], Known], ...]:
+    def _values_of(self, index: int) -> Values:
         outputs = outputs_of(self._tree, index)
         whole = self._as_parts(index, outputs)
         if whole is not None:
             return ((tuple(outputs), whole),)
-        found = self._by_rules(index, outputs)
-        self._known |= {(index, label): known for label, known in found.items()}
-        return tuple(((record,), found[record.label]) for record in outputs if record.label in found)
+        values = self._by_rules(index, outputs)
+        self._known |= {(index, label): known for label, known in values.items()}
+        return tuple(((record,), values[record.label]) for record in outputs if record.label in values)
 
     def _as_parts(self, index: int, outputs: list[TensorRecord]) -> Known | None:
         """Find the fused tensor of the other dump that a node of this one splits."""
         before = self._before(index)
-        partner = self._partners.get(before) if before is not None else None
-        if before is None or partner is None or len(outputs) == 1 or (before, "output.0") in self._known:
+        partner = self._partners.get(before)
+        record = None if partner is None else first_output(self._other, partner)
+        if before is None or partner is None or record is None or (before, "output.0") in self._known:
             return None
-        record = first_output(self._other, partner)
-        if (
-            not is_split(self._tree, before, index)
-            or record is None
-            or joined_axis(shapes_of(outputs), record.shape) != -1
-        ):
+        is_whole = len(outputs) > 1 and joined_axis(shapes_of(outputs), record.shape) == -1
+        if not is_whole or not is_split(self._tree, before, index):
             return None
         return Known((partner,), record, self._why("matching.reason.parts_as_one", partner))
 
-    def _known_from(self, pairs: list[TensorPair], *, of_target: bool) -> dict[tuple[int, str], Known]:
-        numbers = {node.name: index for index, node in enumerate(self._tree.nodes)}
-        others = {node.name: index for index, node in enumerate(self._other.nodes)}
-        groups = {group[0]: group for group in self._joined}
-        known: dict[tuple[int, str], Known] = {}
-        for pair in pairs:
-            own, name = (pair.target, pair.target_node) if of_target else (pair.golden, pair.golden_node)
-            record, node = (pair.golden, pair.golden_node) if of_target else (pair.target, pair.target_node)
-            own_parts, parts = (
-                (pair.target_parts, pair.golden_parts)
-                if of_target
-                else (pair.golden_parts, pair.target_parts)
-            )
-            if own.role is not Role.OUTPUT or own_parts or pair.incomparable is not None:
-                continue
-            nodes = groups[others[node]] if parts else (others[node],)
-            transform = pair.transform if parts else ()
-            why = Message.of("matching.reason.same_tensor", node=name)
-            known[numbers[name], own.label] = Known(nodes, record, why, parts, transform, pair.joining)
-        return known
-
     def _by_rules(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
+        """Return the values that the first rule finds of which some fit."""
         rules = (
             self._as_around,
             self._as_inside,
             self._as_split,
             self._as_reduced,
+            self._as_given_to_experts,
             self._as_given_on,
             self._as_rotated,
         )
-        for rule in rules:
-            found = rule(index, outputs)
-            fitting = {
-                record.label: found[record.label]
-                for record in outputs
-                if record.label in found
-                and (found[record.label].parts or fit(found[record.label].record, record))
+        shapes = {record.label: record for record in outputs}
+        found = (rule(index, outputs) for rule in rules)
+        fitting = (
+            {
+                label: known
+                for label, known in values.items()
+                if known.parts or fit(known.record, shapes[label])
             }
-            if fitting:
-                return fitting
-        return {}
+            for values in found
+        )
+        return next(filter(None, fitting), {})
 
     def _as_around(self, index: int, _: list[TensorRecord]) -> dict[str, Known]:
         """Find the values of a node that ends a module, or of nodes that make its outputs one by one."""
@@ -238,7 +212,7 @@ class _Inference:
     def _as_split(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
         """Find the values of what splits a fused tensor: those of its parts."""
         before = self._before(index)
-        if work_of(self._tree.nodes[index]) is not Work.SPLIT or before is None:
+        if kind_of(self._tree.nodes[index]) is not OpKind.SPLIT or before is None:
             return {}
         known = self._known.get((before, "output.0"))
         if known is not None and known.joining is Joining.OF_EXPERTS:
@@ -266,59 +240,55 @@ class _Inference:
 
     def _as_given_to_experts(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
         """Find the value of a node by what the experts are given that run together after it."""
+        following = self._following_experts(index, outputs[0])
+        if following is None or kind_of(self._tree.nodes[index]) not in _MAKERS_FOR_EXPERTS:
+            return {}
+        nodes, numbers = following.nodes, following.numbers
+        parts = [part for node in nodes if (part := first_input(self._other, node)) is not None]
+        if [self._first_seen.get(value_key(part)) for part in parts] != list(nodes):
+            return {}
+        why = self._why("matching.reason.input_of_each_expert", nodes[0])
+        rows = _rows_of(nodes, parts, outputs[0], numbers, why)
+        return {outputs[0].label: rows} if rows else {}
+
+    def _following_experts(self, index: int, output: TensorRecord) -> "_Experts | None":
+        """Return the experts that run soon after a node, with nothing as large in between."""
+        if index not in self._places:
+            return None
         place = self._places[index]
         for following in self._ops[place + 1 : place + 1 + NEAR]:
-            experts = self._experts.get(following)
-            if experts is None:
-                between = first_output(self._tree, following)
-                if between is not None and fit(between, outputs[0]):
-                    break
-                continue
-            parts = [first_input(self._other, node) for node in experts.nodes]
-            first_seen = [self._first_seen.get(value_key(part)) for part in parts]
-            if first_seen != list(experts.nodes):
-                break
-            why = self._why("matching.reason.input_of_each_expert", experts.nodes[0])
-            known = [part for part in parts if part is not None]
-            rows = _rows_of(experts.nodes, known, outputs[0], experts.numbers, why)
-            return {outputs[0].label: rows} if rows else {}
-        return {}
+            if following in self._experts:
+                return self._experts[following]
+            between = first_output(self._tree, following)
+            if between is not None and fit(between, output):
+                return None
+        return None
 
     def _as_reduced(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
         """Find the value of a sum over ranks: that of the whole operator, which the other dump has as one."""
-        before = self._before(index)
-        partner = self._partners.get(before) if before is not None else None
-        if work_of(self._tree.nodes[index]) is not Work.REDUCE or partner is None:
+        partner = self._partners.get(self._before(index))
+        if partner is None or kind_of(self._tree.nodes[index]) is not OpKind.REDUCE:
             return {}
         record = first_output(self._other, partner)
-        if record is None:
-            return {}
-        return {outputs[0].label: Known((partner,), record, self._why("matching.reason.completes", partner))}
+        why = self._why("matching.reason.completes", partner)
+        return {} if record is None else {outputs[0].label: Known((partner,), record, why)}
 
     def _as_given_on(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
         """Find the value of a node by what the operator after it is given."""
-        place = self._places.get(index)
-        if place is None or place + 1 == len(self._ops):
+        place = self._places.get(index, len(self._ops))
+        partner = next(map(self._partners.get, self._ops[place + 1 : place + 2]), None)
+        if partner is None or len(outputs) > 1 or kind_of(self._tree.nodes[index]) not in _MAKERS:
             return {}
-        if self._experts and work_of(self._tree.nodes[index]) in _MAKERS_FOR_EXPERTS:
-            rows = self._as_given_to_experts(index, outputs)
-            if rows:
-                return rows
-        if len(outputs) > 1:
-            return {}
-        partner = self._partners.get(self._ops[place + 1])
-        record = first_input(self._other, partner) if partner is not None else None
-        if record is None or partner is None or work_of(self._tree.nodes[index]) not in _MAKERS:
-            return {}
+        record = first_input(self._other, partner)
         key = value_key(record)
-        if key is None or self._first_seen[key] != partner:
+        if record is None or key is None or self._first_seen[key] != partner:
             return {}
         return {outputs[0].label: Known((partner,), record, self._why("matching.reason.input_of", partner))}
 
     def _as_rotated(self, index: int, outputs: list[TensorRecord]) -> dict[str, Known]:
         """Find the values of a rotation by position: the other dump has what is rotated, and the angles."""
         place = self._places.get(index)
-        if place is None or self._line[place].work is not Work.ROTATE:
+        if place is None or self._line[place].kind is not OpKind.ROTATE:
             return {}
         states = self._given_to_rotation(place)
         angles = self._angles()
@@ -336,26 +306,23 @@ class _Inference:
 
     def _given_to_rotation(self, place: int) -> list[Known]:
         """Return queries and keys as they were before: from norms, a split or linear operators."""
-        found: list[Known] = []
-        works: list[Work] = []
-        for op in reversed(self._line[max(0, place - NEAR) : place]):
+        before = self._line[max(0, place - NEAR) : place][::-1]
+        kind = before[0].kind if before else OpKind.OTHER
+        if kind not in (OpKind.NORM, OpKind.SPLIT, OpKind.LINEAR):
+            return []
+        states: list[Known] = []
+        for op in takewhile(lambda op: op.kind is kind, before[: 1 if kind is OpKind.SPLIT else NEAR]):
             outputs = outputs_of(self._tree, op.node)
             known = [self._known.get((op.node, record.label)) for record in outputs]
-            if op.work not in (Work.NORM, Work.SPLIT, Work.LINEAR) or None in known:
+            whole = [value for value in known if value is not None and not value.parts]
+            if len(whole) < len(known):
                 break
-            if works and op.work is not works[-1]:
-                break
-            if any(one is None or one.parts for one in known):
-                break
-            works.append(op.work)
-            found[:0] = [one for one in known if one is not None]
-            if op.work is Work.SPLIT:
-                break
-        return found[:2] if len(found) > 1 else []
+            states[:0] = whole
+        return states[:2] if len(states) > 1 else []
 
     def _angles(self) -> tuple[TensorRecord, ...]:
         """Return cosine and sine, if the other dump has only one table of them."""
-        tables = [op.node for op in self._other_line if op.work is Work.POSITIONS]
+        tables = [op.node for op in self._other_line if op.kind is OpKind.POSITIONS]
         if len(tables) != 1:
             return ()
         given = outputs_of(self._other, tables[0])
@@ -370,6 +337,31 @@ class _Inference:
 
     def _why(self, how: str, node: int) -> Message:
         return Message.of(how, node=self._name(node))
+
+
+def _known_from(work: Pairing, pairs: list[TensorPair], *, of_target: bool) -> dict[tuple[int, str], Known]:
+    """Return the outputs of matched nodes with what the other dump has of them."""
+    trees = (work.golden, work.target)
+    numbers = [{node.name: index for index, node in enumerate(tree.nodes)} for tree in trees]
+    joins = [join.golden if of_target else join.target for join in work.joins]
+    groups = {group[0]: group for group in joins}
+    known: dict[tuple[int, str], Known] = {}
+    for pair in pairs:
+        sides = (
+            (pair.golden_node, pair.golden, pair.golden_parts),
+            (pair.target_node, pair.target, pair.target_parts),
+        )
+        name, own, own_parts = sides[of_target]
+        node, record, parts = sides[not of_target]
+        if own.role is Role.OUTPUT and not own_parts and pair.incomparable is None:
+            first = numbers[not of_target][node]
+            why = Message.of("matching.reason.same_tensor", node=name)
+            known[numbers[of_target][name], own.label] = (
+                Known(groups[first], record, why, parts, pair.transform, pair.joining)
+                if parts
+                else Known((first,), record, why, joining=pair.joining)
+            )
+    return known
 
 
 def _may_be_one(record: TensorRecord, other: TensorRecord) -> bool:

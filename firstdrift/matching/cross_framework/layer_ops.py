@@ -8,7 +8,7 @@ repeated, or that are numbered elements of a list; the experts in them are opera
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from itertools import pairwise
 from math import prod
 
@@ -19,9 +19,9 @@ from firstdrift.matching.structure.statistics_similarity import bare_shape
 from firstdrift.matching.tree import SliceTree
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating, possible_shapes
-from firstdrift.operators.kinds import CHARACTERISTIC, Work
+from firstdrift.operators.kinds import CHARACTERISTIC, OpKind
 from firstdrift.operators.paths import is_layer_class, is_layer_list, part_of_layer
-from firstdrift.operators.recognise import may_gate, work_of
+from firstdrift.operators.recognise import kind_of, may_gate
 
 
 class Op(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Op(Struct, frozen=True):
 
     Attributes:
         node: index of the node.
-        work: what it does.
+        kind: what it does.
         block: which part of a layer it lies in: "attention", "cross attention", "mlp"; "" if not known.
         shape: shape of its first output without dimensions of size 1; None where unknown.
         parts: indices of the nodes it consists of, where several are looked at as one; else `node` alone.
@@ -40,7 +40,7 @@ class Op(Struct, frozen=True):
     """
 
     node: int
-    work: Work
+    kind: OpKind
     block: str
     shape: tuple[int, ...] | None
     parts: tuple[int, ...] = ()
@@ -88,6 +88,11 @@ class Layer(Struct, frozen=True):
     shape: tuple[int, ...] | None
     other_widths: tuple[int, ...] = ()
 
+    @property
+    def possible_widths(self) -> set[int]:
+        """Sizes that the last dimension of its output may have."""
+        return {*(self.shape or ())[-1:], *self.other_widths}
+
 
 class Line(Struct, frozen=True):
     """A run as a line of layers, and of operators outside of them, in execution order.
@@ -121,14 +126,16 @@ def lay_out(tree: SliceTree) -> Line:
 
 def first_output(tree: SliceTree, node: int) -> TensorRecord | None:
     """Return the first tensor that a node gives; None if none was recorded."""
-    of_node = (record for record in tree.nodes[node].tensors if record.role is Role.OUTPUT)
-    return next((record for record in of_node if record.is_tensor), None)
+    return _first(tree.nodes[node], Role.OUTPUT)
 
 
 def first_input(tree: SliceTree, node: int) -> TensorRecord | None:
     """Return the first tensor that a node takes; None if none was recorded."""
-    of_node = (record for record in tree.nodes[node].tensors if record.role is Role.INPUT)
-    return next((record for record in of_node if record.is_tensor), None)
+    return _first(tree.nodes[node], Role.INPUT)
+
+
+def _first(node: Node, role: Role) -> TensorRecord | None:
+    return next((record for record in node.tensors if record.role is role and record.is_tensor), None)
 
 
 def value_key(record: TensorRecord | None) -> Hashable | None:
@@ -144,17 +151,13 @@ def value_key(record: TensorRecord | None) -> Hashable | None:
 
 
 def _units(tree: SliceTree) -> Iterator[Op | Layer]:
-    waiting = [(child, "") for child in reversed(tree.forward[tree.root])]
     layers = layer_nodes(tree)
-    while waiting:
-        node, block = waiting.pop()
+    for node, _ in _outermost(tree, tree.root, layers):
         if node in layers:
             output = first_output(tree, node)
             yield Layer(node, tuple(_ops_in(tree, node)), _shape(output), _other_widths(output))
-        elif is_op(tree, node):
-            yield _op(tree, node, block)
         else:
-            waiting += [(child, block) for child in reversed(tree.forward[node])]
+            yield _op(tree, node)
 
 
 def ops_below(tree: SliceTree, module: int) -> list[Op]:
@@ -168,46 +171,49 @@ def _ops_in(tree: SliceTree, module: int) -> Iterator[Op]:
     One that is named does what it is called: a model may hand it one half of what the operator before gave.
     """
     before: Op | None = None
-    for op in _ops(tree, module):
-        halves = (
-            before is not None
-            and before.work in (Work.LINEAR, Work.GROUPED)
-            and op.size is not None
-            and before.size == 2 * op.size
-        )
-        gates = halves and op.work is Work.ACTIVATE and may_gate(tree.nodes[op.node])
-        before = replace(op, work=Work.GATE) if gates else op
+    for node, block in _outermost(tree, module):
+        op = _op(tree, node, block)
+        gates = op.kind is OpKind.ACTIVATE and _halves(op, before) and may_gate(tree.nodes[node])
+        before = replace(op, kind=OpKind.GATE) if gates else op
         yield before
 
 
-def _ops(tree: SliceTree, layer: int) -> Iterator[Op]:
-    waiting = [(child, "") for child in reversed(tree.forward[layer])]
+def _halves(op: Op, before: Op | None) -> bool:
+    is_product = before is not None and before.kind in (OpKind.LINEAR, OpKind.GROUPED)
+    return before is not None and is_product and op.size is not None and before.size == 2 * op.size
+
+
+def _outermost(
+    tree: SliceTree, module: int, layers: Collection[int] = frozenset()
+) -> Iterator[tuple[int, str]]:
+    """Yield the operators, and layers, in a module in execution order, each with its part of a layer."""
+    waiting = [(child, "") for child in reversed(tree.forward[module])]
     while waiting:
         node, block = waiting.pop()
-        if is_op(tree, node):
-            yield _op(tree, node, block)
+        if node in layers or is_op(tree, node):
+            yield node, block
         else:
             inside = block or block_of(tree, node)
             waiting += [(child, inside) for child in reversed(tree.forward[node])]
 
 
-def _op(tree: SliceTree, node: int, block: str) -> Op:
+def _op(tree: SliceTree, node: int, block: str = "") -> Op:
     output = first_output(tree, node)
-    return Op(node, _work(tree, node), block, _shape(output), other_widths=_other_widths(output))
+    return Op(node, _kind(tree, node), block, _shape(output), other_widths=_other_widths(output))
 
 
-def _work(tree: SliceTree, node: int) -> Work:
+def _kind(tree: SliceTree, node: int) -> OpKind:
     """Return what an operator does; what is named after a table of positions may be what applies one."""
-    work = work_of(tree.nodes[node])
-    if work is not Work.POSITIONS:
-        return work
-    inside = Work.ROTATE in _characteristic(tree, node)
+    kind = kind_of(tree.nodes[node])
+    if kind is not OpKind.POSITIONS:
+        return kind
     tensors = [
-        record for record in tree.nodes[node].tensors if record.is_tensor and is_floating(record.dtype)
+        record for record in tree.nodes[node].tensors if is_floating(record.dtype) and record.is_tensor
     ]
     given = [record.shape for record in tensors if record.role is Role.OUTPUT]
     taken = {record.shape for record in tensors if record.role is Role.INPUT}
-    return Work.ROTATE if inside or (len(given) > 1 and taken.issuperset(given)) else work
+    applies_it = len(given) > 1 and taken.issuperset(given)
+    return OpKind.ROTATE if applies_it or OpKind.ROTATE in _characteristic(tree, node) else kind
 
 
 def _shape(record: TensorRecord | None) -> tuple[int, ...] | None:
@@ -222,34 +228,30 @@ def _other_widths(record: TensorRecord | None) -> tuple[int, ...]:
 
 def block_of(tree: SliceTree, node: int) -> str:
     """Say which part of a layer a module is called: "attention", "cross attention", "mlp" or ""."""
-    for name in (tree.relative_name(node), tree.nodes[node].type_name):
-        if part := part_of_layer(name):
-            return part
-    return ""
+    return part_of_layer(tree.relative_name(node)) or part_of_layer(tree.nodes[node].type_name)
 
 
 def is_op(tree: SliceTree, node: int) -> bool:
     """Tell an operator, or a module that does one thing, from a module that holds several of these."""
-    children = tree.forward[node]
-    if not children:
+    if not tree.forward[node]:
         return True
-    work = work_of(tree.nodes[node])
-    if work is Work.POSITIONS:
-        return True
-    return work in CHARACTERISTIC and len(_characteristic(tree, node)) <= 1
+    kind = kind_of(tree.nodes[node])
+    return kind is OpKind.POSITIONS or (kind in CHARACTERISTIC and len(_characteristic(tree, node)) <= 1)
 
 
-def _characteristic(tree: SliceTree, node: int) -> list[Work]:
+def _characteristic(tree: SliceTree, node: int) -> list[OpKind]:
     """Return what the innermost nodes below a module do, of what is characteristic."""
-    found: list[Work] = []
+    leaves = (below for below in nodes_below(tree, node) if not tree.forward[below])
+    return [kind for leaf in leaves if (kind := kind_of(tree.nodes[leaf])) in CHARACTERISTIC]
+
+
+def nodes_below(tree: SliceTree, node: int) -> Iterator[int]:
+    """Yield the nodes of the forward pass inside a node."""
     waiting = list(tree.forward[node])
     while waiting:
-        child = waiting.pop()
-        if tree.forward[child]:
-            waiting += tree.forward[child]
-        elif (work := work_of(tree.nodes[child])) in CHARACTERISTIC:
-            found.append(work)
-    return found
+        below = waiting.pop()
+        waiting += tree.forward[below]
+        yield below
 
 
 def layer_nodes(tree: SliceTree) -> set[int]:
@@ -262,15 +264,14 @@ def layer_nodes(tree: SliceTree) -> set[int]:
     for children in tree.forward:
         counts = Counter(tree.nodes[child].type_name for child in children)
         for child in children:
-            numbered = tree.relative_name(child).rpartition(".")[2].isdigit()
-            named = _is_called_layer(tree.nodes[child])
-            if not _may_be_layer(tree, child, named=named):
-                continue
-            if numbered and (named or counts[tree.nodes[child].type_name] > 1):
+            is_called = _is_called_layer(tree.nodes[child])
+            is_one_of_many = is_called or counts[tree.nodes[child].type_name] > 1
+            is_numbered = tree.relative_name(child).rpartition(".")[2].isdigit()
+            if is_one_of_many and is_numbered and _may_be_layer(tree, child, named=is_called):
                 repeated.add(child)
-            elif named:
+            elif is_called and _may_be_layer(tree, child, named=True):
                 called.add(child)
-    stacks = {above for child in repeated for above in _around(tree, child)}
+    stacks = {above for child in repeated for above in modules_around(tree, child)}
     return repeated | (called - stacks)
 
 
@@ -282,12 +283,13 @@ def _is_called_layer(node: Node) -> bool:
     return number.isdigit() and is_layer_list(around.rpartition(".")[2])
 
 
-def _around(tree: SliceTree, node: int) -> Iterator[int]:
+def modules_around(tree: SliceTree, node: int) -> Iterator[int]:
+    """Yield the modules around a node, the innermost first."""
     while (node := tree.parents[node]) != tree.root:
         yield node
 
 
 def _may_be_layer(tree: SliceTree, node: int, *, named: bool) -> bool:
     if not tree.forward[node]:
-        return named and work_of(tree.nodes[node]) is Work.OTHER
+        return named and kind_of(tree.nodes[node]) is OpKind.OTHER
     return not is_op(tree, node) and len(_characteristic(tree, node)) > 1

@@ -1,14 +1,15 @@
 """Match the nodes of two dumps whose frameworks call nothing alike: a torch module tree and an ATB topology.
 
-What the two do is aligned operator by operator (`across`); modules follow from the operators that they hold.
+What the two do is aligned operator by operator (`align`); modules follow from the operators that they hold.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import Final
 
 from firstdrift.matching.cross_framework.align import Aligned, align_lines, align_ops
-from firstdrift.matching.cross_framework.inferred_values import Inferred, infer_values
+from firstdrift.matching.cross_framework.inferred_values import Inferred, Known, infer_values
 from firstdrift.matching.cross_framework.layer_ops import (
     Layer,
     Line,
@@ -17,6 +18,7 @@ from firstdrift.matching.cross_framework.layer_ops import (
     first_output,
     is_op,
     lay_out,
+    nodes_below,
 )
 from firstdrift.matching.cross_framework.pair_values import fit, reshape_to_fit
 from firstdrift.matching.cross_framework.thresholds import (
@@ -56,48 +58,55 @@ _SAME_OPERATORS: Final = Message.of("matching.reason.same_operators")
 _PARTS_JOINED: Final = Message.of("matching.transform.parts_joined")
 
 
-def match_foreign(work: Pairing, *, late: bool) -> bool:
+def match_across_frameworks(work: Pairing, *, late: bool) -> bool:
     """Match what is not matched yet, if the dumps are of different frameworks; tell whether they are.
 
     Args:
-        work: what is matched; `work.foreign` is set.
+        work: what is matched; `work.lines` is set.
         late: whether the other rules have had their turn, and what they found counts.
     """
     if not work.rules.structure:
         return False
-    is_sure = work.foreign is not None or (
+    is_sure = work.lines is not None or (
         not late and _is_topology(work.golden) is not _is_topology(work.target)
     )
     if not is_sure and not (_were_hardly_found(work) if late else _call_nothing_alike(work)):
         return False
+    lines, aligned = _align(work)
+    if not is_sure and not _is_convincing(lines, aligned):
+        return False
+    work.lines = lines
+    _add_aligned(work, aligned)
+    work.fresh.clear()
+    work.joins_entered = len(work.joins)
+    return True
+
+
+def _align(work: Pairing) -> tuple[tuple[Line, Line], list[Aligned]]:
+    """Align the two runs; once more with wider tensors of the one that is that of one rank."""
     trees = work.golden, work.target
     lines = lay_out(trees[0]), lay_out(trees[1])
     aligned = align_lines(trees, *lines)
-    layers_found = ((one.golden, one.target) for one in aligned)
-    work.spread = spread_of_lines(lines, layers_found, partial(align_ops, trees))
-    if work.spread is not None:
-        trees = work.widen()
-        lines = lay_out(trees[0]), lay_out(trees[1])
-        aligned = align_lines(trees, *lines)
-    if not is_sure and not _is_convincing(lines, aligned):
-        return False
-    work.foreign = lines
+    layers = ((pair.golden, pair.target) for pair in aligned)
+    work.spread = spread_of_lines(lines, layers, partial(align_ops, trees))
+    if work.spread is None:
+        return lines, aligned
+    trees = work.widen()
+    lines = lay_out(trees[0]), lay_out(trees[1])
+    return lines, align_lines(trees, *lines)
+
+
+def _add_aligned(work: Pairing, aligned: list[Aligned]) -> None:
+    """Match the layers, the operators, and then the modules inside the layers."""
     layers = [pair for pair in aligned if isinstance(pair.golden, Layer)]
-    for place, pair in enumerate(layers):
-        _add(
-            work,
-            (pair.golden.node, pair.target.node),
-            pair,
-            Message.of("matching.reason.layer", number=place + 1, layers=len(layers)),
-        )
+    for number, pair in enumerate(layers, 1):
+        reason = Message.of("matching.reason.layer", number=number, layers=len(layers))
+        _add(work, (pair.golden.node, pair.target.node), pair, reason)
     for pair in aligned:
         if isinstance(pair.golden, Op) and isinstance(pair.target, Op):
             _add_ops(work, pair, pair.golden, pair.target)
     for pair in layers:
         _match_modules(work, pair)
-    work.fresh.clear()
-    work.joins_entered = len(work.joins)
-    return True
 
 
 def add_inferred(
@@ -107,16 +116,16 @@ def add_inferred(
 
     Nothing is added if the two dumps are of one framework.
     """
-    if work.foreign is None:
+    if work.lines is None:
         return frozenset(), frozenset()
     known = [pair for pair in tensors.pairs if pair.incomparable is None]
-    golden = infer_values(work, work.foreign, known, of_target=False)
-    target = infer_values(work, work.foreign, known, of_target=True)
+    golden = infer_values(work, work.lines, known, of_target=False)
+    target = infer_values(work, work.lines, known, of_target=True)
     for inferred in golden:
         _add_inferred_node(inferred, (work.golden, work.target), matches, tensors, of_target=False)
     for inferred in target:
         _add_inferred_node(inferred, (work.target, work.golden), matches, tensors, of_target=True)
-    return frozenset(one.node for one in golden), frozenset(one.node for one in target)
+    return frozenset(inferred.node for inferred in golden), frozenset(inferred.node for inferred in target)
 
 
 def _add_inferred_node(
@@ -127,51 +136,52 @@ def _add_inferred_node(
     *,
     of_target: bool,
 ) -> None:
+    """Add a node without partner, and its tensors; `trees` are its own and that of the other dump."""
     node = trees[0].nodes[inferred.node]
+    match = len(matches)
     taken = {record.label for records, _ in inferred.values for record in records}
     left = tensors.unmatched_target if of_target else tensors.unmatched_golden
-    left += [
-        UnmatchedTensor(len(matches), node.name, record)
-        for record in node.tensors
-        if record.label not in taken
+    rest = (record for record in node.tensors if record.label not in taken)
+    left += [UnmatchedTensor(match, node.name, record) for record in rest]
+    tensors.pairs += [
+        _inferred_pair(match, node.name, *value, trees[1], of_target=of_target) for value in inferred.values
     ]
-    for records, known in inferred.values:
-        one = _whole(records[0], known.record) if known.joining is not None else records[0]
-        joined = join_records(records, -1) if len(records) > 1 else one
-        own_parts = records if len(records) > 1 else ()
-        sides = [
-            (node.name, joined, own_parts),
-            (trees[1].nodes[known.nodes[0]].name, known.record, known.parts),
-        ]
-        golden, target = sides[::-1] if of_target else sides
-        said = known.transform or ((_PARTS_JOINED, ARRANGED_BY_VALUES) if own_parts else ())
-        said = said or reshape_to_fit(golden[1], target[1])
-        how = Joining.CONCATENATED if own_parts else known.joining
-        tensors.pairs.append(
-            TensorPair(
-                match=len(matches),
-                golden_node=golden[0],
-                target_node=target[0],
-                golden=golden[1],
-                target=target[1],
-                transform=said,
-                golden_parts=golden[2],
-                target_parts=target[2],
-                joining=how,
-                part_nodes=tuple(trees[1].nodes[one].name for one in known.nodes)
-                if how is Joining.OF_EXPERTS
-                else (),
-            )
-        )
-    own = (node.name,)
-    matches.append(
-        NodeMatch(
-            golden=() if of_target else own,
-            target=own if of_target else (),
-            origin=Origin.STRUCTURE,
-            score=INFERRED,
-            reasons=tuple(dict.fromkeys(known.why for _, known in inferred.values)),
-        )
+    reasons = tuple(dict.fromkeys(known.why for _, known in inferred.values))
+    golden, target = ((), (node.name,)) if of_target else ((node.name,), ())
+    matches.append(NodeMatch(golden, target, Origin.STRUCTURE, INFERRED, reasons=reasons))
+
+
+def _inferred_pair(
+    match: int,
+    node: str,
+    records: tuple[TensorRecord, ...],
+    known: Known,
+    other: SliceTree,
+    *,
+    of_target: bool,
+) -> TensorPair:
+    """Pair what a node gives, one tensor or several as one, with where its value is known from."""
+    own_parts = records if len(records) > 1 else ()
+    joining = Joining.CONCATENATED if own_parts else known.joining
+    if own_parts:
+        own = join_records(records, -1)
+    else:
+        own = records[0] if joining is None else _whole(records[0], known.record)
+    names = [other.nodes[index].name for index in known.nodes]
+    sides = (node, own, own_parts), (names[0], known.record, known.parts)
+    golden, target = sides[::-1] if of_target else sides
+    said = known.transform or ((_PARTS_JOINED, ARRANGED_BY_VALUES) if own_parts else ())
+    return TensorPair(
+        match=match,
+        golden_node=golden[0],
+        target_node=target[0],
+        golden=golden[1],
+        target=target[1],
+        transform=said or reshape_to_fit(golden[1], target[1]),
+        golden_parts=golden[2],
+        target_parts=target[2],
+        joining=joining,
+        part_nodes=tuple(names) if joining is Joining.OF_EXPERTS else (),
     )
 
 
@@ -236,7 +246,7 @@ def _add(
 def _add_ops(work: Pairing, pair: Aligned, golden: Op, target: Op) -> None:
     known = golden.width is not None and target.width is not None
     score = KNOWN_WIDTH if known else NO_WIDTH
-    reasons = [Message.of("matching.reason.same_kind", kind=golden.work.value)]
+    reasons = [Message.of("matching.reason.same_kind", kind=golden.kind.value)]
     if golden.block and golden.block == target.block:
         reasons.append(_SAME_BLOCK[golden.block])
     if known:
@@ -284,36 +294,32 @@ def _recorded(tree: SliceTree, op: Op) -> tuple[int, ...]:
 
 def _is_convincing(lines: tuple[Line, Line], aligned: list[Aligned]) -> bool:
     """Tell whether most of what is characteristic of one of two runs was found in the other."""
-    there = [sum(op.work in CHARACTERISTIC for op in line.ops) for line in lines]
-    ops = [pair for pair in aligned if isinstance(pair.golden, Op) and isinstance(pair.target, Op)]
-    found = [
-        sum(len(op.nodes) for op in side if isinstance(op, Op) and op.work in CHARACTERISTIC)
-        for side in zip(*((pair.golden, pair.target) for pair in ops), strict=True)
+    there = [sum(op.kind in CHARACTERISTIC for op in line.ops) for line in lines]
+    sides = [pair.golden for pair in aligned], [pair.target for pair in aligned]
+    matched = [
+        sum(len(op.nodes) for op in side if isinstance(op, Op) and op.kind in CHARACTERISTIC)
+        for side in sides
     ]
-    return (
-        bool(found)
-        and all(number >= LEAST_OPS for number in found)
-        and any(number >= LEAST_SHARED * all_there for number, all_there in zip(found, there, strict=True))
-    )
+    is_most = any(number >= LEAST_SHARED * total for number, total in zip(matched, there, strict=True))
+    return min(matched) >= LEAST_OPS and is_most
 
 
 def _match_modules(work: Pairing, layers: Aligned) -> None:
     """Match the modules of two layers that have most of their matched operators in common."""
     golden = _modules(work.golden, layers.golden.node)
     target = _modules(work.target, layers.target.node)
-    inside = _below(work.golden, layers.golden.node)
+    inside = set(nodes_below(work.golden, layers.golden.node))
     joins = [join for join in work.joins if join.golden[0] in inside]
     first = {node: _matched_below(work, node, joins, of_golden=True) for node in golden}
     second = {node: _matched_below(work, node, joins, of_golden=False) for node in target}
-    scores = [
-        (len(first[one] & second[other]) / len(first[one] | second[other]), one, other)
-        for one in golden
-        for other in target
-        if first[one] & second[other]
-    ]
-    scores = [score for score in scores if score[0] >= LEAST_SHARED]
-    for _, one, other in sorted(scores + _only_ones(work, golden, target), key=lambda score: -score[0]):
+    scores = [(_share(first[one], second[other]), one, other) for one, other in product(golden, target)]
+    scores = [score for score in scores if score[0] >= LEAST_SHARED] + _only_ones(work, golden, target)
+    for _, one, other in sorted(scores, key=lambda score: -score[0]):
         _add(work, (one, other), layers, _SAME_OPERATORS, score=SAME_CONTENTS)
+
+
+def _share(first: set[int], second: set[int]) -> float:
+    return len(first & second) / max(1, len(first | second))
 
 
 def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_golden: bool) -> set[int]:
@@ -321,7 +327,7 @@ def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_gold
 
     Who holds a part of what was fused does not hold it.
     """
-    below = _below(work.golden if of_golden else work.target, module)
+    below = set(nodes_below(work.golden if of_golden else work.target, module))
     if of_golden:
         found = {work.partners[node] for node in below if node in work.partners}
     else:
@@ -331,16 +337,6 @@ def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_gold
         if below.issuperset(join.golden if of_golden else join.target):
             found.add(join.target[0])
     return found
-
-
-def _below(tree: SliceTree, module: int) -> set[int]:
-    below: set[int] = set()
-    waiting = list(tree.forward[module])
-    while waiting:
-        node = waiting.pop()
-        waiting += tree.forward[node]
-        below.add(node)
-    return below
 
 
 def _only_ones(work: Pairing, golden: Sequence[int], target: Sequence[int]) -> list[tuple[float, int, int]]:

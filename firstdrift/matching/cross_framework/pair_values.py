@@ -4,7 +4,7 @@ torch    mlp: [gate_proj up_proj act down_proj]          ═══  input of bot
 ATB      Mlp: [Linear Split Swiglu Linear AllReduce]          a module may end with more than its partner
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import accumulate, product, starmap
 from math import prod
 from operator import mul
@@ -15,6 +15,7 @@ from firstdrift.matching.cross_framework.layer_ops import (
     Op,
     first_output,
     is_op,
+    modules_around,
     ops_below,
     value_key,
 )
@@ -26,9 +27,9 @@ from firstdrift.matching.tensors import TensorPairing, relate_shapes, reshape
 from firstdrift.matching.tree import SliceTree
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating, possible_shapes
-from firstdrift.operators.kinds import Work
+from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.properties import adds_as_well
-from firstdrift.operators.recognise import work_of
+from firstdrift.operators.recognise import kind_of
 
 
 def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, target: int) -> None:
@@ -40,65 +41,61 @@ def pair_values(tensors: TensorPairing, match: int, work: Pairing, golden: int, 
     left of large ones that cancel, and an ATB dump seldom says of which.
     """
     nodes = work.golden.nodes[golden], work.target.nodes[target]
-    pairs: list[tuple[TensorRecord, TensorRecord]] = []
-    if _begin_alike(work, golden, target):
-        pairs += [*zip(*(tensors_of_role(node, Role.INPUT)[:1] for node in nodes), strict=False)]
-    if _end_alike(work, golden, target):
-        is_module = not is_op(work.golden, golden) or not is_op(work.target, target)
-        last = 1 if is_module else None
-        pairs += [*zip(*(tensors_of_role(node, Role.OUTPUT)[:last] for node in nodes), strict=False)]
-    other_length = [pair for pair in pairs if _are_of_other_length(nodes, pair)]
-    pairs = [pair for pair in pairs if fit(*pair)]
-    if any(_is_single(record) for pair in pairs for record in pair) and _are_beside_experts(
-        work, golden, target
-    ):
-        pairs = [pair for pair in pairs if not any(map(_is_single, pair))]
     names = nodes[0].name, nodes[1].name
+    candidates = _candidates(work, golden, target)
+    pairs = [pair for pair in candidates if fit(*pair)]
+    if any(map(_has_single, pairs)) and _are_beside_experts(work, golden, target):
+        pairs = [pair for pair in pairs if not _has_single(pair)]
+    other_length = [pair for pair in candidates if _are_of_other_length(nodes, pair)]
     tensors.pairs += [TensorPair(match, *names, *pair, reshape_to_fit(*pair)) for pair in pairs]
     tensors.pairs += [
         TensorPair(match, *names, *pair, incomparable=relate_shapes(pair[0].shape, pair[1].shape)[1])
         for pair in other_length
     ]
     taken = {id(record) for pair in (*pairs, *other_length) for record in pair}
-    for left, node in ((tensors.unmatched_golden, nodes[0]), (tensors.unmatched_target, nodes[1])):
-        left += [
-            UnmatchedTensor(match, node.name, record) for record in node.tensors if id(record) not in taken
-        ]
+    for left, node in zip((tensors.unmatched_golden, tensors.unmatched_target), nodes, strict=True):
+        rest = (record for record in node.tensors if id(record) not in taken)
+        left += [UnmatchedTensor(match, node.name, record) for record in rest]
+
+
+def _candidates(work: Pairing, golden: int, target: int) -> list[tuple[TensorRecord, TensorRecord]]:
+    """Pair the first inputs of two nodes, and their outputs (of modules the first), where they correspond."""
+    nodes = work.golden.nodes[golden], work.target.nodes[target]
+    inputs, outputs = ([tensors_of_role(node, role) for node in nodes] for role in (Role.INPUT, Role.OUTPUT))
+    pairs: list[tuple[TensorRecord, TensorRecord]] = []
+    if _begin_alike(work, golden, target):
+        pairs += list(zip(*inputs, strict=False))[:1]
+    if _end_alike(work, golden, target):
+        are_ops = is_op(work.golden, golden) and is_op(work.target, target)
+        pairs += list(zip(*outputs, strict=False))[: None if are_ops else 1]
+    return pairs
 
 
 def _are_of_other_length(nodes: tuple[Node, Node], pair: tuple[TensorRecord, TensorRecord]) -> bool:
     """Tell whether two embeddings made as wide vectors of other numbers of tokens: they were given others."""
     shapes = pair[0].shape, pair[1].shape
-    if any(work_of(node) is not Work.LOOKUP for node in nodes) or not shapes[0] or not shapes[1]:
+    if any(kind_of(node) is not OpKind.LOOKUP for node in nodes) or not shapes[0] or not shapes[1]:
         return False
     return (
         pair[0].role is Role.OUTPUT and shapes[0][-1] == shapes[1][-1] and prod(shapes[0]) != prod(shapes[1])
     )
 
 
-def _is_single(record: TensorRecord) -> bool:
-    return record.shape is not None and prod(record.shape) == 1
+def _has_single(pair: tuple[TensorRecord, TensorRecord]) -> bool:
+    return any(record.shape is not None and prod(record.shape) == 1 for record in pair)
 
 
-def _are_beside_experts(work: Pairing, golden: int, target: int) -> bool:
+def _are_beside_experts(work: Pairing, *nodes: int) -> bool:
     """Tell whether two nodes lie in layers that both have experts."""
-    if work.foreign is None:
+    if work.lines is None:
         return False
-    layers = (
-        _layer_around(work.golden, work.foreign[0], golden),
-        _layer_around(work.target, work.foreign[1], target),
-    )
-    trees = work.golden, work.target
-    return all(
-        layer is not None and has_experts(tree, layer) for tree, layer in zip(trees, layers, strict=True)
-    )
+    sides = list(zip((work.golden, work.target), work.lines, nodes, strict=True))
+    layers = ((side[0], _layer_around(*side)) for side in sides)
+    return all(layer is not None and has_experts(tree, layer) for tree, layer in layers)
 
 
 def _layer_around(tree: SliceTree, line: Line, node: int) -> Layer | None:
-    around = {node}
-    while node != tree.root:
-        node = tree.parents[node]
-        around.add(node)
+    around = {node, *modules_around(tree, node)}
     return next((unit for unit in line.units if isinstance(unit, Layer) and unit.node in around), None)
 
 
@@ -129,7 +126,7 @@ def reshape_to_fit(golden: TensorRecord, target: TensorRecord) -> Messages:
 def is_split(tree: SliceTree, op: int, following: int) -> bool:
     """Tell whether what an operator gives is split into parts by the one that follows it."""
     whole, parts = first_output(tree, op), outputs_of(tree, following)
-    if whole is None or len(parts) == 1 or work_of(tree.nodes[following]) is not Work.SPLIT:
+    if whole is None or len(parts) == 1 or kind_of(tree.nodes[following]) is not OpKind.SPLIT:
         return False
     return joined_axis(shapes_of(parts), whole.shape) == -1
 
@@ -158,52 +155,37 @@ def _begin_alike(work: Pairing, golden: int, target: int) -> bool:
 
 def _end_alike(work: Pairing, golden: int, target: int) -> bool:
     """Tell whether what ends two operators or modules gives the same value."""
-    first, second = (
-        [op for op in ops_below(tree, node) if op.work is not Work.STORE]
-        for tree, node in ((work.golden, golden), (work.target, target))
-    )
-    adds = [
-        adds_as_well(tree.nodes[node].type_name)
-        for tree, node in ((work.golden, golden), (work.target, target))
-    ]
+    sides = (work.golden, golden), (work.target, target)
+    first, second = ([op for op in ops_below(*side) if op.kind is not OpKind.STORE] for side in sides)
     if not first or not second:
-        splits = (
-            _is_split_up(work, golden, of_target=False),
-            _is_split_up(work, target, of_target=True),
+        more = any(adds_as_well(tree.nodes[node].type_name) for tree, node in sides)
+        return not (more or _is_split_up(work, golden, of_target=False)) and not (
+            _is_split_up(work, target, of_target=True)
         )
-        return not any(adds) and not any(splits)
-    one, other = first[-1], second[-1]
-    if _are_matched(work, one, other):
-        return _hands_on(work.golden, golden, one) is not False and (
-            _hands_on(work.target, target, other) is not False
-        )
-    is_one, is_other = one.node in work.partners, other.node in work.found
+    last = first[-1], second[-1]
+    if _are_matched(work, *last):
+        return all(_hands_on(*side, op) is not False for side, op in zip(sides, last, strict=True))
     if not _are_layers(work, golden) and not _multiply_alike(work, first, second):
         return False
-    if not is_one and not is_other:
-        return True
-    if is_one and is_other:
-        return False
-    return _ends_with_more(work, (golden, target), (one, other), missing_in_golden=is_one)
+    are_known = last[0].node in work.partners, last[1].node in work.found
+    if are_known[0] is are_known[1]:
+        return not are_known[0]
+    return _ends_with_more(work, (golden, target), last, missing_in_golden=are_known[0])
 
 
 def _multiply_alike(work: Pairing, first: Sequence[Op], second: Sequence[Op]) -> bool:
-    """Tell whether all linear operators of two modules correspond: neither holds what the other has outside.
-
-    Experts that run together may be hidden in one module of the other.
-    """
+    """Tell whether all linear operators of two modules correspond: none holds what the other has outside."""
     inside = {op.node for op in second}
-    partners = [
-        work.partners.get(op.node)
-        for op in first
-        if op.work is Work.LINEAR or (op.work is Work.GROUPED and op.node in work.partners)
-    ]
-    products = {
-        op.node
-        for op in second
-        if op.work is Work.LINEAR or (op.work is Work.GROUPED and op.node in work.found)
-    }
-    return all(partner in inside for partner in partners) and products <= _with_parts(work, partners)
+    partners = [work.partners.get(node) for node in _products(first, work.partners)]
+    return inside.issuperset(partners) and _with_parts(work, partners).issuperset(
+        _products(second, work.found)
+    )
+
+
+def _products(ops: Sequence[Op], matched: Container[int]) -> list[int]:
+    """Return the linear operators; of those of all experts, which may be hidden, the matched ones."""
+    known = (op for op in ops if op.kind is not OpKind.GROUPED or op.node in matched)
+    return [op.node for op in known if op.kind in (OpKind.LINEAR, OpKind.GROUPED)]
 
 
 def _with_parts(work: Pairing, targets: Sequence[int | None]) -> set[int]:
@@ -213,16 +195,16 @@ def _with_parts(work: Pairing, targets: Sequence[int | None]) -> set[int]:
 
 
 def _are_layers(work: Pairing, golden: int) -> bool:
-    units = work.foreign[0].units if work.foreign is not None else ()
+    units = work.lines[0].units if work.lines is not None else ()
     return any(isinstance(unit, Layer) and unit.node == golden for unit in units)
 
 
 def _is_split_up(work: Pairing, node: int, *, of_target: bool) -> bool:
     """Tell whether the output of a linear operator is split next: only the parts tell how it lies."""
     tree = work.target if of_target else work.golden
-    if work.foreign is None or work_of(tree.nodes[node]) is not Work.LINEAR:
+    if work.lines is None or kind_of(tree.nodes[node]) is not OpKind.LINEAR:
         return False
-    following = work.foreign[of_target].following(node)
+    following = work.lines[of_target].following(node)
     return following is not None and is_split(tree, node, following)
 
 
@@ -233,9 +215,9 @@ def _ends_with_more(
     short, more = (0, 1) if missing_in_golden else (1, 0)
     tree = (work.golden, work.target)[short]
     hands_on = _hands_on(tree, nodes[short], last[short])
-    if last[more].work is Work.REDUCE:
+    if last[more].kind is OpKind.REDUCE:
         return hands_on is not False
-    return hands_on is False or (hands_on is None and last[more].work is Work.ADD)
+    return hands_on is False or (hands_on is None and last[more].kind is OpKind.ADD)
 
 
 def _hands_on(tree: SliceTree, module: int, last: Op) -> bool | None:

@@ -20,8 +20,8 @@ from firstdrift.matching.cross_framework.layer_ops import Line, Op, first_input,
 from firstdrift.matching.cross_framework.thresholds import MOST_ADDENDS
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.matching.tree import SliceTree
-from firstdrift.operators.kinds import Work
-from firstdrift.operators.recognise import work_of
+from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.recognise import kind_of
 
 
 def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree], lines: Sequence[Line] | None) -> None:
@@ -57,7 +57,7 @@ def _addends(name: str, operands: Mapping[str, Sequence[str]], matched: Abstract
 
 def _has_bare_sums(tree: SliceTree) -> bool:
     return any(
-        work_of(node) is Work.ADD
+        kind_of(node) is OpKind.ADD
         and first_output(tree, index) is not None
         and first_input(tree, index) is None
         for index, node in enumerate(tree.nodes)
@@ -71,11 +71,11 @@ def _operands(tree: SliceTree, line: Line) -> dict[str, tuple[str, ...]]:
     before: Op | None = None
     for op in line.ops:
         fits = residual is not None and before is not None and residual.width == before.width == op.width
-        if op.work is Work.ADD and fits and residual is not before and first_input(tree, op.node) is None:
+        if op.kind is OpKind.ADD and fits and residual is not before and first_input(tree, op.node) is None:
             names = [tree.nodes[one.node].name for one in (residual, before) if one is not None]
             found[tree.nodes[op.node].name] = tuple(names)
-        if op.work in (Work.ADD, Work.LOOKUP):
+        if op.kind in (OpKind.ADD, OpKind.LOOKUP):
             residual = op
-        if op.work is not Work.STORE:
+        if op.kind is not OpKind.STORE:
             before = op
     return found

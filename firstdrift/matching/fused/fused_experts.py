@@ -21,7 +21,7 @@ from firstdrift.matching.cross_framework.layer_ops import Layer, Op, first_outpu
 from firstdrift.matching.fused.find_fused import parts_of_one
 from firstdrift.matching.fused.thresholds import GATE_UP_DOWN, MOST_DIGITS
 from firstdrift.matching.tree import SliceTree, is_operator
-from firstdrift.operators.kinds import GATHERED, Work
+from firstdrift.operators.kinds import GATHERED, OpKind
 from firstdrift.operators.paths import holds_experts, is_expert_list, is_shared, is_shared_expert
 
 Ways: TypeAlias = list[list[Op]]
@@ -47,7 +47,9 @@ class _Column(NamedTuple):
 def has_experts(tree: SliceTree, layer: Layer) -> bool:
     """Tell whether a layer has experts, by what its operators do and where in it they lie."""
     before = len(tree.nodes[layer.node].path)
-    return any(op.work is Work.GROUPED or holds_experts(tree.nodes[op.node].path, before) for op in layer.ops)
+    return any(
+        op.kind is OpKind.GROUPED or holds_experts(tree.nodes[op.node].path, before) for op in layer.ops
+    )
 
 
 class Apart(Struct, frozen=True):
@@ -71,12 +73,7 @@ class Apart(Struct, frozen=True):
     def rest(self, ops: Sequence[Op], found: Collection[int], *, golden: bool) -> list[Op]:
         """Return the operators of a layer that are not of experts.
 
-        What looks like the only expert of a list counts as one if some of it was aligned.
-
-        Args:
-            ops: those of the layer.
-            found: the nodes of that side that were aligned.
-            golden: which side it is.
+        What looks like the only expert of a list counts as one if some of it was aligned (`found`).
         """
         if golden is not self.golden_is_listed:
             return [op for op in ops if op.node not in self.together]
@@ -116,23 +113,13 @@ def ops_of_shared(tree: SliceTree, ops: Sequence[Op]) -> list[Op]:
 def with_experts(tree: SliceTree, ops: Sequence[Op]) -> list[Op]:
     """Return operators, those of one expert marked as such; without those of experts that did not run."""
     places = _places(tree, ops)
-    ran = {
-        (places[op.node].experts, places[op.node].number)
-        for op in ops
-        if op.node in places and op.shape is not None
-    }
-    marked: list[Op] = []
-    for op in ops:
-        place = places.get(op.node)
-        if place is None:
-            marked.append(op)
-        elif not ran or (place.experts, place.number) in ran:
-            marked.append(replace(op, of_expert=True))
-    return marked
+    ran = {places[op.node][:2] for op in ops if op.node in places and op.shape is not None}
+    left_out = {node for node, place in places.items() if ran and place[:2] not in ran}
+    return [replace(op, of_expert=True) if op.node in places else op for op in ops if op.node not in left_out]
 
 
 def _grouped_part(ops: Sequence[Op]) -> list[Op]:
-    grouped = [at for at, op in enumerate(ops) if op.work is Work.GROUPED]
+    grouped = [at for at, op in enumerate(ops) if op.kind is OpKind.GROUPED]
     return list(ops[grouped[0] : grouped[-1] + 1]) if grouped else []
 
 
@@ -182,24 +169,23 @@ def _ways(tree: SliceTree, ops: Sequence[Op], places: Mapping[int, _Place]) -> W
 
 def _columns(tree: SliceTree, ops: Sequence[Op], places: Mapping[int, _Place]) -> list[_Column]:
     """Gather each operator of the experts; one that is not known of all that ran is left out."""
-    by_name: defaultdict[Hashable, dict[int, Op]] = defaultdict(dict)
+    by_name: defaultdict[tuple[str, Hashable], dict[int, Op]] = defaultdict(dict)
     ran: defaultdict[str, set[int]] = defaultdict(set)
     sizes = {op.node: _rows_and_width(tree, op.node) for op in ops if op.node in places}
     for op in ops:
         place = places.get(op.node)
-        if place is None or sizes[op.node] == (0, 0) or op.work not in GATHERED:
+        if place is None or sizes[op.node] == (0, 0) or op.kind not in GATHERED:
             continue
         by_name[place.experts, place.name][place.number] = op
-        if op.work is Work.LINEAR:
+        if op.kind is OpKind.LINEAR:
             ran[place.experts].add(place.number)
     columns: list[_Column] = []
-    for members in by_name.values():
-        ordered = dict(sorted(members.items()))
-        experts = places[next(iter(ordered.values())).node].experts
-        rows, widths = zip(*(sizes[op.node] for op in ordered.values()), strict=True)
-        alike = len({op.work for op in ordered.values()}) == len(set(widths)) == 1
-        if alike and set(ordered) == ran[experts]:
-            columns.append(_Column(ordered, rows, widths[0]))
+    for (experts, _), members in by_name.items():
+        if members.keys() == ran[experts] and len({op.kind for op in members.values()}) == 1:
+            ordered = dict(sorted(members.items()))
+            rows, widths = zip(*(sizes[op.node] for op in ordered.values()), strict=True)
+            if len(set(widths)) == 1:
+                columns.append(_Column(ordered, rows, widths[0]))
     return columns
 
 
@@ -216,7 +202,7 @@ def _side_by_side(tree: SliceTree, columns: Sequence[_Column]) -> tuple[int, int
     firsts = {
         next(iter(column.ops.values())).node: at
         for at, column in enumerate(columns)
-        if next(iter(column.ops.values())).work is Work.LINEAR
+        if next(iter(column.ops.values())).kind is OpKind.LINEAR
     }
     named = [nodes for nodes in parts_of_one(tree, firsts) if len(nodes) == 2]  # noqa: PLR2004
     linear = list(firsts.values())
@@ -235,7 +221,7 @@ def _whole(columns: Sequence[_Column]) -> Op:
     first = next(iter(columns[0].ops.values()))
     return replace(
         first,
-        work=GATHERED[first.work],
+        kind=GATHERED[first.kind],
         shape=(sum(columns[0].rows), sum(column.width for column in columns)),
         parts=tuple(op.node for column in columns for op in column.ops.values()),
         experts=tuple(columns[0].ops),

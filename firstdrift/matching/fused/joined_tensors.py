@@ -7,6 +7,7 @@ q_proj  input.0  [2, 16, 64] ─── linear_qkv input.0 [2, 16, 64]      and s
 """
 
 from collections.abc import Sequence
+from itertools import product
 from math import prod
 from typing import Final, TypeAlias
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from firstdrift.matching.fused.thresholds import NAMED_EXPERTS
 from firstdrift.matching.plan import Joining, Messages, TensorPair, UnmatchedTensor
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
-from firstdrift.matching.tree import is_operator
+from firstdrift.matching.tree import is_operator, tensors_of
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, Sharding, TensorRecord, join_statistics, shared_location
 from firstdrift.wording.message import Message
@@ -34,11 +35,8 @@ ARRANGED_BY_VALUES: Final = Message.of("matching.transform.arranged_by_values")
 
 def joined_axis(parts: Sequence[Shape | None], whole: Shape | None) -> int | None:
     """Return the dimension along which parts make up a whole, -1 or 0; None if along none of them."""
-    for axis in _AXES:
-        joined = _joined_shape(parts, axis)
-        if joined is not None and whole is not None and relate_shapes(joined, whole)[1] is None:
-            return axis
-    return None
+    joined = ((axis, _joined_shape(parts, axis)) for axis in _AXES if whole is not None)
+    return next((axis for axis, shape in joined if shape is not None and _fits(shape, whole)), None)
 
 
 def join_records(parts: Sequence[TensorRecord], axis: int) -> TensorRecord:
@@ -66,9 +64,7 @@ def join_records(parts: Sequence[TensorRecord], axis: int) -> TensorRecord:
 def join_rows(parts: Sequence[TensorRecord], columns: int = 1) -> TensorRecord | None:
     """Return the record of the rows of experts, one after another; None where they are not known to fit.
 
-    Args:
-        parts: first those of all experts that lie in the first column, then those of the second.
-        columns: how many tensors of each expert lie side by side.
+    Parts are those of all experts that lie in the first column, then those of the second.
     """
     shapes = [part.shape for part in parts if part.is_tensor and part.shape]
     count = len(parts) // columns
@@ -77,6 +73,11 @@ def join_rows(parts: Sequence[TensorRecord], columns: int = 1) -> TensorRecord |
     if len(shapes) < len(parts) or len(set(widths)) != 1 or rows != rows[:count] * columns:
         return None
     return replace(join_records(parts, 0), shape=(sum(rows[:count]), columns * widths[0]))
+
+
+def are_located(parts: Sequence[TensorRecord], whole: TensorRecord) -> bool:
+    """Tell whether the values of a whole and of all its parts were saved."""
+    return all(record.location is not None for record in (*parts, whole))
 
 
 def whole_axes(record: TensorRecord) -> list[int]:
@@ -113,24 +114,15 @@ def pair_joined(tensors: TensorPairing, match: int, golden: Sequence[Node], targ
 
     The gradient of the whole's input is the sum of those of the parts. It is left over where only
     statistics were recorded: those of a sum do not follow from those of what is added.
-
-    Args:
-        tensors: what is paired so far; the pairs are added to it.
-        match: index of the match.
-        golden: golden nodes in the order in which they are joined.
-        target: target nodes; one side has one node.
     """
-    parts, whole = (golden, target[0]) if len(target) == 1 else (target, golden[0])
-    work = _Fused(match, tuple(parts), whole, parts_are_golden=len(target) == 1)
+    work = _fused(match, golden, target)
     taken: set[tuple[str, str]] = set()
-    for record in whole.tensors:
+    for record in work.whole.tensors:
         records = work.partners(record)
         pairs = work.pairs(*_with_whole_shards(records, record)) if records is not None else []
-        if records is None or not pairs:
-            continue
-        tensors.pairs += pairs
-        taken |= {(node.name, part.label) for node, part in zip(parts, records, strict=True)}
-        taken.add((whole.name, record.label))
+        if records is not None and pairs:
+            tensors.pairs += pairs
+            taken |= work.places(work.parts, records, record)
     _list_left_over(tensors, match, golden, target, taken)
 
 
@@ -139,37 +131,27 @@ def pair_experts(
 ) -> None:
     """Pair what experts that ran one by one took and gave with that of the one that ran them together.
 
-    What each expert computes of one input was given to each of its operators.
-
-    Args:
-        tensors: what is paired so far; the pairs are added to it.
-        match: index of the match.
-        golden: golden nodes: one, or those of all experts by the first of their operators, then by the
-            second.
-        target: target nodes, likewise; one side has one node.
-        experts: the numbers of the experts.
+    What each expert computes of one input was given to each of its operators. One side has one node, the
+    other those of all experts by the first of their operators, then by the second.
     """
-    parts, whole = (golden, target[0]) if len(target) == 1 else (target, golden[0])
-    work = _Fused(match, tuple(parts), whole, parts_are_golden=len(target) == 1)
-    columns = [parts[at : at + len(experts)] for at in range(0, len(parts), len(experts))]
+    work = _fused(match, golden, target)
+    columns = [work.parts[at : at + len(experts)] for at in range(0, len(work.parts), len(experts))]
     taken: set[tuple[str, str]] = set()
-    for role, groups in ((Role.INPUT, columns), (Role.OUTPUT, [parts])):
-        record = _first_tensor(whole, role)
-        for nodes in groups:
-            records = [one for node in nodes if (one := _first_tensor(node, role)) is not None]
-            if record is None or len(records) < len(nodes):
+    for role, groups in ((Role.INPUT, columns), (Role.OUTPUT, [work.parts])):
+        for record, nodes in product(tensors_of(work.whole, role)[:1], groups):
+            records = [part for node in nodes for part in tensors_of(node, role)[:1]]
+            if len(records) < len(nodes):
                 continue
             pair = work.of_experts(nodes, records, record, experts)
-            if pair is None:
-                continue
-            tensors.pairs.append(pair)
-            taken |= {(node.name, part.label) for node, part in zip(nodes, records, strict=True)}
-            taken.add((whole.name, record.label))
+            if pair is not None:
+                tensors.pairs.append(pair)
+                taken |= work.places(nodes, records, record)
     _list_left_over(tensors, match, golden, target, taken)
 
 
-def _first_tensor(node: Node, role: Role) -> TensorRecord | None:
-    return next((record for record in node.tensors if record.role is role and record.is_tensor), None)
+def _fused(match: int, golden: Sequence[Node], target: Sequence[Node]) -> "_Fused":
+    parts, whole = (golden, target[0]) if len(target) == 1 else (target, golden[0])
+    return _Fused(match, tuple(parts), whole, parts_are_golden=len(target) == 1)
 
 
 def _list_left_over(
@@ -205,11 +187,18 @@ class _Fused(Struct, frozen=True):
     whole: Node
     parts_are_golden: bool
 
+    def places(
+        self, nodes: Sequence[Node], parts: Sequence[TensorRecord], whole: TensorRecord
+    ) -> set[tuple[str, str]]:
+        """Return node and label of a tensor of the whole, and of each of its parts."""
+        places = {(node.name, part.label) for node, part in zip(nodes, parts, strict=True)}
+        return places | {(self.whole.name, whole.label)}
+
     def partners(self, record: TensorRecord) -> list[TensorRecord] | None:
         """Return the tensor of each part that a tensor of the whole corresponds to; None if one has none."""
-        found = [_partner(part, self.whole, record) for part in self.parts]
-        known = [part for part in found if part is not None and part.is_tensor is record.is_tensor]
-        return known if len(known) == len(self.parts) else None
+        partners = [_partner(part, self.whole, record) for part in self.parts]
+        alike = [part for part in partners if part is not None and part.is_tensor is record.is_tensor]
+        return alike if len(alike) == len(self.parts) else None
 
     def pairs(self, parts: list[TensorRecord], whole: TensorRecord) -> list[TensorPair]:
         """Pair a tensor of the whole with that of each part, with all joined, or with their sum."""
@@ -217,10 +206,11 @@ class _Fused(Struct, frozen=True):
         relations = [relate_shapes(shape, whole.shape) for shape in shapes]
         is_shared = not whole.is_tensor or all(incomparable is None for _, incomparable in relations)
         axis = joined_axis(shapes, whole.shape) if whole.is_tensor else None
-        if is_shared and self.whole.direction is Direction.BACKWARD and whole.role is Role.OUTPUT:
-            located = all(record.location is not None for record in (*parts, whole))
-            return [self._summed(parts, whole)] if located else []
-        if is_shared and (axis is None or whole.role is Role.INPUT):
+        if not is_shared:
+            return [self._concatenated(parts, whole, axis)]
+        if self.whole.direction is Direction.BACKWARD and whole.role is Role.OUTPUT:
+            return [self._summed(parts, whole)] if are_located(parts, whole) else []
+        if axis is None or whole.role is Role.INPUT:
             return [
                 self._pair(node.name, part, whole, transform)
                 for node, part, (transform, _) in zip(self.parts, parts, relations, strict=True)
@@ -230,12 +220,12 @@ class _Fused(Struct, frozen=True):
     def _concatenated(self, parts: list[TensorRecord], whole: TensorRecord, axis: int | None) -> TensorPair:
         joined = join_records(parts, -1 if axis is None else axis)
         if axis is None:
-            known = tuple(map(_shape, parts))
-            why = Message.of("matching.incomparable.parts_do_not_join", parts=known, whole=_shape(whole))
+            shapes = tuple(map(_shape, parts))
+            why = Message.of("matching.incomparable.parts_do_not_join", parts=shapes, whole=_shape(whole))
             pair = replace(self._pair(self.parts[0].name, joined, whole), incomparable=why)
             return self._of_parts(pair, parts, Joining.CONCATENATED)
         said: Messages = (Message.of(_JOINED_ALONG[axis], parts=self._names()),)
-        if whole.location is not None and all(part.location is not None for part in parts):
+        if are_located(parts, whole):
             said = (*said, ARRANGED_BY_VALUES)
         reshape = relate_shapes(joined.shape, whole.shape)[0]
         pair = self._pair(self.parts[0].name, joined, whole, said + reshape)
@@ -247,21 +237,22 @@ class _Fused(Struct, frozen=True):
         """Pair the rows of experts with those of the whole; None unless the shapes prove it."""
         joined = join_rows(parts, len(parts) // len(experts))
         wholes = [*(concatenated(whole, axis) for axis in whole_axes(whole)), whole]
-        fitting = [one for one in wholes if joined and one.shape and _fits(joined.shape, one.shape)]
-        if joined is None or not fitting:
+        if joined is None:
+            return None
+        fitting = [record for record in wholes if record.shape and _fits(joined.shape, record.shape)]
+        if not fitting:
             return None
         whole = fitting[0]
-        located = all(part.location is not None for part in (*parts, whole))
         reshape = relate_shapes(joined.shape, whole.shape)[0]
-        said = say_rows(experts, located=located)
+        said = say_rows(experts, located=are_located(parts, whole))
         pair = self._pair(nodes[0].name, joined, whole, said + reshape)
         pair = replace(pair, part_nodes=tuple(node.name for node in nodes))
         return self._of_parts(pair, parts, Joining.OF_EXPERTS)
 
     def _summed(self, parts: list[TensorRecord], whole: TensorRecord) -> TensorPair:
         total = replace(parts[0], statistics=None, digest=None, location=None)
-        said = Message.of("matching.transform.sum_of_parts", parts=self._names())
-        pair = self._pair(self.parts[0].name, total, whole, (said,))
+        summed = Message.of("matching.transform.sum_of_parts", parts=self._names())
+        pair = self._pair(self.parts[0].name, total, whole, (summed,))
         return self._of_parts(pair, parts, Joining.SUMMED)
 
     def _pair(
@@ -293,10 +284,10 @@ def _with_whole_shards(
         [parts, *([concatenated(part, axis) for part in parts] for axis in whole_axes(parts[0]))],
         [*(concatenated(whole, axis) for axis in whole_axes(whole)), whole],
     )
-    for some in sides[0] if whole.is_tensor and whole.role is not Role.INPUT else ():
-        for one in sides[1]:
-            if joined_axis([part.shape for part in some], one.shape) is not None:
-                return some, one
+    if whole.is_tensor and whole.role is not Role.INPUT:
+        for shards, record in product(*sides):
+            if joined_axis([shard.shape for shard in shards], record.shape) is not None:
+                return shards, record
     return parts, whole
 
 

@@ -1,21 +1,20 @@
 """The numbers by which fused modules and joined tensors are recognised.
 
-Of each: unit | meaning | where it comes from.
+Of each: unit | meaning | where it comes from; a "judgement" was made by hand, and tests/truth shows what
+changing it changes.
 """
 
 from typing import Final
 
 FITS: Final = 0.95
-"""score, 0 to 1 | parts whose shapes join to that of the whole, and whose names say so too | chosen by hand;
-tests/truth shows what changing it changes"""
+"""score, 0 to 1 | parts whose shapes join to that of the whole, and whose names say so too | judgement"""
 
 BY_NAME: Final = 0.8
-"""score, 0 to 1 | parts and a whole of known names where no shapes were recorded | chosen by hand;
-tests/truth shows what changing it changes"""
+"""score, 0 to 1 | parts and a whole of known names where no shapes were recorded | judgement"""
 
 SAME_VALUES: Final = 1e-2
-"""relative difference | of statistics, up to which a whole of unknown name is that of the parts | chosen by
-hand; tests/truth shows what changing it changes"""
+"""relative difference | of statistics, up to which a whole of unknown name is that of the parts |
+judgement"""
 
 STACK_FITS: Final = 0.95
 """score, 0 to 1 | weights whose names say that they were stacked, and whose shapes do too | as FITS"""

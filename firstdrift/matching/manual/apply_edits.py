@@ -9,7 +9,8 @@ is inside; everything else stays as it was. What one edit says of a node is not 
 implies.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.matching.manual.edits import Edit, EditKind
-from firstdrift.matching.pairing import Found, Join, Pairing, start_pairing
+from firstdrift.matching.pairing import Join, Pairing, start_pairing
 from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients
 from firstdrift.model.node import Direction
@@ -99,6 +100,7 @@ class _Overlay:
         self.work = work
         self.match_trees = match_trees
         self.golden, self.target = _side(work.golden), _side(work.target)
+        self.sides = self.golden, self.target
 
     def apply(self, edit: Edit) -> Message | None:
         """Apply an edit; return why not if it cannot be."""
@@ -116,18 +118,18 @@ class _Overlay:
 
     def _why_not(self, golden: list[int], target: list[int]) -> Message | None:
         """Say why nodes cannot be the same."""
-        first = self.work.golden.nodes[golden[0]]
         nodes = [self.work.golden.nodes[index] for index in golden]
-        for node in (*nodes, *(self.work.target.nodes[index] for index in target)):
+        nodes += [self.work.target.nodes[index] for index in target]
+        first = nodes[0]
+        for node in nodes:
             if (node.direction is Direction.BACKWARD) is not (first.direction is Direction.BACKWARD):
                 return Message.of("matching.edit.other_pass", first=first.name, second=node.name)
             if holds_gradients(node) is not holds_gradients(first):
                 return Message.of("matching.edit.only_one_of_gradients", first=first.name, second=node.name)
-        for side, indexes in ((self.golden, golden), (self.target, target)):
-            for inner in indexes:
-                for outer in indexes:
-                    if inner != outer and side.is_inside(inner, outer):
-                        return _is_inside(side.tree, inner, outer)
+        for side, indexes in zip(self.sides, (golden, target), strict=True):
+            for inner, outer in permutations(indexes, 2):
+                if side.is_inside(inner, outer):
+                    return _is_inside(side.tree, inner, outer)
         return self._why_in_itself(target) if len(target) > 1 else None
 
     def _why_in_itself(self, target: list[int]) -> Message | None:
@@ -142,7 +144,7 @@ class _Overlay:
         return None
 
     def _match(self, golden: list[int], target: list[int], *, descendants: bool) -> None:
-        work, sides = self.work, (self.golden, self.target)
+        work, sides = self.work, self.sides
         pairs = work.pairs_of(golden, target)
         self.golden.free_by_hand({*golden, *(pair[0] for pair in pairs)})
         self.target.free_by_hand({*target, *(pair[1] for pair in pairs)})
@@ -168,18 +170,16 @@ class _Overlay:
         ]
         if not pairs:
             return Message.of("matching.edit.not_matched", nodes=len(golden) + len(target))
-        self.golden.free_by_hand({pair[0] for pair in pairs})
-        self.target.free_by_hand({pair[1] for pair in pairs})
-        reach = (
-            self.golden.reach({pair[0] for pair in pairs}, descendants=descendants) - self.golden.said,
-            self.target.reach({pair[1] for pair in pairs}, descendants=descendants) - self.target.said,
-        )
+        reach: list[set[int]] = []
+        for side, named in zip(self.sides, map(set, zip(*pairs, strict=True)), strict=True):
+            side.free_by_hand(named)
+            reach.append(side.reach(named, descendants=descendants) - side.said)
         pairs = work.pairs_of(*reach)
         apart = [pair for pair in pairs if pair[0] in reach[0] and pair[1] in reach[1]]
         for pair in apart:
             work.release(pair[1])
-        self.golden.apart.append({pair[0] for pair in apart})
-        self.target.apart.append({pair[1] for pair in apart})
+        for side, released in zip(self.sides, zip(*apart, strict=True), strict=False):
+            side.apart.append(set(released))
         return None
 
 
@@ -215,36 +215,34 @@ def _match_part(
     part = start_pairing(slices[0], slices[1], replace(work.rules, structure=True, mappings=(), edits=()))
     join = Join(tuple(here[0][at] for at in same[0]), tuple(here[1][at] for at in same[1]), *_SAID)
     if len(join.golden) == len(join.target) == 1:
-        pair = join.golden[0], join.target[0]
-        part.add(pair, Found(pair[0], Origin.MANUAL, 1.0, doubtful=False, reasons=_BY_HAND))
+        part.add_sure((join.golden[0], join.target[0]), Origin.MANUAL, _BY_HAND)
     else:
         part.add_join(join)
-    for known in sorted(target & work.found.keys()):
-        found = work.found[known]
-        if not found.joined:
-            part.found[here[1][known]] = replace(found, golden=here[0][found.golden])
-            part.partners[here[0][found.golden]] = here[1][known]
-    for known_join in work.joins:
-        if target.issuperset(known_join.target):
-            part.add_join(_numbered(known_join, here[0], here[1]))
-    kept = set(part.found)
-    kept.discard(join.target[0])
+    _copy_matches(work, part, sorted(target & work.found.keys()), here)
     match_trees(part)
-    for at, found in part.found.items():
-        if at not in kept and not found.joined:
-            golden_index, target_index = numbers[0][found.golden], numbers[1][at]
-            work.found[target_index] = replace(found, golden=golden_index)
-            work.partners[golden_index] = target_index
-    back = [dict(enumerate(side)) for side in numbers]
-    for found_join in part.joins:
-        work.add_join(_numbered(found_join, back[0], back[1]))
+    _copy_matches(part, work, part.found, [dict(enumerate(side)) for side in numbers])
+
+
+def _copy_matches(
+    source: Pairing, to: Pairing, target: Iterable[int], numbers: Sequence[Mapping[int, int]]
+) -> None:
+    """Enter the matches of some target nodes into another pairing, in which nodes have other numbers."""
+    for index in target:
+        match = source.found[index]
+        if not match.joined:
+            golden = numbers[0][match.golden]
+            to.found[numbers[1][index]] = replace(match, golden=golden)
+            to.partners[golden] = numbers[1][index]
+    for join in source.joins:
+        if numbers[1].keys() >= set(join.target):
+            to.add_join(_numbered(join, *numbers))
 
 
 _PART: Final = SliceListing(Coordinates(), Path())
 _SAID: Final = (Origin.MANUAL, 1.0, _BY_HAND)
 
 
-def _numbered(join: Join, golden: dict[int, int], target: dict[int, int]) -> Join:
+def _numbered(join: Join, golden: Mapping[int, int], target: Mapping[int, int]) -> Join:
     """Give the nodes of a join other numbers."""
     return replace(
         join,

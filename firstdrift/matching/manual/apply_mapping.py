@@ -7,7 +7,7 @@ module  .model  .layers.3.mlp.down_proj                what the next part is cal
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from firstdrift.matching.fused.find_fused import complete_join, join_operators
 from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
-from firstdrift.matching.pairing import Found, Pairing
+from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
@@ -45,22 +45,29 @@ class _Applied(Struct):
     used: set[MappingEntry] = field(default_factory=set)
     failures: dict[MappingEntry, Message] = field(default_factory=dict)
 
-    def match(self, pair: Pair, entries: Iterable[MappingEntry]) -> None:
+    def match(self, pair: Pair, entries: Sequence[MappingEntry]) -> None:
         """Record that two nodes are the same, unless another rule of the files said otherwise of one."""
-        entries = tuple(entries)
-        work = self.work
-        if work.found.get(pair[1]) is None and pair[0] not in work.partners:
-            reason = self.mapping.name_entry(entries[-1])
-            join = complete_join(work, self._modules_of(pair), Origin.MAPPING, reason)
-            if join is not None:
-                work.add_join(join)
-                join_operators(work, join)
-            if pair[1] not in work.found:
-                work.add(pair, Found(pair[0], Origin.MAPPING, 1.0, doubtful=False, reasons=(reason,)))
-        if work.found.get(pair[1]) is not None and work.partners.get(pair[0]) is not None:
+        *_, entry = entries
+        if self.work.is_free(pair):
+            self._add(pair, self.mapping.name_entry(entry))
+        if pair[1] in self.work.found and pair[0] in self.work.partners:
             self.used.update(entries)
         else:
-            self.fail(entries[-1], Message.of("matching.mapping.matched_otherwise"))
+            self.fail(entry, Message.of("matching.mapping.matched_otherwise"))
+
+    def _add(self, pair: Pair, reason: Message) -> None:
+        work = self.work
+        join = complete_join(work, self._modules_of(pair), Origin.MAPPING, reason)
+        if join is not None:
+            work.add_join(join)
+            join_operators(work, join)
+        if pair[1] not in work.found:
+            work.add_sure(pair, Origin.MAPPING, (reason,))
+
+    def name_tensors(self, pair: Pair, golden: str | None, target: str | None) -> None:
+        """Record which golden tensor of a match a target tensor is, where their labels differ."""
+        if golden is not None and target is not None and golden != target:
+            self.work.said_tensors.setdefault(pair, {})[target] = golden
 
     def _modules_of(self, pair: Pair) -> Pair:
         """Return the modules that run two operators, which may have been fused; modules stay as they are."""
@@ -151,19 +158,19 @@ def _apply_cells(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     for index, node in _forward(work.target):
         name = _cell(node)
         if name in whole:
-            entries, said = [whole[name]], whole[name].golden[0]
+            entries, golden_name = [whole[name]], whole[name].golden[0]
         else:
-            entries, said = [], name
+            entries, golden_name = [], name
             for entry in mapping.entries:
-                if entry.target in said:
+                if entry.target in golden_name:
                     entries.append(entry)
-                    said = said.replace(entry.target, entry.golden[0], 1)
+                    golden_name = golden_name.replace(entry.target, entry.golden[0], 1)
         if not entries:
             continue
-        partner = golden.get((said, node.direction, node.call))
+        partner = golden.get((golden_name, node.direction, node.call))
         if partner is None:
             for entry in entries:
-                applied.fail(entry, _absent("golden", said))
+                applied.fail(entry, _absent("golden", golden_name))
         else:
             applied.match((partner, index), entries)
     return applied.notes(lambda entry: Message.of("matching.mapping.no_target_name", name=entry.target))
@@ -181,40 +188,43 @@ def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     golden = {node.name: index for index, node in enumerate(work.golden.nodes)}
     target = {node.name: index for index, node in enumerate(work.target.nodes)}
     for entry in mapping.entries:
-        (target_node, target_label), (golden_node, golden_label) = (
-            split_item(entry.target),
-            split_item(entry.golden[0]),
-        )
-        sides = (("target", target, target_node, work.target), ("golden", golden, golden_node, work.golden))
-        missing = [_absent(side, name) for side, known, name, _ in sides if name not in known]
-        labels = {"target": target_label, "golden": golden_label}
-        missing += [
-            Message.of("matching.mapping.no_tensor", node=name, tensor=labels[side])
-            for side, known, name, tree in sides
-            if name in known and not _has(tree.nodes[known[name]], labels[side])
-        ]
-        if missing:
-            applied.fail(entry, missing[0])
+        items = {"target": split_item(entry.target), "golden": split_item(entry.golden[0])}
+        (golden_node, golden_label), (target_node, target_label) = items["golden"], items["target"]
+        nodes = {
+            "target": work.target.nodes[target[target_node]] if target_node in target else None,
+            "golden": work.golden.nodes[golden[golden_node]] if golden_node in golden else None,
+        }
+        why = next(_missing(items, nodes), None)
+        if why is not None:
+            applied.fail(entry, why)
             continue
         pair = golden[golden_node], target[target_node]
-        if pair[1] not in work.found and pair[0] not in work.partners:
+        if work.is_free(pair):
             applied.match(pair, (entry,))
-        found = work.found.get(pair[1])
-        if found is None or found.golden != pair[0]:
+        match = work.found.get(pair[1])
+        if match is None or match.golden != pair[0]:
             applied.fail(entry, Message.of("matching.mapping.said_otherwise"))
-            continue
-        applied.used.add(entry)
-        if target_label is not None and golden_label is not None and target_label != golden_label:
-            work.said_tensors.setdefault(pair, {})[target_label] = golden_label
+        else:
+            applied.used.add(entry)
+            applied.name_tensors(pair, golden_label, target_label)
     return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
+
+
+def _missing(
+    items: Mapping[str, tuple[str, str | None]], nodes: Mapping[str, Node | None]
+) -> Iterator[Message]:
+    """Say which of the nodes that an entry names are not there, and which tensors of those that are."""
+    for side, node in nodes.items():
+        if node is None:
+            yield _absent(side, items[side][0])
+    for side, node in nodes.items():
+        name, label = items[side]
+        if node is not None and label is not None and label not in {each.label for each in node.tensors}:
+            yield Message.of("matching.mapping.no_tensor", node=name, tensor=label)
 
 
 def _absent(side: str, name: str) -> Message:
     return Message.of("matching.mapping.absent", side=side_named(side), name=name)
-
-
-def _has(node: Node, label: str | None) -> bool:
-    return label is None or any(record.label == label for record in node.tensors)
 
 
 def _apply_types(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
@@ -222,27 +232,19 @@ def _apply_types(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     golden, target = _by_type(work.golden), _by_type(work.target)
     for entry in mapping.entries:
         target_type, target_output = _split_type(entry.target)
-        for said in entry.golden:
-            golden_type, golden_output = _split_type(said)
-            layers = target.get(target_type, {})
-            for layer, nodes in layers.items():
-                others = golden.get(golden_type, {}).get(layer, [])
+        for golden_type, golden_output in map(_split_type, entry.golden):
+            partners = golden.get(golden_type, {})
+            for layer, nodes in target.get(target_type, {}).items():
+                others = partners.get(layer, [])
                 if len(nodes) != len(others):
                     counts = {"target": len(nodes), "golden": len(others), "layer": layer}
                     types = {"target_type": target_type, "golden_type": golden_type}
-                    is_outside = layer is None
-                    which = "matching.mapping.other_counts" + ("_outside" if is_outside else "")
+                    which = "matching.mapping.other_counts" + ("_outside" if layer is None else "")
                     applied.fail(entry, Message.of(which, **counts, **types))
                     continue
                 for pair in zip(others, nodes, strict=True):
                     applied.match(pair, (entry,))
-                    if (
-                        target_output is not None
-                        and golden_output is not None
-                        and target_output != golden_output
-                    ):
-                        work.said_tensors.setdefault(pair, {})[target_output] = golden_output
-
+                    applied.name_tensors(pair, golden_output, target_output)
     return applied.notes(lambda entry: _absent("target", _split_type(entry.target)[0]))
 
 

@@ -22,7 +22,6 @@ from firstdrift.matching.manual.thresholds import DEEPEST_LEVEL, LARGEST_FILE, L
 from firstdrift.model.names import parse_name
 from firstdrift.paths import inside
 from firstdrift.wording.message import Message
-from firstdrift.wording.phrases import as_message
 
 _OPERATOR_FILE: Final = "op_mapping_file.json"
 
@@ -68,10 +67,7 @@ _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_mapping(path: Path) -> MappingFile:
-    """Read a mapping file of any of the four kinds; which one is seen from what it holds.
-
-    Args:
-        path: the file, or the directory in which msit's `op_mapping_file.json` lies.
+    """Read a mapping file of any of the four kinds, or the one in a directory of msit's.
 
     Raises:
         SettingsError: the file cannot be read, is no YAML or JSON, or says something that makes no sense;
@@ -83,9 +79,7 @@ def read_mapping(path: Path) -> MappingFile:
 def read_mapping_text(path: Path, *, within: Sequence[Path] | None = None) -> tuple[Path, str]:
     """Read the text of a mapping file, or of the one in a directory of msit's; return where it was, too.
 
-    Args:
-        path: the file, or the directory.
-        within: real paths, below one of which both must lie; None: wherever they lie.
+    Both must lie below one of the real paths of `within`; None: wherever they lie.
 
     Raises:
         SettingsError: it cannot be read, is no text, or is too large.
@@ -103,12 +97,8 @@ def read_mapping_text(path: Path, *, within: Sequence[Path] | None = None) -> tu
 def parse_mapping(path: Path, text: str, *, may_quote: bool = True) -> MappingFile:
     """Read what a mapping file says; `path` is what it is called.
 
-    Args:
-        path: the name of the file.
-        text: what it holds.
-        may_quote: whether whoever gets to see the answer has the text anyway. If not, what may be anything
-            (settings with passwords are YAML, too) must be a mapping beyond doubt, and errors say lines and
-            kinds only.
+    Unless whoever sees the answer has the text anyway (`may_quote`), what may be anything (settings with
+    passwords are YAML, too) must be a mapping beyond doubt, and errors say lines and kinds only.
 
     Raises:
         SettingsError: it is no YAML or JSON, or says something that makes no sense.
@@ -119,7 +109,7 @@ def parse_mapping(path: Path, text: str, *, may_quote: bool = True) -> MappingFi
             _require_genuine(path.name, mapping)
     except _WrongError as error:
         reason = error.quoting if may_quote else error.plain
-        raise SettingsError(reason, path=path, hint=error.hint or "") from (error if may_quote else None)
+        raise SettingsError(reason, path=path, hint=error.hint) from (error if may_quote else None)
     return mapping if may_quote else replace(mapping, may_quote=False)
 
 
@@ -223,9 +213,9 @@ def _read_text(path: Path, within: Sequence[Path] | None) -> str:
         raise SettingsError(Message.of("matching.mapping.no_utf8", byte=error.start), path=path) from error
     except OutsideError as error:
         hint = Message.of("matching.hint.below_one")
-        raise PathOutsideRootsError(error.reason, hint=hint) from error
+        raise PathOutsideRootsError(error.message, hint=hint) from error
     except RefusedError as error:
-        reason = Message.of("matching.mapping.no_mapping_file", why=as_message(error.reason))
+        reason = Message.of("matching.mapping.no_mapping_file", why=error.message)
         raise SettingsError(reason, path=path) from error
     except OSError as error:
         reason = Message.of("matching.mapping.not_read", why=str(error.strerror))
@@ -246,16 +236,20 @@ def _parse(name: str, text: str) -> MappingFile:
     entries = tuple(MappingEntry(_line(key), key.value, (_text(key, value),)) for key, value in items)
     if not any(_is_node_or_tensor(entry.target) for entry in entries):
         return MappingFile(name, MappingKind.CELL, entries)
+    _require_tensors(entries)
+    return MappingFile(name, MappingKind.DATA, entries)
+
+
+def _require_tensors(entries: Sequence[MappingEntry]) -> None:
     for entry in entries:
-        for said in (entry.target, *entry.golden):
-            if not _is_node_or_tensor(said):
+        for name in (entry.target, *entry.golden):
+            if not _is_node_or_tensor(name):
                 raise _WrongError(
-                    Message.of("matching.mapping.names_no_tensor", name=_quoted(said)),
+                    Message.of("matching.mapping.names_no_tensor", name=_quoted(name)),
                     line=entry.line,
                     key=entry.target,
                     hint=Message.of("matching.hint.tensor_names"),
                 )
-    return MappingFile(name, MappingKind.DATA, entries)
 
 
 def _compose(text: str) -> yaml.Node:

@@ -28,10 +28,8 @@ FORMAT: Final = 1
 def read_matches(files: Iterable[Path], *, within: Sequence[Path] | None = None) -> MatchSetFile:
     """Read mapping files and match sets, and put together what they say, in their order.
 
-    Args:
-        files: where they lie.
-        within: real paths, below one of which each must lie, for one who sees no more of these files than
-            what is answered. None: the files are those of whoever asks.
+    Each must lie below one of the real paths of `within`, where whoever asks sees no more of these files than
+    what is answered. None: the files are those of whoever asks.
 
     Raises:
         SettingsError: a file cannot be read, or says something that makes no sense.
@@ -41,9 +39,9 @@ def read_matches(files: Iterable[Path], *, within: Sequence[Path] | None = None)
         parse_matches(*read_mapping_text(path, within=within), may_quote=within is None) for path in files
     ]
     return MatchSetFile(
-        name=", ".join(said.name for said in read),
-        edits=tuple(edit for said in read for edit in said.edits),
-        mappings=tuple(mapping for said in read for mapping in said.mappings),
+        name=", ".join(file.name for file in read),
+        edits=tuple(edit for file in read for edit in file.edits),
+        mappings=tuple(mapping for file in read for mapping in file.mappings),
     )
 
 
@@ -76,7 +74,7 @@ def parse_matches(path: Path, text: str, *, may_quote: bool = True) -> MatchSetF
             checked(edit)
         except SettingsError as error:
             reason = Message.of("matching.match_set.edit", number=number, why=error.message)
-            raise SettingsError(reason, path=path, hint=error.advice or "") from error
+            raise SettingsError(reason, path=path, hint=error.advice) from error
     return read
 
 

@@ -105,22 +105,21 @@ def choose_rank(sides: Sides, rank: int) -> tuple[Sides, list[Message]]:
     models = [models_of(side) for side in sides]
     widths = [max(map(len, held), default=1) for held in models]
     if max(widths) == 1:
-        of_rank = [[one for one in side if one.coordinates.rank in {None, rank}] for side in sides]
-        return tuple(of_rank), []
+        return tuple([one for one in side if one.coordinates.rank in {None, rank}] for side in sides), []
     wider = int(widths[1] >= widths[0])
     number = next((at for at, model in enumerate(models[wider]) if rank in model), None)
     if number is None:
         return ([], []), []
-    chosen = [held[number] if number < len(held) else None for held in models]
-    of_model = [
-        [listing for listing in side if model_of(listing) == model]
-        for side, model in zip(sides, chosen, strict=True)
-    ]
+    of_model = [_slices_of(side, held[number : number + 1]) for side, held in zip(sides, models, strict=True)]
     of_model[wider] = [_held_by(listing, rank) for listing in of_model[wider]]
     ranks = models[wider][number]
-    side, said = side_named(SIDES[wider]), ranks_named(ranks)
-    note = Message.of("matching.note.part_of_model", side=side, rank=rank, ranks=said)
+    side, named = side_named(SIDES[wider]), ranks_named(ranks)
+    note = Message.of("matching.note.part_of_model", side=side, rank=rank, ranks=named)
     return tuple(of_model), [note] if len(ranks) > 1 else []
+
+
+def _slices_of(side: Iterable[SliceListing], models: list[Model]) -> list[SliceListing]:
+    return [listing for listing in side if model_of(listing) in models]
 
 
 def models_of(side: Iterable[SliceListing]) -> list[Model]:

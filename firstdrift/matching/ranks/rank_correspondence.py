@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
-from firstdrift.dumps.storage.tensor_data import load_tensor
-from firstdrift.errors import TensorUnreadableError
-from firstdrift.matching.ranks.partial_dump import part
+from firstdrift.matching.ranks.partial_dump import shard
 from firstdrift.matching.ranks.thresholds import (
     LEAST_COPIES,
     LEAST_SHARDS,
@@ -32,6 +30,7 @@ from firstdrift.matching.structure.statistics_similarity import value_distance
 from firstdrift.matching.tree import is_operator
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, TensorRecord, is_floating
+from firstdrift.parallel.shards_of_tensors import first_values
 
 _CHUNK: Final = re.compile(r"\d{1,9}(?=\.)")
 
@@ -84,18 +83,13 @@ def are_spread_otherwise(golden: Slice, target: Slice, ranks: int) -> bool:
         cut = chunks[1] > chunks[0]
         return ranks == 2 or _is_stage_of(sides[cut], sides[not cut], ranks)  # noqa: PLR2004
     tensors, others = _tensors(golden), _tensors(target)
-    shapes = [(tensors[key], others[key].shape) for key in tensors.keys() & others.keys()]
-    copies = sum(record.shape == shape for record, shape in shapes)
-    known = [(record, how) for record, shape in shapes if (how := part(record.shape, shape)) is not None]
-    shards = [
-        how.of_target
-        for record, how in known
-        if how.times == ranks and (how.axis == -1 or record.role is Role.PARAMETER)
-    ]
+    pairs = [(tensors[key], others[key]) for key in tensors.keys() & others.keys()]
+    copies = sum(record.shape == other.shape for record, other in pairs)
+    shards = [how.of_target for pair in pairs if (how := shard(*pair)) is not None and how.times == ranks]
     is_target = 2 * sum(shards) > len(shards)
     return (
-        len(shards) > LEAST_SHARDS * len(shapes)
-        and copies >= LEAST_COPIES * len(shapes)
+        len(shards) > LEAST_SHARDS * len(pairs)
+        and copies >= LEAST_COPIES * len(pairs)
         and _is_stage_of(sides[not is_target], sides[is_target], ranks)
     )
 
@@ -176,16 +170,8 @@ def _distance(one: TensorRecord, other: TensorRecord) -> float | None:
 def _distance_of_values(one: TensorRecord, other: TensorRecord) -> float | None:
     import numpy as np
 
-    samples = []
-    for record in (one, other):
-        if record.location is None or record.problem is not None:
-            return None
-        try:
-            values = load_tensor(record.location).reshape(-1)[:SAMPLE]
-        except TensorUnreadableError:
-            return None
-        samples.append(values.astype(np.complex128 if values.dtype.kind == "c" else np.float64))
-    if samples[0].shape != samples[1].shape:
+    samples = first_values((one, other), SAMPLE)
+    if samples is None or samples[0].shape != samples[1].shape:
         return None
     with np.errstate(all="ignore"):
         size = max(float(np.linalg.norm(sample)) for sample in samples)

@@ -8,11 +8,13 @@
 What it holds was told by the other ranks (`shards.py`). What cannot be compared says why, and what to do.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from firstdrift.matching.plan import TensorPair
+from firstdrift.matching.plan import Messages, TensorPair
 from firstdrift.model.tensor import Sharding, Shards, TensorRecord, is_part_of_rank, say_addend
-from firstdrift.parallel.merge_ranks import agree
+from firstdrift.parallel.shards_of_tensors import agree
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import ranks_named
 
@@ -24,34 +26,26 @@ def narrow_to_rank(pair: TensorPair) -> TensorPair:
         pair: what is compared; shards say what they are to the whole.
     """
     parts = pair.golden_parts, pair.target_parts
-    shards = [one.shards for one in (pair.golden, pair.target, *parts[0], *parts[1])]
-    if not any(one is not None and one.only is not None for one in shards):
+    shards = [side.shards for side in (pair.golden, pair.target, *parts[0], *parts[1]) if side.shards]
+    if all(held.only is None for held in shards):
         return pair
+    own = replace(pair, golden_parts=tuple(map(_own, parts[0])), target_parts=tuple(map(_own, parts[1])))
     why = pair.incomparable or _why_not(pair)
     if why is not None:
-        return replace(
-            pair,
-            golden=_own_part(pair.golden),
-            target=_own_part(pair.target),
-            golden_parts=tuple(map(_own, parts[0])),
-            target_parts=tuple(map(_own, parts[1])),
-            incomparable=why,
-            transform=(),
-        )
-    transform = pair.transform
-    if any(one is not None and one.sharding is Sharding.SUMMED for one in shards) and pair.target.is_tensor:
-        transform = ()
-    if pair.joining is not None:
-        own = (part_of_rank(one) for one in shards[:2] if one is not None)
-        transform = (*transform, *(said for said in own if said is not None))
-    return replace(
-        pair,
-        golden=_compared(pair.golden, pair),
-        target=_compared(pair.target, pair),
-        golden_parts=tuple(map(_own, parts[0])),
-        target_parts=tuple(map(_own, parts[1])),
-        transform=transform,
-    )
+        sides = _own_part(pair.golden), _own_part(pair.target)
+        return replace(own, golden=sides[0], target=sides[1], incomparable=why, transform=())
+    sides = _compared(pair.golden, pair), _compared(pair.target, pair)
+    return replace(own, golden=sides[0], target=sides[1], transform=_transform(pair, shards))
+
+
+def _transform(pair: TensorPair, shards: Sequence[Shards]) -> Messages:
+    """Say what is done to a pair; a sum that is not made is not said, but of which rank a joined part is."""
+    is_summed = any(held.sharding is Sharding.SUMMED for held in shards)
+    transform = () if is_summed and pair.target.is_tensor else pair.transform
+    if pair.joining is None:
+        return transform
+    own = (part_of_rank(side.shards) for side in (pair.golden, pair.target) if side.shards)
+    return (*transform, *filter(None, own))
 
 
 def part_of_rank(shards: Shards) -> Message | None:
@@ -64,22 +58,28 @@ def part_of_rank(shards: Shards) -> Message | None:
 
 def _why_not(pair: TensorPair) -> Message | None:
     """Return why what a rank holds cannot be compared with what the other dump has; None if it can."""
-    for side, other, other_parts in (
-        (pair.golden, pair.target, pair.target_parts),
-        (pair.target, pair.golden, pair.golden_parts),
-    ):
-        shards = side.shards
-        if shards is None or shards.only is None or not side.is_tensor:
-            continue
-        if shards.sharding is Sharding.SUMMED and not agree((_own(side), other)):
-            return say_addend(shards)
-        if shards.sharding is Sharding.CONCATENATED:
-            needed = (*shards.records, *(other_parts or (other,)))
-            if any(record.location is None for record in needed):
-                return Message.of("matching.incomparable.part_without_values", rank=shards.only)
+    why = _why_not_side(pair.golden, pair.target, pair.target_parts) or _why_not_side(
+        pair.target, pair.golden, pair.golden_parts
+    )
+    if why is not None:
+        return why
     for part in (*pair.golden_parts, *pair.target_parts):
         if part.shards is not None and _own(part).shape != part.shape:
             return Message.of("matching.incomparable.parts_of_joined", rank=part.shards.only)
+    return None
+
+
+def _why_not_side(
+    side: TensorRecord, other: TensorRecord, other_parts: Sequence[TensorRecord]
+) -> Message | None:
+    shards = side.shards
+    if shards is None or shards.only is None or not side.is_tensor:
+        return None
+    if shards.sharding is Sharding.SUMMED and not agree((_own(side), other)):
+        return say_addend(shards)
+    needed = (*shards.records, *(other_parts or (other,)))
+    if shards.sharding is Sharding.CONCATENATED and any(record.location is None for record in needed):
+        return Message.of("matching.incomparable.part_without_values", rank=shards.only)
     return None
 
 

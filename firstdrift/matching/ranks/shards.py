@@ -23,7 +23,7 @@ from firstdrift.matching.tensors import BY_SHAPE, relate_shapes
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, Sharding, Shards, TensorRecord, is_floating, shared_location
 from firstdrift.parallel.expert_parallel import OWN_EXPERTS
-from firstdrift.parallel.merge_ranks import agree
+from firstdrift.parallel.shards_of_tensors import agree
 from firstdrift.wording.message import Message, joined
 from firstdrift.wording.phrases import ranks_named, shape, side_named
 
@@ -41,15 +41,16 @@ def settle_shards(pairs: Sequence[TensorPair], target: Sequence[Node]) -> list[T
         return list(pairs)
     settled: list[TensorPair] = []
     for _, group in groupby(pairs, key=lambda pair: pair.match):
-        of_match = list(group)
-        # What an operator makes of shards depends on what it was given: inputs come first.
-        first = {at: _settle(pair, reduces=False) for at, pair in enumerate(of_match) if _is_given(pair)}
-        reduces = any(_is_part(pair) for pair in first.values())
-        settled += [
-            first[at] if at in first else _settle(pair, reduces=reduces) for at, pair in enumerate(of_match)
-        ]
+        settled += _settle_match(list(group))
     settled = _with_summed_gradients(pairs, settled, {node.name: node.path for node in target})
     return list(map(narrow_to_rank, settled))
+
+
+def _settle_match(pairs: list[TensorPair]) -> list[TensorPair]:
+    """Settle the pairs of one match: inputs first, as what it makes of shards depends on them."""
+    given = {at: _settle(pair, reduces=False) for at, pair in enumerate(pairs) if _is_given(pair)}
+    reduces = any(map(_is_part, given.values()))
+    return [given.get(at) or _settle(pair, reduces=reduces) for at, pair in enumerate(pairs)]
 
 
 def _with_summed_gradients(
@@ -102,22 +103,25 @@ def _settle_shards(pair: TensorPair, *, reduces: bool) -> TensorPair:
         return _settle_scalars(pair)
     if pair.joining is not None:
         return replace(pair, golden=_complete(golden, reduces), target=_complete(target, reduces))
-    sides = golden.shards, target.shards
-    said = [ranks_named(shards.ranks) for shards in sides if shards and len(shards.ranks) > 1]
     for one, other in _arrangements(golden, target):
         transform, why = relate_shapes(one.shape, other.shape)
         if why is None:
             return _settled(pair, _complete(one, reduces), _complete(other, reduces), transform)
-    if damaged := [why for side in (golden, target) if side.shards for why in _damaged(side.shards)]:
-        return _left_out(pair, joined(*damaged))
-    if lost := [_lost(side.shards) for side in (golden, target) if side.shards and side.shards.missing]:
-        return _left_out(pair, joined(*lost))
-    if not said:
-        return _settled(pair, _complete(golden, reduces), _complete(target, reduces), None)
+    if (why_not := _why_unlike(golden, target)) is not None:
+        return _left_out(pair, why_not)
+    return _settled(pair, _complete(golden, reduces), _complete(target, reduces), None)
+
+
+def _why_unlike(golden: TensorRecord, target: TensorRecord) -> Message | None:
+    """Say why shards do not make up the other tensor; None if each side is of one rank."""
+    shards = [side.shards for side in (golden, target) if side.shards is not None]
+    if damaged := [why for held in shards for why in _damaged(held)]:
+        return joined(*damaged)
+    if lost := [_lost(held) for held in shards if held.missing]:
+        return joined(*lost)
+    ranks = tuple(ranks_named(held.ranks) for held in shards if len(held.ranks) > 1)
     shapes = {"golden": _shapes(golden), "target": _shapes(target)}
-    return _left_out(
-        pair, Message.of("matching.incomparable.shards_do_not_join", ranks=tuple(said), **shapes)
-    )
+    return Message.of("matching.incomparable.shards_do_not_join", ranks=ranks, **shapes) if ranks else None
 
 
 def _left_out(pair: TensorPair, why: Message) -> TensorPair:
@@ -220,29 +224,26 @@ def _merging(shards: Shards) -> str:
 
 def _settle_scalars(pair: TensorPair) -> TensorPair:
     """Compare arguments that are dealt out over ranks (numbers of heads, sizes) by their sum."""
-    sides = []
-    for side, other in ((pair.golden, pair.target), (pair.target, pair.golden)):
-        shards = side.shards
-        if shards is None:
-            sides.append(side)
-            continue
-        held = [part.scalar or "" for part in shards.records]
-        numbers = all(part.dtype == "int" and _is_int(part.scalar) for part in shards.records)
-        dealt_out = (
-            len(held) > 1
-            and numbers
-            and _is_int(other.scalar)
-            and other.scalar not in held
-            and sum(map(int, held)) == int(other.scalar or 0)
-        )
-        if dealt_out:
-            settled = replace(shards, sharding=Sharding.SUMMED)
-            sides.append(replace(side, scalar=other.scalar, shards=settled))
-        else:
-            settled = replace(shards, sharding=Sharding.REPLICATED)
-            other_one = (part for part in shards.records if part.scalar != other.scalar)
-            sides.append(replace(next(other_one, side), shards=settled))
-    return _settled(pair, sides[0], sides[1], None)
+    golden, target = pair.golden, pair.target
+    return _settled(pair, _settled_scalar(golden, target), _settled_scalar(target, golden), None)
+
+
+def _settled_scalar(side: TensorRecord, other: TensorRecord) -> TensorRecord:
+    shards = side.shards
+    if shards is None:
+        return side
+    if _are_dealt_out(shards, other.scalar):
+        return replace(side, scalar=other.scalar, shards=replace(shards, sharding=Sharding.SUMMED))
+    unlike = (part for part in shards.records if part.scalar != other.scalar)
+    return replace(next(unlike, side), shards=replace(shards, sharding=Sharding.REPLICATED))
+
+
+def _are_dealt_out(shards: Shards, whole: str | None) -> bool:
+    """Tell whether the whole numbers that ranks have add up to the one of the other dump."""
+    held = [part.scalar or "" for part in shards.records]
+    if len(held) < 2 or whole in held or not all(map(_is_int, (*held, whole))):  # noqa: PLR2004 (several)
+        return False
+    return all(part.dtype == "int" for part in shards.records) and sum(map(int, held)) == int(whole or 0)
 
 
 def _is_int(text: str | None) -> bool:

@@ -8,13 +8,14 @@ First what has the same name, then operators whose outputs agree and agree with 
 left between two such pairs is aligned. What corresponds to nothing stays unmatched.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator
-from itertools import groupby
+from functools import partial
+from itertools import groupby, product
 from typing import Final, TypeAlias
 
 from firstdrift.matching.fused.find_fused import join_siblings
-from firstdrift.matching.pairing import Found, Pairing
+from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Origin
 from firstdrift.matching.structure.sequence_alignment import (
     Pair,
@@ -37,7 +38,6 @@ from firstdrift.matching.structure.thresholds import (
     SAME_NAME_SCORE,
     TIE,
     TWINS,
-    UNSURE,
 )
 from firstdrift.matching.tree import (
     SliceTree,
@@ -60,13 +60,9 @@ _SAME_PATH: Final = Message.of("matching.reason.same_path")
 
 
 def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> None:
-    """Pair two lists of siblings.
+    """Pair two lists of siblings in execution order; those already matched serve as anchors.
 
-    Args:
-        work: what is matched so far; new matches are added to it.
-        golden: golden siblings in execution order; those already matched serve as anchors.
-        target: target siblings.
-        exact: whether the nodes around them have the same path.
+    `exact` says whether the nodes around them have the same path.
     """
     if not work.free_golden(golden) or not work.free_target(target):
         return
@@ -76,19 +72,21 @@ def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact:
     if by_name:
         _pair_by_name(work, golden, target, exact=True)
     if work.rules.fuzzy:
-        for left, right in _gaps(work, golden, target):
-            _pair_by_path(work, left, right)
-    if not by_name and work.rules.structure:
-        _pair_by_name(work, golden, target, exact=False)
+        _pair_gaps(work, golden, target, partial(_pair_by_path, work))
     if work.rules.structure:
-        for left, right in _gaps(work, golden, target):
-            join_siblings(work, left, right)
-    siblings = _Siblings(work, golden, target, exact=exact)
+        if not by_name:
+            _pair_by_name(work, golden, target, exact=False)
+        _pair_gaps(work, golden, target, partial(join_siblings, work))
+    _pair_gaps(work, golden, target, _Siblings(work, golden, target, exact=exact).pair_gap)
+    if work.rules.structure:
+        _pair_gaps(work, golden, target, partial(_look_inside, work))
+
+
+def _pair_gaps(
+    work: Pairing, golden: list[int], target: list[int], pair: Callable[[list[int], list[int]], None]
+) -> None:
     for left, right in _gaps(work, golden, target):
-        siblings.pair_gap(left, right)
-    if work.rules.structure:
-        for left, right in _gaps(work, golden, target):
-            _look_inside(work, left, right)
+        pair(left, right)
 
 
 def _gaps(work: Pairing, golden: list[int], target: list[int]) -> list[tuple[list[int], list[int]]]:
@@ -120,12 +118,12 @@ def _pair_in_place(work: Pairing, golden: list[int], target: list[int], *, exact
 
 def _pair_equal_lists(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> bool:
     """Pair two lists of the same names, node by node; this is the path that equal trees take."""
-    names = _names(work.golden, golden, exact=exact)
-    if len(golden) != len(target) or names != _names(work.target, target, exact=exact):
+    if _names(work.golden, golden, exact=exact) != _names(work.target, target, exact=exact):
         return False
-    if any(index in work.partners for index in golden) or any(index in work.found for index in target):
+    pairs = list(zip(golden, target, strict=True))
+    if not all(map(work.is_free, pairs)):
         return False
-    for pair in zip(golden, target, strict=True):
+    for pair in pairs:
         if exact or is_operator(work.golden.nodes[pair[0]]):
             work.add_same_place(pair)
         elif work.rules.structure:
@@ -162,27 +160,26 @@ def _pair_by_words(work: Pairing, golden: list[int], target: list[int]) -> None:
     calls = _calls_by_words(work.golden, golden), _calls_by_words(work.target, target)
     for path, others in calls[1].items():
         known = calls[0].get(path, {})
-        if known.keys() == others.keys() and list(known) != list(others):
-            for words, index in others.items():
-                pair = known[words], index
-                if pair[0] not in work.partners and index not in work.found:
-                    reasons = (SAME_NAME, Message.of("matching.reason.called_with", words=words))
-                    work.add(pair, Found(pair[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
+        if known.keys() != others.keys() or list(known) == list(others):
+            continue
+        for words, index in others.items():
+            if work.is_free(pair := (known[words], index)):
+                reasons = (SAME_NAME, Message.of("matching.reason.called_with", words=words))
+                work.add_sure(pair, Origin.EXACT, reasons)
 
 
 def _calls_by_words(tree: SliceTree, siblings: list[int]) -> dict[str, dict[Words, int]]:
     """Return the forward calls of each module that was called several times, each time with other words."""
-    modules = [
-        index
-        for index in siblings
-        if not is_operator(tree.nodes[index]) and tree.nodes[index].direction is Direction.FORWARD
-    ]
-    times = Counter(tree.nodes[index].path for index in modules)
-    calls: dict[str, dict[Words, int]] = {path: {} for path, count in times.items() if count > 1}
-    for index in modules:
-        if tree.nodes[index].path in calls:
-            calls[tree.nodes[index].path][_words(tree.nodes[index])] = index
-    return {path: known for path, known in calls.items() if len(known) == times[path]}
+    calls: defaultdict[str, list[int]] = defaultdict(list)
+    for index in tree.modules(siblings):
+        if tree.nodes[index].direction is Direction.FORWARD:
+            calls[tree.nodes[index].path].append(index)
+    by_words = {
+        path: {_words(tree.nodes[index]): index for index in indexes}
+        for path, indexes in calls.items()
+        if len(indexes) > 1
+    }
+    return {path: known for path, known in by_words.items() if len(known) == len(calls[path])}
 
 
 def _words(node: Node) -> Words:
@@ -194,8 +191,8 @@ def _words(node: Node) -> Words:
 def _pair_by_name(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> None:
     """Pair modules of the same path and call; if not `exact`, those of the same name that fit."""
     modules = (
-        [index for index in work.free_golden(golden) if not is_operator(work.golden.nodes[index])],
-        [index for index in work.free_target(target) if not is_operator(work.target.nodes[index])],
+        work.golden.modules(work.free_golden(golden)),
+        work.target.modules(work.free_target(target)),
     )
     names = _names(work.golden, modules[0], exact=exact), _names(work.target, modules[1], exact=exact)
     for left, right in unique_pairs(*names):
@@ -241,21 +238,21 @@ class _Siblings:
         return _fill(anchors, golden, target, self._align_between)
 
     def _align_between(self, golden: list[int], target: list[int]) -> list[Pair]:
-        trees = self._work.golden, self._work.target
-        operators = _operators(trees[0], golden), _operators(trees[1], target)
+        operators = _operators(self._work.golden, golden), _operators(self._work.target, target)
         if operators[0] == operators[1] or not self._work.rules.structure:
             return common_subsequence(*operators)
         if len(golden) * len(target) <= LARGEST_TABLE:
             return self._weigh(golden, target)
-        common = common_subsequence(_shapes(trees[0], golden), _shapes(trees[1], target))
-        sure = _undisturbed(common, len(golden), len(target))
-        return _fill(sure, golden, target, self._weigh)
+        return self._align_by_shape(golden, target)
+
+    def _align_by_shape(self, golden: list[int], target: list[int]) -> list[Pair]:
+        nodes = self._work.golden.nodes, self._work.target.nodes
+        return common_subsequence(
+            [shape_key(nodes[0][index]) for index in golden], [shape_key(nodes[1][index]) for index in target]
+        )
 
     def _weigh(self, golden: list[int], target: list[int]) -> list[Pair]:
         """Align two runs by all that speaks for each pair; equal call numbers only break ties."""
-        if len(golden) * len(target) > LARGEST_TABLE:
-            trees = self._work.golden, self._work.target
-            return common_subsequence(_shapes(trees[0], golden), _shapes(trees[1], target))
         nodes = self._work.golden.nodes, self._work.target.nodes
 
         def gain(left: int, right: int) -> float:
@@ -277,53 +274,51 @@ class _Siblings:
         same operator between the pairs of other operators before and after it.
         """
         kinds = _kinds(self._work.golden, golden), _kinds(self._work.target, target)
-        taken = {left for left, _ in pairs}, {right for _, right in pairs}
+        unpaired = (
+            set(range(len(golden))).difference(left for left, _ in pairs),
+            set(range(len(target))).difference(right for _, right in pairs),
+        )
         bounds = [(-1, -1), *pairs, (len(golden), len(target))]
         done = 0
         for kind, group in groupby(pairs, key=lambda pair: kinds[0][pair[0]]):
             run = list(group)
             before, after = bounds[done], bounds[done + len(run) + 1]
             done += len(run)
+            between = [range(before[side] + 1, after[side]) for side in (0, 1)]
             rivals = [
-                [
-                    at
-                    for at in range(before[side] + 1, after[side])
-                    if at not in taken[side] and names[at] == kind
-                ]
-                for side, names in enumerate(kinds)
+                [at for at in between[side] if at in unpaired[side] and kinds[side][at] == kind][:MOST_RIVALS]
+                for side in (0, 1)
             ]
-            golden_rivals = [golden[at] for at in rivals[0][:MOST_RIVALS]]
-            target_rivals = [target[at] for at in rivals[1][:MOST_RIVALS]]
+            golden_rivals, target_rivals = [golden[at] for at in rivals[0]], [target[at] for at in rivals[1]]
             for left, right in run:
-                self._settle_pair((golden[left], target[right]), golden_rivals, target_rivals)
+                pair = golden[left], target[right]
+                rival_pairs = [*product(golden_rivals, pair[1:]), *product(pair[:1], target_rivals)]
+                self._settle_pair(pair, rival_pairs)
 
-    def _settle_pair(self, pair: Pair, golden_rivals: list[int], target_rivals: list[int]) -> None:
+    def _settle_pair(self, pair: Pair, rivals: list[Pair]) -> None:
         work = self._work
         golden, target = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
-        contested = bool(golden_rivals or target_rivals)
-        score = self._score(pair, contested=contested)
-        unlike = not self._exact and work.evidence.is_contradicted(*pair)
         if is_operator(golden) and not are_of_one_family(golden, target):
             work.add_weighed(pair, TWINS, _ONLY_OUTPUTS_THAT_AGREE)
-        elif score < DOUBTFUL:
             return
-        elif (
-            not contested
-            and is_operator(golden)
-            and golden.type_name == target.type_name
-            and work.rules.exact
-            and not unlike
-        ):
+        score = self._score(pair, contested=bool(rivals))
+        if score < DOUBTFUL:
+            return
+        unlike = not self._exact and work.evidence.is_contradicted(*pair)
+        is_same_operator = is_operator(golden) and golden.type_name == target.type_name
+        if work.rules.exact and is_same_operator and not (rivals or unlike):
             work.add_same_place(pair)
         elif work.rules.structure:
-            rivals = [(rival, pair[1]) for rival in golden_rivals] + [
-                (pair[0], rival) for rival in target_rivals
-            ]
-            ties = [rival for rival in rivals if self._score(rival) > score - TIE]
-            said = [Message.of("matching.reason.rival", node=self._other(tie, pair)) for tie in ties[:1]]
-            by_name_alone = contested and not (golden.tensors and target.tensors)
-            said += [_ARGUMENTS_UNLIKE] * unlike
-            work.add_weighed(pair, score, *said, doubtful=by_name_alone or unlike or bool(ties))
+            remarks = [*self._ties(pair, rivals, score), *([_ARGUMENTS_UNLIKE] if unlike else [])]
+            by_name_alone = bool(rivals) and not (golden.tensors and target.tensors)
+            work.add_weighed(pair, score, *remarks, doubtful=by_name_alone or bool(remarks))
+
+    def _ties(self, pair: Pair, rivals: list[Pair], score: float) -> Iterator[Message]:
+        """Name the first rival that a pair is no better than."""
+        for rival in rivals:
+            if self._score(rival) > score - TIE:
+                yield Message.of("matching.reason.rival", node=self._other(rival, pair))
+                return
 
     def _other(self, pair: Pair, known: Pair) -> str:
         """Name the node in which a pair differs from a known one."""
@@ -336,14 +331,16 @@ def _look_inside(work: Pairing, golden: list[int], target: list[int]) -> None:
     """Pair siblings that are left over with the children of another that wraps their partners."""
     for wrapper in target:
         inside = list(wrapped_modules(work.target, wrapper))
-        free = work.free_golden(golden) if inside else []
-        if any(work.evidence.score(index, inner, 1) >= CONFIDENT for index in free for inner in inside):
+        if inside and _any_fits(work, free := work.free_golden(golden), inside):
             pair_siblings(work, free, work.target.forward[wrapper], exact=False)
     for wrapper in work.free_golden(golden):
         inside = list(wrapped_modules(work.golden, wrapper))
-        free = work.free_target(target) if inside else []
-        if any(work.evidence.score(inner, index, 1) >= CONFIDENT for index in free for inner in inside):
+        if inside and _any_fits(work, inside, free := work.free_target(target)):
             pair_siblings(work, work.golden.forward[wrapper], free, exact=False)
+
+
+def _any_fits(work: Pairing, golden: list[int], target: list[int]) -> bool:
+    return any(work.evidence.score(*pair, neighbours=1) >= CONFIDENT for pair in product(golden, target))
 
 
 def _are_twins(golden: Node, target: Node) -> bool:
@@ -356,9 +353,7 @@ def _pair_by_path(work: Pairing, golden: list[int], target: list[int]) -> None:
     paths = [(work.golden.nodes[index].kind, work.golden.nodes[index].path) for index in golden]
     others = [(work.target.nodes[index].kind, work.target.nodes[index].path) for index in target]
     for left, right in common_subsequence(paths, others):
-        reasons = (_SAME_PATH,)
-        found = Found(golden[left], Origin.FUZZY, FUZZY, doubtful=False, reasons=reasons)
-        work.add((golden[left], target[right]), found)
+        work.add_sure((golden[left], target[right]), Origin.FUZZY, (_SAME_PATH,), FUZZY)
 
 
 def _fill(
@@ -371,24 +366,8 @@ def _fill(
     pairs = list(chain)
     for left, right in gaps_between(chain, len(golden), len(target)):
         between = align(golden[left.start : left.stop], target[right.start : right.stop])
-        pairs += [(left.start + one, right.start + other) for one, other in between]
+        pairs += [(left.start + at, right.start + other) for at, other in between]
     return sorted(pairs)
-
-
-def _undisturbed(pairs: list[Pair], golden: int, target: int) -> list[Pair]:
-    """Return the pairs that lie in the middle of an unbroken run, `UNSURE` pairs from its ends or more.
-
-    The ends of the sequences do not count as ends of a run.
-    """
-    before = [(at, at) for at in range(-UNSURE, 0)]
-    after = [(golden + at, target + at) for at in range(UNSURE)]
-    padded = [*before, *pairs, *after]
-    width = 2 * UNSURE
-    return [
-        pair
-        for pair, first, last in zip(pairs, padded, padded[width:], strict=False)
-        if last[0] - first[0] == width == last[1] - first[1]
-    ]
 
 
 def _beside(tree: SliceTree, siblings: list[int]) -> dict[int, tuple[str, str]]:
@@ -409,7 +388,3 @@ def _kinds(tree: SliceTree, siblings: list[int]) -> list[str]:
 def _operators(tree: SliceTree, siblings: list[int]) -> list[Hashable]:
     """Name siblings by operator; a module is like nothing else."""
     return [kind or (id(tree), index) for kind, index in zip(_kinds(tree, siblings), siblings, strict=True)]
-
-
-def _shapes(tree: SliceTree, siblings: list[int]) -> list[Hashable]:
-    return [shape_key(tree.nodes[index]) for index in siblings]

@@ -8,13 +8,13 @@ A source says what a node is, whatever its type is called; order and shapes need
 compiler put in or left out corresponds to nothing.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.matching.pairing import INSIDE_CORRESPONDS, Found, Join, Pairing
+from firstdrift.matching.pairing import INSIDE_CORRESPONDS, Join, Pairing
 from firstdrift.matching.plan import Messages, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.statistics_similarity import bare_shape
 from firstdrift.matching.tensors import BY_SHAPE, TensorPairing, relate_shapes
@@ -58,38 +58,27 @@ def pair_compiled(tensors: TensorPairing, match: int, golden: Sequence[Node], ta
 
     Which input is which follows from positions: inputs of other shapes are not the same, and are left to
     others of the node whose shape fits.
-
-    Args:
-        tensors: what is paired so far; the pairs are added to it.
-        match: index of the match.
-        golden: golden nodes.
-        target: target nodes.
     """
     left = _Left(_records(golden), _records(target))
-    said = {(theirs, own) for own, theirs in _said(target, golden)} | set(_said(golden, target))
+    told = {(theirs, own) for own, theirs in _told(target, golden)} | set(_told(golden, target))
     order = {place: at for at, place in enumerate(left.target)}
-    known = sorted((pair for pair in said if left.holds(pair)), key=lambda pair: (order[pair[1]], pair[0]))
-    pairs = [
-        pair
-        for pair in known
-        if left.holds(pair)
-        and left.fits(pair, must=left.target[pair[1]].role is Role.INPUT)
-        and left.take(pair)
+    known = sorted(filter(left.holds, told), key=lambda pair: (order[pair[1]], pair[0]))
+    tensors.pairs += [left.take(match, pair) for pair in known if left.holds(pair) and left.fits(pair)]
+    tensors.pairs += [
+        left.take(match, pair, (BY_SHAPE,)) for pair in left.by_shape(known) if left.holds(pair)
     ]
-    by_shape = [pair for pair in left.by_shape(known) if left.take(pair)]
-    for remark, chosen in (((), pairs), ((BY_SHAPE,), by_shape)):
-        tensors.pairs += [left.pair(match, pair, remark) for pair in chosen]
-    for side, rest in (
-        (tensors.unmatched_golden, left.golden),
-        (tensors.unmatched_target, left.target),
-    ):
-        side += [UnmatchedTensor(match, place[0], record) for place, record in rest.items()]
+    tensors.unmatched_golden += [
+        UnmatchedTensor(match, place[0], record) for place, record in left.golden.items()
+    ]
+    tensors.unmatched_target += [
+        UnmatchedTensor(match, place[0], record) for place, record in left.target.items()
+    ]
 
 
 Place: TypeAlias = tuple[str, str]
 """A tensor: the name of its node, and its label."""
 
-_Said: TypeAlias = tuple[Place, Place]
+_Told: TypeAlias = tuple[Place, Place]
 """A golden and a target tensor that are the same."""
 
 
@@ -98,48 +87,37 @@ class _Left(Struct):
 
     golden: dict[Place, TensorRecord]
     target: dict[Place, TensorRecord]
-    taken: dict[_Said, tuple[TensorRecord, TensorRecord]] = {}
 
-    def holds(self, pair: _Said) -> bool:
+    def holds(self, pair: _Told) -> bool:
         return pair[0] in self.golden and pair[1] in self.target
 
-    def fits(self, pair: _Said, *, must: bool) -> bool:
-        shapes = self.golden[pair[0]].shape, self.target[pair[1]].shape
-        return not must or relate_shapes(*shapes)[1] is None
+    def fits(self, pair: _Told) -> bool:
+        """Tell whether two tensors may be the same: of inputs the shapes tell."""
+        golden, target = self.golden[pair[0]], self.target[pair[1]]
+        return target.role is not Role.INPUT or relate_shapes(golden.shape, target.shape)[1] is None
 
-    def take(self, pair: _Said) -> bool:
-        """Take the two out, if both are still there."""
-        if not self.holds(pair):
-            return False
-        self.taken[pair] = self.golden.pop(pair[0]), self.target.pop(pair[1])
-        return True
-
-    def by_shape(self, known: Iterable[_Said]) -> list[_Said]:
-        """Pair inputs of nodes that are the same, where on both sides only one is left of its shape."""
-        nodes = dict.fromkeys((one[0], other[0]) for one, other in known)
-        found: list[_Said] = []
-        for first, second in nodes:
-            sides = [
-                [
-                    (place, bare_shape(record.shape or ()))
-                    for place, record in side.items()
-                    if place[0] == name and record.role is Role.INPUT and record.shape
-                ]
-                for name, side in ((first, self.golden), (second, self.target))
-            ]
-            counts = [Counter(shape for _, shape in side) for side in sides]
-            found += [
-                (one, other)
-                for one, shape in sides[0]
-                for other, same in sides[1]
-                if shape == same and counts[0][shape] == counts[1][shape] == 1
-            ]
-        return found
-
-    def pair(self, match: int, pair: _Said, remark: Messages) -> TensorPair:
-        golden, target = self.taken[pair]
+    def take(self, match: int, pair: _Told, remark: Messages = ()) -> TensorPair:
+        """Take two tensors out, and pair them."""
+        golden, target = self.golden.pop(pair[0]), self.target.pop(pair[1])
         transform, incomparable = relate_shapes(golden.shape, target.shape)
         return TensorPair(match, pair[0][0], pair[1][0], golden, target, (*remark, *transform), incomparable)
+
+    def by_shape(self, known: Iterable[_Told]) -> list[_Told]:
+        """Pair inputs of nodes that are the same, where on both sides only one is left of its shape."""
+        pairs: list[_Told] = []
+        for golden, target in dict.fromkeys((own[0], theirs[0]) for own, theirs in known):
+            first, second = _only_of_shape(self.golden, golden), _only_of_shape(self.target, target)
+            pairs += [(first[shape], second[shape]) for shape in first if shape in second]
+        return pairs
+
+
+def _only_of_shape(left: dict[Place, TensorRecord], node: str) -> dict[tuple[int, ...], Place]:
+    """Return the inputs of a node of which no other has the same shape."""
+    places: defaultdict[tuple[int, ...], list[Place]] = defaultdict(list)
+    for place, record in left.items():
+        if place[0] == node and record.role is Role.INPUT and record.shape:
+            places[bare_shape(record.shape)].append(place)
+    return {shape: alike[0] for shape, alike in places.items() if len(alike) == 1}
 
 
 def _links(made: SliceTree, sources: SliceTree) -> Iterator[tuple[int, int, bool]]:
@@ -152,13 +130,13 @@ def _links(made: SliceTree, sources: SliceTree) -> Iterator[tuple[int, int, bool
         place = _place(sources, index)
         by_place.setdefault(place, index)
         by_name[place[1]].append(index)
+    alone = {name: indexes[0] for name, indexes in by_name.items() if len(indexes) == 1}
     for index, node in enumerate(made.nodes):
         around = _place(made, index)[0]
         for source in node.sources:
-            alone = by_name[source.node] if len(by_name[source.node]) == 1 else [None]
-            found = by_place.get((around, source.node), alone[0])
-            if found is not None:
-                yield index, found, any(own.startswith(Role.OUTPUT) for own, _ in source.tensors)
+            origin = by_place.get((around, source.node), alone.get(source.node))
+            if origin is not None:
+                yield index, origin, any(own.startswith(Role.OUTPUT) for own, _ in source.tensors)
 
 
 def _place(tree: SliceTree, index: int) -> Place:
@@ -176,20 +154,19 @@ def _groups(links: Sequence[_Link]) -> Iterator[Group]:
 
     Where several share their parts with several, what gives the same decides.
     """
-    for some in _hanging_together(links):
-        golden, target = _nodes(some)
-        if len(golden) == 1 or len(target) == 1:
-            yield golden, target
-        elif not all(link.gives for link in some):
-            yield from _groups([link for link in some if link.gives])
+    for together in _hanging_together(links):
+        golden, target = {link.golden for link in together}, {link.target for link in together}
+        if min(len(golden), len(target)) == 1:
+            yield tuple(sorted(golden)), tuple(sorted(target))
+        elif not all(link.gives for link in together):
+            yield from _groups([link for link in together if link.gives])
 
 
-def _hanging_together(links: Iterable[_Link]) -> list[list[_Link]]:
+def _hanging_together(links: Iterable[_Link]) -> Iterator[list[_Link]]:
     of_node: defaultdict[tuple[str, int], list[_Link]] = defaultdict(list)
     for link in links:
         of_node["golden", link.golden].append(link)
         of_node["target", link.target].append(link)
-    found: list[list[_Link]] = []
     seen: set[_Link] = set()
     for start in links:
         waiting, together = [start], list[_Link]()
@@ -200,32 +177,16 @@ def _hanging_together(links: Iterable[_Link]) -> list[list[_Link]]:
                 together.append(link)
                 waiting += of_node["golden", link.golden] + of_node["target", link.target]
         if together:
-            found.append(together)
-    return found
-
-
-def _nodes(links: Iterable[_Link]) -> Group:
-    links = list(links)
-    return (
-        tuple(sorted({link.golden for link in links})),
-        tuple(sorted({link.target for link in links})),
-    )
+            yield together
 
 
 def _reason(work: Pairing, golden: Iterable[int], target: Iterable[int]) -> Message:
-    first = [work.golden.nodes[index] for index in golden]
-    second = [work.target.nodes[index] for index in target]
-    names = {_local_name(node) for node in first}
-    made, sources = (
-        (second, first)
-        if any(one.node in names for node in second for one in node.sources)
-        else (first, second)
-    )
-    return Message.of("matching.reason.compiled", made=_names(made), sources=_names(sources))
-
-
-def _names(nodes: Iterable[Node]) -> tuple[str, ...]:
-    return tuple(map(_local_name, nodes))
+    nodes = [work.target.nodes[index] for index in target]
+    names = tuple(_local_name(work.golden.nodes[index]) for index in golden)
+    others = tuple(map(_local_name, nodes))
+    if any(source.node in names for node in nodes for source in node.sources):
+        return Message.of("matching.reason.compiled", made=others, sources=names)
+    return Message.of("matching.reason.compiled", made=names, sources=others)
 
 
 def _match_by_name(work: Pairing) -> None:
@@ -237,7 +198,7 @@ def _match_by_name(work: Pairing) -> None:
     }
     for index, node in enumerate(work.target.nodes):
         partner = golden.get((*_place(work.target, index), node.type_name))
-        if is_operator(node) and index not in work.found and partner is not None:
+        if is_operator(node) and partner is not None and work.is_free((partner, index)):
             work.add_same_place((partner, index))
 
 
@@ -245,17 +206,16 @@ def _match_around(work: Pairing) -> None:
     """Match the modules around what corresponds."""
     for golden, target in list(work.partners.items()):
         around = work.golden.parents[golden], work.target.parents[target]
-        free = around[0] not in work.partners and around[1] not in work.found
-        if free and around[0] != work.golden.root and around[1] != work.target.root:
-            reasons = (INSIDE_CORRESPONDS,)
-            work.add(around, Found(around[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
+        at_top = around[0] == work.golden.root or around[1] == work.target.root
+        if work.is_free(around) and not at_top:
+            work.add_sure(around, Origin.EXACT, (INSIDE_CORRESPONDS,))
 
 
 def _records(nodes: Iterable[Node]) -> dict[Place, TensorRecord]:
     return {(node.name, record.label): record for node in nodes for record in node.tensors}
 
 
-def _said(made: Iterable[Node], sources: Iterable[Node]) -> Iterator[_Said]:
+def _told(made: Iterable[Node], sources: Iterable[Node]) -> Iterator[_Told]:
     """Yield each tensor of nodes that were made with that of their sources that it is."""
     names = {_local_name(node): node.name for node in sources}
     for node in made:

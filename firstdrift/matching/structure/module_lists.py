@@ -8,6 +8,7 @@ element may be a list itself, or have a name instead of a number.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -19,31 +20,27 @@ from firstdrift.model.slice import Slice
 def without_lists(own: Slice, other: Slice) -> Slice:
     """Return a slice whose modules hang outside of the lists that the other slice does not record."""
     others = {node.path for node in other.nodes if not is_operator(node)}
-    unknown = {node.name: node for node in own.nodes if _may_be_list(node) and node.path not in others}
-    for node in own.nodes:
-        if is_operator(node):
-            unknown.pop(node.parent or "", None)
-    lists: set[str] = set()
-    for node in own.nodes:
-        if node.path in others and not is_operator(node):
-            lists.update(_lists_around(node, unknown))
+    unknown = {node.name: node for node in _possible_lists(own) if node.path not in others}
+    elements = (node for node in own.nodes if node.path in others and not is_operator(node))
+    lists = set(chain.from_iterable(_lists_around(node, unknown) for node in elements))
     if not lists:
         return own
-
-    def around(node: Node) -> str | None:
-        held_by = list(_lists_around(node, unknown))
-        return unknown[held_by[-1]].parent if held_by else node.parent
-
     return replace(
         own,
-        nodes=tuple(
-            replace(node, parent=around(node)) if node.parent in lists else node for node in own.nodes
-        ),
+        nodes=tuple(_outside(node, unknown) if node.parent in lists else node for node in own.nodes),
     )
 
 
-def _may_be_list(node: Node) -> bool:
-    return not node.tensors and not is_operator(node)
+def _possible_lists(own: Slice) -> Iterator[Node]:
+    """Yield the modules that take and give nothing, and in which no operator runs."""
+    of_operators = {node.parent or "" for node in own.nodes if is_operator(node)}
+    modules = (node for node in own.nodes if not (node.tensors or is_operator(node)))
+    return (node for node in modules if node.name not in of_operators)
+
+
+def _outside(node: Node, lists: Mapping[str, Node]) -> Node:
+    around = list(_lists_around(node, lists))
+    return replace(node, parent=lists[around[-1]].parent) if around else node
 
 
 def _lists_around(node: Node, known: Mapping[str, Node]) -> Iterator[str]:

@@ -11,15 +11,16 @@ else has no namesake is left over: without class or inputs, likeness would be a 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import takewhile
+from itertools import chain, takewhile
+from operator import eq
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.matching.pairing import SAME_PLACE, Found, Pairing
+from firstdrift.matching.pairing import SAME_PLACE, Pairing
 from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.similarity import SAME_NAME
@@ -43,6 +44,8 @@ _ONLY_CALL: Final = Message.of("matching.reason.only_call")
 Shift = tuple[tuple[str, ...], tuple[str, ...]]
 """Words that names of one dump begin with, and those of the other in their place; one of them is empty."""
 
+_NO_SHIFT: Final[Shift] = (), ()
+
 
 class Namesakes(Struct, frozen=True):
     """Two slices as they are to be matched, and what is matched by name already.
@@ -62,8 +65,8 @@ class Namesakes(Struct, frozen=True):
     def match(self, work: Pairing) -> None:
         """Record the pairs of which neither node is matched yet."""
         for pair, reasons in self.pairs if work.rules.exact else ():
-            if pair[0] not in work.partners and pair[1] not in work.found:
-                work.add(pair, Found(pair[0], Origin.EXACT, 1.0, doubtful=False, reasons=reasons))
+            if work.is_free(pair):
+                work.add_sure(pair, Origin.EXACT, reasons)
 
 
 def find_namesakes(golden: Slice, target: Slice) -> Namesakes:
@@ -71,25 +74,19 @@ def find_namesakes(golden: Slice, target: Slice) -> Namesakes:
 
     Where no value has a namesake the slices stay as they are.
     """
-    known = Namesakes(golden, target)
-    if found := _resolve(golden, target, "golden"):
-        pairs = tuple(((at, other), reasons) for at, other, reasons in found.pairs)
-        known = replace(known, golden=found.adopted, pairs=pairs, notes=found.notes)
-    if found := _resolve(target, golden, "target"):
-        pairs = tuple(((other, at), reasons) for at, other, reasons in found.pairs)
-        known = replace(
-            known, target=found.adopted, pairs=known.pairs + pairs, notes=known.notes + found.notes
-        )
-    operators = tuple((pair, SAME_PLACE) for pair in _same_operators(golden, target))
-    return replace(known, pairs=known.pairs + operators)
+    sides = _resolve(golden, target, "golden"), _resolve(target, golden, "target")
+    pairs = [((at, partner), reasons) for at, partner, reasons in sides[0].pairs]
+    pairs += [((partner, at), reasons) for at, partner, reasons in sides[1].pairs]
+    pairs += [(pair, SAME_PLACE) for pair in _same_operators(golden, target)]
+    return Namesakes(sides[0].adopted, sides[1].adopted, tuple(pairs), sides[0].notes + sides[1].notes)
 
 
 class _Resolved(Struct, frozen=True):
     """What was found of the nodes of one slice: index here, index there, what spoke for it."""
 
     adopted: Slice
-    pairs: tuple[tuple[int, int, Messages], ...]
-    notes: Messages
+    pairs: tuple[tuple[int, int, Messages], ...] = ()
+    notes: Messages = ()
 
 
 def _is_nameonly(node: Node) -> bool:
@@ -97,36 +94,46 @@ def _is_nameonly(node: Node) -> bool:
     return not is_operator(node) and node.direction is Direction.NONE and not node.type_name
 
 
-def _resolve(own: Slice, other: Slice, side: str) -> _Resolved | None:
-    """Find the namesakes of the nodes of a slice; None if no value has any."""
+def _resolve(own: Slice, other: Slice, side: str) -> _Resolved:
+    """Find the namesakes of the nodes of a slice, which stays as it is if no value has any."""
     nameonly = [at for at, node in enumerate(own.nodes) if _is_nameonly(node)]
-    modules = _Modules(other) if nameonly else None
-    if modules is not None and not modules.calls and _is_spelled_otherwise(own, other):
-        modules = _Modules(other, Direction.NONE)
+    modules = _modules_to_name(own, other) if nameonly else None
     if modules is None or not modules.calls:
-        return None
+        return _Resolved(own)
     valued = [at for at in nameonly if own.nodes[at].tensors]
     modules.shift = _common_shift([own.nodes[at].path for at in valued], modules)
-    found: dict[int, int] = {}
-    said: dict[int, Messages] = {}
+    calls = _named_calls(own, modules, valued, nameonly)
+    if calls.keys().isdisjoint(valued):
+        return _Resolved(own)
+    partners = {at: partner for at, (partner, _) in calls.items()}
+    return _Resolved(
+        adopted=replace(own, nodes=_adopt(own.nodes, other.nodes, partners, set(valued))),
+        pairs=tuple((at, *calls[at]) for at in sorted(calls)),
+        notes=tuple(_notes(own, modules, side, calls)),
+    )
+
+
+def _modules_to_name(own: Slice, other: Slice) -> "_Modules":
+    modules = _Modules(other)
+    if not modules.calls and _is_spelled_otherwise(own, other):
+        return _Modules(other, Direction.NONE)
+    return modules
+
+
+def _named_calls(
+    own: Slice, modules: "_Modules", valued: list[int], nameonly: list[int]
+) -> dict[int, tuple[int, Messages]]:
+    """Return the call that each node is named after, and what spoke for it."""
+    calls: dict[int, tuple[int, Messages]] = {}
     taken: set[int] = set()
     # Values first: a folder around them is no rival. A name as it is comes before one that had to be read.
     for only_as_it_is, indices in ((True, valued), (False, valued), (True, nameonly)):
         for at in indices:
-            node = own.nodes[at]
-            if at in found:
-                continue
-            partner, how = modules.find(node, only_as_it_is=only_as_it_is)
-            if partner is not None and partner not in taken:
-                found[at], said[at] = partner, how
-                taken.add(partner)
-    if not any(at in found for at in valued):
-        return None
-    return _Resolved(
-        adopted=replace(own, nodes=_adopt(own.nodes, other.nodes, found, set(valued))),
-        pairs=tuple((at, found[at], said[at]) for at in sorted(found)),
-        notes=tuple(_notes(own, modules, side, found)),
-    )
+            call = None if at in calls else modules.find(own.nodes[at], only_as_it_is=only_as_it_is)
+            if call is not None and call[0] not in taken:
+                calls[at] = call
+                taken.add(call[0])
+    return calls
 
 
 def _is_spelled_otherwise(own: Slice, other: Slice) -> bool:
@@ -157,22 +164,17 @@ class _Modules:
         self._paths = {words: paths[0] for words, paths in spelled.items() if len(paths) == 1}
         self.words = tuple(spelled)
 
-    def find(self, node: Node, *, only_as_it_is: bool) -> tuple[int | None, Messages]:
+    def find(self, node: Node, *, only_as_it_is: bool) -> tuple[int, Messages] | None:
         """Return the call that a node is named after, and what spoke for it; None if there is none."""
-        path = self._path(node.path)
-        if path is not None:
-            calls = self.calls[path]
-            number = node.call or min(calls)
-            return calls.get(number), (self._reason(node.path, path), self._which(path, number))
-        if only_as_it_is:
-            return None, ()
-        for base, call in _readings(node):
-            path = self._path(base)
+        readings = () if only_as_it_is else _readings(node)
+        for name, call in chain([(node.path, node.call or None)], readings):
+            path = self._path(name)
             if path is not None:
-                number = min(self.calls[path]) if call is None else call
-                at = self.calls[path].get(number)
-                return at, (self._reason(node.path, path), self._which(path, number))
-        return None, ()
+                calls = self.calls[path]
+                number = min(calls) if call is None else call
+                reasons = self._reason(node.path, path), self._which(path, number)
+                return (calls[number], reasons) if number in calls else None
+        return None
 
     def _path(self, name: str) -> str | None:
         """Return the path that a name is: as it stands, with other words in front, with other separators."""
@@ -222,25 +224,24 @@ def _words(path: str) -> tuple[str, ...]:
 def _common_shift(paths: Sequence[str], modules: _Modules) -> Shift:
     """Find the words that most names lack, or have in excess, in front; none if that is not clear."""
     unknown = [words for path in paths if path not in modules.calls and (words := _words(path))]
-    step = max(1, len(unknown) // NAMES_LOOKED_AT)
-    looked_at = unknown[::step][:NAMES_LOOKED_AT]
     if 2 * len(unknown) <= len(paths):
-        return (), ()
-    ends: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
-    for words in modules.words:
-        if words:
-            ends[words[-1]].append(words)
-    votes: Counter[Shift] = Counter()
-    for words in looked_at:
-        shifts = {_shift(read, other) for read in _read_words(words) for other in ends.get(read[-1], ())}
-        votes.update(shift for shift in shifts if () in shift)
-    ranked = sorted(
-        ((count, -len(here) - len(there), (here, there)) for (here, there), count in votes.items())
-    )
-    if not ranked or 2 * ranked[-1][0] < len(looked_at):
-        return (), ()
-    is_tie = len(ranked) > 1 and ranked[-1][:2] == ranked[-2][:2]
-    return ((), ()) if is_tie else ranked[-1][2]
+        return _NO_SHIFT
+    every = max(1, len(unknown) // NAMES_LOOKED_AT)
+    looked_at = unknown[::every][:NAMES_LOOKED_AT]
+    endings: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for words in filter(None, modules.words):
+        endings[words[-1]].append(words)
+    votes = Counter(chain.from_iterable(_shifts(words, endings) for words in looked_at))
+    ranks = {shift: (count, -len(shift[0]) - len(shift[1])) for shift, count in votes.items()}
+    best = max(ranks, key=ranks.__getitem__, default=_NO_SHIFT)
+    is_tie = list(ranks.values()).count(ranks.get(best, (0, 0))) > 1
+    return _NO_SHIFT if is_tie or 2 * votes[best] < len(looked_at) else best
+
+
+def _shifts(words: tuple[str, ...], endings: Mapping[str, list[tuple[str, ...]]]) -> set[Shift]:
+    """Return the shifts by which a name would be one of those that end in the same word."""
+    shifts = {_shift(read, other) for read in _read_words(words) for other in endings.get(read[-1], ())}
+    return {shift for shift in shifts if () in shift}
 
 
 def _read_words(words: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
@@ -249,47 +250,39 @@ def _read_words(words: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
 
 
 def _shift(words: tuple[str, ...], other: tuple[str, ...]) -> Shift:
-    same = sum(
-        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words[::-1], other[::-1], strict=False))
-    )
+    same = len(list(takewhile(bool, map(eq, reversed(words), reversed(other)))))
     return words[: len(words) - same], other[: len(other) - same]
 
 
 def _adopt(
-    nodes: tuple[Node, ...], others: tuple[Node, ...], found: dict[int, int], valued: set[int]
+    nodes: tuple[Node, ...], others: tuple[Node, ...], partners: dict[int, int], valued: set[int]
 ) -> tuple[Node, ...]:
     """Give nodes pass, class and place of their namesakes; those without hang at the nearest that has one."""
     numbers = {node.name: at for at, node in enumerate(nodes)}
     by_name = {node.name: at for at, node in enumerate(others)}
-    here = {partner: nodes[at].name for at, partner in found.items()}
+    here = {partner: nodes[at].name for at, partner in partners.items()}
 
-    def place(at: int) -> str | None:
-        if at not in found:
-            around = _around(numbers, nodes, at)
-            return next((nodes[each].name for each in around if each in found), None)
-        around = _around(by_name, others, found[at])
-        return next((here[each] for each in around if each in here), None)
-
-    adopted: list[Node] = []
-    for at, node in enumerate(nodes):
-        if at in found:
-            partner = others[found[at]]
-            adopted.append(
-                replace(
-                    node,
-                    path=partner.path,
-                    kind=partner.kind,
-                    type_name=partner.type_name,
-                    direction=partner.direction,
-                    call=partner.call,
-                    parent=place(at),
-                )
+    def adopted(at: int, node: Node) -> Node:
+        if at in partners:
+            partner = others[partners[at]]
+            around = _around(by_name, others, partners[at])
+            parent = next((here[each] for each in around if each in here), None)
+            return replace(
+                node,
+                path=partner.path,
+                kind=partner.kind,
+                type_name=partner.type_name,
+                direction=partner.direction,
+                call=partner.call,
+                parent=parent,
             )
-        elif at in valued and node.path.rpartition(".")[2].lower() in fused_names():
-            adopted.append(replace(node, direction=Direction.FORWARD, parent=place(at)))
-        else:
-            adopted.append(node)
-    return tuple(adopted)
+        if at in valued and node.path.rpartition(".")[2].lower() in fused_names():
+            around = _around(numbers, nodes, at)
+            parent = next((nodes[each].name for each in around if each in partners), None)
+            return replace(node, direction=Direction.FORWARD, parent=parent)
+        return node
+
+    return tuple(adopted(at, node) for at, node in enumerate(nodes))
 
 
 def _around(numbers: dict[str, int], nodes: tuple[Node, ...], at: int) -> Iterator[int]:
@@ -300,7 +293,7 @@ def _around(numbers: dict[str, int], nodes: tuple[Node, ...], at: int) -> Iterat
         yield at
 
 
-def _notes(own: Slice, modules: _Modules, side: str, found: dict[int, int]) -> Iterator[Message]:
+def _notes(own: Slice, modules: _Modules, side: str, named: Container[int]) -> Iterator[Message]:
     here, there = modules.shift
     if there:
         yield Message.of("matching.note.prefix_absent", side=side_named(side), prefix=".".join(there))
@@ -309,7 +302,7 @@ def _notes(own: Slice, modules: _Modules, side: str, found: dict[int, int]) -> I
     several = sum(
         len(modules.calls[node.path]) > 1
         for at, node in enumerate(own.nodes)
-        if at in found and node.tensors and node.path in modules.calls
+        if at in named and node.tensors and node.path in modules.calls
     )
     if several:
         yield Message.of("matching.note.no_call_numbers", side=side_named(side), nodes=several)

@@ -83,13 +83,10 @@ def common_subsequence(first: Sequence[Hashable], second: Sequence[Hashable]) ->
 def best_alignment(
     first: int, second: int, gain: Callable[[int, int], float], bonus: float = 0.0
 ) -> list[Pair]:
-    """Return the pairs of the highest total gain that do not cross; a pair without gain is never made.
+    """Return the pairs of the highest total gain that do not cross, of two sequences of given lengths.
 
-    Args:
-        first: length of the first sequence.
-        second: length of the second sequence.
-        gain: what it is worth to pair two positions.
-        bonus: what it is worth that two pairs follow each other, or stand at the ends of both sequences.
+    A pair without gain is never made. The bonus is for two pairs that follow each other, or stand at the
+    ends of both sequences.
     """
     best = [[0.0] * (second + 1) for _ in range(first + 1)]
     paired = [[-inf] * (second + 1) for _ in range(first + 1)]

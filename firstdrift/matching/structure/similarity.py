@@ -6,18 +6,17 @@ names differ, another module may fit better.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.matching.structure.statistics_similarity import agreement, bare_shape, value_distance
+from firstdrift.matching.structure.statistics_similarity import agreement, bare_shape, known_distances
 from firstdrift.matching.structure.thresholds import (
     CONFIDENT,
     FIRST_SHAPE,
-    FITS_INSIDE,
     INPUTS_AGREE,
     MODULE_OUTPUTS_AGREE,
     NEIGHBOUR,
@@ -37,15 +36,12 @@ from firstdrift.matching.tree import (
     are_of_one_family,
     is_operator,
     operator_family,
+    tensors_of,
     wrapped_modules,
 )
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message
-
-# The numbers below were found on real dumps whose modules had been renamed, whose operators had been
-# inserted and deleted, and whose values had been changed, with and without statistics.
-
 
 _WEIGHTS: Final = {
     "name": 2.0,
@@ -58,6 +54,11 @@ _WEIGHTS: Final = {
 }
 """What each likeness of two modules counts for, where it is known."""
 
+_SHAPES: Final = {
+    "output shapes": Role.OUTPUT,
+    "input shapes": Role.INPUT,
+    "parameter shapes": Role.PARAMETER,
+}
 
 SAME_NAME: Final = Message.of("matching.reason.same_name")
 SAME_CLASS: Final = Message.of("matching.reason.same_class")
@@ -81,12 +82,7 @@ _COMPARED: Final = {
 
 
 class Evidence(Struct, frozen=True):
-    """Weighs what speaks for a golden and a target node being the same.
-
-    Attributes:
-        golden: tree of the golden slice.
-        target: tree of the target slice.
-    """
+    """Weighs what speaks for a golden and a target node being the same."""
 
     golden: SliceTree
     target: SliceTree
@@ -94,11 +90,8 @@ class Evidence(Struct, frozen=True):
     def score(self, golden: int, target: int, neighbours: int, *, contested: bool = True) -> float:
         """Return how much speaks for a match, 0 to 1.
 
-        Args:
-            golden: index of the golden node.
-            target: index of the target node.
-            neighbours: on how many sides (0 to 2) both have siblings of the same kind beside them.
-            contested: whether other nodes could be the partner of one of them.
+        Neighbours are the sides (0 to 2) on which both have siblings of the same kind beside them; contested
+        is a match where other nodes could be the partner of one of them.
         """
         first, second = self.golden.nodes[golden], self.target.nodes[target]
         if first.direction is not second.direction or is_operator(first) is not is_operator(second):
@@ -107,29 +100,31 @@ class Evidence(Struct, frozen=True):
             return _operator_score(first, second, neighbours)
         score = self._module_score(golden, target, neighbours, contested=contested)
         fits_inside = max(self._scores_inside(golden, target, neighbours), default=0.0)
-        return score if score >= fits_inside else FITS_INSIDE * score
+        return score if score >= fits_inside else 0.0
 
     def reasons(self, golden: int, target: int) -> tuple[Message, ...]:
         """Say what spoke for a match, one clause each."""
         first, second = self.golden.nodes[golden], self.target.nodes[target]
-        said: list[Message] = []
         if is_operator(first):
-            said.append(_compare("operator", first.type_name, second.type_name))
+            reasons = [_compare("operator", first.type_name, second.type_name)]
         else:
-            names = self.golden.relative_name(golden), self.target.relative_name(target)
-            said.append(_compare("name", *names))
-            if first.type_name and second.type_name:
-                said.append(_compare("class", first.type_name, second.type_name))
-            if self.contents_similarity(golden, target) == 1.0:
-                said.append(SAME_CONTENTS)
-            if self._parameter_agreement(golden, target) == 1.0:
-                said.append(VALUES_AGREE[Role.PARAMETER])
+            reasons = list(self._reasons_of_modules(golden, target))
         for role in (Role.INPUT, Role.OUTPUT):
             if shape_similarity(first, second, role) == 1.0:
-                said.append(SAME_SHAPES[role])
+                reasons.append(SAME_SHAPES[role])
             if (agreement(first, second, role) or 0.0) >= CONFIDENT:
-                said.append(VALUES_AGREE[role])
-        return tuple(said)
+                reasons.append(VALUES_AGREE[role])
+        return tuple(reasons)
+
+    def _reasons_of_modules(self, golden: int, target: int) -> Iterator[Message]:
+        yield _compare("name", self.golden.relative_name(golden), self.target.relative_name(target))
+        classes = self.golden.nodes[golden].type_name, self.target.nodes[target].type_name
+        if all(classes):
+            yield _compare("class", *classes)
+        if self.contents_similarity(golden, target) == 1.0:
+            yield SAME_CONTENTS
+        if self._parameter_agreement(golden, target) == 1.0:
+            yield VALUES_AGREE[Role.PARAMETER]
 
     def is_contradicted(self, golden: int, target: int) -> bool:
         """Tell whether arguments or results of two nodes are unlike, and no results speak against that.
@@ -143,13 +138,8 @@ class Evidence(Struct, frozen=True):
             return agreed == 0.0 and shape_similarity(first, second, Role.INPUT) == 0.0
         if (agreed or 0.0) >= CONFIDENT:
             return False
-        known = {record.label: record for record in first.tensors}
-        pairs = [(known[record.label], record) for record in second.tensors if record.label in known]
-        return any(
-            one.is_tensor is not other.is_tensor or _bare_shape(one) != _bare_shape(other)
-            for one, other in pairs
-            if one.is_tensor or other.is_tensor
-        )
+        looks = {record.label: _look(record) for record in first.tensors}
+        return any(looks.get(record.label, _look(record)) != _look(record) for record in second.tensors)
 
     def _scores_inside(self, golden: int, target: int, neighbours: int) -> Iterator[float]:
         """Score two modules of different names against what the other wraps, if its values agree as well."""
@@ -169,15 +159,11 @@ class Evidence(Struct, frozen=True):
         likeness = {
             "name": name_similarity(*names),
             "class": class_similarity(first, second),
-            "output shapes": shape_similarity(first, second, Role.OUTPUT),
-            "input shapes": shape_similarity(first, second, Role.INPUT),
-            "parameter shapes": shape_similarity(first, second, Role.PARAMETER),
+            **shape_similarities(first, second),
             "contents": self.contents_similarity(golden, target),
             "neighbours": neighbours / 2,
         }
-        known = {what: value for what, value in likeness.items() if value is not None}
-        score = sum(_WEIGHTS[what] * value for what, value in known.items())
-        score /= sum(_WEIGHTS[what] for what in known)
+        score = weighted_mean(likeness, _WEIGHTS)
         parameters = self._parameter_agreement(golden, target)
         if parameters == 0.0 and contested and names[0] != names[1]:
             return PARAMETERS_DIFFER * score
@@ -199,9 +185,14 @@ class Evidence(Struct, frozen=True):
         first, second = self.golden.contents(golden).parameters, self.target.contents(target).parameters
         if [tensor.shape for tensor in first] != [tensor.shape for tensor in second]:
             return None
-        distances = [value_distance(*pair) for pair in zip(first, second, strict=True)]
-        known = [distance for distance in distances if distance is not None]
-        return sum(distance <= SAME_PARAMETER for distance in known) / len(known) if known else None
+        distances = known_distances(first, second)
+        return sum(each <= SAME_PARAMETER for each in distances) / len(distances) if distances else None
+
+
+def weighted_mean(likeness: Mapping[str, float | None], weights: Mapping[str, float]) -> float:
+    """Return the mean of the likenesses that are known, each with its weight."""
+    known = {what: value for what, value in likeness.items() if value is not None}
+    return sum(weights[what] * value for what, value in known.items()) / sum(weights[what] for what in known)
 
 
 def shape_key(node: Node) -> Hashable:
@@ -218,17 +209,19 @@ def shape_similarity(golden: Node, target: Node, role: Role) -> float | None:
     """
     if not golden.tensors or not target.tensors:
         return None
-    first = [_bare_shape(tensor) for tensor in golden.tensors if tensor.role is role and tensor.is_tensor]
-    second = [_bare_shape(tensor) for tensor in target.tensors if tensor.role is role and tensor.is_tensor]
-    if not first and not second:
-        return None
+    first, second = ([_bare_shape(tensor) for tensor in tensors_of(node, role)] for node in (golden, target))
     if first == second:
-        return 1.0
+        return 1.0 if first else None
     if not first or not second:
         return 0.0
     counts = Counter(first), Counter(second)
     shared = (counts[0] & counts[1]).total() / (counts[0] | counts[1]).total()
     return FIRST_SHAPE * (first[0] == second[0]) + (1 - FIRST_SHAPE) * shared
+
+
+def shape_similarities(golden: Node, target: Node) -> dict[str, float | None]:
+    """Compare the shapes of the tensors of each role."""
+    return {what: shape_similarity(golden, target, role) for what, role in _SHAPES.items()}
 
 
 @lru_cache(maxsize=1 << 14)  # the names of layers come again and again
@@ -265,6 +258,11 @@ def _operator_score(golden: Node, target: Node, neighbours: int) -> float:
 def _compare(what: str, golden: str, target: str) -> Message:
     same, other = _COMPARED[what]
     return same if golden == target else Message.of(other, golden=golden, target=target)
+
+
+def _look(record: TensorRecord) -> Hashable:
+    """Return what tells arguments apart: the shape of a tensor; all that are none look alike."""
+    return (_bare_shape(record),) if record.is_tensor else None
 
 
 def _numbers(name: str) -> list[str]:

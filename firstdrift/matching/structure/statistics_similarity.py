@@ -4,7 +4,7 @@ golden   norm 6.5789  max 0.8203        6.5790  0.8203    agree: the same thing,
 target   norm 6.5789  max 0.8203        9.1022  1.4411    differ: says nothing, a fault may lie before it
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from functools import lru_cache
 from math import isfinite, isnan, log10, prod, sqrt
 
@@ -24,11 +24,15 @@ def agreement(golden: Node, target: Node, role: Role) -> float | None:
 
     1 is agreement to a thousandth, 0 a difference of a tenth or more.
     """
-    first = [tensor for tensor in golden.tensors if tensor.role is role]
-    second = [tensor for tensor in target.tensors if tensor.role is role]
-    distances = [value_distance(*pair) for pair in zip(first, second, strict=False)]
-    known = [_closeness(distance) for distance in distances if distance is not None]
-    return sum(known) / len(known) if known else None
+    sides = ([tensor for tensor in node.tensors if tensor.role is role] for node in (golden, target))
+    distances = known_distances(*sides)
+    return sum(map(_closeness, distances)) / len(distances) if distances else None
+
+
+def known_distances(golden: Iterable[TensorRecord], target: Iterable[TensorRecord]) -> list[float]:
+    """Return the distance of each two tensors of which it says something."""
+    distances = map(value_distance, golden, target)
+    return [distance for distance in distances if distance is not None]
 
 
 def _closeness(distance: float) -> float:
@@ -43,16 +47,29 @@ def value_distance(golden: TensorRecord, target: TensorRecord) -> float | None:
     Maximum and minimum are measured by the largest absolute value, the mean by the root mean square. None
     where that says nothing: other dtypes, other shapes, constants, or nothing recorded.
     """
-    first, second = golden.statistics, target.statistics
     if not _have_like_shapes(golden, target) or not is_floating(golden.dtype):
         return None
     if golden.digest is not None and golden.digest == target.digest:
         return 0.0
-    if first is None or second is None or _is_constant(first) or _is_constant(second):
+    first, second = _telling(golden), _telling(target)
+    if first is None or second is None:
         return None
-    largest = max(abs(value or 0.0) for side in (first, second) for value in (side.maximum, side.minimum))
+    return _largest_difference(first, second, prod(golden.shape or ()))
+
+
+def _telling(record: TensorRecord) -> Statistics | None:
+    """Return the statistics of a tensor; None if there are none, or they are those of a constant."""
+    recorded = record.statistics
+    if recorded is None or recorded.maximum is None or recorded.maximum == recorded.minimum:
+        return None
+    return recorded
+
+
+def _largest_difference(first: Statistics, second: Statistics, size: int) -> float | None:
+    extremes = (first.maximum, first.minimum, second.maximum, second.minimum)
+    largest = max(abs(value or 0.0) for value in extremes)
     norm = max(first.norm or 0.0, second.norm or 0.0)
-    root_mean_square = norm / sqrt(max(1, prod(golden.shape or ())))
+    root_mean_square = norm / sqrt(max(1, size))
     differences = (
         _difference(first.maximum, second.maximum, largest),
         _difference(first.minimum, second.minimum, largest),
@@ -60,10 +77,6 @@ def value_distance(golden: TensorRecord, target: TensorRecord) -> float | None:
         _difference(first.mean, second.mean, root_mean_square),
     )
     return max((difference for difference in differences if difference is not None), default=None)
-
-
-def _is_constant(statistics: Statistics) -> bool:
-    return statistics.maximum is None or statistics.maximum == statistics.minimum
 
 
 def _difference(golden: float | None, target: float | None, scale: float) -> float | None:
@@ -87,12 +100,13 @@ def have_equal_outputs(golden: Node, target: Node) -> bool:
 def fingerprint(node: Node) -> Hashable | None:
     """Return shape, norm and maximum of a node's first output, rounded; None if they say nothing."""
     output = _primary_output(node)
-    if output is None or output.statistics is None or _is_constant(output.statistics):
+    recorded = None if output is None else _telling(output)
+    if output is None or recorded is None:
         return None
-    norm, maximum = output.statistics.norm, output.statistics.maximum
-    if norm is None or maximum is None or not isfinite(norm) or not isfinite(maximum):
+    values = [value for value in (recorded.norm, recorded.maximum) if value is not None and isfinite(value)]
+    if len(values) < 2:  # noqa: PLR2004 (both)
         return None
-    return output.shape and bare_shape(output.shape), f"{norm:.3e}", f"{maximum:.3e}"
+    return output.shape and bare_shape(output.shape), *(f"{value:.3e}" for value in values)
 
 
 def _primary_output(node: Node) -> TensorRecord | None:

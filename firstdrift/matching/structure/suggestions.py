@@ -24,11 +24,12 @@ from firstdrift.matching.structure.similarity import (
     Evidence,
     class_similarity,
     name_similarity,
-    shape_similarity,
+    shape_similarities,
+    weighted_mean,
 )
 from firstdrift.matching.structure.statistics_similarity import agreement
 from firstdrift.matching.structure.thresholds import ALIKE, LOWEST, OTHER_LAYER, VALUES_COUNT
-from firstdrift.matching.tree import SliceTree, is_operator, operator_family
+from firstdrift.matching.tree import SliceTree, holds_gradients, is_operator, operator_family
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
@@ -49,20 +50,20 @@ _WEIGHTS: Final = {
 """What each likeness counts for, where it is known."""
 
 
-_PLACE: Final = frozenset({"parent", "position", "layer", "around"})
-"""Likenesses of where two nodes stand, not of what they are."""
-
-
-_SAME_LAYER: Final = Message.of("matching.reason.same_layer")
-_PARENTS_CORRESPOND: Final = Message.of("matching.reason.parents_correspond")
-_SAME_NEIGHBOURS: Final = Message.of("matching.reason.same_neighbours")
-_SAME_PARENT_NAME: Final = Message.of("matching.reason.same_parent_name")
+_SAME_PLACES: Final = {
+    "parent": Message.of("matching.reason.parents_correspond"),
+    "position": Message.of("matching.reason.same_neighbours"),
+    "around": Message.of("matching.reason.same_parent_name"),
+    "layer": Message.of("matching.reason.same_layer"),
+}
 _SAME: Final = {
     "output shapes": SAME_SHAPES[Role.OUTPUT],
     "input shapes": SAME_SHAPES[Role.INPUT],
     "parameter shapes": SAME_SHAPES[Role.PARAMETER],
     "contents": SAME_CONTENTS,
 }
+"""What is said of two nodes whose places, or which themselves, are the same in a way."""
+
 _NAMED: Final = {
     "name": (SAME_NAME, "matching.reason.similar_name"),
     "type": (Message.of("matching.reason.same_type"), "matching.reason.similar_type"),
@@ -91,48 +92,46 @@ class Suggestion(Struct, frozen=True):
 def suggest(
     work: Pairing, *, golden: str | None = None, target: str | None = None, most: int = 10
 ) -> tuple[Suggestion, ...]:
-    """Rank the partners that a node may have, the likeliest first.
-
-    Args:
-        work: what is matched of the two slices.
-        golden: name of a golden node whose partner is sought; or else
-        target: name of a target node.
-        most: how many to give at most.
+    """Rank the partners that a golden node, or else a target node, may have; the likeliest first.
 
     Raises:
         SettingsError: not exactly one node is named, or there is no such node.
     """
     if (golden is None) is (target is None):
         raise SettingsError(Message.of("matching.suggestion.one_node"))
-    tree, name = (work.golden, golden) if golden is not None else (work.target, target)
-    index = next((at for at, node in enumerate(tree.nodes) if node.name == name), None)
-    if index is None:
-        side = side_named("golden" if golden is not None else "target")
-        raise SettingsError(Message.of("matching.edit.no_node", side=side, node=name))
+    of_golden = golden is not None
+    index = _node_named(work, golden if golden is not None else target, of_golden=of_golden)
     around = _Neighbours(work)
-    pairs = _candidates(work, index, of_golden=golden is not None)
-    found: list[_Weighed | Suggestion] = [
-        one for pair in pairs if (one := _weigh(work, around, pair)) is not None
-    ]
-    found += [_fused(work, join) for join in possible_joins(work, index, of_golden=golden is not None)]
-    found.sort(key=lambda one: -one.score)
-    said = (one if isinstance(one, Suggestion) else _explained(work, one) for one in found[:most])
-    return tuple(one for one in said if one.score >= LOWEST and one.reasons)
+    weighed = (_weigh(work, around, pair) for pair in _candidates(work, index, of_golden=of_golden))
+    candidates: list[_Weighed | Suggestion] = [pair for pair in weighed if pair is not None]
+    candidates += [_fused(work, join) for join in possible_joins(work, index, of_golden=of_golden)]
+    candidates.sort(key=lambda candidate: -candidate.score)
+    suggestions = (_explained(work, candidate) for candidate in candidates[:most])
+    return tuple(each for each in suggestions if each.score >= LOWEST and each.reasons)
+
+
+def _node_named(work: Pairing, name: str | None, *, of_golden: bool) -> int:
+    tree = work.golden if of_golden else work.target
+    for index, node in enumerate(tree.nodes):
+        if node.name == name:
+            return index
+    side = side_named("golden" if of_golden else "target")
+    raise SettingsError(Message.of("matching.edit.no_node", side=side, node=name))
 
 
 def _candidates(work: Pairing, index: int, *, of_golden: bool) -> Iterator[tuple[int, int]]:
     """Yield the pairs of a node with each free node of the other side, of the same pass."""
     tree, others = (work.golden, work.target) if of_golden else (work.target, work.golden)
-    is_backward = tree.nodes[index].direction is Direction.BACKWARD
-    is_gradient, gradients = index in tree.gradients, frozenset(others.gradients)
     taken: Container[int] = work.found if of_golden else work.partners
     doubtful = _doubtful_partner(work, index, of_golden=of_golden)
-    for at in range(others.root):
-        if at in taken and at != doubtful:
-            continue
-        same_pass = (others.nodes[at].direction is Direction.BACKWARD) is is_backward
-        if same_pass and (at in gradients) is is_gradient:
+    own_pass = _pass_of(tree.nodes[index])
+    for at, node in enumerate(others.nodes):
+        if (at not in taken or at == doubtful) and _pass_of(node) == own_pass:
             yield (index, at) if of_golden else (at, index)
+
+
+def _pass_of(node: Node) -> tuple[bool, bool]:
+    return node.direction is Direction.BACKWARD, holds_gradients(node)
 
 
 def _doubtful_partner(work: Pairing, index: int, *, of_golden: bool) -> int | None:
@@ -151,7 +150,7 @@ def _fused(work: Pairing, join: Join) -> Suggestion:
         tuple(work.golden.nodes[at].name for at in join.golden),
         tuple(work.target.nodes[at].name for at in join.target),
         join.score if same else join.score * OTHER_LAYER,
-        (*join.reasons, *([_SAME_LAYER] if same else [])),
+        (*join.reasons, *([_SAME_PLACES["layer"]] if same else [])),
     )
 
 
@@ -216,44 +215,41 @@ def _weigh(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> _Weighe
     first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
     likeness = {**_likeness_of_nodes(work.evidence, pair), **_likeness_of_places(work, around, pair)}
     known = {what: value for what, value in likeness.items() if value is not None}
-    score = sum(_WEIGHTS[what] * value for what, value in known.items())
-    score /= sum(_WEIGHTS[what] for what in known)
     values = agreement(first, second, Role.OUTPUT) or 0.0
     if is_operator(first) is not is_operator(second):
-        of_themselves = [value for what, value in known.items() if what not in _PLACE]
-        if max([values, *of_themselves]) < ALIKE:
+        of_themselves = (value for what, value in known.items() if what not in _SAME_PLACES)
+        if max(values, *of_themselves, 0.0) < ALIKE:
             return None
+    score = weighted_mean(known, _WEIGHTS)
     score += (1 - score) * VALUES_COUNT * values
     return _Weighed(pair, round(score, 4), known, values)
 
 
-def _explained(work: Pairing, one: _Weighed) -> Suggestion:
+def _explained(work: Pairing, candidate: _Weighed | Suggestion) -> Suggestion:
     """Say what speaks for a pair."""
-    pair, match = one.pair, work.found.get(one.pair[1])
+    if isinstance(candidate, Suggestion):
+        return candidate
+    pair, match = candidate.pair, work.found.get(candidate.pair[1])
     return Suggestion(
         (work.golden.nodes[pair[0]].name,),
         (work.target.nodes[pair[1]].name,),
-        one.score,
-        tuple(_reasons(work, pair, one.known, one.values)),
+        candidate.score,
+        tuple(_reasons(work, pair, candidate.known, candidate.values)),
         doubtful=match is not None and match.golden == pair[0],
     )
 
 
 def _likeness_of_nodes(evidence: Evidence, pair: tuple[int, int]) -> dict[str, float | None]:
     first, second = evidence.golden.nodes[pair[0]], evidence.target.nodes[pair[1]]
-    said = {
-        "output shapes": shape_similarity(first, second, Role.OUTPUT),
-        "input shapes": shape_similarity(first, second, Role.INPUT),
-        "parameter shapes": shape_similarity(first, second, Role.PARAMETER),
-    }
-    if is_operator(first) and is_operator(second):
-        families = operator_family(first.type_name), operator_family(second.type_name)
-        return said | {"type": name_similarity(*families), "around": _likeness_around(evidence, pair)}
+    shapes = shape_similarities(first, second)
     names = _bare_name(evidence.golden, pair[0]), _bare_name(evidence.target, pair[1])
-    said |= {"name": name_similarity(*names), "type": class_similarity(first, second)}
-    if not is_operator(first) and not is_operator(second):
-        said["contents"] = evidence.contents_similarity(*pair)
-    return said
+    are_operators = is_operator(first), is_operator(second)
+    if all(are_operators):
+        return {**shapes, "type": name_similarity(*names), "around": _likeness_around(evidence, pair)}
+    likeness = {**shapes, "name": name_similarity(*names), "type": class_similarity(first, second)}
+    if not any(are_operators):
+        likeness["contents"] = evidence.contents_similarity(*pair)
+    return likeness
 
 
 def _likeness_around(evidence: Evidence, pair: tuple[int, int]) -> float | None:
@@ -299,26 +295,20 @@ def _reasons(
     work: Pairing, pair: tuple[int, int], known: Mapping[str, float], values: float
 ) -> Iterator[Message]:
     """Say what speaks for a pair, one clause each."""
-    first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
+    same = {what for what, value in known.items() if value == 1.0}
+    if "parent" in same:
+        same.discard("around")
     if values >= ALIKE:
         yield VALUES_AGREE[Role.OUTPUT]
-    if known.get("parent"):
-        yield _PARENTS_CORRESPOND
-    if known.get("position") == 1.0:
-        yield _SAME_NEIGHBOURS
-    if known.get("around") == 1.0 and not known.get("parent"):
-        yield _SAME_PARENT_NAME
-    if known.get("layer"):
-        yield _SAME_LAYER
-    yield from _said_of_names(work, pair, first, second, known)
-    yield from (said for what, said in _SAME.items() if known.get(what) == 1.0)
+    yield from (reason for what, reason in _SAME_PLACES.items() if what in same)
+    yield from _reasons_of_names(work, pair, known)
+    yield from (reason for what, reason in _SAME.items() if what in same)
 
 
-def _said_of_names(
-    work: Pairing, pair: tuple[int, int], first: Node, second: Node, known: Mapping[str, float]
-) -> Iterator[Message]:
+def _reasons_of_names(work: Pairing, pair: tuple[int, int], known: Mapping[str, float]) -> Iterator[Message]:
     names = _bare_name(work.golden, pair[0]), _bare_name(work.target, pair[1])
-    for what, words in (("name", names), ("type", (first.type_name, second.type_name))):
+    types = work.golden.nodes[pair[0]].type_name, work.target.nodes[pair[1]].type_name
+    for what, words in (("name", names), ("type", types)):
         same, alike = _NAMED[what]
         if words[0] == words[1] and what in known:
             yield same

@@ -1,5 +1,6 @@
 """A map of |target - golden| over two dimensions, the others held at an index."""
 
+from itertools import chain
 from math import ceil
 
 import numpy as np
@@ -55,39 +56,25 @@ def difference_map(
     most: int = MOST_CELLS,
     budget: int = BUDGET,
 ) -> Area:
-    """Draw the map of two tensors of one shape.
+    """Draw the map of two tensors of one shape over the dimensions that run down (if any) and across.
 
-    Args:
-        golden: the trusted tensor.
-        target: the tensor under suspicion.
-        axes: dimension that runs down (None: there is only one), dimension that runs across.
-        at: an index for every dimension.
-        most: largest number of cells along a side.
-        budget: about how many elements are looked at; no cell is left without.
+    It has at most `most` cells along a side. About `budget` elements are looked at; no cell is left without.
     """
     tables = [plane(array, axes, at) for array in (golden, target)]
-    size = tables[0].shape
-    block = tuple(max(1, ceil(length / most)) for length in size)
-    wanted = ceil(size[0] * size[1] / budget)
+    height, width = tables[0].shape
+    block = max(1, ceil(height / most)), max(1, ceil(width / most))
+    wanted = ceil(height * width / budget)
     every_row = min(block[0], max(1, wanted))
     every_column = min(block[1], max(1, ceil(wanted / every_row)))
-    begins = np.arange(0, size[1], block[1])
-    pieces = [np.arange(begin, min(begin + block[1], size[1]), every_column) for begin in begins]
-    columns = np.concatenate(pieces) if pieces else begins
+    begins = np.arange(0, width, block[1])
+    columns = np.flatnonzero(np.arange(width) % block[1] % every_column == 0)
     starts = np.searchsorted(columns, begins)
     chosen: Array | slice = columns if every_column > 1 else slice(None)
     rows = []
-    for start in range(0, size[0], block[0]):
-        part = slice(start, min(start + block[0], size[0]), every_row)
+    for start in range(0, height, block[0]):
+        part = slice(start, min(start + block[0], height), every_row)
         far = distances(tables[0][part][:, chosen], tables[1][part][:, chosen]).max(axis=0)
         rows.append(np.maximum.reduceat(far, starts) if len(starts) else far)
     cells = tuple(tuple(row.tolist()) for row in rows)
-    return Area(
-        axes,
-        at,
-        (size[0], size[1]),
-        (block[0], block[1]),
-        (every_row, every_column),
-        cells,
-        max((max(row, default=0.0) for row in cells), default=0.0),
-    )
+    largest = max(chain.from_iterable(cells), default=0.0)
+    return Area(axes, at, (height, width), block, (every_row, every_column), cells, largest)

@@ -26,11 +26,7 @@ _FEWEST = 3
 class Range(Struct, frozen=True):
     """Indexes of one dimension, from start to before stop, in which the difference lies.
 
-    Attributes:
-        axis: which dimension.
-        start: first index.
-        stop: the one after the last.
-        share: of the indexes of the dimension that are in it.
+    `share` is that of the indexes of the dimension that are in it.
     """
 
     axis: int
@@ -42,9 +38,7 @@ class Range(Struct, frozen=True):
 def confined(sample: Sample, roundoff: float) -> Range | None:
     """Find the smallest range of one dimension in which the difference lies; None if it is all over.
 
-    Args:
-        sample: the pair.
-        roundoff: unit roundoff of the coarser of the two formats: less than a few is no fault.
+    Less than a few unit roundoffs of the coarser of the two formats is no fault.
     """
     found = [
         one

@@ -10,6 +10,8 @@ other signs, clipped values ┘
 the size of a rounding      if none of them
 """
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from firstdrift.metrics.closeup.confined import confined, say_where
@@ -42,33 +44,28 @@ def hints(
 ) -> tuple[Hint, ...]:
     """Say what may have happened to a tensor, the plainest first; nothing where the values do not tell.
 
-    Args:
-        golden: the trusted tensor.
-        target: the tensor under suspicion, of the same shape.
-        sample: what is looked at of the two.
-        roundoff: unit roundoff of the coarser of the two formats.
-        fine: the same elements in more dimensions, if a side has them so.
-        heads: how many heads lie in the last dimension, if that is known.
+    The arguments are those of `look_closely`; the sample is what is looked at of the two.
     """
     if not sample.distance.any():
-        return (Hint(HintKind.EQUAL, _says_equal(sample)),)
-    first = tuple(hint for hint in (*_non_finite(sample), _constant(sample)) if hint is not None)
-    error = relative_error(sample)
-    if not error or any(hint.kind is HintKind.CONSTANT for hint in first):
+        equal = Message.of("hint.equal") if sample.is_whole else Message.of("hint.equal_sample")
+        return (Hint(HintKind.EQUAL, equal),)
+    constant, error = _constant(sample), relative_error(sample)
+    first = (*_non_finite(sample), *_known(constant))
+    if not error or constant is not None:
         return first
-    rounding = exactly_rounded(sample)
-    if rounding is not None:
-        return (*first, rounding)
-    if error > BEYOND_ROUNDING * roundoff:
-        line = scaled(sample)
-        whole = line or moved(golden, target, fine)
-        causes = [whole] if whole else _in_a_part(sample, roundoff, heads)
-        if not causes:
-            causes = [hint for hint in (sign_flipped(sample), clipped(sample)) if hint is not None]
-        if causes:
-            return (*first, *causes)
-    by_size = like_rounding(sample, error, roundoff)
-    return first if by_size is None else (*first, by_size)
+    causes: Sequence[Hint] = _known(exactly_rounded(sample))
+    if not causes and error > BEYOND_ROUNDING * roundoff:
+        whole = scaled(sample) or moved(golden, target, fine)
+        causes = (
+            _known(whole)
+            or _in_a_part(sample, roundoff, heads)
+            or _known(sign_flipped(sample), clipped(sample))
+        )
+    return (*first, *(causes or _known(like_rounding(sample, error, roundoff))))
+
+
+def _known(*found: Hint | None) -> list[Hint]:
+    return [hint for hint in found if hint is not None]
 
 
 def relative_error(sample: Sample) -> float | None:
@@ -82,10 +79,6 @@ def _norm(values: Floats) -> float:
     return float(np.linalg.norm(values))
 
 
-def _says_equal(sample: Sample) -> Message:
-    return Message.of("hint.equal") if sample.is_whole else Message.of("hint.equal_sample")
-
-
 def _in_a_part(sample: Sample, roundoff: float, heads: int | None) -> list[Hint]:
     """Say in which part all of the difference lies, and what happened there."""
     found = confined(sample, roundoff)
@@ -93,53 +86,49 @@ def _in_a_part(sample: Sample, roundoff: float, heads: int | None) -> list[Hint]
         return []
     inside = sample.part(found.axis, found.start, found.stop)
     there = scaled(inside) or sign_flipped(inside) or clipped(inside) or _constant(inside)
-    said = [say_where(sample, found, heads)]
-    if there is not None:
-        said.append(Hint(there.kind, Message.of("hint.there", hint=there.says), there.before, there.after))
-    return said
+    where = say_where(sample, found, heads)
+    if there is None:
+        return [where]
+    return [where, Hint(there.kind, Message.of("hint.there", hint=there.says), there.before, there.after)]
 
 
-def _non_finite(sample: Sample) -> list[Hint]:
+def _non_finite(sample: Sample) -> Iterator[Hint]:
     """Say where NaN or an infinity meets something else."""
     lost = np.isinf(sample.distance) & ~(np.isfinite(sample.golden) & np.isfinite(sample.target))
-    if not lost.any():
-        return []
-    found = []
-    for name, side, other in (("target", sample.target, "golden"), ("golden", sample.golden, "target")):
-        for what, where in (
-            (Message.of("hint.nan"), np.isnan(side)),
-            (Message.of("hint.infinities"), np.isinf(side)),
-        ):
-            here = where & lost
+    for name, values, other in (("target", sample.target, "golden"), ("golden", sample.golden, "target")):
+        sides = {"side": side_named(name), "other": side_named(other)}
+        for what, kind in (("hint.nan", np.isnan), ("hint.infinities", np.isinf)):
+            here = kind(values) & lost
             if here.any():
-                row, column = np.unravel_index(int(here.argmax()), here.shape)
-                lead = np.unravel_index(sample.rows[row], sample.shape[:-1]) if len(sample.shape) > 1 else ()
-                said = Message.of(
-                    "hint.non_finite",
-                    side=side_named(name),
-                    other=side_named(other),
-                    what=what,
-                    count=int(here.sum()),
-                    place=(*map(int, lead), int(sample.columns[column])),
-                )
-                found.append(Hint(HintKind.NON_FINITE, said))
-    return found
+                place, count = _first_place(sample, here), int(here.sum())
+                says = Message.of("hint.non_finite", **sides, what=Message(what), count=count, place=place)
+                yield Hint(HintKind.NON_FINITE, says)
+
+
+def _first_place(sample: Sample, here: Array) -> tuple[int, ...]:
+    """Return the index, in the tensor, of the first element of a sample that is meant."""
+    row, column = np.unravel_index(int(here.argmax()), here.shape)
+    lead = np.unravel_index(sample.rows[row], sample.shape[:-1]) if len(sample.shape) > 1 else ()
+    return (*map(int, lead), int(sample.columns[column]))
 
 
 def _constant(sample: Sample) -> Hint | None:
     """Say that one side is the same number everywhere, and the other is not."""
-    said = {}
-    for name, side in (("target", sample.target), ("golden", sample.golden)):
-        finite = side[np.isfinite(side)]
-        if finite.size > 1 and finite.min() == finite.max():
-            said[name] = (
-                Message.of("hint.constant", side=side_named(name), value=float(finite[0]))
-                if finite[0]
-                else Message.of("hint.zero", side=side_named(name))
-            )
-    if len(said) != 1:
+    values = {"target": _only_value(sample.target), "golden": _only_value(sample.golden)}
+    constant = [(name, value) for name, value in values.items() if value is not None]
+    if len(constant) != 1:
         return None
-    return Hint(HintKind.CONSTANT, next(iter(said.values())))
+    name, value = constant[0]
+    if value:
+        says = Message.of("hint.constant", side=side_named(name), value=value)
+    else:
+        says = Message.of("hint.zero", side=side_named(name))
+    return Hint(HintKind.CONSTANT, says)
+
+
+def _only_value(values: Floats) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite[0]) if finite.size > 1 and finite.min() == finite.max() else None
 
 
 def clipped(sample: Sample) -> Hint | None:

@@ -13,8 +13,6 @@ class Histogram(Struct, frozen=True):
     """Counts in bins of equal width from low to high, both included.
 
     Attributes:
-        low: lower edge of the first bin.
-        high: upper edge of the last bin.
         counts: how many finite elements lie in each bin, one list for each that was asked for.
         nonfinite: how many elements are NaN or infinite, likewise.
     """

@@ -6,11 +6,12 @@ Of a factor alone, a shift alone and both, the simplest is taken that leaves har
 from math import inf, sqrt
 
 import numpy as np
+from msgspec import Struct
 
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.sample import Sample
-from firstdrift.metrics.dtypes import Floats
-from firstdrift.metrics.hints import fit
+from firstdrift.metrics.conversion import as_float64
+from firstdrift.metrics.dtypes import Array, Floats
 from firstdrift.wording.message import Message
 
 EXPLAINS = 0.3
@@ -18,6 +19,50 @@ EXPLAINS = 0.3
 
 _AS_GOOD = 1.5
 _A_SIGN = 0.02
+
+
+class LinearFit(Struct, frozen=True):
+    """The line target = scale * golden + offset that fits best (least squares).
+
+    Attributes:
+        scale: 1 where golden is constant, so that a shift is an offset.
+        residual: |target - line| / |golden|, norms: the relative L2 error that is left; 0 if both are 0.
+        size: number of pairs of finite elements it was fitted to.
+    """
+
+    scale: float
+    offset: float
+    residual: float
+    size: int
+
+
+def fit(golden: Array, target: Array) -> LinearFit | None:
+    """Fit target = scale * golden + offset over the pairs of finite elements.
+
+    Returns:
+        None if no pair is finite. Complex numbers are fitted by their moduli.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if golden.shape != target.shape:
+        raise ValueError(f"shapes differ: {golden.shape} and {target.shape}")
+    x, y = np.empty(golden.size), np.empty(golden.size)
+    as_float64(golden.reshape(-1), x)
+    as_float64(target.reshape(-1), y)
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[finite], y[finite]
+    if not x.size:
+        return None
+    mean_x, mean_y = float(x.mean()), float(y.mean())
+    centred = x - mean_x
+    spread = float(centred @ centred)
+    scale = float(centred @ (y - mean_y)) / spread if spread else 1.0
+    offset = mean_y - scale * mean_x
+    left = float(np.linalg.norm(y - (scale * x + offset)))
+    norm = float(np.linalg.norm(x))
+    residual = left / norm if norm else (inf if left else 0.0)
+    return LinearFit(scale, offset, residual, x.size)
 
 
 def scaled(sample: Sample) -> Hint | None:

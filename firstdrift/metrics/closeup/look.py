@@ -63,7 +63,7 @@ def look_closely(
         target: the tensor under suspicion.
         roundoff: unit roundoff of the coarser of the two formats.
         heads: how many heads lie in the last dimension.
-        fine: the same elements in more dimensions, if a side has them so.
+        fine: the same elements in more dimensions, such as [tokens, heads, depth] for [tokens, channels].
         always: flat indexes of elements whose rows are looked at in any case.
         budget: about how many elements are looked at of each side.
 

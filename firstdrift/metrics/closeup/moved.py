@@ -44,32 +44,30 @@ class Move(Struct, frozen=True):
 def moved(
     golden: Array, target: Array, fine: tuple[int, ...] | None = None, places: int = PLACES
 ) -> Hint | None:
-    """Say how the values of golden were moved, if that explains the difference.
-
-    Args:
-        golden: the trusted tensor.
-        target: the tensor under suspicion, of the same shape.
-        fine: the same elements in more dimensions, such as [tokens, heads, depth] for [tokens, channels].
-        places: how many elements are looked at.
-    """
+    """Say how the values of golden were moved, if that explains the difference; it looks at some places."""
     if golden.size <= _TWO or golden.shape != target.shape:
         return None
     at = _places(golden.size, places)
     seen = _take(target, at)
     before = _error(seen, _take(golden, at))
-    if before is None or before == 0:
+    if not before:
         return None
     best, least = None, inf
     for move in _moves(at, golden.shape, fine or golden.shape):
-        inside = move.origin >= 0
-        if inside.sum() < max(_TWO, _FEWEST_LEFT * len(at)):
-            continue
-        after = _error(seen[inside], _take(golden, move.origin[inside]))
+        after = _error_of(move, seen, golden)
         if after is not None and after < least:
             best, least = move, after
     if best is None or not least <= EXPLAINS * min(before, 1.0):
         return None
     return Hint(HintKind.MOVED, best.says, before, least)
+
+
+def _error_of(move: Move, seen: Floats, golden: Array) -> float | None:
+    """Return the error that a move leaves; None if it leaves too few places inside the tensor."""
+    inside = move.origin >= 0
+    if inside.sum() < max(_TWO, _FEWEST_LEFT * len(seen)):
+        return None
+    return _error(seen[inside], _take(golden, move.origin[inside]))
 
 
 def _places(size: int, count: int) -> Places:
@@ -80,31 +78,38 @@ def _places(size: int, count: int) -> Places:
 
 
 def _moves(at: Places, shape: tuple[int, ...], fine: tuple[int, ...]) -> Iterator[Move]:
-    index = np.unravel_index(at, shape)
-    for axis, size in ((axis, size) for axis, size in enumerate(shape) if size > 1):
-        for step in (sign * far for far in range(1, min(_FARTHEST, size - 1) + 1) for sign in (1, -1)):
-            origin = index[axis] - step
-            flat = np.ravel_multi_index((*index[:axis], origin % size, *index[axis + 1 :]), shape)
-            said = (
-                Message.of("hint.shifted_later", far=step, axis=axis)
-                if step > 0
-                else Message.of("hint.shifted_earlier", far=-step, axis=axis)
-            )
-            yield Move(said, np.where((origin >= 0) & (origin < size), flat, -1))
-        mirrored = np.ravel_multi_index((*index[:axis], size - 1 - index[axis], *index[axis + 1 :]), shape)
-        yield Move(Message.of("hint.reversed", axis=axis), mirrored)
+    for axis, size in enumerate(shape):
+        if size > 1:
+            yield from _along(at, shape, axis)
     bare, fine = (tuple(size for size in each if size != 1) for each in (shape, fine))
     yield from _permutations(at, bare)
     if fine != bare and prod(fine) == prod(bare):
         yield from _permutations(at, fine)
-    last = shape[-1]
-    if last % _TWO == 0 and last > _TWO:
-        lead, column = np.divmod(at, last)
-        half = last // _TWO
-        to_pairs = column // _TWO + column % _TWO * half
-        to_halves = column % half * _TWO + column // half
-        yield Move(Message.of("hint.interleaved"), lead * last + to_pairs)
-        yield Move(Message.of("hint.taken_apart"), lead * last + to_halves)
+    if shape[-1] % _TWO == 0 and shape[-1] > _TWO:
+        yield from _interleaved(at, shape[-1])
+
+
+def _along(at: Places, shape: tuple[int, ...], axis: int) -> Iterator[Move]:
+    """Yield the shifts along a dimension, and its reversal."""
+    index, size = np.unravel_index(at, shape), shape[axis]
+
+    def flat(origin: Places) -> Places:
+        return np.ravel_multi_index((*index[:axis], origin, *index[axis + 1 :]), shape)
+
+    for far in range(1, min(_FARTHEST, size - 1) + 1):
+        for step, shifted in ((far, "hint.shifted_later"), (-far, "hint.shifted_earlier")):
+            origin = index[axis] - step
+            inside = np.where((origin >= 0) & (origin < size), flat(origin % size), -1)
+            yield Move(Message(shifted, {"far": far, "axis": axis}), inside)
+    yield Move(Message.of("hint.reversed", axis=axis), flat(size - 1 - index[axis]))
+
+
+def _interleaved(at: Places, size: int) -> Iterator[Move]:
+    """Yield how the halves of the last dimension may take turns, and the opposite."""
+    lead, column = np.divmod(at, size)
+    half = size // _TWO
+    yield Move(Message.of("hint.interleaved"), lead * size + column // _TWO + column % _TWO * half)
+    yield Move(Message.of("hint.taken_apart"), lead * size + column % half * _TWO + column // half)
 
 
 def _permutations(at: Places, shape: tuple[int, ...]) -> Iterator[Move]:

@@ -82,13 +82,7 @@ def fold(sums: Along, width: int) -> Along:
 
 
 def profiles(sample: Sample, heads: int | None = None, most: int = MOST_POINTS) -> tuple[Profile, ...]:
-    """Profile each dimension of more than one index, and the heads side by side in the last.
-
-    Args:
-        sample: the pair.
-        heads: how many heads lie in the last dimension; passed over if they do not divide it.
-        most: how many points a profile may have.
-    """
+    """Profile each dimension of more than one index, and the heads that lie side by side in the last."""
     found = [
         _profile(axis, None, size, max(1, ceil(size / most)), along(sample, axis))
         for axis, size in enumerate(sample.shape)
@@ -114,20 +108,12 @@ def _profile(axis: int, heads: int | None, size: int, width: int, sums: Along) -
 
 
 def guess_heads(shape: tuple[int, ...], *others: tuple[int, ...] | None) -> int | None:
-    """Guess how many heads lie in the last dimension: another shape has it cut in two.
-
-    Args:
-        shape: the one that the pair is compared in: [5, 896].
-        others: shapes of the pair, or of other tensors of the same node: [5, 14, 64] or [1, 14, 5, 64].
-    """
-    if not shape:
-        return None
-    last, lead = shape[-1], prod(shape[:-1])
-    for other in others:
+    """Guess how many heads lie in the last dimension, [5, 896], which another shape cuts, [5, 14, 64]."""
+    for other in others if shape else ():
         bare = [size for size in other or () if size != 1]
-        if len(bare) <= _TWO - 1 or prod(bare) != last * lead:
+        if len(bare) < _TWO or prod(bare) != prod(shape):
             continue
-        depth = bare[-1]
+        last, depth = shape[-1], bare[-1]
         if 1 < depth < last and last % depth == 0 and last // depth in bare[:-1]:
             return last // depth
     return None

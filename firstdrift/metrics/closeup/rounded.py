@@ -80,13 +80,7 @@ def _is_cut(cut: Callable[[Floats], Floats], before: Floats, after: Floats) -> b
 
 
 def like_rounding(sample: Sample, error: float, roundoff: float) -> Hint | None:
-    """Say of which format's rounding the difference has the size.
-
-    Args:
-        sample: the pair.
-        error: relative L2 error of the pair.
-        roundoff: unit roundoff of the coarser of the two formats.
-    """
+    """Say of which format's rounding, none finer than the tensors' own, an error has the size."""
     finite = sample.finite
     x, distance = sample.golden[finite], sample.distance[finite]
     if not x.size:

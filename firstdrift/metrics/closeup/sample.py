@@ -78,13 +78,7 @@ class Sample(Struct, frozen=True):
 
 
 def take_sample(golden: Array, target: Array, budget: int = BUDGET, always: Collection[int] = ()) -> Sample:
-    """Take the elements of two tensors of one shape that are looked at.
-
-    Args:
-        golden: the trusted tensor.
-        target: the tensor under suspicion.
-        budget: about how many elements are taken of each.
-        always: flat indexes of elements whose rows are taken in any case.
+    """Take about `budget` elements of each of two tensors, and the rows of those that are always looked at.
 
     Raises:
         ValueError: the shapes differ.

@@ -16,8 +16,7 @@ class Window(Struct, frozen=True):
     Attributes:
         axes: dimension that runs down, dimension that runs across; the first is None for a single row.
         at: the index in every dimension around which it lies.
-        rows: indexes down, from first to before last.
-        columns: indexes across, likewise.
+        rows: indexes down, from first to before last; likewise columns.
         golden: the values, row by row (complex: moduli); likewise target and difference, target - golden.
     """
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from firstdrift.metrics.closeup.sample import Sample
-from firstdrift.metrics.dtypes import NumberKind, number_kind
+from firstdrift.metrics.closeup.sample import Places, Sample
+from firstdrift.metrics.dtypes import Floats, NumberKind, number_kind
 from firstdrift.model.tensor import UNIT_ROUNDOFF
 
 MOST = 20
@@ -18,11 +18,9 @@ _LARGEST = 4
 
 
 class WorstElement(Struct, frozen=True):
-    """One element of a pair.
+    """One element of a pair, by its index in each dimension.
 
     Attributes:
-        index: of the element, one number for each dimension.
-        golden: its value; likewise target.
         distance: |target - golden|; infinite if one is not finite and the other not equal to it.
         ulps: how many steps of the coarser format lie between the two; None where there are none.
     """
@@ -39,31 +37,32 @@ def worst_elements(
 ) -> tuple[WorstElement, ...]:
     """List the elements that differ most, the worst first; of equally bad ones those that come first."""
     flat = sample.distance.reshape(-1)
-    if flat.size > most:
-        # All that are as bad as the last one that is listed: which of them are listed must not be chance.
-        limit = np.partition(flat, flat.size - most)[flat.size - most]
-        places = np.flatnonzero(flat > limit)
-        ties = np.flatnonzero(flat == limit)[: most - len(places)]
-        places = np.concatenate([places, ties])
-    else:
-        places = np.arange(flat.size)
-    places = places[flat[places] > 0]
-    places = places[np.argsort(-flat[places], kind="stable")]
+    places = _worst_places(flat, most)
     rows, columns = np.divmod(places, max(1, len(sample.columns)))
     golden, target = sample.golden[rows, columns], sample.target[rows, columns]
-    steps = ulps(golden, target, ulp_dtype)
     lead = np.unravel_index(sample.rows[rows], sample.shape[:-1]) if len(sample.shape) > 1 else ()
-    indexes = np.stack([*lead, sample.columns[columns]], axis=-1) if len(places) else np.empty((0, 1), int)
+    indexes = np.stack([*lead, sample.columns[columns]], axis=-1)
+    steps = ulps(golden, target, ulp_dtype)
+    counts = [None] * len(places) if steps is None else steps.tolist()
     return tuple(
-        WorstElement(
-            tuple(indexes[at].tolist()),
-            float(golden[at]),
-            float(target[at]),
-            float(flat[place]),
-            None if steps is None or not np.isfinite(flat[place]) else int(steps[at]),
+        WorstElement(tuple(index), one, other, distance, count if np.isfinite(distance) else None)
+        for index, one, other, distance, count in zip(
+            indexes.tolist(), golden.tolist(), target.tolist(), flat[places].tolist(), counts, strict=True
         )
-        for at, place in enumerate(places)
     )
+
+
+def _worst_places(distances: Floats, most: int) -> Places:
+    if distances.size > most:
+        # All that are as bad as the last one that is listed: which of them are listed must not be chance.
+        limit = np.partition(distances, distances.size - most)[distances.size - most]
+        worse, ties = np.flatnonzero(distances > limit), np.flatnonzero(distances == limit)
+        places = np.concatenate([worse, ties[: most - len(worse)]])
+    else:
+        places = np.arange(distances.size)
+    places = places[distances[places] > 0]
+    ordered: Places = places[np.argsort(-distances[places], kind="stable")]
+    return ordered
 
 
 def ulp_dtype(golden: np.dtype[np.generic], target: np.dtype[np.generic]) -> np.dtype[np.generic] | None:
@@ -79,15 +78,12 @@ def ulp_dtype(golden: np.dtype[np.generic], target: np.dtype[np.generic]) -> np.
     return coarser if known else None
 
 
-def ulps(
-    golden: npt.NDArray[np.float64], target: npt.NDArray[np.float64], dtype: np.dtype[np.generic] | None
-) -> npt.NDArray[np.int64] | None:
+def ulps(golden: Floats, target: Floats, dtype: np.dtype[np.generic] | None) -> npt.NDArray[np.int64] | None:
     """Count the steps of a format between golden and target, rounded to it; without meaning for NaN."""
     if dtype is None:
         return None
     with np.errstate(all="ignore"):
-        ordered = [_ordered(array.astype(dtype)) for array in (golden, target)]
-    steps: npt.NDArray[np.int64] = np.abs(ordered[1] - ordered[0])
+        steps: npt.NDArray[np.int64] = np.abs(_ordered(target.astype(dtype)) - _ordered(golden.astype(dtype)))
     return steps
 
 

@@ -95,11 +95,8 @@ def measure_elements(
 ) -> tuple[SideSummary, SideSummary, PairErrors]:
     """Measure two tensors of equal shape and any numeric dtypes; neither is written to.
 
-    Args:
-        golden: the trusted tensor; read-only and non-contiguous arrays are fine.
-        target: the tensor under suspicion.
-        engine: "auto" takes the compiled engine once `prepare_engine` has loaded it. Complex numbers
-            and 64-bit integers are always left to numpy.
+    The engine "auto" is the compiled one once `prepare_engine` has loaded it. Complex numbers and 64-bit
+    integers are always left to numpy.
 
     Raises:
         ValueError: the shapes differ, or a dtype holds no numbers.

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from firstdrift.metrics.conversion import finite
 from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.measurement import PairErrors, RowProfile
 
@@ -26,19 +27,14 @@ def stands_out(errors: PairErrors) -> bool:
 
 
 def row_profile(golden: Array, target: Array) -> RowProfile | None:
-    """Return how bad the worst rows are; None if there is but one.
-
-    Args:
-        golden: [rows, columns] or of more dimensions; not empty.
-        target: of the same shape.
-    """
+    """Return how bad the worst rows of two tensors of one shape are; None if there is but one row."""
     if golden.ndim < 2 or golden.size == golden.shape[-1]:  # noqa: PLR2004
         return None
     rows = golden.reshape(-1, golden.shape[-1]), target.reshape(-1, golden.shape[-1])
     apart, sizes = np.empty(len(rows[0])), np.empty(len(rows[0]))
     with np.errstate(all="ignore"):
         for start in range(0, len(apart), _ROWS_AT_ONCE):
-            some = [_finite(side[start : start + _ROWS_AT_ONCE]) for side in rows]
+            some = [finite(side[start : start + _ROWS_AT_ONCE]) for side in rows]
             apart[start : start + _ROWS_AT_ONCE] = np.linalg.norm(some[1] - some[0], axis=1)
             sizes[start : start + _ROWS_AT_ONCE] = np.linalg.norm(some[0], axis=1)
         least = np.linalg.norm(sizes) / np.sqrt(len(sizes))
@@ -50,10 +46,6 @@ def swapped_choices(golden: Array, target: Array) -> tuple[int, ...] | None:
     """Count for k = 1, 2, ... in how many places the two may choose other columns, each row its k largest.
 
     Of columns that are equal on a side either may be chosen. None of too few or too many columns.
-
-    Args:
-        golden: scores, [rows, columns] or of more dimensions.
-        target: of the same shape.
     """
     columns = golden.shape[-1] if golden.ndim else 0
     if not 1 < columns <= _MOST_COLUMNS or not golden.size:
@@ -61,7 +53,7 @@ def swapped_choices(golden: Array, target: Array) -> tuple[int, ...] | None:
     counts = np.zeros(min(columns - 1, _MOST_CHOSEN), dtype=np.int64)
     rows = golden.reshape(-1, columns), target.reshape(-1, columns)
     for start in range(0, len(rows[0]), _ROWS_AT_ONCE):
-        ranks = [_ranks(_finite(side[start : start + _ROWS_AT_ONCE])) for side in rows]
+        ranks = [_ranks(finite(side[start : start + _ROWS_AT_ONCE])) for side in rows]
         first = np.minimum(ranks[0][0], ranks[1][0])
         last = np.maximum(ranks[0][1], ranks[1][1])
         in_row, column = np.nonzero(first < last)
@@ -81,8 +73,3 @@ def _ranks(scores: Array) -> tuple[Array, Array]:
         places[0][row] = np.searchsorted(order, score, side="left")
         places[1][row] = np.searchsorted(order, score, side="right") - 1
     return places[0], places[1]
-
-
-def _finite(values: Array) -> Array:
-    wide = values.astype(np.complex128 if np.iscomplexobj(values) else np.float64)
-    return np.where(np.isfinite(wide), wide, 0)

@@ -4,6 +4,7 @@ Both engines give it, `firstdrift.metrics.elementwise.measure` turns it into met
 """
 
 import math
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -44,12 +45,8 @@ class SideSums(Struct):
         """Take in the sums of a further part of the tensor."""
         self.maximum = max(self.maximum, other.maximum)
         self.minimum = min(self.minimum, other.minimum)
-        self.total += other.total
-        self.squares += other.squares
-        self.zeros += other.zeros
-        self.nan += other.nan
-        self.positive_infinity += other.positive_infinity
-        self.negative_infinity += other.negative_infinity
+        for name in ("total", "squares", "zeros", "nan", "positive_infinity", "negative_infinity"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class PairSums(Struct):
@@ -89,26 +86,19 @@ class PairSums(Struct):
 
     def add(self, other: "PairSums", offset: int) -> None:
         """Take in the sums of a further part, whose first element has the flat index `offset`."""
-        self.histogram += other.histogram
-        self.equal += other.equal
-        self.equal_nonfinite += other.equal_nonfinite
-        self.mismatched_nonfinite += other.mismatched_nonfinite
-        self.difference += other.difference
-        self.absolute += other.absolute
-        self.squared_difference += other.squared_difference
-        self.squared_golden += other.squared_golden
-        self.squared_target += other.squared_target
-        self.product += other.product
         if other.largest > self.largest:
-            self.largest = other.largest
-            self.largest_at = other.largest_at + offset
-            self.largest_golden = other.largest_golden
-            self.largest_target = other.largest_target
-        self.relative_count += other.relative_count
-        self.relative_total += other.relative_total
+            self.largest, self.largest_at = other.largest, other.largest_at + offset
+            self.largest_golden, self.largest_target = other.largest_golden, other.largest_target
         self.relative_maximum = max(self.relative_maximum, other.relative_maximum)
-        self.within_1e3 += other.within_1e3
-        self.within_5e3 += other.within_5e3
+        for name in _ADDED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_ADDED: Final = (
+    *("histogram", "equal", "equal_nonfinite", "mismatched_nonfinite", "difference", "absolute"),
+    *("squared_difference", "squared_golden", "squared_target", "product"),
+    *("relative_count", "relative_total", "within_1e3", "within_5e3"),
+)
 
 
 class Sums(Struct):

@@ -9,18 +9,17 @@ one that it is nearest to, of equal rows each against one of its own. An order i
 better, so that rows of an expert that is off are held against each other.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
 
+from firstdrift.metrics.arrangement import CLEARLY_BETTER, Arrangement, Arrangements
+from firstdrift.metrics.conversion import alike, finite
 from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.fitting import DoNotFitError, shapes_against, shapes_of
 from firstdrift.wording.message import Message
 from firstdrift.wording.message import joined as joined_clauses
-
-Arrangements: TypeAlias = Callable[[list[int]], Iterable[tuple[Array, Message]]]
-"""Yields the orders in which columns of given widths may lie, each with what is said of it."""
 
 _COLUMNS_LOOKED_AT: Final = 64
 _ROWS_LOOKED_AT: Final = 64
@@ -34,9 +33,6 @@ _MOST_PAIRS: Final = 2**26
 _AT_ITS_PLACE: Final = 0.03
 """Difference, relative to its values, up to which one of many rows is not looked for elsewhere."""
 
-_CLEARLY_BETTER: Final = 0.5
-"""Another arrangement is taken only if it halves the difference: rounding makes none look better."""
-
 _LIKE: Final = 0.5
 """Difference, relative to the values, of rows that are those of the other side."""
 
@@ -46,32 +42,24 @@ def stack_experts(
 ) -> tuple[Array, Message | None]:
     """Lay the rows of experts one after another; return them as they lie in the whole, and say how that is.
 
-    Args:
-        arrays: of one width; of all experts those of the first column, then those of the second.
-        whole: what they are compared with; None if it is not known.
-        arrangements: yields the orders in which columns may lie.
+    The arrays are of one width: of all experts those of the first column, then those of the second.
 
     Raises:
         DoNotFitError: they have not as many rows and columns as the whole.
     """
     width = arrays[0].shape[-1] if arrays[0].ndim else 0
-    if not width or any(array.ndim == 0 or array.shape[-1] != width for array in arrays):
+    if not width or any(array.shape[-1:] != (width,) for array in arrays):
         raise DoNotFitError(Message.of("metrics.shapes_are", shapes=shapes_of(arrays)))
-    wide = np.complex128 if any(np.iscomplexobj(array) for array in arrays) else np.float64
-    same = len({array.dtype for array in arrays}) == 1
-    blocks = [(array if same else array.astype(wide)).reshape(-1, width) for array in arrays]
+    blocks = [array.reshape(-1, width) for array in alike(arrays)]
     if whole is None:
         return np.concatenate(blocks), None
     count = max(1, whole.shape[-1] // width if whole.ndim else 0)
     experts = len(blocks) // count
     columns = [blocks[at * experts : (at + 1) * experts] for at in range(count)]
-    rows = [len(block) for block in columns[0]]
-    if (
-        len(blocks) != count * experts
-        or any([len(block) for block in column] != rows for column in columns)
-        or whole.shape[-1:] != (count * width,)
-        or whole.size != sum(rows) * count * width
-    ):
+    rows = list(map(len, columns[0]))
+    made_up = (count * experts, (count * width,), sum(rows) * count * width)
+    are_alike = all(list(map(len, column)) == rows for column in columns)
+    if not are_alike or made_up != (len(blocks), whole.shape[-1:], whole.size):
         raise DoNotFitError(shapes_against(arrays, whole.shape))
     joined = np.concatenate([np.concatenate(column) for column in columns], axis=1)
     with np.errstate(all="ignore"):
@@ -83,14 +71,14 @@ def _arranged(
 ) -> tuple[Array, Message]:
     """Return rows, and columns, in the order that fits the values best."""
     looked_at = np.linspace(0, joined.shape[1] - 1, min(_COLUMNS_LOOKED_AT, joined.shape[1])).astype(int)
-    wanted = _finite(whole[:, looked_at])
-    order_of_rows, all_seen, least = _order(_finite(joined[:, looked_at]), wanted, rows)
+    wanted = finite(whole[:, looked_at])
+    order_of_rows, all_seen, least = _order(finite(joined[:, looked_at]), wanted, rows)
     order_of_columns, said = None, None
     if len(widths) > 1 and least > _LIKE * np.linalg.norm(wanted):
         columns, description = _columns(joined, wanted, rows, looked_at, arrangements(widths))
         if columns is not None:
-            order, seen, difference = _order(_finite(joined[:, columns[looked_at]]), wanted, rows)
-            if difference < _CLEARLY_BETTER * least:
+            order, seen, difference = _order(finite(joined[:, columns[looked_at]]), wanted, rows)
+            if difference < CLEARLY_BETTER * least:
                 order_of_rows, all_seen, order_of_columns, said = order, seen, columns, description
     moved = bool(np.any(order_of_rows != np.arange(len(order_of_rows))))
     joined = np.take(joined, order_of_rows, axis=0) if moved else joined
@@ -105,7 +93,7 @@ def _columns(
     wanted: Array,
     blocks: list[int],
     looked_at: Array,
-    arrangements: Iterable[tuple[Array, Message]],
+    arrangements: Iterable[Arrangement],
 ) -> tuple[Array | None, Message | None]:
     """Return the order of columns in which some rows have the nearest partners; None if as they are."""
     some = np.linspace(0, len(wanted) - 1, min(_ROWS_LOOKED_AT, len(wanted))).astype(int)
@@ -117,7 +105,7 @@ def _columns(
     ]
 
     def difference(columns: Array) -> float:
-        rows = _finite(joined[:, columns])
+        rows = finite(joined[:, columns])
         nearest = [_apart(rows[start:end], of_block).min(axis=1).sum() for start, end, of_block in spans]
         return float(np.sqrt(max(0.0, sum(nearest))))
 
@@ -125,7 +113,7 @@ def _columns(
     least, chosen, said = difference(looked_at), None, None
     for columns, description in arrangements:
         left = difference(columns[looked_at])
-        if left < _CLEARLY_BETTER * least:
+        if left < CLEARLY_BETTER * least:
             least, chosen, said = left, columns, description
         if least <= enough:
             break
@@ -169,7 +157,7 @@ def _if_better(rows: Array, wanted: Array) -> tuple[Array, bool]:
     before, after = (np.linalg.norm(some - wanted, axis=1) for some in (rows, rows[order]))
     # A row that has no like, as that of a token which went elsewhere, tells nothing of the order of others.
     has_like = after <= _LIKE * np.linalg.norm(wanted, axis=1)
-    is_better = np.linalg.norm(after[has_like]) < _CLEARLY_BETTER * np.linalg.norm(before[has_like])
+    is_better = np.linalg.norm(after[has_like]) < CLEARLY_BETTER * np.linalg.norm(before[has_like])
     return (order if is_better else as_is), True
 
 
@@ -178,26 +166,21 @@ def _nearest(rows: Array, wanted: Array) -> Array:
 
     Rows that are equal (of a repeated prompt, of padding) share their partners: each is held against one.
     """
-    size = len(rows)
-    order = np.full(size, -1)
-    if size > 1:
-        sides = _Distinct(rows), _Distinct(wanted)
-        looked_at = 0
-        while len(sides[0].free) and looked_at + len(sides[0].free) * len(sides[1].free) <= _MOST_PAIRS:
-            looked_at += len(sides[0].free) * len(sides[1].free)
-            pairs = _mutual(sides[0].values[sides[0].free], sides[1].values[sides[1].free])
-            taken = [
-                (sides[0].members[sides[0].free[one]], sides[1].members[sides[1].free[other]])
-                for one, other in pairs
-            ]
-            if not taken:
+    order = np.full(len(rows), -1)
+    if len(rows) > 1:
+        own, others = _Distinct(rows), _Distinct(wanted)
+        pairs_left = _MOST_PAIRS
+        while len(own.free) and (pairs_left := pairs_left - len(own.free) * len(others.free)) >= 0:
+            mutual = _mutual(own.values[own.free], others.values[others.free])
+            if not mutual:
                 break
-            for one, other in taken:
-                count = min(len(one), len(other))
-                order[other[:count]] = one[:count]
-                del one[:count], other[:count]
-            for side in sides:
-                side.drop_empty()
+            for one, other in mutual:
+                here, there = own.members[own.free[one]], others.members[others.free[other]]
+                count = min(len(here), len(there))
+                order[there[:count]] = here[:count]
+                del here[:count], there[:count]
+            own.drop_empty()
+            others.drop_empty()
     return _filled(order)
 
 
@@ -251,8 +234,3 @@ def _filled(order: Array) -> Array:
     order = np.where(stays, places, order)
     order[order < 0] = np.setdiff1d(places, order)
     return order
-
-
-def _finite(values: Array) -> Array:
-    wide = values.astype(np.complex128 if np.iscomplexobj(values) else np.float64)
-    return np.where(np.isfinite(wide), wide, 0)

@@ -5,20 +5,47 @@ shards   rank 0 | rank 1          laid out as the whole     q0 q1 k0 k1 v0 v1
 """
 
 from collections.abc import Callable
-from math import prod
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
 
+from firstdrift.metrics.arrangement import best_arrangement, fused_parts
 from firstdrift.metrics.arrays import Load
 from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.tensor import DataLocation, Shards, TensorRecord, is_part_of_rank, shared_location
+from firstdrift.wording.message import Message
 
 Measure: TypeAlias = Callable[[TensorRecord, TensorRecord, Load], Measurement]
 """Measures one golden against one target tensor."""
+
+
+class Layout(NamedTuple):
+    """Shards side by side: along which dimension, and how many of its indexes each rank holds."""
+
+    axis: int
+    sizes: list[int]
+
+    @classmethod
+    def of(cls, shards: Shards) -> "Layout":
+        """Tell how shards lie, as they were recorded."""
+        axis = shards.axis or 0
+        return cls(axis, [part.shape[axis] if part.shape else 0 for part in shards.records])
+
+    def fits(self, laid: Array) -> bool:
+        """Tell whether the files hold the shapes that were recorded."""
+        return laid.shape[self.axis : self.axis + 1] == (sum(self.sizes),)
+
+    def ordered(self, laid: Array, whole: Array) -> tuple[Array | None, Message | None]:
+        """Return in which order shards lie in the whole, and how that is; None if as they are."""
+        axis = -1 if self.axis == laid.ndim - 1 else self.axis
+        return (None, None) if axis > 0 else best_arrangement(laid, whole, axis, fused_parts(self.sizes))
+
+    def taken(self, array: Array, indexes: Array | None) -> Array:
+        """Return some indexes of the dimension, in their order; all if there is no order."""
+        return array if indexes is None else np.take(array, indexes, axis=self.axis)
 
 
 def whole_of(record: TensorRecord) -> TensorRecord:
@@ -26,16 +53,14 @@ def whole_of(record: TensorRecord) -> TensorRecord:
     shards = record.shards
     if shards is None or not is_part_of_rank(record):
         return record
-    axis = shards.axis or 0
     locations = [part.location for part in shards.records if part.location is not None]
     if len(locations) < len(shards.records):
         return record
-    shape = list(record.shape or ())
-    if shape:
-        shape[axis] = sum(_sizes(shards))
+    axis, sizes = Layout.of(shards)
+    shape = record.shape or ()
     return replace(
         record,
-        shape=tuple(shape),
+        shape=(*shape[:axis], sum(sizes), *shape[axis + 1 :]) if shape else (),
         statistics=None,
         digest=None,
         location=shared_location(locations, axis),
@@ -46,24 +71,17 @@ def whole_of(record: TensorRecord) -> TensorRecord:
 def cut(whole: Array, other: Array, shards: Shards, order: Array | None = None) -> tuple[Array, Array] | None:
     """Cut out of two tensors what the one rank holds; None if they do not lie over each other.
 
-    Args:
-        whole: the shards side by side, in the order in which the other tensor has them.
-        other: what they are compared with, of any shape of as many elements.
-        shards: what the ranks hold.
-        order: where the whole was put in another order than that of the ranks, that order.
+    The whole has the shards side by side, in an order if the other tensor has them so; the other may have any
+    shape of as many elements.
     """
-    axis, sizes = shards.axis or 0, _sizes(shards)
-    if (
-        shards.only is None
-        or whole.shape[axis : axis + 1] != (sum(sizes),)
-        or other.size != prod(whole.shape)
-    ):
+    layout = Layout.of(shards)
+    if shards.only is None or not layout.fits(whole) or other.size != whole.size:
         return None
-    held_by = np.repeat(np.arange(len(sizes)), sizes)
+    held_by = np.repeat(np.arange(len(layout.sizes)), layout.sizes)
     if order is not None:
         held_by = held_by[order]
     columns = np.flatnonzero(held_by == shards.ranks.index(shards.only))
-    return np.take(whole, columns, axis=axis), np.take(other.reshape(whole.shape), columns, axis=axis)
+    return layout.taken(whole, columns), layout.taken(other.reshape(whole.shape), columns)
 
 
 def measure_cut(
@@ -83,8 +101,3 @@ def measure_cut(
     ]
     golden, target = records if own_is_golden else records[::-1]
     return measure(golden, target, lambda location: arrays[id(location)])
-
-
-def _sizes(shards: Shards) -> list[int]:
-    axis = shards.axis or 0
-    return [part.shape[axis] if part.shape else 0 for part in shards.records]

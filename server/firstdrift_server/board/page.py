@@ -26,6 +26,5 @@ def show(  # noqa: PLR0913 - what an address may say
 ) -> Response:
     """Show the comparisons that were chosen ("c=3&c=5"), or all that match a search."""
     asked = Asked(tuple(chosen), q.strip(), axis or None, differences, news, sort)
-    with context.reading() as session:
-        view = board_view(session, asked)
+    view = context.read(board_view, asked)
     return answer(request, "board.html", view)

@@ -1,18 +1,22 @@
 """Comparisons as rows, coordinates of their slices as columns: what came out, and what is new."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.board import BAD, Outcome, outcomes, runs_before
+from firstdrift.catalogue.comparisons.board import Outcome, outcomes, runs_before
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison, list_comparisons
-from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.catalogue.tables import BAD
+from firstdrift.errors import NotInCatalogueError
+from firstdrift.verdict.judgement import Finding
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.addresses import comparison_address, tree_address
 from firstdrift_server.parts.summary import comparison_summary
+from firstdrift_server.validation import require_known
 
 MOST_ROWS = 200
 MOST_COLUMNS = 200
@@ -57,69 +61,149 @@ class Asked(Struct, frozen=True):
         return f"/board?{urlencode(given, doseq=True)}" if given else "/board"
 
 
-def board_view(session: Session, asked: Asked) -> dict[str, Any]:
-    """Lay the board out.
+class Cell(Struct, frozen=True):
+    """The worst of the slices of a comparison that share a coordinate.
 
-    Raises:
-        SettingsError: there is no such coordinate or order.
+    Attributes:
+        short: the end of the name of the node.
+        slice: position of the slice.
+        slices: so many share the coordinate; `bad_slices` of them are bad.
+        change: what has become of it since the run before, if that is asked for.
     """
+
+    verdict: str
+    is_bad: bool
+    node: str | None
+    short: str | None
+    slice: int
+    slice_name: Message
+    slices: int
+    bad_slices: int
+    address: str
+    change: str | None = None
+
+    @property
+    def look(self) -> tuple[str | None, ...]:
+        """What cells have in common that are alike."""
+        return self.verdict, self.node, self.change
+
+
+class Line(Struct, kw_only=True):
+    """A comparison on the board.
+
+    Attributes:
+        summary: of the comparison, as all lists show it.
+        is_unnamed: something is bad, and no node can be named.
+        first_address: where the first bad node is seen.
+        before: the run that it is held against.
+        alike: so many more look like it, and are left out.
+    """
+
+    summary: dict[str, Any]
+    first_bad_token: int | None
+    first_bad_node: str | None
+    first_bad_short: str | None
+    is_unnamed: bool
+    first_address: str | None
+    before: int | None
+    cells: dict[Key, Cell]
+    alike: int = 0
+
+    @property
+    def id(self) -> int:
+        """The id of the comparison."""
+        return int(self.summary["id"])
+
+    def row(self, keys: Sequence[Key]) -> dict[str, Any]:
+        """Describe the comparison with its cells in these columns."""
+        own = {name: getattr(self, name) for name in self.__struct_fields__[1:]}
+        return self.summary | own | {"cells": [self.cells.get(key) for key in keys]}
+
+
+class BoardView(Struct, frozen=True, kw_only=True):
+    """Comparisons as rows, coordinates of their slices as columns.
+
+    Attributes:
+        missing: ids that were asked for, and are gone.
+        hidden_rows: rows for which there is no room; `alike_rows` are like others. Likewise columns.
+        all: address of all comparisons; `everything` that of this board without leaving out what is alike.
+        changes: how many cells are new, fixed or elsewhere since the run before; None unless asked for.
+    """
+
+    rows: list[dict[str, Any]]
+    columns: list[Key]
+    axis: str
+    axes: tuple[str, ...] = AXES
+    sorts: tuple[str, ...] = SORTS
+    sort: str
+    text: str
+    chosen: tuple[int, ...]
+    differences: bool
+    news: bool
+    missing: list[int]
+    hidden_rows: int
+    hidden_columns: int
+    alike_columns: int
+    alike_rows: int
+    address: str
+    all: str
+    everything: str
+    is_live: bool
+    changes: dict[str, int] | None
+
+
+def board_view(session: Session, asked: Asked) -> BoardView:
+    """Lay the board out."""
     _check(asked)
     comparisons, missing = _chosen(session, asked)
-    hidden_rows = max(0, len(comparisons) - MOST_ROWS)
-    comparisons = comparisons[:MOST_ROWS]
+    axis, lines = _lines(session, comparisons[:MOST_ROWS], asked)
+    keys = sorted({key for line in lines for key in line.cells}, key=lambda key: -1 if key is None else key)
+    columns, kept = keys, lines
+    if asked.differences:
+        columns = [key for key in keys if _differs([line.cells.get(key) for line in lines])]
+        kept = _without_alike(lines, columns)
+    shown = columns[:MOST_COLUMNS]
+    return BoardView(
+        rows=[line.row(shown) for line in kept],
+        columns=shown,
+        axis=axis,
+        sort=asked.sort,
+        text=asked.text,
+        chosen=asked.chosen,
+        differences=asked.differences,
+        news=asked.news,
+        missing=missing,
+        hidden_rows=max(0, len(comparisons) - MOST_ROWS),
+        hidden_columns=len(columns) - len(shown),
+        alike_columns=len(keys) - len(columns),
+        alike_rows=len(lines) - len(kept),
+        address=asked.address(),
+        all=asked.address(c=(), q=""),
+        everything=asked.address(differences=0),
+        is_live=any(line.summary["job"]["is_open"] for line in kept),
+        changes=_count_changes(kept) if asked.news else None,
+    )
+
+
+def _lines(session: Session, comparisons: Sequence[Comparison], asked: Asked) -> tuple[str, list[Line]]:
+    """Lay comparisons out along a coordinate: the one asked for, or the one that tells most slices apart."""
     before = runs_before(session, comparisons) if asked.news else {}
     found = outcomes(session, {*(each.id for each in comparisons), *before.values()})
     axis = asked.axis or _widest([found.get(each.id, []) for each in comparisons])
     cells = {number: _cells(number, slices, axis) for number, slices in found.items()}
-    rows = [
-        _row(session, each, cells.get(each.id, {}), cells.get(before.get(each.id, -1)), before.get(each.id))
-        for each in comparisons
-    ]
-    rows.sort(key=_order(asked.sort))
-    keys = sorted({key for row in rows for key in row["cells"]}, key=lambda key: -1 if key is None else key)
-    alike_columns, alike_rows = 0, 0
-    if asked.differences:
-        differing = [key for key in keys if _differs([row["cells"].get(key) for row in rows])]
-        alike_columns = len(keys) - len(differing)
-        keys = differing
-        kept = _without_alike(rows, keys)
-        alike_rows = len(rows) - len(kept)
-        rows = kept
-    return {
-        "rows": [row | {"cells": [row["cells"].get(key) for key in keys[:MOST_COLUMNS]]} for row in rows],
-        "columns": keys[:MOST_COLUMNS],
-        "axis": axis,
-        "axes": list(AXES),
-        "sorts": list(SORTS),
-        "sort": asked.sort,
-        "text": asked.text,
-        "chosen": list(asked.chosen),
-        "differences": asked.differences,
-        "news": asked.news,
-        "missing": missing,
-        "hidden_rows": hidden_rows,
-        "hidden_columns": max(0, len(keys) - MOST_COLUMNS),
-        "alike_columns": alike_columns,
-        "alike_rows": alike_rows,
-        "address": asked.address(),
-        "all": asked.address(c=(), q=""),
-        "everything": asked.address(differences=0),
-        "is_live": any(row["job"]["is_open"] for row in rows),
-        "changes": _count_changes(rows) if asked.news else None,
-    }
+    lines = []
+    for each in comparisons:
+        own, run_before = cells.get(each.id, {}), before.get(each.id)
+        earlier = None if run_before is None else cells.get(run_before)
+        changed = own if earlier is None else _held_against(own, earlier)
+        lines.append(_line(comparison_summary(session, each), each, changed, run_before))
+    return axis, sorted(lines, key=_order(asked.sort))
 
 
 def _check(asked: Asked) -> None:
-    if asked.axis is not None and asked.axis not in AXES:
-        raise SettingsError(
-            Message.of("server.no_such_coordinate", name=asked.axis),
-            hint=Message.of("server.choose_one_of", names=AXES),
-        )
-    if asked.sort not in SORTS:
-        raise SettingsError(
-            Message.of("server.no_such_order", name=asked.sort),
-            hint=Message.of("server.choose_one_of", names=SORTS),
-        )
+    if asked.axis is not None:
+        require_known(asked.axis, AXES, Message.of("server.no_such_coordinate", name=asked.axis))
+    require_known(asked.sort, SORTS, Message.of("server.no_such_order", name=asked.sort))
 
 
 def _chosen(session: Session, asked: Asked) -> tuple[Sequence[Comparison], list[int]]:
@@ -144,7 +228,7 @@ def _widest(of_comparisons: Iterable[Sequence[Outcome]]) -> str:
     return max(AXES, key=lambda axis: values[axis])
 
 
-def _cells(comparison: int, slices: Sequence[Outcome], axis: str) -> dict[Key, dict[str, Any]]:
+def _cells(comparison: int, slices: Sequence[Outcome], axis: str) -> dict[Key, Cell]:
     """Give for each coordinate the worst of its slices: where it all began, or the first of them."""
     together: dict[Key, list[Outcome]] = {}
     for each in slices:
@@ -152,20 +236,19 @@ def _cells(comparison: int, slices: Sequence[Outcome], axis: str) -> dict[Key, d
     return {key: _cell(comparison, found) for key, found in together.items()}
 
 
-def _cell(comparison: int, slices: Sequence[Outcome]) -> dict[str, Any]:
+def _cell(comparison: int, slices: Sequence[Outcome]) -> Cell:
     worst = max(slices, key=lambda each: (each.verdict.severity, each.is_first, -each.position))
-    return {
-        "verdict": str(worst.verdict),
-        "is_bad": worst.verdict in BAD,
-        "node": worst.node,
-        "short": None if worst.node is None else _short(worst.node),
-        "slice": worst.position,
-        "slice_name": worst.coordinates.describe(),
-        "slices": len(slices),
-        "bad_slices": sum(each.verdict in BAD for each in slices),
-        "address": tree_address(comparison, worst.position, row=worst.row),
-        "change": None,
-    }
+    return Cell(
+        verdict=str(worst.verdict),
+        is_bad=worst.verdict in BAD,
+        node=worst.node,
+        short=None if worst.node is None else _short(worst.node),
+        slice=worst.position,
+        slice_name=worst.coordinates.name(),
+        slices=len(slices),
+        bad_slices=sum(each.verdict in BAD for each in slices),
+        address=tree_address(comparison, worst.position, row=worst.row),
+    )
 
 
 def _short(node: str) -> str:
@@ -173,95 +256,84 @@ def _short(node: str) -> str:
     return ".".join(node.split(".")[-3:])
 
 
-def _row(
-    session: Session,
-    comparison: Comparison,
-    cells: Mapping[Key, dict[str, Any]],
-    cells_before: Mapping[Key, dict[str, Any]] | None,
-    before: int | None,
-) -> dict[str, Any]:
+def _line(
+    summary: dict[str, Any], comparison: Comparison, cells: dict[Key, Cell], before: int | None
+) -> Line:
     findings = comparison.findings
     token = findings.first_bad_token if findings else None
     node = findings.first_bad_node if findings else None
     name = (node.module or node.target or node.golden) if node else None
-    if cells_before is not None:
-        keys = {**cells, **cells_before}
-        cells = {
-            key: cells[key] | {"change": _change(cells[key], cells_before.get(key))}
-            for key in keys
-            if key in cells
-        }
-    return comparison_summary(session, comparison) | {
-        "first_bad_token": None if token is None else token.coordinates.token,
-        "first_bad_node": name,
-        "first_bad_short": None if name is None else _short(name),
-        "is_unnamed": name is None and any(cell["is_bad"] for cell in cells.values()),
-        "first_address": None
-        if node is None
-        else next(
-            (
-                tree_address(comparison.id, cell["slice"], row=node.row)
-                for cell in cells.values()
-                if cell["slice_name"] == node.coordinates.describe()
-            ),
-            comparison_address(comparison.id),
-        ),
-        "before": before,
-        "cells": cells,
-        "alike": 0,
-    }
+    return Line(
+        summary=summary,
+        first_bad_token=None if token is None else token.coordinates.token,
+        first_bad_node=name,
+        first_bad_short=None if name is None else _short(name),
+        is_unnamed=name is None and any(cell.is_bad for cell in cells.values()),
+        first_address=None if node is None else _first_address(comparison.id, node, cells.values()),
+        before=before,
+        cells=cells,
+    )
 
 
-def _change(now: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
+def _first_address(comparison: int, node: Finding, cells: Iterable[Cell]) -> str:
+    where = node.coordinates.name()
+    here = (cell.slice for cell in cells if cell.slice_name == where)
+    trees = (tree_address(comparison, position, row=node.row) for position in here)
+    return next(trees, comparison_address(comparison))
+
+
+def _held_against(cells: Mapping[Key, Cell], before: Mapping[Key, Cell]) -> dict[Key, Cell]:
+    return {key: replace(cell, change=_change(cell, before.get(key))) for key, cell in cells.items()}
+
+
+def _change(now: Cell, before: Cell | None) -> str:
     """Say what has become of a cell since the run before: new, fixed, elsewhere, as before."""
-    was_bad = before is not None and before["is_bad"]
-    if now["is_bad"] and not was_bad:
-        return "new"
-    if was_bad and not now["is_bad"]:
-        return "fixed"
-    if before is not None and now["is_bad"] and now["node"] != before["node"]:
-        return "elsewhere"
-    return "as before" if before is not None else "not compared before"
+    was_bad = before is not None and before.is_bad
+    if now.is_bad != was_bad:
+        return "new" if now.is_bad else "fixed"
+    if before is None:
+        return "not compared before"
+    return "elsewhere" if now.is_bad and now.node != before.node else "as before"
 
 
-def _count_changes(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    changes = [cell["change"] for row in rows for cell in row["cells"].values()]
+def _count_changes(lines: Sequence[Line]) -> dict[str, int]:
+    changes = [cell.change for line in lines for cell in line.cells.values()]
     return {change: changes.count(change) for change in ("new", "fixed", "elsewhere")}
 
 
-def _look(cell: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    return () if cell is None else (cell["verdict"], cell["node"], cell["change"])
+def _look(cell: Cell | None) -> tuple[str | None, ...]:
+    return () if cell is None else cell.look
 
 
-def _differs(cells: Sequence[Mapping[str, Any] | None]) -> bool:
+def _differs(cells: Sequence[Cell | None]) -> bool:
     """Tell whether the cells of a column differ; those of a single row cannot, and are shown."""
     return len(cells) < 2 or len(set(map(_look, cells))) > 1  # noqa: PLR2004
 
 
-def _without_alike(rows: Sequence[dict[str, Any]], keys: Sequence[Key]) -> list[dict[str, Any]]:
+def _without_alike(lines: Sequence[Line], keys: Sequence[Key]) -> list[Line]:
     """Keep the first of rows that are alike, and say how many more there are."""
-    kept: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows:
-        look = (row["state"], *(_look(row["cells"].get(key)) for key in keys))
+    kept: dict[tuple[object, ...], Line] = {}
+    for line in lines:
+        look = (line.summary["state"], *(_look(line.cells.get(key)) for key in keys))
         if look in kept:
-            kept[look]["alike"] += 1
+            kept[look].alike += 1
         else:
-            kept[look] = row
+            kept[look] = line
     return list(kept.values())
 
 
-def _order(sort: str) -> Any:  # noqa: ANN401 (a key of any kind)
+def _order(sort: str) -> Callable[[Line], tuple[Any, ...]]:
     match sort:
         case "name":
-            return lambda row: (row["target"]["name"].lower(), -row["id"])
+            return lambda line: (line.summary["target"]["name"].lower(), -line.id)
         case "errors":
-            return lambda row: (-(row["counts"] or {}).get("error", 0), -row["id"])
+            return lambda line: (-(line.summary["counts"] or {}).get("error", 0), -line.id)
         case "first":
-            return lambda row: (
-                row["first_bad_token"] is None,
-                row["first_bad_token"] or 0,
-                row["first_bad_node"] is None,
-                -row["id"],
+            return lambda line: (
+                line.first_bad_token is None,
+                line.first_bad_token or 0,
+                line.first_bad_node is None,
+                -line.id,
             )
         case _:
-            return lambda row: -row["id"]
+            return lambda line: (-line.id,)

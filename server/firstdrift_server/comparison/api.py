@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from firstdrift.catalogue.comparisons.records import (
@@ -12,19 +12,14 @@ from firstdrift.catalogue.comparisons.records import (
     restore_comparison,
 )
 from firstdrift.catalogue.matches import match_sets
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.comparison.view import comparison_data
 from firstdrift_server.comparison_request import ComparisonRequest
 from firstdrift_server.context import Shared
 from firstdrift_server.parts.summary import list_view
 from firstdrift_server.strict_json import StrictJSONResponse
 
-router = APIRouter(
-    prefix="/api/v1/comparisons",
-    tags=["comparisons"],
-    responses=ERRORS,
-    default_response_class=StrictJSONResponse,
-)
+router = api_router("/comparisons", "comparisons")
 
 
 class Again(BaseModel):
@@ -38,8 +33,7 @@ def list_all(
     context: Shared, q: str = "", before: int | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> StrictJSONResponse:
     """List comparisons, the newest first; `before` goes on, `q` searches paths, notes and findings."""
-    with context.reading() as session:
-        return StrictJSONResponse(list_view(session, text=q, before=before, limit=limit))
+    return StrictJSONResponse(context.read(list_view, text=q, before=before, limit=limit))
 
 
 @router.post("", status_code=HTTPStatus.CREATED)
@@ -54,38 +48,33 @@ def create(choice: ComparisonRequest, context: Shared) -> StrictJSONResponse:
 @router.get("/{comparison}")
 def show(comparison: int, context: Shared) -> StrictJSONResponse:
     """Give the whole answer, as `firstdrift compare --json` does, with the state of the work."""
-    with context.reading() as session:
-        return StrictJSONResponse(comparison_data(session, comparison))
+    return StrictJSONResponse(context.read(comparison_data, comparison))
 
 
 @router.post("/{comparison}/again")
 def judge_again(comparison: int, again: Again, context: Shared) -> StrictJSONResponse:
     """Make the results again, under other rules if given; nothing is measured twice."""
     rules = None if again.rules is None else ComparisonRequest(rules=again.rules).options().rules
-    with context.writing() as session:
-        match_sets.judge_again(session, comparison, rules)
+    context.write(match_sets.judge_again, comparison, rules)
     return show(comparison, context)
 
 
 @router.post("/{comparison}/cancel")
 def cancel(comparison: int, context: Shared) -> StrictJSONResponse:
     """Stop the work; what has been done stays."""
-    with context.writing() as session:
-        cancel_comparison(session, comparison)
+    context.write(cancel_comparison, comparison)
     return show(comparison, context)
 
 
 @router.delete("/{comparison}")
 def delete(comparison: int, context: Shared) -> StrictJSONResponse:
     """Move a comparison to the bin."""
-    with context.writing() as session:
-        delete_comparison(session, comparison)
+    context.write(delete_comparison, comparison)
     return StrictJSONResponse({"ok": True, "id": comparison})
 
 
 @router.post("/{comparison}/restore")
 def restore(comparison: int, context: Shared) -> StrictJSONResponse:
     """Take a comparison back from the bin."""
-    with context.writing() as session:
-        restore_comparison(session, comparison)
+    context.write(restore_comparison, comparison)
     return show(comparison, context)

@@ -8,10 +8,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from firstdrift.wording.text import text_of
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_frontend.numbers import exact
-from firstdrift_server.comparison.strip import Cell, Strip
+from firstdrift_server.comparison.strip import Line, Strip
 
 SCALES = ("log", "linear")
 
@@ -27,10 +26,6 @@ def strip_chart(strip: Strip, scale: str | None = None) -> dict[str, Any] | None
     """Draw the chosen metric of every slice, with its threshold; None if there is no metric.
 
     Colours are left to the page, which knows whether it is light or dark: a trace names its role.
-
-    Args:
-        strip: the slices under the metric.
-        scale: "log" or "linear"; that of the metric if None.
     """
     if strip.metric is None:
         return None
@@ -41,23 +36,23 @@ def strip_chart(strip: Strip, scale: str | None = None) -> dict[str, Any] | None
     ]
     limits = [strip.threshold.value] if strip.threshold else []
     low, high = _edges([value for value in known if value is not None] + limits, logarithmic=logarithmic)
-    traces = [_trace(line.label, line.cells, low, high, logarithmic) for line in strip.lines]
+    traces = [_trace(line, low, high, logarithmic) for line in strip.lines]
     return {
         "traces": traces,
-        "threshold": {"value": strip.threshold.value, "meaning": text_of(strip.threshold.meaning)}
+        "threshold": {"value": strip.threshold.value, "meaning": strip.threshold.meaning}
         if strip.threshold
         else None,
         "x_title": strip.axis.replace("_", " "),
-        "y_title": text_of(metric.label),
+        "y_title": metric.label,
         "logarithmic": logarithmic,
         "range": [low, high],
     }
 
 
-def _trace(label: str, cells: Sequence[Cell], low: float, high: float, logarithmic: bool) -> dict[str, Any]:
-    shown = [cell for cell in cells if cell.value is not None]
+def _trace(line: Line, low: float, high: float, logarithmic: bool) -> dict[str, Any]:
+    shown = [cell for cell in line.cells if cell.value is not None]
     return {
-        "name": label,
+        "name": line.label,
         "x": [cell.label for cell in shown],
         "y": [_drawn(cell.value or 0.0, low, high, logarithmic) for cell in shown],
         "exact": [exact(cell.value) for cell in shown],

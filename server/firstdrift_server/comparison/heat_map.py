@@ -45,13 +45,8 @@ def heat_map(
 ) -> dict[str, Any]:
     """Give the output errors of all layers, a row for each slice, or for each value of a coordinate.
 
-    Where a row stands for several slices, each of its cells shows the worst of them.
-
-    Args:
-        session: of the catalogue.
-        comparison: whose map it is.
-        slices: those that are done.
-        by: "slice", or a coordinate by which slices differ: "token", "step", "rank", "micro_step".
+    Where a row stands for several slices, each of its cells shows the worst of them. `by` is "slice", or a
+    coordinate by which slices differ.
     """
     findings = findings_so_far(comparison, slices)
     expected = slices_expected(comparison, slices)
@@ -144,7 +139,7 @@ def layers_table(
     return {
         "layers": layers,
         "rows": [
-            {"name": pair.target.describe(), "cells": [cell(pair, column) for column in range(len(layers))]}
+            {"name": pair.target.name(), "cells": [cell(pair, column) for column in range(len(layers))]}
             for pair in shown
         ],
         "slices": len(slices),

@@ -96,6 +96,5 @@ def restore(fields: Fields, comparison: int, context: Shared) -> Response:
 
 def _change(context: Context, then: str, change: Callable[..., object], *what: object) -> Response:
     """Change something in the catalogue, and lead on to another page."""
-    with context.writing() as session:
-        change(session, *what)
+    context.write(change, *what)
     return RedirectResponse(then, HTTPStatus.SEE_OTHER)

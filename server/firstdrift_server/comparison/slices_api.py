@@ -5,11 +5,9 @@ What a chart of nodes shows needs NumPy, which the server is ready without.
 
 from typing import Literal
 
-from fastapi import APIRouter
-
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair, slice_pairs_of
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.comparison.charts import strip_chart
 from firstdrift_server.comparison.progress import findings_so_far
 from firstdrift_server.comparison.strip import strip_of
@@ -17,12 +15,7 @@ from firstdrift_server.comparison.view import slice_object
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import ManyNumbersResponse, StrictJSONResponse
 
-router = APIRouter(
-    prefix="/api/v1/comparisons/{comparison}",
-    tags=["slices"],
-    responses=ERRORS,
-    default_response_class=StrictJSONResponse,
-)
+router = api_router("/comparisons/{comparison}", "slices")
 
 
 @router.get("/slices")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Findings
+from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import CHARTED, Threshold, threshold
 from firstdrift_server.parts.sentence import Places
 
@@ -33,7 +34,7 @@ class Cell:
 
     slice: int
     label: str
-    title: str
+    title: Message
     state: str
     is_first_bad: bool
     value: float | None
@@ -43,7 +44,7 @@ class Cell:
 class Line:
     """The cells of one step and rank."""
 
-    label: str
+    label: Message
     cells: tuple[Cell, ...]
 
 
@@ -86,7 +87,7 @@ def strip_of(slices: Sequence[SlicePair], findings: Findings | None, wanted: str
     metric = wanted if wanted in metrics else next(iter(metrics), None)
     axis = next((name for name in AXES if len({getattr(pair.target, name) for pair in slices}) > 1), "token")
     marked = _Marked.of(slices, findings)
-    lines: dict[str, list[Cell]] = {}
+    lines: dict[Message, list[Cell]] = {}
     for pair in slices:
         lines.setdefault(_others(pair.target, axis), []).append(_cell(pair, axis, metric, marked))
     roundoff = max((pair.judgement.roundoff for pair in slices), default=0.0)
@@ -144,15 +145,15 @@ def _cell(pair: SlicePair, axis: str, metric: str | None, marked: _Marked) -> Ce
     return Cell(
         slice=pair.position,
         label=str(pair.position if coordinate is None else coordinate),
-        title=pair.target.describe(),
+        title=pair.target.name(),
         state=marked.state(pair),
         is_first_bad=pair.position in marked.first_bad,
         value=metrics_of(pair).get(metric) if metric is not None else None,
     )
 
 
-def _others(coordinates: Coordinates, axis: str) -> str:
+def _others(coordinates: Coordinates, axis: str) -> Message:
     """Name the coordinates that a line of cells has in common."""
     return Coordinates(
         **{name: getattr(coordinates, name) for name in Coordinates.__struct_fields__ if name != axis}
-    ).describe()
+    ).name()

@@ -1,7 +1,6 @@
 """One comparison: what it says first, its slices, where errors begin, and what was read."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -15,7 +14,6 @@ from firstdrift.catalogue.comparisons.tree import incomparable_pairs
 from firstdrift.catalogue.dumps.records import changed_since_indexed, get_dump
 from firstdrift.catalogue.matches.match_sets import laid_over
 from firstdrift.comparison.report import DumpSummary, all_notes
-from firstdrift.errors import PathOutsideRootsError
 from firstdrift.exports.report_json import (
     INCOMPARABLE_SHOWN,
     comparison_object,
@@ -24,7 +22,6 @@ from firstdrift.exports.report_json import (
     finding_object,
     incomparable_object,
 )
-from firstdrift.paths import inside
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Finding, Findings
 from firstdrift.wording.message import Message, joined
@@ -47,6 +44,7 @@ from firstdrift_server.parts.command_line import compare_command
 from firstdrift_server.parts.sentence import finding_address, linked_summary, position_of
 from firstdrift_server.parts.summary import comparison_summary
 from firstdrift_server.parts.workers import worker_view
+from firstdrift_server.questions.folders import is_inside
 
 NOTHING_YET = Findings(summary=Message.of("summary.nothing_yet"))
 AMPLIFIED_SHOWN = 10
@@ -74,11 +72,7 @@ class Wanted(Struct, frozen=True):
 
 
 def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
-    """Describe a comparison as `firstdrift compare --json` does, with its state and its slices.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
+    """Describe a comparison as `firstdrift compare --json` does, with its state and its slices."""
     comparison = get_comparison(session, comparison_id)
     slices = slice_pairs_of(session, comparison_id)
     found = comparison_object(
@@ -134,11 +128,7 @@ def slice_object(pair: SlicePair) -> dict[str, Any]:
 
 
 def comparison_view(session: Session, comparison_id: int, wanted: Wanted) -> dict[str, Any]:
-    """Lay a comparison out for its page.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
+    """Lay a comparison out for its page."""
     comparison = get_comparison(session, comparison_id)
     slices = slice_pairs_of(session, comparison_id)
     findings = findings_so_far(comparison, slices)
@@ -155,8 +145,8 @@ def comparison_view(session: Session, comparison_id: int, wanted: Wanted) -> dic
         "notes": _notes(comparison, slices),
         "unreadable": comparison.unreadable,
         "unpaired": {
-            "golden": [left.describe() for left in comparison.unmatched_golden],
-            "target": [left.describe() for left in comparison.unmatched_target],
+            "golden": [left.name() for left in comparison.unmatched_golden],
+            "target": [left.name() for left in comparison.unmatched_target],
         },
         "edit": new_address(
             str(comparison.golden_path), str(comparison.target_path), comparison.options, comparison.note
@@ -227,30 +217,18 @@ def _address(path: str, **parameters: str | None) -> str:
 
 
 def changes_view(session: Session, context: Context, comparison_id: int) -> list[dict[str, Any]]:
-    """List the dumps of a comparison that are not what was compared any more; looks at all their files.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
-    """
+    """List the dumps of a comparison that are not what was compared any more; looks at all their files."""
     comparison = get_comparison(session, comparison_id)
     dumps = {"golden": comparison.golden_dump_id, "target": comparison.target_dump_id}
     found = []
     for side, dump_id in dumps.items():
         path = getattr(comparison, f"{side}_path")
-        if dump_id is not None and _is_inside(context, path):
+        if dump_id is not None and is_inside(context.roots, path):
             indexed = get_dump(session, dump_id)
             if changed_since_indexed(indexed):
                 gone = not path.exists()
                 found.append({"side": side, "is_gone": gone, "compared_at": indexed.indexed_at})
     return found
-
-
-def _is_inside(context: Context, path: Path) -> bool:
-    try:
-        inside(context.roots, path)
-    except PathOutsideRootsError:
-        return False
-    return True
 
 
 def _selected(slices: Sequence[SlicePair], findings: Findings | None, wanted: int | None) -> SlicePair | None:
@@ -311,7 +289,7 @@ def _place(comparison: int, finding: Finding, slices: Sequence[SlicePair]) -> di
     return {
         "finding": finding,
         "name": finding.module or finding.target or finding.golden,
-        "where": finding.coordinates.describe(),
+        "where": finding.coordinates.name(),
         "address": finding_address(comparison, finding, slices),
         "metrics": {name: value for name, value in finding.metrics.items() if value is not None},
     }
@@ -348,8 +326,8 @@ def _slice_view(comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -
     judged = pair.judgement
     return {
         "position": pair.position,
-        "name": pair.target.describe(),
-        "golden_name": pair.golden.describe(),
+        "name": pair.target.name(),
+        "golden_name": pair.golden.name(),
         "verdict": str(pair.verdict),
         "counts": counts_object(judged.counts),
         "rows": pair.rows,

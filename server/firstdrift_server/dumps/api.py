@@ -2,20 +2,17 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from firstdrift.catalogue.dumps.jobs import read_dump_later
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.dumps.view import dump_view, path_view
 from firstdrift_server.questions.dumps import real_dump
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.validation import PathText
 
-router = APIRouter(
-    prefix="/api/v1/dumps", tags=["dumps"], responses=ERRORS, default_response_class=StrictJSONResponse
-)
+router = api_router("/dumps", "dumps")
 
 
 class Reading(BaseModel):
@@ -34,16 +31,14 @@ class Reading(BaseModel):
 @router.get("")
 def at_path(path: str, context: Shared) -> StrictJSONResponse:
     """Say what lies at a path: its id if it was read, and how far reading it is."""
-    with context.reading() as session:
-        return StrictJSONResponse(path_view(session, context, path))
+    return StrictJSONResponse(context.read(path_view, context, path))
 
 
 @router.post("", status_code=HTTPStatus.ACCEPTED)
 def read(reading: Reading, context: Shared) -> StrictJSONResponse:
     """Have a dump read; a worker begins at once."""
     path = context.ask(real_dump, context.roots, reading.path)
-    with context.writing() as session:
-        read_dump_later(session, path, computes=reading.computes)
+    context.write(read_dump_later, path, computes=reading.computes)
     with context.reading() as session:
         return StrictJSONResponse(path_view(session, context, str(path)), HTTPStatus.ACCEPTED)
 
@@ -51,5 +46,4 @@ def read(reading: Reading, context: Shared) -> StrictJSONResponse:
 @router.get("/{dump}")
 def show(dump: int, context: Shared, *, check: bool = False) -> StrictJSONResponse:
     """Say what a dump is and what lies in it; with `check`, whether it has changed since it was read."""
-    with context.reading() as session:
-        return StrictJSONResponse(dump_view(session, context, dump, check=check))
+    return StrictJSONResponse(context.read(dump_view, context, dump, check=check))

@@ -1,25 +1,28 @@
 """A node of one dump: its tensors, where it was called from, and how a statistic develops over slices."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.dumps.records import IndexedSlice, get_dump, load_dump, load_node
+from firstdrift.catalogue.dumps.records import get_dump, load_node
 from firstdrift.catalogue.dumps.single_dump import DumpTree, TrendPoint, tensors_of_nodes, trend
 from firstdrift.comparison.single_dump import TensorView, view_values
 from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.parallel.slices import read_stacks
 from firstdrift.paths import inside
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.slices import dump_summary, slice_at
-from firstdrift_server.node.view import stack_object
+from firstdrift_server.node.view import COUNTS, recorded, stack_of
+from firstdrift_server.node.view import STATISTICS as OF_VALUES
 from firstdrift_server.parts.addresses import dump_node_address, dump_tree_address, tensor_address
 from firstdrift_server.tree.state import Parameters
+from firstdrift_server.validation import require_known
 
 STATISTICS = ("norm", "mean", "maximum", "minimum")
 """What a trend can show."""
@@ -40,11 +43,7 @@ Point = tuple[int | None, float | None]
 def dump_node_view(
     session: Session, context: Context, dump_id: int, position: int, index: int, tree: DumpTree
 ) -> dict[str, Any]:
-    """Describe a node.
-
-    Raises:
-        NotInCatalogueError: there is no such row.
-    """
+    """Describe a node."""
     if index >= len(tree.rows):
         raise NotInCatalogueError(Message.of("server.no_row", row=index))
     known, row = slice_at(session, dump_id, position), tree.rows[index]
@@ -59,7 +58,7 @@ def dump_node_view(
     return {
         "dump": dump_summary(get_dump(session, dump_id)),
         "slice": position,
-        "slice_name": known.coordinates.describe(),
+        "slice_name": known.coordinates.name(),
         "row": index,
         "name": node.name,
         "path": node.path,
@@ -79,40 +78,29 @@ def dump_node_view(
         "overflow": level,
         "reasons": reasons,
         "tensors": [_tensor(view) | {"trend": _trend_address(address, view)} for view in views],
-        "stack": _stack(session, context, known, node.name),
+        "stack": stack_of(session, context, known, node.name),
     }
 
 
 def dump_node_page(
     session: Session, context: Context, place: tuple[int, int, int], tree: DumpTree, parameters: Parameters
 ) -> dict[str, Any]:
-    """Describe a node with the trend of one of its tensors, as `tensor`, `statistic` and `along` choose.
-
-    Raises:
-        NotInCatalogueError: there is no such row.
-        SettingsError: the node has no such tensor, or there is no such statistic.
-    """
+    """Describe a node with the trend of one of its tensors, as `tensor`, `statistic` and `along` choose."""
     dump_id, position, index = place
     view = dump_node_view(session, context, dump_id, position, index, tree)
     names = [tensor["tensor"] for tensor in view["tensors"] if tensor["scalar"] is None]
-    outputs = [name for name in names if name.startswith(f"{Role.OUTPUT}.")]
-    wanted = parameters.get("tensor") or next(iter([*outputs, *names]), None)
+    wanted = _tensor_of_trend(names, parameters.get("tensor"))
     statistic = parameters.get("statistic") or STATISTICS[0]
-    if wanted is not None and wanted not in names:
-        raise SettingsError(
-            Message.of("server.no_tensor", tensor=wanted),
-            hint=Message.of("server.choose", names=tuple(names)),
-        )
-    if statistic not in STATISTICS:
-        raise SettingsError(
-            Message.of("server.no_such_statistic", name=statistic),
-            hint=Message.of("server.choose_one_of", names=STATISTICS),
-        )
+    require_known(statistic, STATISTICS, Message.of("server.no_such_statistic", name=statistic))
     shown = None
     if wanted is not None:
         role, _, key = wanted.partition(".")
         points = trend(session, dump_id, view["name"], role, key)
-        shown = _trend(context, points, (dump_id, index, view["name"]), statistic, parameters.get("along"))
+        axes, axis = _axes(points, parameters.get("along"))
+        found = _points(context, points[:MOST_POINTS], axis, statistic)
+        shown = _trend(found, (axes, axis), partial(dump_tree_address, dump_id, q=view["name"])) | {
+            "hidden": max(0, len(points) - MOST_POINTS)
+        }
     return view | {
         "tensor": wanted,
         "statistic": statistic,
@@ -121,53 +109,80 @@ def dump_node_page(
     }
 
 
-def _trend(
-    context: Context,
-    points: Sequence[TrendPoint],
-    node: tuple[int, int, str],
-    statistic: str,
-    along: str | None,
-) -> dict[str, Any]:
-    """Give a line for each combination of the other coordinates, and all points as a table."""
-    dump_id, _, name = node
-    axes = [axis for axis in AXES if len({getattr(point.coordinates, axis) for point in points}) > 1]
-    if along is not None and along not in AXES:
+def _tensor_of_trend(names: Sequence[str], asked: str | None) -> str | None:
+    """Choose the tensor that is asked for, else the first output, else the first; None if there is none."""
+    if asked and asked not in names:
         raise SettingsError(
-            Message.of("server.no_such_coordinate", name=along),
-            hint=Message.of("server.choose_one_of", names=AXES),
+            Message.of("server.no_tensor", tensor=asked),
+            hint=Message.of("server.choose", names=tuple(names)),
         )
-    axis = along or next(iter(axes), AXES[0])
+    outputs = [name for name in names if name.startswith(f"{Role.OUTPUT}.")]
+    return asked or next(iter([*outputs, *names]), None)
+
+
+def _axes(points: Sequence[TrendPoint], along: str | None) -> tuple[list[str], str]:
+    """List the coordinates that tell slices apart, and the one along which a trend runs."""
+    axes = [axis for axis in AXES if len({getattr(point.coordinates, axis) for point in points}) > 1]
+    if along is not None:
+        require_known(along, AXES, Message.of("server.no_such_coordinate", name=along))
+    return axes, along or next(iter(axes), AXES[0])
+
+
+class _Seen(Struct, frozen=True):
+    """A point of a trend: where it is, on which line, and its value, or why it has none."""
+
+    point: TrendPoint
+    at: int | None
+    line: Message | None
+    value: float | None
+    origin: str
+    problem: Message | None
+
+
+def _points(context: Context, points: Sequence[TrendPoint], axis: str, statistic: str) -> Iterator[_Seen]:
     until = time.monotonic() + SECONDS
-    table = []
-    lines: dict[str, list[Point]] = {}
-    for point in points[:MOST_POINTS]:
+    for point in points:
         view = point.view
         if view is None and point.record is not None and point.place is not None:
             view = _computed(context, (point.slice_id, *point.place), point.record, until)
-        value = None if view is None or view.values is None else getattr(view.values, statistic)
-        at = getattr(point.coordinates, axis)
-        line = _without(point.coordinates, axis)
-        lines.setdefault(line, []).append((at, value))
+        value = getattr(view.values, statistic, None) if view is not None else None
+        yield _Seen(
+            point=point,
+            at=getattr(point.coordinates, axis),
+            line=_without(point.coordinates, axis),
+            value=value,
+            origin=view.origin if view is not None else "",
+            problem=_why_not(point, view) if value is None else None,
+        )
+
+
+def _trend(
+    found: Iterable[_Seen], axes: tuple[list[str], str], address: Callable[[int], str]
+) -> dict[str, Any]:
+    """Give a line for each combination of the other coordinates, and all points as a table."""
+    table = []
+    lines: dict[Message | None, list[Point]] = {}
+    for seen in found:
+        lines.setdefault(seen.line, []).append((seen.at, seen.value))
         table.append(
             {
-                "slice": point.position,
-                "slice_name": point.coordinates.describe(),
-                "at": at,
-                "line": line,
-                "value": value,
-                "known_from": (view.origin if view is not None else "") or None,
-                "problem": _why_not(point, view) if value is None else None,
-                "address": dump_tree_address(dump_id, point.position, q=name),
+                "slice": seen.point.position,
+                "slice_name": seen.point.coordinates.name(),
+                "at": seen.at,
+                "line": seen.line,
+                "value": seen.value,
+                "known_from": seen.origin or None,
+                "problem": seen.problem,
+                "address": address(seen.point.position),
             }
         )
     return {
-        "axis": axis,
-        "axes": axes,
+        "axis": axes[1],
+        "axes": axes[0],
         "points": table,
-        "hidden": max(0, len(points) - MOST_POINTS),
         "lines": [
-            {"name": line, "points": sorted(found, key=_first)}
-            for line, found in list(lines.items())[:MOST_LINES]
+            {"name": line, "points": sorted(points, key=_first)}
+            for line, points in list(lines.items())[:MOST_LINES]
         ],
         "hidden_lines": max(0, len(lines) - MOST_LINES),
         "known": sum(entry["value"] is not None for entry in table),
@@ -178,16 +193,16 @@ def _first(point: Point) -> int:
     return -1 if point[0] is None else point[0]
 
 
-def _why_not(point: TrendPoint, view: TensorView | None) -> Message | str:
+def _why_not(point: TrendPoint, view: TensorView | None) -> Message:
     if point.record is None:
         return Message.of("server.no_tensor_in_slice")
     return (view and view.problem) or Message.of("server.no_statistics")
 
 
-def _without(where: Coordinates, axis: str) -> str:
+def _without(where: Coordinates, axis: str) -> Message | None:
     """Say what the slices of a line have in common."""
     rest = Coordinates(**{name: getattr(where, name) for name in AXES if name != axis})
-    return "" if rest == Coordinates() else rest.describe()
+    return None if rest == Coordinates() else rest.name()
 
 
 def _computed(
@@ -215,24 +230,13 @@ def _trend_address(node: str, view: TensorView) -> str:
 
 
 def _tensor(view: TensorView) -> dict[str, Any]:
-    record, values = view.record, view.values
     return {
-        "tensor": record.label,
-        "role": str(record.role),
-        "dtype": record.dtype,
-        "shape": None if record.shape is None else list(record.shape),
-        "scalar": record.scalar,
-        **{name: getattr(values, name, None) for name in ("maximum", "minimum", "mean", "norm")},
-        **{
-            name: getattr(values, name, None)
-            for name in ("nan", "positive_infinity", "negative_infinity", "zeros")
-        },
+        "tensor": view.record.label,
+        **recorded(view.record),
+        **{name: getattr(view.values, name, None) for name in (*OF_VALUES, *COUNTS)},
         "known_from": view.origin or None,
-        "digest": record.digest,
-        "requires_grad": record.requires_grad,
+        "requires_grad": view.record.requires_grad,
         "problem": view.problem,
-        "file": record.location and str(record.location.file),
-        "entry": record.location.entry if record.location else "",
     }
 
 
@@ -243,16 +247,3 @@ def _above(tree: DumpTree, index: int) -> list[int]:
         found.insert(0, above)
         above = tree.rows[above].parent
     return found
-
-
-def _stack(session: Session, context: Context, known: IndexedSlice, name: str) -> dict[str, Any]:
-    """Read the call stack of a node from its dump, which may be gone, or outside the roots, by now."""
-
-    def read() -> Mapping[str, tuple[str, ...]]:
-        inside(context.roots, known.directory)
-        return context.ask(read_stacks, load_dump(session, known.dump_id), known.listing)
-
-    try:
-        return stack_object(context.stacks.get(known.id, read).get(name, ()))
-    except FirstdriftError as error:
-        return stack_object(()) | {"problem": error.message}

@@ -25,8 +25,7 @@ def at_path(request: Request, context: Shared, path: str = "") -> Response:
     """Lead to the dump at a path; if it was not read yet, offer that, and show how far it is."""
     if not path:
         return RedirectResponse("/?show=dumps", HTTPStatus.SEE_OTHER)
-    with context.reading() as session:
-        view = path_view(session, context, path)
+    view = context.read(path_view, context, path)
     if view["address"] is not None and not view["is_live"] and not wants_json(request):
         return RedirectResponse(view["address"], HTTPStatus.SEE_OTHER)
     return answer(request, "dump_at.html", view)
@@ -36,24 +35,21 @@ def at_path(request: Request, context: Shared, path: str = "") -> Response:
 def read(fields: Fields, context: Shared) -> Response:
     """Have the dump at a path read; with `computes`, also the values of tensors without statistics."""
     path = context.ask(real_dump, context.roots, fields.get("path", ""))
-    with context.writing() as session:
-        read_dump_later(session, path, computes=fields.get("computes") == "yes")
+    context.write(read_dump_later, path, computes=fields.get("computes") == "yes")
     return RedirectResponse(f"/dumps?{query_of({'path': str(path)})}", HTTPStatus.SEE_OTHER)
 
 
 @router.get("/dumps/{dump}")
 def show(request: Request, dump: int, context: Shared, *, check: bool = False) -> Response:
     """Say what a dump is and what lies in it; with `check`, whether it has changed since it was read."""
-    with context.reading() as session:
-        view = dump_view(session, context, dump, check=check)
+    view = context.read(dump_view, context, dump, check=check)
     return answer(request, "dump.html", view)
 
 
 @router.get("/dumps/{dump}/overflow")
 def overflow(request: Request, dump: int, context: Shared) -> Response:
     """List the nodes with NaN or infinities."""
-    with context.reading() as session:
-        view = overflow_view(session, context, dump)
+    view = context.read(overflow_view, context, dump)
     return answer(request, "dump_overflow.html", view)
 
 
@@ -62,8 +58,7 @@ def tree(request: Request, dump: int, position: int, context: Shared) -> Respons
     """Show the part of the tree around the selected row; the first node that overflows if none is."""
     from firstdrift_server.dumps.tree import dump_tree_view
 
-    with context.reading() as session:
-        view = dump_tree_view(session, context, dump, position, request.query_params)
+    view = context.read(dump_tree_view, context, dump, position, request.query_params)
     return answer(request, "dump_tree.html", view)
 
 
@@ -72,8 +67,7 @@ def rows(request: Request, dump: int, position: int, context: Shared) -> Respons
     """Give pieces of the tree as HTML, and the address that stands for the view after a step."""
     from firstdrift_server.dumps.tree import dump_chunks
 
-    with context.reading() as session:
-        found = dump_chunks(session, context, dump, position, request.query_params)
+    found = context.read(dump_chunks, context, dump, position, request.query_params)
     return rows_answer(request, found, cells_from="dump_cells.html")
 
 

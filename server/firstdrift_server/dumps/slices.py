@@ -27,11 +27,7 @@ def own_slices(session: Session, dump_id: int) -> tuple[IndexedSlice, ...]:
 
 
 def slice_at(session: Session, dump_id: int, position: int) -> IndexedSlice:
-    """Look up a slice of a dump.
-
-    Raises:
-        NotInCatalogueError: there is no such dump, or no such slice in it.
-    """
+    """Look up a slice of a dump."""
     get_dump(session, dump_id)
     for known in own_slices(session, dump_id):
         if known.position == position:

@@ -26,7 +26,7 @@ from firstdrift_server.context import Context
 from firstdrift_server.dumps.node import dump_node_view
 from firstdrift_server.dumps.slices import dump_summary, own_slices, slice_at
 from firstdrift_server.parts.addresses import dump_tree_address
-from firstdrift_server.tree.state import Parameters, TreeState, read_number, write_rows
+from firstdrift_server.tree.state import Parameters, TreeState, write_rows
 from firstdrift_server.tree.view import (
     CHUNK,
     CHUNKS,
@@ -41,6 +41,7 @@ from firstdrift_server.tree.view import (
     seen_of,
 )
 from firstdrift_server.tree.visible import TreeView, step_to, view_tree
+from firstdrift_server.validation import read_number
 
 COLUMNS = ("order", "type", "tensors", "shape", "maximum", "minimum", "mean", "norm", "overflow")
 """What can be shown beside the name of a node; the statistics are those of its first output."""
@@ -90,12 +91,7 @@ class DumpTreePageView(TreePart):
 def dump_tree_view(
     session: Session, context: Context, dump_id: int, position: int, parameters: Parameters
 ) -> DumpTreePageView:
-    """Lay a tree out for its page.
-
-    Raises:
-        NotInCatalogueError: there is no such dump, slice or row, or the slice was not read yet.
-        SettingsError: a parameter makes no sense.
-    """
+    """Lay a tree out for its page."""
     known, tree, view = _seen(session, context, dump_id, position, parameters)
     start = first_place(view, read_number(parameters.get("start"), "start"))
     rows = _window(session, known.id, tree, view, start, CHUNKS * CHUNK)
@@ -106,7 +102,7 @@ def dump_tree_view(
         dump=dump_summary(get_dump(session, dump_id)),
         address=dump_tree_address(dump_id, position),
         slice=position,
-        slice_name=known.coordinates.describe(),
+        slice_name=known.coordinates.name(),
         slices=_neighbours(session, dump_id, position, view.state),
         columns=[(name, name in view.state.columns) for name in COLUMNS],
         values={"known": tree.known, "unknown": tree.unknown, "unreadable": tree.unreadable},
@@ -136,11 +132,7 @@ def dump_chunks(
 
 
 def read_slice_at(session: Session, dump_id: int, position: int) -> IndexedSlice:
-    """Look up a slice of which the nodes are known.
-
-    Raises:
-        NotInCatalogueError: there is none, or it could not be read, or not yet.
-    """
+    """Look up a slice of which the nodes are known."""
     known = slice_at(session, dump_id, position)
     if known.nodes is None:
         why = known.problems[0].reason if known.problems else Message.of("server.not_read_yet")
@@ -261,7 +253,7 @@ def _neighbours(session: Session, dump_id: int, position: int, state: TreeState)
     links = [
         SliceLink(
             known.position,
-            known.coordinates.describe(),
+            known.coordinates.name(),
             "pass",
             f"{dump_tree_address(dump_id, known.position)}?{query}".rstrip("?"),
         )

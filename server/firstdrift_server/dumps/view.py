@@ -15,14 +15,15 @@ from firstdrift.catalogue.dumps.records import (
     get_dump,
 )
 from firstdrift.catalogue.jobs.queue import Job
-from firstdrift.errors import PathOutsideRootsError
 from firstdrift.paths import inside
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.slices import dump_summary, own_slices
 from firstdrift_server.parts.addresses import dump_address, dump_tree_address, query_of
 from firstdrift_server.parts.summary import job_view
 from firstdrift_server.parts.workers import worker_view
 from firstdrift_server.questions.dumps import recognised
+from firstdrift_server.questions.folders import is_inside
 
 MOST_SLICES = 200
 """So many slices are looked through for overflow."""
@@ -32,12 +33,7 @@ MOST_LISTED = 500
 
 
 def path_view(session: Session, context: Context, wanted: str) -> dict[str, Any]:
-    """Say what lies at a path that may not have been read yet, and how far that is.
-
-    Raises:
-        PathOutsideRootsError: it leads out of the roots.
-        DumpError: there is no dump, and why.
-    """
+    """Say what lies at a path that may not have been read yet, and how far that is."""
     path = inside(context.roots, wanted)
     dump, job = newest_index(session, path), last_job(session, path)
     found = None
@@ -57,16 +53,12 @@ def path_view(session: Session, context: Context, wanted: str) -> dict[str, Any]
 
 
 def dump_view(session: Session, context: Context, dump_id: int, *, check: bool = False) -> dict[str, Any]:
-    """Describe an indexed dump; with `check` also say whether its files have changed since.
-
-    Raises:
-        NotInCatalogueError: there is none.
-    """
+    """Describe an indexed dump; with `check` also say whether its files have changed since."""
     dump = get_dump(session, dump_id)
     slices = own_slices(session, dump_id)
     newest, job = newest_index(session, dump.path), last_job(session, dump.path)
     read = [known for known in slices if known.nodes is not None]
-    names = {known.position: known.coordinates.describe() for known in slices}
+    names = {known.position: known.coordinates.name() for known in slices}
     problems, problem_count = problems_of_dump(session, dump, slices, most=MOST_LISTED)
     return {
         **dump_summary(dump),
@@ -108,7 +100,7 @@ def overflow_view(session: Session, context: Context, dump_id: int) -> dict[str,
         found += [
             {
                 "slice": known.position,
-                "slice_name": known.coordinates.describe(),
+                "slice_name": known.coordinates.name(),
                 "node": each.node,
                 "level": each.level,
                 "reason": each.reason,
@@ -128,7 +120,7 @@ def overflow_view(session: Session, context: Context, dump_id: int) -> dict[str,
     }
 
 
-def _problem(problem: KnownProblem, names: Mapping[int, str]) -> dict[str, Any]:
+def _problem(problem: KnownProblem, names: Mapping[int, Message]) -> dict[str, Any]:
     at = problem.slice_position
     return {
         "slice": at,
@@ -141,7 +133,7 @@ def _problem(problem: KnownProblem, names: Mapping[int, str]) -> dict[str, Any]:
 def _slice_view(dump_id: int, known: IndexedSlice) -> dict[str, Any]:
     return {
         "slice": known.position,
-        "name": known.coordinates.describe(),
+        "name": known.coordinates.name(),
         "step": known.coordinates.step,
         "rank": known.coordinates.rank,
         "token": known.coordinates.token,
@@ -160,9 +152,7 @@ def _job(session: Session, job: Job | None) -> dict[str, Any] | None:
 
 def _state_of(context: Context, dump: IndexedDump) -> str:
     """Say what has become of a dump since it was indexed: "as it was", "changed", "gone" or "outside"."""
-    try:
-        inside(context.roots, dump.path)
-    except PathOutsideRootsError:
+    if not is_inside(context.roots, dump.path):
         return "outside"
     if not dump.path.exists():
         return "gone"

@@ -18,10 +18,10 @@ from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.errors import SettingsError
 from firstdrift.paths import encodable
 from firstdrift.wording.message import Message
-from firstdrift_server.answers import language_of
 from firstdrift_server.comparison.view import comparison_data
 from firstdrift_server.context import Context
 from firstdrift_server.notes.view import noted_nodes
+from firstdrift_server.reader_language import language_of
 from firstdrift_server.strict_json import StrictJSONResponse
 
 if TYPE_CHECKING:
@@ -57,12 +57,7 @@ XLSX_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 def exported(
     request: Request, context: Context, comparison: int, written: Format, columns: Columns
 ) -> Response:
-    """Answer with a comparison as a file.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
-        SettingsError: there is nothing of it yet, or for mapping files not all of it.
-    """
+    """Answer with a comparison as a file."""
     with context.reading() as session:
         get_comparison(session, comparison)
         if not slice_pairs_of(session, comparison):

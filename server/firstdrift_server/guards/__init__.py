@@ -1,6 +1,6 @@
 """What a request must pass before it reaches a route, whatever the route.
 
-headers ▶ .json suffix ▶ plain query ▶ host ▶ origin ▶ body size ▶ login ▶ turns ▶ failures ▶ routes
+headers ▶ language ▶ .json suffix ▶ plain query ▶ host ▶ origin ▶ body size ▶ login ▶ turns ▶ failures
 """
 
 from fastapi import FastAPI
@@ -15,6 +15,7 @@ from firstdrift_server.guards.login import LoginGuard
 from firstdrift_server.guards.origin import OriginGuard
 from firstdrift_server.guards.plain_query import PlainQuery
 from firstdrift_server.guards.turns import TurnGuard
+from firstdrift_server.reader_language import LanguageOfReader
 from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
 
@@ -30,4 +31,5 @@ def guard(app: FastAPI, settings: Settings, sessions: Sessions | None) -> None:
     app.add_middleware(PlainQuery)
     app.add_middleware(DataSuffix)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
+    app.add_middleware(LanguageOfReader)
     app.add_middleware(SecurityHeaders)

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import msgspec
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import Depends, HTTPException, Query, Request
 from msgspec import Meta, Struct
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
@@ -28,7 +28,7 @@ from firstdrift.catalogue.matches.match_sets import (
 from firstdrift.matching.manual.edits import Edit, EditKind, checked
 from firstdrift.paths import encodable
 from firstdrift.wording.message import verbatim
-from firstdrift_server.answers import ERRORS, ErrorOut
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.match.sets import (
     Format,
@@ -41,12 +41,7 @@ from firstdrift_server.match.sets import (
 )
 from firstdrift_server.strict_json import StrictJSONResponse
 
-router = APIRouter(
-    prefix="/api/v1",
-    tags=["match sets"],
-    responses=ERRORS | {409: {"model": ErrorOut, "description": "Somebody else has changed it meanwhile"}},
-    default_response_class=StrictJSONResponse,
-)
+router = api_router("", "match sets", s409="Somebody else has changed it meanwhile")
 
 VersionNumber = Annotated[int, Field(ge=0, le=10**9)]
 Names = Annotated[tuple[str, ...], Field(max_length=1000)]
@@ -65,11 +60,7 @@ class EditIn(_In):
     descendants: bool = True
 
     def edit(self) -> Edit:
-        """Give the edit.
-
-        Raises:
-            SettingsError: it makes no sense.
-        """
+        """Give the edit."""
         return checked(Edit(EditKind(self.kind), self.golden, self.target, self.descendants))
 
 
@@ -103,11 +94,7 @@ class Import(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def _import_from(request: Request) -> Import:
-    """Read the body as far as it makes sense, while others are answered: it may hold 50 MB.
-
-    Raises:
-        HTTPException: 422 if it makes none, and where.
-    """
+    """Read the body as far as it makes sense, while others are answered: it may hold 50 MB."""
     body = await request.body()
     try:
         return await run_in_threadpool(msgspec.json.decode, body, type=Import)
@@ -142,8 +129,7 @@ def list_all(comparison: int, context: Shared, *, deleted: bool = False) -> Stri
 @router.post("/comparisons/{comparison}/match-sets", status_code=HTTPStatus.CREATED)
 def create(comparison: int, named: Named, context: Shared) -> StrictJSONResponse:
     """Begin a match set; nothing is decided in it yet."""
-    with context.writing() as session:
-        made = create_match_set(session, comparison, named.name)
+    made = context.write(create_match_set, comparison, named.name)
     headers = {"location": f"/api/v1/match-sets/{made}"}
     with context.reading() as session:
         known = match_set_view(session, get_match_set(session, made))
@@ -186,24 +172,21 @@ def show(match_set: int, context: Shared) -> StrictJSONResponse:
 @router.post("/match-sets/{match_set}/rename")
 def rename(match_set: int, named: Named, context: Shared) -> StrictJSONResponse:
     """Give a match set another name."""
-    with context.writing() as session:
-        rename_match_set(session, match_set, named.name)
+    context.write(rename_match_set, match_set, named.name)
     return _shown(match_set, context)
 
 
 @router.delete("/match-sets/{match_set}")
 def delete(match_set: int, context: Shared) -> StrictJSONResponse:
     """Delete a match set with the results of all its versions; it can be restored for a month."""
-    with context.writing() as session:
-        delete_match_set(session, match_set)
+    context.write(delete_match_set, match_set)
     return StrictJSONResponse({"ok": True, "id": match_set})
 
 
 @router.post("/match-sets/{match_set}/restore")
 def restore(match_set: int, context: Shared) -> StrictJSONResponse:
     """Take a deleted match set back as it was; a worker makes the results of the version in force again."""
-    with context.writing() as session:
-        restore_match_set(session, match_set)
+    context.write(restore_match_set, match_set)
     return _shown(match_set, context)
 
 
@@ -211,26 +194,22 @@ def restore(match_set: int, context: Shared) -> StrictJSONResponse:
 def change(match_set: int, wanted: Change, context: Shared) -> StrictJSONResponse:
     """Match nodes, or take matches apart; a worker makes the results at once."""
     edits = tuple(one.edit() for one in wanted.edits)
-    with context.reading() as session:
-        check(session, context, match_set, wanted.version, edits)
-    with context.writing() as session:
-        add_edits(session, match_set, wanted.version, edits)
+    context.read(check, context, match_set, wanted.version, edits)
+    context.write(add_edits, match_set, wanted.version, edits)
     return _shown(match_set, context, HTTPStatus.CREATED)
 
 
 @router.post("/match-sets/{match_set}/undo")
 def go_back(match_set: int, seen: Seen, context: Shared) -> StrictJSONResponse:
     """Go back to the version before; its results are there."""
-    with context.writing() as session:
-        undo(session, match_set, seen.version)
+    context.write(undo, match_set, seen.version)
     return _shown(match_set, context)
 
 
 @router.post("/match-sets/{match_set}/redo")
 def go_on(match_set: int, seen: Seen, context: Shared) -> StrictJSONResponse:
     """Go on to the version that was undone."""
-    with context.writing() as session:
-        redo(session, match_set, seen.version)
+    context.write(redo, match_set, seen.version)
     return _shown(match_set, context)
 
 
@@ -240,10 +219,8 @@ def read_in(
 ) -> StrictJSONResponse:
     """Read in a mapping file of msprobe or msit, or an exported match set."""
     read = matches_in(context, wanted.name, wanted.text)
-    with context.reading() as session:
-        check(session, context, match_set, wanted.version, read.edits, read.mappings)
-    with context.writing() as session:
-        add_edits(session, match_set, wanted.version, read.edits, read.mappings)
+    context.read(check, context, match_set, wanted.version, read.edits, read.mappings)
+    context.write(add_edits, match_set, wanted.version, read.edits, read.mappings)
     return _shown(match_set, context, HTTPStatus.CREATED)
 
 

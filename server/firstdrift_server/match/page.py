@@ -5,7 +5,7 @@ Its view needs NumPy, which the server is ready without.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,20 +29,22 @@ from firstdrift.catalogue.matches.match_sets import (
     undo,
 )
 from firstdrift.errors import ConflictError, SettingsError
-from firstdrift.matching.manual.edits import EditKind
+from firstdrift.matching.manual.edits import Edit, EditKind
+from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.wording.message import Message
 from firstdrift_frontend.rendering import render
-from firstdrift_server.answers import answer, language_of, status_of, wants_json
+from firstdrift_server.answers import answer, status_of, wants_json
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Form
 from firstdrift_server.match.sets import check, check_for, matches_in, set_of
 from firstdrift_server.parts.addresses import match_address
+from firstdrift_server.reader_language import language_of
 from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.validation import read_number
 
 if TYPE_CHECKING:
+    from firstdrift_server.match.panes import Panes
     from firstdrift_server.match.picking import Picking
-
-    Changing = Callable[[Context, int, int, Picking, QueryParams], Picking]
 
 router = APIRouter(include_in_schema=False)
 
@@ -78,7 +80,7 @@ def show_part(request: Request, comparison: int, position: int, part: Part, cont
     picking = Picking.read(request.query_params)
     with context.reading() as session:
         known = set_of(session, comparison, picking.match_set)
-        found = _PARTS[part](request, session, context, known, position, picking)
+        found = _PARTS[part](_Seen(request, session, context, known, position, picking))
     return StrictJSONResponse(found)
 
 
@@ -91,12 +93,11 @@ def apply(
 
     picking = Picking.read(fields)
     try:
-        after = _CHANGES[change](context, comparison, position, picking, fields)
+        after = _CHANGES[change](_Sent(context, comparison, position, picking, fields))
     except (ConflictError, SettingsError) as error:
         if wants_json(request):
             raise
-        with context.reading() as session:
-            view = _view(session, context, comparison, position, picking, fields)
+        view = context.read(_view, context, comparison, position, picking, fields)
         view["problem"] = {"error": error.message, "hint": error.advice}
         return answer(request, "match.html", view, status_of(error))
     if wants_json(request):
@@ -119,7 +120,6 @@ def _view(
     parameters: QueryParams,
 ) -> dict[str, Any]:
     from firstdrift_server.match.view import match_view, ranked_view, trial_view
-    from firstdrift_server.tree.state import read_number
 
     view = match_view(session, context, comparison, position, picking)
     known = set_of(session, comparison, picking.match_set)
@@ -136,66 +136,81 @@ def _view(
 # ---- parts
 
 
-def _rows(
-    request: Request, session: Session, context: Context, known: MatchSet, position: int, picking: "Picking"
-) -> dict[str, Any]:
-    from firstdrift_server.match.panes import panes_of, rows_of_pane
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a part of the page is made of."""
+
+    request: Request
+    session: Session
+    context: Context
+    known: MatchSet
+    position: int
+    picking: "Picking"
+
+    @property
+    def address(self) -> str:
+        return match_address(self.known.comparison_id, self.position)
+
+    def panes(self) -> "Panes":
+        from firstdrift_server.match.panes import panes_of
+
+        return panes_of(self.session, self.context, self.known, self.position)
+
+    def html(self, template: str, **context: Any) -> str:  # noqa: ANN401 (whatever a template shows)
+        return render(template, language_of(self.request), **context)
+
+    def html_with_picks(self, template: str, **context: Any) -> str:  # noqa: ANN401
+        around = {"address": self.address, "view_query": self.picking.query(picks=False)}
+        return self.html(template, **context, **around)
+
+
+def _rows(seen: _Seen) -> dict[str, Any]:
+    from firstdrift_server.match.panes import rows_of_pane
     from firstdrift_server.match.picking import SIDES
 
-    side = SIDES[request.query_params.get("side") == "target"]
-    panes = panes_of(session, context, known, position)
-    found = rows_of_pane(session, panes, side, picking, request.query_params)
+    parameters, panes = seen.request.query_params, seen.panes()
+    side = SIDES[parameters.get("side") == "target"]
+    found = rows_of_pane(seen.session, panes, side, seen.picking, parameters)
     chunks = [
-        (number, _html(request, "match_rows.html", rows=rows, pane=found)) for number, rows in found["chunks"]
+        (number, seen.html("match_rows.html", rows=rows, pane=found)) for number, rows in found["chunks"]
     ]
-    return found | {"version": known.version, "shown": panes.comparison, "chunks": chunks}
+    return found | {"version": seen.known.version, "shown": panes.comparison, "chunks": chunks}
 
 
-def _state(
-    request: Request, session: Session, context: Context, known: MatchSet, position: int, picking: "Picking"
-) -> dict[str, Any]:
-    del context, picking
+def _state(seen: _Seen) -> dict[str, Any]:
     from firstdrift_server.match.view import state_view
     from firstdrift_server.parts.workers import worker_view
 
-    state = state_view(session, known, position)
-    address = match_address(known.comparison_id, position)
-    html = _html(request, "match_state.html", state=state, address=address, worker=worker_view(session))
+    state, worker = state_view(seen.session, seen.known, seen.position), worker_view(seen.session)
+    html = seen.html("match_state.html", state=state, address=seen.address, worker=worker)
     return {name: state[name] for name in ("version", "shown", "name")} | {"html": html}
 
 
-def _picked(
-    request: Request, session: Session, context: Context, known: MatchSet, position: int, picking: "Picking"
-) -> dict[str, Any]:
-    from firstdrift_server.match.panes import panes_of
+def _picked(seen: _Seen) -> dict[str, Any]:
     from firstdrift_server.match.view import picked_view
 
-    picked = picked_view(session, panes_of(session, context, known, position), picking)
-    html = _html(request, "match_picked.html", picked=picked, **_around(known, position, picking))
-    return {"kind": picked.kind, "is_ready": picked.is_ready, "is_too_many": picked.is_too_many, "html": html}
+    picked = picked_view(seen.session, seen.panes(), seen.picking)
+    said = {name: getattr(picked, name) for name in ("kind", "is_ready", "is_too_many")}
+    return said | {"html": seen.html_with_picks("match_picked.html", picked=picked)}
 
 
-def _effect(
-    request: Request, session: Session, context: Context, known: MatchSet, position: int, picking: "Picking"
-) -> dict[str, Any]:
+def _effect(seen: _Seen) -> dict[str, Any]:
     from firstdrift_server.match.view import trial_view
 
-    effect = trial_view(session, context, known, position, picking)
-    html = _html(request, "match_effect.html", effect=effect)
-    return {"version": known.version, "ok": effect["problem"] is None, "html": html}
+    effect = trial_view(seen.session, seen.context, seen.known, seen.position, seen.picking)
+    html = seen.html("match_effect.html", effect=effect)
+    return {"version": seen.known.version, "ok": effect["problem"] is None, "html": html}
 
 
-def _suggestions(
-    request: Request, session: Session, context: Context, known: MatchSet, position: int, picking: "Picking"
-) -> dict[str, Any]:
+def _suggestions(seen: _Seen) -> dict[str, Any]:
     from firstdrift_server.match.view import ranked_view
 
-    found = ranked_view(session, context, known, position, picking)
-    html = _html(request, "match_suggestions.html", found=found, **_around(known, position, picking))
+    found = ranked_view(seen.session, seen.context, seen.known, seen.position, seen.picking)
+    html = seen.html_with_picks("match_suggestions.html", found=found)
     return {"count": len(found["suggestions"]), "html": html}
 
 
-_PARTS: dict[Part, Callable[..., dict[str, Any]]] = {
+_PARTS: dict[Part, Callable[[_Seen], dict[str, Any]]] = {
     "rows": _rows,
     "state": _state,
     "picked": _picked,
@@ -204,113 +219,108 @@ _PARTS: dict[Part, Callable[..., dict[str, Any]]] = {
 }
 
 
-def _around(known: MatchSet, position: int, picking: "Picking") -> dict[str, Any]:
-    address = match_address(known.comparison_id, position)
-    return {"address": address, "view_query": picking.query(picks=False)}
-
-
-def _html(request: Request, template: str, **context: Any) -> str:  # noqa: ANN401 (whatever a template shows)
-    return render(template, language_of(request), **context)
-
-
 # ---- changes
 
 
-def _edit(
-    context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
-) -> "Picking":
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What somebody submitted."""
+
+    context: Context
+    comparison: int
+    position: int
+    picking: "Picking"
+    fields: QueryParams
+
+    @property
+    def name(self) -> str:
+        return self.fields.get("name") or ""
+
+    @property
+    def version(self) -> int:
+        """The version that whoever submits a form has seen."""
+        return read_number(self.fields.get("version"), "version") or 0
+
+    def chosen(self, session: Session) -> int:
+        if self.picking.match_set is None:
+            raise SettingsError(
+                Message.of("server.no_match_set_chosen"), hint=Message.of("server.choose_or_begin")
+            )
+        return set_of(session, self.comparison, self.picking.match_set).id
+
+
+def _edit(sent: _Sent) -> "Picking":
     from firstdrift_server.match.panes import panes_of
     from firstdrift_server.match.view import picked_view
 
-    with context.reading() as session:
-        known = set_of(session, comparison, picking.match_set)
-        panes = panes_of(session, context, known, position)
+    picking = sent.picking
+    with sent.context.reading() as session:
+        known = set_of(session, sent.comparison, picking.match_set)
+        panes = panes_of(session, sent.context, known, sent.position)
         edits = (picking.edit(EditKind(picked_view(session, panes, picking).kind)),)
-        if picking.match_set is None:
-            check_for(session, context, known, edits)
+    return _with_set(picking, _lay_over(sent, edits), picks=False)
+
+
+def _import(sent: _Sent) -> "Picking":
+    # Forms send lines as networks once did.
+    text = (sent.fields.get("text") or "").replace("\r\n", "\n")
+    read = matches_in(sent.context, sent.name[:200], text)
+    return _with_set(sent.picking, _lay_over(sent, read.edits, read.mappings))
+
+
+def _lay_over(sent: _Sent, edits: tuple[Edit, ...], mappings: tuple[MappingFile, ...] = ()) -> int:
+    """Check edits and lay them over the chosen match set, or over one that is begun; return its id."""
+    match_set = sent.picking.match_set
+    with sent.context.reading() as session:
+        known = set_of(session, sent.comparison, match_set)
+        if match_set is None:
+            check_for(session, sent.context, known, edits, mappings)
         else:
-            check(session, context, known.id, _seen(fields), edits)
-    made = picking.match_set
-    with context.writing() as session:
-        if made is None:
-            made = _begin_set(session, comparison, fields)
-        add_edits(session, made, 0 if picking.match_set is None else _seen(fields), edits)
-    return _with_set(picking, made, picks=False)
+            check(session, sent.context, match_set, sent.version, edits, mappings)
+    with sent.context.writing() as session:
+        made = _begin_set(session, sent.comparison, sent.fields) if match_set is None else match_set
+        add_edits(session, made, 0 if match_set is None else sent.version, edits, mappings)
+    return made
 
 
-def _step(change: Callable[[Session, int, int], object]) -> "Changing":
+def _step(change: Callable[[Session, int, int], object]) -> "Callable[[_Sent], Picking]":
     """Go a version back or on."""
 
-    def step(
-        context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
-    ) -> "Picking":
-        del position
-        with context.writing() as session:
-            change(session, _chosen(session, comparison, picking), _seen(fields))
-        return picking
+    def step(sent: _Sent) -> "Picking":
+        with sent.context.writing() as session:
+            change(session, sent.chosen(session), sent.version)
+        return sent.picking
 
     return step
 
 
-def _begin(
-    context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
-) -> "Picking":
-    with context.writing() as session:
-        get_slice_label(session, comparison, position)
-        made = create_match_set(session, comparison, fields.get("name") or "")
-    return _with_set(picking, made)
+def _begin(sent: _Sent) -> "Picking":
+    with sent.context.writing() as session:
+        get_slice_label(session, sent.comparison, sent.position)
+        made = create_match_set(session, sent.comparison, sent.name)
+    return _with_set(sent.picking, made)
 
 
-def _rename(
-    context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
-) -> "Picking":
-    del position
-    with context.writing() as session:
-        rename_match_set(session, _chosen(session, comparison, picking), fields.get("name") or "")
-    return picking
+def _rename(sent: _Sent) -> "Picking":
+    with sent.context.writing() as session:
+        rename_match_set(session, sent.chosen(session), sent.name)
+    return sent.picking
 
 
-def _delete(
-    context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
-) -> "Picking":
-    del position, fields
-    with context.writing() as session:
-        delete_match_set(session, _chosen(session, comparison, picking))
-    return _with_set(picking, None)
+def _delete(sent: _Sent) -> "Picking":
+    with sent.context.writing() as session:
+        delete_match_set(session, sent.chosen(session))
+    return _with_set(sent.picking, None)
 
 
-def _restore(
-    context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
-) -> "Picking":
-    del position, fields
-    with context.writing() as session:
-        restored = restore_match_set(session, picking.match_set or 0)
-        _chosen(session, comparison, picking)
-    return _with_set(picking, restored.id)
+def _restore(sent: _Sent) -> "Picking":
+    with sent.context.writing() as session:
+        restored = restore_match_set(session, sent.picking.match_set or 0)
+        sent.chosen(session)
+    return _with_set(sent.picking, restored.id)
 
 
-def _import(
-    context: Context, comparison: int, position: int, picking: "Picking", fields: QueryParams
-) -> "Picking":
-    del position
-    # Forms send lines as networks once did.
-    text = (fields.get("text") or "").replace("\r\n", "\n")
-    read = matches_in(context, (fields.get("name") or "")[:200], text)
-    made = picking.match_set
-    with context.reading() as session:
-        known = set_of(session, comparison, made)
-        if made is None:
-            check_for(session, context, known, read.edits, read.mappings)
-        else:
-            check(session, context, made, _seen(fields), read.edits, read.mappings)
-    with context.writing() as session:
-        if made is None:
-            made = _begin_set(session, comparison, fields)
-        add_edits(session, made, 0 if picking.match_set is None else _seen(fields), read.edits, read.mappings)
-    return _with_set(picking, made)
-
-
-_CHANGES: dict[Change, "Changing"] = {
+_CHANGES: "dict[Change, Callable[[_Sent], Picking]]" = {
     "edit": _edit,
     "undo": _step(undo),
     "redo": _step(redo),
@@ -320,21 +330,6 @@ _CHANGES: dict[Change, "Changing"] = {
     "restore": _restore,
     "import": _import,
 }
-
-
-def _seen(fields: QueryParams) -> int:
-    """Return the version that whoever submits a form has seen."""
-    from firstdrift_server.tree.state import read_number
-
-    return read_number(fields.get("version"), "version") or 0
-
-
-def _chosen(session: Session, comparison: int, picking: "Picking") -> int:
-    if picking.match_set is None:
-        raise SettingsError(
-            Message.of("server.no_match_set_chosen"), hint=Message.of("server.choose_or_begin")
-        )
-    return set_of(session, comparison, picking.match_set).id
 
 
 def _begin_set(session: Session, comparison: int, fields: QueryParams) -> int:

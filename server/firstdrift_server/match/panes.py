@@ -21,7 +21,8 @@ from firstdrift.catalogue.tables import JobState
 from firstdrift.matching.manual.edits import Edit
 from firstdrift_server.context import Context
 from firstdrift_server.match.picking import SIDES, Picking, Side
-from firstdrift_server.tree.state import Parameters, read_number
+from firstdrift_server.tree.state import Parameters
+from firstdrift_server.validation import read_number
 
 CHUNK = 50
 """Rows are sent in pieces of this size."""
@@ -83,11 +84,7 @@ def shown_results(session: Session, known: MatchSet) -> tuple[int, list[Edit]]:
 
 
 def panes_of(session: Session, context: Context, known: MatchSet, position: int) -> Panes:
-    """Look up the rows of the newest finished results, and mark what was decided since.
-
-    Raises:
-        NotInCatalogueError: there is no such slice (yet).
-    """
+    """Look up the rows of the newest finished results, and mark what was decided since."""
     comparison, since = shown_results(session, known)
     pair = get_slice_label(session, comparison, position)
     return _panes(session, context, comparison, pair, since)
@@ -170,9 +167,6 @@ def rows_of_pane(
     | next=12    | of the next row after place 12 that waits for a decision; then again |
     |            | from the top; -1 stands for before the first                         |
     | place_of=1 | of the first node that is picked of this side                        |
-
-    Raises:
-        SettingsError: a parameter makes no sense.
     """
     listing = listing_of(session, panes, side, picking)
     asked = parameters.get("chunks") or ""

@@ -7,7 +7,8 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.edits import Edit, EditKind, checked
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.addresses import query_of
-from firstdrift_server.tree.state import Parameters, read_number
+from firstdrift_server.tree.state import Parameters
+from firstdrift_server.validation import read_number
 
 Side = Literal["golden", "target"]
 
@@ -38,11 +39,7 @@ class Picking:
 
     @classmethod
     def read(cls, parameters: Parameters) -> Self:
-        """Read an address or a form.
-
-        Raises:
-            SettingsError: a value makes no sense.
-        """
+        """Read an address or a form."""
         kind = parameters.get("kind") or ""
         if kind not in ("", *EditKind):
             raise SettingsError(
@@ -72,11 +69,7 @@ class Picking:
         return bool(self.golden or self.target)
 
     def edit(self, kind: EditKind) -> Edit:
-        """Give what is to be done with the picked nodes.
-
-        Raises:
-            SettingsError: it makes no sense, and why.
-        """
+        """Give what is to be done with the picked nodes."""
         return checked(Edit(kind, self.golden, self.target, self.descendants))
 
     def query(self, *, picks: bool = True) -> str:

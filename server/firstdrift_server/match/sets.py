@@ -56,11 +56,7 @@ class Written:
 
 
 def set_of(session: Session, comparison: int, match_set: int | None) -> MatchSet:
-    """Look up a match set of a comparison; without one, what stands for the comparison as it was found.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison, or no such set of it.
-    """
+    """Look up a match set of a comparison; without one, what stands for the comparison as it was found."""
     known = no_match_set(session, comparison) if match_set is None else get_match_set(session, match_set)
     if known.comparison_id != comparison:
         raise NotInCatalogueError(
@@ -123,12 +119,7 @@ def check(
     edits: tuple[Edit, ...],
     mappings: tuple[MappingFile, ...] = (),
 ) -> None:
-    """Make sure that edits can be applied to the version in force.
-
-    Raises:
-        NotInCatalogueError: there is no such set.
-        SettingsError: they cannot, and why.
-    """
+    """Make sure that edits can be applied to the version in force."""
     known = get_match_set(session, match_set)
     # A conflict is told when the change is made, where nobody can be faster any more.
     if known.version == seen:
@@ -142,11 +133,7 @@ def check_for(
     edits: tuple[Edit, ...],
     mappings: tuple[MappingFile, ...] = (),
 ) -> None:
-    """Make sure that edits can be applied to a match set, or to a comparison as it was found.
-
-    Raises:
-        SettingsError: they cannot, and why.
-    """
+    """Make sure that edits can be applied to a match set, or to a comparison as it was found."""
     from firstdrift.catalogue.matches.match_preview import check_edits, state_of
 
     state = state_of(session, known)
@@ -155,12 +142,7 @@ def check_for(
 
 
 def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[Edit, ...]) -> dict[str, Any]:
-    """Say what edits would change.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison, set or slice.
-        SettingsError: an edit can be applied to no slice.
-    """
+    """Say what edits would change."""
     from firstdrift.catalogue.matches.match_preview import effect
     from firstdrift.comparison.stages import measure_pairs
 
@@ -208,12 +190,7 @@ def _match_view(match: NodeMatch) -> dict[str, Any]:
 def suggestions_view(
     session: Session, context: Context, asked: Asked, names: dict[str, str | None]
 ) -> dict[str, Any]:
-    """Rank the partners that a node may have.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison, set or slice.
-        SettingsError: not exactly one node is named, or there is no such node.
-    """
+    """Rank the partners that a node may have."""
     from firstdrift.catalogue.matches.match_preview import suggest_for
 
     known, state, pair = _asked(session, asked)
@@ -234,11 +211,7 @@ def suggestions_view(
 
 
 def matches_in(context: Context, name: str, text: str) -> MatchSetFile:
-    """Read a mapping file or a match set.
-
-    Raises:
-        SettingsError: it makes no sense, and where.
-    """
+    """Read a mapping file or a match set."""
     if len(text.encode("utf-8", "surrogatepass")) > LARGEST_FILE:
         raise SettingsError(Message.of("server.large_mapping_file", most=LARGEST_FILE >> 20), path=repr(name))
     try:
@@ -248,12 +221,7 @@ def matches_in(context: Context, name: str, text: str) -> MatchSetFile:
 
 
 def as_file(session: Session, known: MatchSet, written: Format, version: int | None) -> Written:
-    """Write a version of a match set.
-
-    Raises:
-        NotInCatalogueError: there is no such version.
-        SettingsError: its results are not finished.
-    """
+    """Write a version of a match set."""
     from firstdrift.catalogue.matches.match_preview import plans_of
 
     at = known.version if version is None else version

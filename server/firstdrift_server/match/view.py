@@ -32,11 +32,7 @@ LATEST = 12
 def match_view(
     session: Session, context: Context, comparison: int, position: int, picking: Picking
 ) -> dict[str, Any]:
-    """Lay out the page.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison, slice or match set.
-    """
+    """Lay out the page."""
     known = set_of(session, comparison, picking.match_set)
     panes = panes_of(session, context, known, position)
     address, query = match_address(comparison, position), picking.query()
@@ -50,7 +46,7 @@ def match_view(
         "here": f"{address}?{query}" if query else address,
         "tree": tree_address(comparison, position),
         "slice": position,
-        "slice_name": panes.pair.target.describe(),
+        "slice_name": panes.pair.target.name(),
         "slices": _slices(session, comparison, picking),
         "sets": [{"id": one.id, "name": one.name, "version": one.version} for one in known_sets],
         "free_number": _free_number(session, comparison),
@@ -72,7 +68,7 @@ def _slices(session: Session, comparison: int, picking: Picking) -> list[dict[st
     return [
         {
             "slice": pair.position,
-            "name": pair.target.describe(),
+            "name": pair.target.name(),
             "address": match_address(comparison, pair.position) + (f"?{query}" if query else ""),
         }
         for pair in slice_labels_of(session, comparison)
@@ -189,11 +185,7 @@ def _results_view(session: Session, comparison: int, position: int) -> dict[str,
 def trial_view(
     session: Session, context: Context, known: MatchSet, position: int, picking: Picking
 ) -> dict[str, Any]:
-    """Say what the picked nodes, matched or taken apart, would change; or why they cannot be.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison or slice.
-    """
+    """Say what the picked nodes, matched or taken apart, would change; or why they cannot be."""
     picked = picked_view(session, panes_of(session, context, known, position), picking)
     kind = EditKind(picked.kind)
     asked = (known.comparison_id, known.id or None, position)
@@ -207,12 +199,7 @@ def trial_view(
 def ranked_view(
     session: Session, context: Context, known: MatchSet, position: int, picking: Picking
 ) -> dict[str, Any]:
-    """Rank partners for the first node that is picked: of golden, unless only the target has one.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison or slice.
-        SettingsError: nothing is picked.
-    """
+    """Rank partners for the first node that is picked: of golden, unless only the target has one."""
     if not picking.has_any:
         raise SettingsError(Message.of("server.no_node_named"), hint=Message.of("server.pick_a_node"))
     side: Side = "golden" if picking.golden else "target"

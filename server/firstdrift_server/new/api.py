@@ -1,16 +1,12 @@
 """/api/v1/browse: folders under the roots, with the format of the dump in each."""
 
-from fastapi import APIRouter
-
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.new.folders import listed_folder
 from firstdrift_server.questions.folders import Order
 from firstdrift_server.strict_json import StrictJSONResponse
 
-router = APIRouter(
-    prefix="/api/v1", tags=["folders"], responses=ERRORS, default_response_class=StrictJSONResponse
-)
+router = api_router("", "folders")
 
 
 @router.get("/browse")

@@ -9,9 +9,6 @@ def listed_folder(context: Context, wanted: str, order: Order = Order.NAME, begi
     """List a folder as `list_folder` does, in a child process.
 
     Where looking into what lies there takes too much, it is listed all the same, without formats.
-
-    Raises:
-        FirstdriftError: as `list_folder` says.
     """
     try:
         return context.ask(list_folder, context.roots, wanted, order, begins)

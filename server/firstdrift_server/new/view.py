@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from firstdrift.catalogue.comparisons.baselines import require_finished_baseline
 from firstdrift.catalogue.comparisons.records import recent_paths
 from firstdrift.comparison.levels import LEVELS
@@ -22,7 +24,7 @@ from firstdrift_server.parts.addresses import query_of
 from firstdrift_server.parts.baselines import baseline_choices
 from firstdrift_server.parts.command_line import compare_command, threshold_words
 from firstdrift_server.parts.summary import distinct_names
-from firstdrift_server.questions.folders import Folder, Order, describe_choice, is_there
+from firstdrift_server.questions.folders import Entry, Folder, Order, describe_choice, is_there
 from firstdrift_server.uploads.view import dump_view
 
 SIDES = ("golden", "target")
@@ -30,53 +32,102 @@ MOST_RECENT = 6
 HINT = Message.of("server.check_path")
 
 
+class Place(Struct, frozen=True):
+    """What was compared or uploaded lately, and the address that chooses it."""
+
+    path: str
+    name: str
+    choose: str
+
+
+class SideView(Struct, frozen=True):
+    """The half of the form that chooses one dump.
+
+    Attributes:
+        entry: what is chosen; None if nothing is, or no dump.
+        problem: what is wrong with it, `where`, and what to try.
+        at: path of the folder that is shown.
+        addresses: by path, those that open an entry and choose it.
+        top: address that opens the list of roots.
+    """
+
+    side: str
+    path: str
+    entry: Entry | None
+    problem: Message | None
+    where: str
+    hint: Message
+    folder: Folder
+    at: str
+    addresses: dict[str, dict[str, str]]
+    recent: list[Place]
+    top: str
+
+
+class NewView(Struct, frozen=True, kw_only=True):
+    """The form, as far as it has been filled in.
+
+    Attributes:
+        orders: the address of each order of entries.
+        to_mend: the first side with a problem, if the comparison was refused.
+        is_same: both sides are one dump.
+        uploads: folder of uploads; None where they are switched off.
+    """
+
+    fields: dict[str, str]
+    order: str
+    orders: dict[str, str]
+    sides: list[SideView]
+    to_mend: str | None
+    is_same: bool
+    options: Options
+    rule_sets: tuple[str, ...]
+    thresholds: list[str]
+    levels: tuple[str, ...]
+    baselines: list[dict[str, Any]]
+    command: str
+    roots: list[str]
+    uploads: str | None
+    problem: Message | None
+    hint: Message | None
+
+
 def new_view(
     context: Context, fields: Mapping[str, str], *, refused: FirstdriftError | None = None
-) -> dict[str, Any]:
+) -> NewView:
     """Lay the form out as far as it has been filled in; what is wrong with a field stands beside it.
 
-    Args:
-        context: of the server.
-        fields: as they are filled in.
-        refused: why the comparison was not started, if it was to be; it is said once.
+    `refused` is why the comparison was not started, if it was to be; it is said once.
     """
-    roots = context.roots
     options, mappings, problem = _options(context, fields)
-    golden, target = (unspelt(fields.get(side, "").strip()) for side in SIDES)
     sides = [_side(context, side, fields, is_needed=refused is not None) for side in SIDES]
-    chosen = [Path(side["entry"].path) for side in sides if side["entry"] is not None]
-    if problem is None and len(chosen) == len(SIDES):
-        problem = _missing(context, chosen[0], chosen[1], options)
-    trusted = sides[0]["entry"]
-    baselines, unfit = _baselines(context, Path(trusted.path) if trusted else None, options.baseline)
-    problem = problem or unfit
-    hint = None
-    if refused is not None and all(side["problem"] is None for side in sides):
+    golden, target = (side.entry for side in sides)
+    if problem is None and golden is not None and target is not None:
+        problem = _missing(context, Path(golden.path), Path(target.path), options)
+    baselines, unfit = _baselines(context, golden, options.baseline)
+    problem, hint = problem or unfit, None
+    broken = [side.side for side in sides if side.problem is not None]
+    if refused is not None and not broken:
         problem, hint = problem or refused.message, refused.advice
-    return {
-        "fields": {name: fields.get(name, "") for name in ComparisonRequest.model_fields},
-        "order": str(_order(fields)),
-        "orders": {str(order): _address(fields, order=str(order)) for order in Order},
-        "sides": sides,
-        "to_mend": refused and next((side["side"] for side in sides if side["problem"]), None),
-        "is_same": len(chosen) == len(SIDES) and len(set(chosen)) == 1,
-        "options": options,
-        "rule_sets": RULES,
-        "thresholds": list(ABOUT),
-        "levels": LEVELS,
-        "baselines": baselines,
-        "command": compare_command(
-            golden,
-            target,
-            options,
-            mappings,
-            next((one["path"] for one in baselines if one["is_chosen"]), ""),
-        ),
-        "roots": [str(root) for root in roots],
-        "uploads": str(context.uploads.folder) if context.uploads.quota else None,
-        "problem": problem,
-        "hint": hint,
-    }
+    baseline = next((choice["path"] for choice in baselines if choice["is_chosen"]), "")
+    return NewView(
+        fields={name: fields.get(name, "") for name in ComparisonRequest.model_fields},
+        order=str(_order(fields)),
+        orders={str(order): _address(fields, order=str(order)) for order in Order},
+        sides=sides,
+        to_mend=next(iter(broken), None) if refused is not None else None,
+        is_same=golden is not None and target is not None and golden.path == target.path,
+        options=options,
+        rule_sets=RULES,
+        thresholds=list(ABOUT),
+        levels=LEVELS,
+        baselines=baselines,
+        command=compare_command(sides[0].path, sides[1].path, options, mappings, baseline),
+        roots=[str(root) for root in context.roots],
+        uploads=str(context.uploads.folder) if context.uploads.quota else None,
+        problem=problem,
+        hint=hint,
+    )
 
 
 def _options(context: Context, fields: Mapping[str, str]) -> tuple[Options, tuple[str, ...], Message | None]:
@@ -102,14 +153,15 @@ def new_address(golden: str, target: str, options: Options, note: str = "") -> s
 
 
 def _baselines(
-    context: Context, golden: Path | None, chosen: int | None
+    context: Context, golden: Entry | None, chosen: int | None
 ) -> tuple[list[dict[str, Any]], Message | None]:
     """List what can be chosen as the baseline of a golden dump, and say what is wrong with what is chosen."""
+    path = Path(golden.path) if golden is not None else None
     with context.reading() as session:
-        listed = baseline_choices(session, golden, chosen)
+        listed = baseline_choices(session, path, chosen)
         try:
-            if golden is not None and chosen is not None:
-                require_finished_baseline(session, chosen, golden)
+            if path is not None and chosen is not None:
+                require_finished_baseline(session, chosen, path)
         except SettingsError as error:
             return listed, error.message
     return listed, None
@@ -133,50 +185,58 @@ def _missing(context: Context, golden: Path, target: Path, options: Options) -> 
     return None
 
 
-def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: bool) -> dict[str, Any]:
-    order = _order(fields)
-    chosen, problem, hint = fields.get(side, "").strip(), None, HINT
-    entry = folder = None
-    where = chosen
-    try:
-        entry = context.ask(describe_choice, context.roots, chosen)
-    except FirstdriftError as error:
-        problem, hint = error.message, error.advice or HINT
-        where = chosen if error.path is None else str(error.path)
+def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: bool) -> SideView:
+    chosen, shown = fields.get(side, "").strip(), _shown_folder(context, side, fields)
+    entry, wrong = _entry(context, side, chosen, is_needed=is_needed)
+    folder, unlisted = _folder(context, shown, chosen, _order(fields))
+    problem, hint, where = wrong or unlisted or (None, HINT, chosen)
+    listed = (*folder.entries, *folder.above, *((folder.itself,) if folder.itself else ()))
+    return SideView(
+        side=side,
+        path=unspelt(chosen),
+        entry=entry,
+        problem=problem,
+        where=where,
+        hint=hint,
+        folder=folder,
+        at=folder.itself.path if folder.itself else "",
+        addresses={
+            each.path: {
+                "open": _address(fields, **{f"{side}_at": each.path}),
+                "choose": _choose(fields, side, each.path),
+            }
+            for each in listed
+        },
+        recent=[Place(path, name, _choose(fields, side, path)) for path, name in _recent(context)],
+        top=_address(fields, **{f"{side}_at": ""}),
+    )
+
+
+Wrong = tuple[Message, Message, str]
+"""What is wrong, what to try, and with which path."""
+
+
+def _entry(context: Context, side: str, chosen: str, *, is_needed: bool) -> tuple[Entry | None, Wrong | None]:
+    """Say what is chosen, or what is wrong with it."""
     if is_needed and not chosen:
-        problem, hint = Message.of(f"server.no_{side}_chosen"), Message.of("server.paste_or_choose")
-    shown = _shown_folder(context, side, fields)
+        missing = Message.of(f"server.no_{side}_chosen")
+        return None, (missing, Message.of("server.paste_or_choose"), chosen)
+    try:
+        return context.ask(describe_choice, context.roots, chosen), None
+    except FirstdriftError as error:
+        where = chosen if error.path is None else str(error.path)
+        return None, (error.message, error.advice or HINT, where)
+
+
+def _folder(context: Context, shown: str, chosen: str, order: Order) -> tuple[Folder, Wrong | None]:
+    """List the folder that is shown; where it cannot be listed, the roots, and why."""
     try:
         folder = listed_folder(context, shown, order)
         if not folder.is_whole and (begins := _typed_name(chosen, folder)):
             folder = listed_folder(context, shown, order, begins)
     except FirstdriftError as error:
-        folder = listed_folder(context, "", order)
-        if problem is None:
-            problem, hint, where = error.message, error.advice or HINT, shown
-    listed = (*folder.entries, *folder.above, *((folder.itself,) if folder.itself else ()))
-    return {
-        "side": side,
-        "path": unspelt(chosen),
-        "entry": entry,
-        "problem": problem,
-        "where": where,
-        "hint": hint,
-        "folder": folder,
-        "at": folder.itself.path if folder.itself else "",
-        "addresses": {
-            shown.path: {
-                "open": _address(fields, **{f"{side}_at": shown.path}),
-                "choose": _choose(fields, side, shown.path),
-            }
-            for shown in listed
-        },
-        "recent": [
-            {"path": path, "name": name, "choose": _choose(fields, side, path)}
-            for path, name in _recent(context)
-        ],
-        "top": _address(fields, **{f"{side}_at": ""}),
-    }
+        return listed_folder(context, "", order), (error.message, error.advice or HINT, shown)
+    return folder, None
 
 
 def _typed_name(typed: str, folder: Folder) -> str:
@@ -191,8 +251,7 @@ def _choose(fields: Mapping[str, str], side: str, path: str) -> str:
 
 def _recent(context: Context) -> list[tuple[str, str]]:
     """Give path and a short name of what was uploaded or compared last, as long as it is there."""
-    with context.reading() as session:
-        compared = recent_paths(session, most=MOST_RECENT)
+    compared = context.read(recent_paths, most=MOST_RECENT)
     uploaded = [dump_view(context, path) for path in context.uploads.listed()[:MOST_RECENT]]
     new = [Path(dump["path"]) for dump in uploaded if dump["format"]][:2]
     known = dict.fromkeys((*new, *compared))

@@ -2,28 +2,22 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from firstdrift.errors import SettingsError
 from firstdrift.wording.message import Message
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.node.view import node_view
 from firstdrift_server.strict_json import StrictJSONResponse
 
-router = APIRouter(
-    prefix="/api/v1/comparisons/{comparison}/slices/{position}/rows/{row}",
-    tags=["slices"],
-    responses=ERRORS,
-    default_response_class=StrictJSONResponse,
-)
+router = api_router("/comparisons/{comparison}/slices/{position}/rows/{row}", "slices")
 
 
 @router.get("")
 def show_node(comparison: int, position: int, row: int, context: Shared) -> StrictJSONResponse:
     """Give everything that is known of a node: verdict, tensors, metrics, match, call stacks."""
-    with context.reading() as session:
-        return StrictJSONResponse(node_view(session, context, comparison, position, row))
+    return StrictJSONResponse(context.read(node_view, context, comparison, position, row))
 
 
 @router.get("/tensors/{number}")

@@ -22,11 +22,7 @@ from firstdrift_server.questions.closeup import PARTS, Asked, Known, look_at
 def asked_from(
     tensor: str | int | None = None, down: str = "", across: str = "", at: str = "", heads: str = ""
 ) -> Asked:
-    """Read what an address says; what is empty is not said.
-
-    Raises:
-        SettingsError: something that should be a whole number is none.
-    """
+    """Read what an address says; what is empty is not said."""
     index = tuple(_number("at", part) for part in at.split(",")) if at.strip(", ") else None
     axes = (_number("down", down) if down else None, _number("across", across) if across else None)
     return Asked(
@@ -49,19 +45,8 @@ def closeup_view(
     asked: Asked,
     parts: Collection[str] = PARTS,
 ) -> dict[str, Any]:
-    """Look at a pair of tensors from near.
-
-    Args:
-        context: what routes share.
-        place: comparison, position of the slice, row.
-        asked: what of it is to be seen.
-        parts: which of `PARTS`.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison, slice, row or tensor.
-    """
-    with context.reading() as session:
-        pair, number, key, known = _find(session, place, asked.tensor)
+    """Look at a pair of tensors of the node at a place (comparison, position of the slice, row) from near."""
+    pair, number, key, known = context.read(_find, place, asked.tensor)
     comparison, position, row = place
     base = {
         "tensor": key,

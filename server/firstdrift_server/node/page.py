@@ -32,8 +32,7 @@ def show(  # noqa: PLR0913 - what an address may say
 
     With `panel` only what stands beside the tree, with `closeup` only the pair from near.
     """
-    with context.reading() as session:
-        view = node_view(session, context, comparison, position, row)
+    view = context.read(node_view, context, comparison, position, row)
     if closeup or (tensor and not panel):
         from firstdrift_server.node.closeup import asked_from, closeup_view
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, left_over_of
 from firstdrift.catalogue.comparisons.tree import Pair, Row, get_row, pairs_of_row, path_to_row
-from firstdrift.catalogue.dumps.records import get_slice, load_dump, load_node
+from firstdrift.catalogue.dumps.records import IndexedSlice, get_slice, load_dump, load_node
 from firstdrift.errors import FirstdriftError
 from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.tensor import TensorRecord
@@ -34,24 +34,20 @@ FIRST = ("relative_l2", "cosine_similarity", "max_absolute_error")
 FIRST_OF_STATISTICS = ("error_bound", "relative_norm", "relative_maximum")
 """The metrics that get a column; the others are listed below each tensor."""
 
+STATISTICS = ("maximum", "minimum", "mean", "norm")
+COUNTS = ("nan", "positive_infinity", "negative_infinity", "zeros")
+"""What is known of the values of a tensor."""
+
 
 def node_view(
     session: Session, context: Context, comparison: int, position: int, index: int
 ) -> dict[str, Any]:
-    """Lay a node out for its page.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison, slice or row.
-    """
+    """Lay a node out for its page."""
     return node_of(session, context, get_slice_label(session, comparison, position), index)
 
 
 def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: int) -> dict[str, Any]:
-    """Lay a node of a known slice pair out for its page.
-
-    Raises:
-        NotInCatalogueError: there is no such row.
-    """
+    """Lay a node of a known slice pair out for its page."""
     comparison, position = slice_pair.comparison_id, slice_pair.position
     row = get_row(session, slice_pair.id, index)
     pairs = pairs_of_row(session, slice_pair.id, index)
@@ -65,7 +61,7 @@ def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: i
         "decided": _decided(row, comparison),
         "comparison": comparison,
         "slice": position,
-        "slice_name": slice_pair.target.describe(),
+        "slice_name": slice_pair.target.name(),
         "address": address,
         "closeup": None,
         "worst_tensor": None if worst is None else tensors[worst]["key"],
@@ -128,20 +124,21 @@ def _tensor(record: TensorRecord, summary: SideSummary | None) -> dict[str, Any]
     statistics = summary or record.statistics
     return {
         "label": record.label,
+        **recorded(record),
+        **{name: getattr(statistics, name, None) for name in STATISTICS},
+        **{name: getattr(summary, name, None) for name in COUNTS},
+        "problem": record.problem,
+    }
+
+
+def recorded(record: TensorRecord) -> dict[str, Any]:
+    """Describe a tensor as its dump records it, but for its statistics."""
+    return {
         "role": str(record.role),
         "dtype": record.dtype,
         "shape": None if record.shape is None else list(record.shape),
-        "maximum": statistics and statistics.maximum,
-        "minimum": statistics and statistics.minimum,
-        "mean": statistics and statistics.mean,
-        "norm": statistics and statistics.norm,
-        "nan": summary and summary.nan,
-        "positive_infinity": summary and summary.positive_infinity,
-        "negative_infinity": summary and summary.negative_infinity,
-        "zeros": summary and summary.zeros,
         "digest": record.digest,
         "scalar": record.scalar,
-        "problem": record.problem,
         "file": record.location and str(record.location.file),
         "entry": record.location.entry if record.location else "",
     }
@@ -196,17 +193,18 @@ def _unmatched(session: Session, pair: SliceLabel, row: Row) -> dict[str, list[d
 
 
 def _stack(session: Session, context: Context, slice_id: int, names: Sequence[str]) -> dict[str, Any]:
+    return stack_of(session, context, get_slice(session, slice_id), names[0]) if names else stack_object(())
+
+
+def stack_of(session: Session, context: Context, known: IndexedSlice, name: str) -> dict[str, Any]:
     """Read the call stack of a node from its dump, which may be gone, or outside the roots, by now."""
-    if not names:
-        return stack_object(())
-    indexed = get_slice(session, slice_id)
 
     def read() -> Mapping[str, tuple[str, ...]]:
-        inside(context.roots, indexed.directory)
-        return context.ask(read_stacks, load_dump(session, indexed.dump_id), indexed.listing)
+        inside(context.roots, known.directory)
+        return context.ask(read_stacks, load_dump(session, known.dump_id), known.listing)
 
     try:
-        return stack_object(context.stacks.get(slice_id, read).get(names[0], ()))
+        return stack_object(context.stacks.get(known.id, read).get(name, ()))
     except FirstdriftError as error:
         return stack_object(()) | {"problem": error.message}
 

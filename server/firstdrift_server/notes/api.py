@@ -2,22 +2,17 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict
 
 from firstdrift.catalogue.sharing import notes
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.notes.view import noted_nodes, require_own, write_note
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.visitors import viewer_of
 
-router = APIRouter(
-    prefix="/api/v1/comparisons/{comparison}",
-    tags=["sharing"],
-    responses=ERRORS,
-    default_response_class=StrictJSONResponse,
-)
+router = api_router("/comparisons/{comparison}", "sharing")
 
 
 class NoteIn(BaseModel):
@@ -42,8 +37,7 @@ def write(
 ) -> StrictJSONResponse:
     """Write a note about a node."""
     place = (comparison, position, row)
-    with context.writing() as session:
-        made = write_note(session, viewer_of(request), place, note.author, note.text)
+    made = context.write(write_note, viewer_of(request), place, note.author, note.text)
     return StrictJSONResponse(_listed(context, comparison, made), HTTPStatus.CREATED)
 
 
@@ -51,8 +45,7 @@ def write(
 def delete(request: Request, comparison: int, note: int, context: Shared) -> StrictJSONResponse:
     """Delete a note; it can be restored for a month."""
     require_own(request, context, comparison, note)
-    with context.writing() as session:
-        notes.delete_note(session, note)
+    context.write(notes.delete_note, note)
     return StrictJSONResponse({"ok": True, "id": note})
 
 
@@ -60,8 +53,7 @@ def delete(request: Request, comparison: int, note: int, context: Shared) -> Str
 def restore(request: Request, comparison: int, note: int, context: Shared) -> StrictJSONResponse:
     """Take a deleted note back."""
     require_own(request, context, comparison, note)
-    with context.writing() as session:
-        notes.restore_note(session, note)
+    context.write(notes.restore_note, note)
     return StrictJSONResponse(_listed(context, comparison, note))
 
 

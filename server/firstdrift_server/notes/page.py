@@ -38,8 +38,7 @@ def write(
 def delete(request: Request, comparison: int, note: int, fields: Fields, context: Shared) -> Response:
     """Delete a note, which stays where it was, to be taken back, for a while."""
     require_own(request, context, comparison, note)
-    with context.writing() as session:
-        delete_note(session, note)
+    context.write(delete_note, note)
     return _back(fields, comparison_address(comparison))
 
 
@@ -47,8 +46,7 @@ def delete(request: Request, comparison: int, note: int, fields: Fields, context
 def restore(request: Request, comparison: int, note: int, fields: Fields, context: Shared) -> Response:
     """Take a deleted note back."""
     require_own(request, context, comparison, note)
-    with context.writing() as session:
-        restore_note(session, note)
+    context.write(restore_note, note)
     return _back(fields, comparison_address(comparison))
 
 

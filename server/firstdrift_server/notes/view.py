@@ -39,9 +39,6 @@ def noted_nodes(session: Session, comparison_id: int) -> list[dict[str, Any]]:
     """List the notes of a comparison, each with its node and where that is; those deleted are left out.
 
     A node that the results have no more (such as of other slices) has no address.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
     """
     notes = [note for note in notes_of(session, comparison_id) if note.deleted_at is None]
     if not notes:
@@ -66,7 +63,7 @@ def noted_nodes(session: Session, comparison_id: int) -> list[dict[str, Any]]:
             | {
                 "node": note.node,
                 "side": note.side,
-                "where": note.coordinates.describe(),
+                "where": note.coordinates.name(),
                 "coordinates": coordinates_object(note.coordinates),
                 "address": node_address(comparison_id, pair.position, row)
                 if known and pair and row is not None
@@ -77,12 +74,7 @@ def noted_nodes(session: Session, comparison_id: int) -> list[dict[str, Any]]:
 
 
 def write_note(session: Session, viewer: Viewer, place: tuple[int, int, int], author: str, text: str) -> int:
-    """Write a note about the node at a place (comparison, position of the slice, row); return its id.
-
-    Raises:
-        NotInCatalogueError: there is no such place.
-        SettingsError: name or text is empty or too long.
-    """
+    """Write a note about the node at a place (comparison, position of the slice, row); return its id."""
     comparison, position, index = place
     pair = get_slice_label(session, comparison, position)
     row = get_row(session, pair.id, index).tree
@@ -90,13 +82,7 @@ def write_note(session: Session, viewer: Viewer, place: tuple[int, int, int], au
 
 
 def require_own(request: Request, context: Context, comparison: int, note: int) -> None:
-    """Make sure that a note is there, and that whoever asks may change it.
-
-    Raises:
-        NotInCatalogueError: the comparison has no such note.
-        HTTPException: 404 if a visitor did not write it.
-    """
-    with context.reading() as session:
-        known = get_note(session, comparison, note)
+    """Make sure that a note is there, and that whoever asks may change it."""
+    known = context.read(get_note, comparison, note)
     if not viewer_of(request).may_change(known.link_id):
         raise HTTPException(HTTPStatus.NOT_FOUND, Message.of("server.no_note_of_yours"))

@@ -142,6 +142,15 @@ def is_there(roots: Sequence[Path], path: Path) -> bool:
         return False
 
 
+def is_inside(roots: Sequence[Path], path: Path) -> bool:
+    """Tell whether a path leads to something under the roots."""
+    try:
+        inside(roots, path)
+    except PathOutsideRootsError:
+        return False
+    return True
+
+
 def _entries(roots: Sequence[Path], folder: Path, begins: str) -> Iterator[Entry]:
     """Give what is in a folder and may be read; links that lead out of the roots are left out.
 
@@ -152,7 +161,7 @@ def _entries(roots: Sequence[Path], folder: Path, begins: str) -> Iterator[Entry
             for entry in islice(found, MOST_PASSED):
                 if entry.name.startswith(".") or not entry.name.lower().startswith(begins):
                     continue
-                if entry.is_symlink() and not _is_inside(roots, Path(entry.path)):
+                if entry.is_symlink() and not is_inside(roots, Path(entry.path)):
                     continue
                 if entry.is_dir():
                     yield Entry(entry.name, entry.path, is_folder=True)
@@ -169,14 +178,6 @@ def _changed_at(path: str) -> float:
         return os.stat(path).st_mtime  # noqa: PTH116 (faster)
     except OSError:  # gone meanwhile, or a link that leads nowhere
         return 0.0
-
-
-def _is_inside(roots: Sequence[Path], path: Path) -> bool:
-    try:
-        inside(roots, path)
-    except PathOutsideRootsError:
-        return False
-    return True
 
 
 def _folder(path: Path, name: str) -> Entry:

@@ -1,24 +1,19 @@
 """/api/v1/comparisons/{id}/rules: by what a comparison is judged, and what other rules would flag."""
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict
 
 from firstdrift.catalogue.comparisons.records import Judging, get_comparison
 from firstdrift.catalogue.matches.match_sets import judge_again
 from firstdrift.verdict.thresholds import thresholds_from
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.rules.effect import preview_object
 from firstdrift_server.rules.judging import require_applicable, rules_object
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.visitors import viewer_of
 
-router = APIRouter(
-    prefix="/api/v1/comparisons/{comparison}/rules",
-    tags=["rules"],
-    responses=ERRORS,
-    default_response_class=StrictJSONResponse,
-)
+router = api_router("/comparisons/{comparison}/rules", "rules")
 
 
 class Rules(BaseModel):
@@ -34,8 +29,7 @@ class Rules(BaseModel):
 @router.get("")
 def show(comparison: int, context: Shared) -> StrictJSONResponse:
     """Give the rule set, thresholds and baseline in force, and the limits of each threshold."""
-    with context.reading() as session:
-        return StrictJSONResponse(rules_object(session, comparison))
+    return StrictJSONResponse(context.read(rules_object, comparison))
 
 
 @router.get("/preview")

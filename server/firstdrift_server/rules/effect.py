@@ -17,7 +17,8 @@ from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.sentence import finding_address, position_of
-from firstdrift_server.rules.judging import judging_object, judging_to_try, read_count
+from firstdrift_server.rules.judging import judging_object, judging_to_try
+from firstdrift_server.validation import read_number
 
 if TYPE_CHECKING:
     from firstdrift.catalogue.comparisons.rule_preview import Measured, Tally, Trial
@@ -31,12 +32,7 @@ _CLASSES: Final = frozenset(map(str, NodeClass))
 def preview_object(
     session: Session, context: Context, comparison_id: int, parameters: QueryParams, *, sees_others: bool
 ) -> dict[str, Any]:
-    """Say what a comparison would say under other rules, as data.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison or slice.
-        SettingsError: the rules make no sense, or nothing has been compared yet.
-    """
+    """Say what a comparison would say under other rules, as data."""
     comparison = get_comparison(session, comparison_id)
     pairs = slice_pairs_of(session, comparison_id)
     judging = judging_to_try(parameters, comparison, sees_others=sees_others)
@@ -68,7 +64,7 @@ def wants_all(parameters: QueryParams) -> bool:
 
 def first_slice(comparison: Comparison, pairs: Sequence[SlicePair], parameters: QueryParams) -> int:
     """Choose the slice that is looked at first: the one asked for, else that of the first finding."""
-    wanted = read_count(parameters.get("slice"), "slice")
+    wanted = read_number(parameters.get("slice"), "slice")
     positions = [pair.position for pair in pairs]
     if wanted is not None:
         if wanted not in positions:
@@ -170,10 +166,10 @@ def _place(
     if finding is None:
         return None
     return {
-        "where": finding.coordinates.describe(),
+        "where": finding.coordinates.name(),
         "name": finding.module or finding.target or finding.golden,
         "node_class": finding.node_class,
-        "reason": finding.reasons[0] if finding.reasons else "",
+        "reason": finding.reasons[0] if finding.reasons else None,
         "address": finding_address(comparison.id, finding, pairs),
     }
 

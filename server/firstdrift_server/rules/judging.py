@@ -14,8 +14,8 @@ from firstdrift.errors import SettingsError
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, thresholds_from
 from firstdrift.wording.message import Message
-
-_LONGEST_NUMBER: Final = 9
+from firstdrift.wording.plain import message_object
+from firstdrift_server.validation import read_number, require_known
 
 _PARAMETERS: Final = frozenset({"rules", "baseline", "slice", "all", "language"})
 
@@ -25,30 +25,19 @@ def read_judging(given: Mapping[str, str], comparison: Comparison) -> Judging:
 
     With a rule set they are all there is to it, and what is left out is at its default; without one, they
     change what is in force.
-
-    Raises:
-        SettingsError: one of them makes no sense.
     """
     now = judging_of(comparison.options)
     is_whole = bool(given.get("rules"))
     rules = given["rules"] if is_whole else now.rules
-    if rules not in RULES:
-        raise SettingsError(
-            Message.of("server.no_rule_set", name=rules),
-            hint=Message.of("server.choose_one_of", names=tuple(RULES)),
-        )
+    require_known(rules, RULES, Message.of("server.no_rule_set", name=rules))
     moved = {name: text for name, text in given.items() if name not in _PARAMETERS and text.strip()}
     thresholds = thresholds_from(moved, DEFAULTS if is_whole else now.thresholds)
     kept = None if is_whole or "baseline" in given else now.baseline
-    return Judging(rules, thresholds, read_count(given.get("baseline") or None, "baseline") or kept)
+    return Judging(rules, thresholds, read_number(given.get("baseline") or None, "baseline") or kept)
 
 
 def judging_to_try(given: Mapping[str, str], comparison: Comparison, *, sees_others: bool) -> Judging:
-    """Read rule set, thresholds and baseline that are only looked at, by somebody who may see no others.
-
-    Raises:
-        SettingsError: one of them makes no sense, or the baseline is not to be seen.
-    """
+    """Read rule set, thresholds and baseline that are only looked at, by somebody who may see no others."""
     judging = read_judging(given, comparison)
     if not sees_others and judging.baseline not in (None, comparison.options.baseline):
         raise SettingsError(
@@ -58,12 +47,7 @@ def judging_to_try(given: Mapping[str, str], comparison: Comparison, *, sees_oth
 
 
 def judging_to_apply(session: Session, comparison_id: int, fields: Mapping[str, str]) -> tuple[Judging, bool]:
-    """Read what a form says a comparison is to be judged by, and whether it is not yet.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
-        SettingsError: it makes no sense, or the baseline cannot be used.
-    """
+    """Read what a form says a comparison is to be judged by, and whether it is not yet."""
     comparison = get_comparison(session, comparison_id)
     judging = read_judging(fields, comparison)
     is_new = judging != judging_of(comparison.options)
@@ -73,18 +57,10 @@ def judging_to_apply(session: Session, comparison_id: int, fields: Mapping[str, 
 
 
 def require_applicable(session: Session, comparison: Comparison, judging: Judging) -> None:
-    """Make sure that a comparison can be judged so.
-
-    Raises:
-        SettingsError: it cannot, and why.
-    """
+    """Make sure that a comparison can be judged so."""
     from firstdrift.catalogue.comparisons.baselines import require_baseline
 
-    if judging.rules not in RULES:
-        raise SettingsError(
-            Message.of("server.no_rule_set", name=judging.rules),
-            hint=Message.of("server.choose_one_of", names=tuple(RULES)),
-        )
+    require_known(judging.rules, RULES, Message.of("server.no_rule_set", name=judging.rules))
     if judging.baseline is not None:
         require_baseline(session, comparison, judging.baseline)
 
@@ -99,11 +75,7 @@ def query_of(judging: Judging, **others: object) -> str:
 
 
 def rules_object(session: Session, comparison_id: int) -> dict[str, Any]:
-    """Describe by what a comparison is judged, and what may be moved.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
-    """
+    """Describe by what a comparison is judged, and what may be moved."""
     comparison = get_comparison(session, comparison_id)
     return judging_object(judging_of(comparison.options)) | {
         "rule_sets": list(RULES),
@@ -111,7 +83,7 @@ def rules_object(session: Session, comparison_id: int) -> dict[str, Any]:
             {
                 "name": name,
                 "rules": about.rules,
-                "meaning": about.meaning,
+                "meaning": message_object(about.meaning),
                 "default": getattr(DEFAULTS, name),
                 "least": about.least,
                 "most": about.most,
@@ -130,19 +102,6 @@ def judging_object(judging: Judging) -> dict[str, Any]:
         "moved": judging.thresholds.moved(),
         "baseline": judging.baseline,
     }
-
-
-def read_count(text: str | None, name: str) -> int | None:
-    """Read a whole number from an address.
-
-    Raises:
-        SettingsError: it is none.
-    """
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER):
-        raise SettingsError(Message.of("server.not_a_number", name=name, text=text[:20]))
-    return int(text)
 
 
 def number_text(value: float) -> str:

@@ -49,8 +49,7 @@ def apply(request: Request, comparison: int, fields: Form, context: Shared) -> R
     except SettingsError as error:
         if wants_json(request):
             raise
-        with context.reading() as session:
-            view = rules_view(session, context, comparison, fields, sees_others=True)
+        view = context.read(rules_view, context, comparison, fields, sees_others=True)
         view["problem"] = {"error": error.message, "hint": error.advice}
         return answer(request, "rules.html", view, status_of(error))
     return RedirectResponse(comparison_address(comparison), HTTPStatus.SEE_OTHER)

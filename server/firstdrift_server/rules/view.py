@@ -14,9 +14,10 @@ from firstdrift.catalogue.comparisons.records import Comparison, Judging, get_co
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.errors import SettingsError
 from firstdrift.verdict.judge import RULES
+from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.rule_book import DOCUMENT, TABLES, title_of
 from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, Thresholds
-from firstdrift.wording.message import Message, verbatim
+from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import (
     comparison_address,
@@ -33,7 +34,7 @@ from firstdrift_server.rules.judging import judging_object, judging_to_try, numb
 if TYPE_CHECKING:
     from firstdrift.catalogue.comparisons.rule_preview import Trial
 
-_DTYPES: Final = tuple(name for name in ABOUT if name.startswith("roundoff_"))
+_DTYPES: Final = {about.dtype: name for name, about in ABOUT.items() if about.dtype}
 
 _IN_DECADES_OF_THE_REST: Final = frozenset({"msit_cosine", "msprobe_cosine_in"})
 
@@ -59,9 +60,6 @@ def rules_view(
     """Lay the rules of a comparison out for their page; what makes no sense is said on it.
 
     Who does not see other comparisons is offered none as a baseline.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison or slice.
     """
     comparison = get_comparison(session, comparison_id)
     pairs = slice_pairs_of(session, comparison_id)
@@ -88,7 +86,7 @@ def rules_view(
             "slices": [
                 {
                     "position": pair.position,
-                    "name": pair.target.describe(),
+                    "name": pair.target.name(),
                     "is_chosen": pair.position == first,
                 }
                 for pair in pairs
@@ -96,12 +94,22 @@ def rules_view(
             "effect": effect_view(comparison, pairs, found) if found is not None else None,
             "rule_head": Message.of("rule.table.rule"),
             "tables": [
-                {"name": name, "title": title_of(name), "document": DOCUMENT, "entries": entries}
-                for name, entries in TABLES.items()
+                {
+                    "name": name,
+                    "title": title_of(name),
+                    "document": DOCUMENT,
+                    "entries": list(map(_entry, rules)),
+                }
+                for name, rules in TABLES.items()
             ],
             "worker": worker_view(session),
         }
     )
+
+
+def _entry(rule: Rule) -> dict[str, Any]:
+    """Say what people read of a rule."""
+    return {field: getattr(rule, field) for field in ("name", "why", "place", "thresholds", "node_class")}
 
 
 def _tried(session: Session, comparison: Comparison, parameters: QueryParams, *, sees_others: bool) -> Tried:
@@ -155,13 +163,13 @@ def _thresholds_view(
         "in_force": judging_object(in_force),
         "moved_texts": {name: number_text(value) for name, value in judging.thresholds.moved().items()},
         "groups": [_group(rules, judging, in_force) for rules in RULES],
-        "roundings": [_threshold(name, judging, in_force) for name in _DTYPES],
+        "roundings": [_threshold(name, judging, in_force) for name in _DTYPES.values()],
         "dtypes": _dtypes(judging.thresholds, dtypes_of(session, here) if here is not None else ()),
     }
 
 
 def _group(rules: str, judging: Judging, in_force: Judging) -> dict[str, Any]:
-    names = [name for name, about in ABOUT.items() if about.rules == rules and name not in _DTYPES]
+    names = [name for name, about in ABOUT.items() if about.rules == rules and not about.dtype]
     thresholds = [_threshold(name, judging, in_force) for name in names]
     return {
         "rules": rules,
@@ -176,7 +184,7 @@ def _threshold(name: str, judging: Judging, in_force: Judging) -> dict[str, Any]
     scale = "rest" if name in _IN_DECADES_OF_THE_REST else "share" if name in _SHARES else "decades"
     return {
         "name": name,
-        "title": verbatim(about.title) if name in _DTYPES else Message.of(f"threshold.{name}"),
+        "title": about.title,
         "meaning": about.meaning,
         "least": about.least,
         "most": about.most,
@@ -195,8 +203,8 @@ def _dtypes(limits: Thresholds, known: Iterable[str]) -> list[dict[str, Any]]:
     """Say of each dtype what the thresholds come to in it, as errors."""
     here = frozenset(known)
     found = []
-    for name in _DTYPES:
-        dtype, rounding = ABOUT[name].title, getattr(limits, name)
+    for dtype, name in _DTYPES.items():
+        rounding = getattr(limits, name)
         drift = min(limits.drift_most, max(limits.drift_least, limits.drift_roundoffs * rounding))
         found.append(
             {

@@ -1,16 +1,12 @@
 """/api/v1/jobs: what workers are doing and have done."""
 
-from fastapi import APIRouter
-
 from firstdrift.catalogue.jobs.queue import get_job, list_jobs, request_cancel
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.parts.summary import job_view
 from firstdrift_server.strict_json import StrictJSONResponse
 
-router = APIRouter(
-    prefix="/api/v1/jobs", tags=["jobs"], responses=ERRORS, default_response_class=StrictJSONResponse
-)
+router = api_router("/jobs", "jobs")
 
 
 @router.get("")

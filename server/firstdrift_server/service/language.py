@@ -8,9 +8,9 @@ from starlette.responses import RedirectResponse, Response
 from firstdrift.errors import SettingsError
 from firstdrift.wording.message import Message
 from firstdrift_frontend.languages import LANGUAGES
-from firstdrift_server.answers import LANGUAGE_COOKIE
 from firstdrift_server.forms import Fields
 from firstdrift_server.guards.login import local_address
+from firstdrift_server.reader_language import LANGUAGE_COOKIE
 
 router = APIRouter(include_in_schema=False)
 

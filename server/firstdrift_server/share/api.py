@@ -4,21 +4,16 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from firstdrift.catalogue.sharing.links import active_links, new_link, revoke_link, shared_comparison
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.share.view import link_address, link_view
 from firstdrift_server.strict_json import StrictJSONResponse
 
-router = APIRouter(
-    prefix="/api/v1/comparisons/{comparison}",
-    tags=["sharing"],
-    responses=ERRORS,
-    default_response_class=StrictJSONResponse,
-)
+router = api_router("/comparisons/{comparison}", "sharing")
 
 
 class _In(BaseModel):
@@ -45,8 +40,7 @@ def list_links(comparison: int, context: Shared) -> StrictJSONResponse:
 def make_link(request: Request, comparison: int, wanted: LinkIn, context: Shared) -> StrictJSONResponse:
     """Make a read-only link; `address` is said this once."""
     lasts = None if wanted.hours is None else timedelta(hours=wanted.hours)
-    with context.writing() as session:
-        made, secret = new_link(session, comparison, lasts, may_write=wanted.may_write, label=wanted.label)
+    made, secret = context.write(new_link, comparison, lasts, may_write=wanted.may_write, label=wanted.label)
     with context.reading() as session:
         links = active_links(session, shared_comparison(session, comparison))
     found = next((link_view(link) for link in links if link.id == made), {"id": made})
@@ -56,6 +50,5 @@ def make_link(request: Request, comparison: int, wanted: LinkIn, context: Shared
 @router.delete("/links/{link}")
 def revoke(comparison: int, link: int, context: Shared) -> StrictJSONResponse:
     """Take a link back; it opens nothing from now on."""
-    with context.writing() as session:
-        revoke_link(session, comparison, link)
+    context.write(revoke_link, comparison, link)
     return StrictJSONResponse({"ok": True, "id": link})

@@ -69,8 +69,7 @@ def make(request: Request, comparison: int, fields: Fields, context: Shared) -> 
 @router.post("/c/{comparison}/share/{link}/revoke", dependencies=[Submitted])
 def revoke(comparison: int, link: int, context: Shared) -> Response:
     """Take a link back; whoever came through it sees nothing from now on."""
-    with context.writing() as session:
-        revoke_link(session, comparison, link)
+    context.write(revoke_link, comparison, link)
     return RedirectResponse(share_address(comparison), HTTPStatus.SEE_OTHER)
 
 

@@ -9,12 +9,13 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.sharing.links import ShareLink, active_links, link_to, shared_comparison
-from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.errors import NotInCatalogueError
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import comparison_address, query_of, share_address
 from firstdrift_server.parts.summary import comparison_summary
 from firstdrift_server.settings import is_loopback
+from firstdrift_server.validation import require_known
 from firstdrift_server.visitors import view_asked_of
 
 LASTS: Mapping[str, timedelta | None] = {
@@ -31,17 +32,7 @@ LASTS: Mapping[str, timedelta | None] = {
 def share_view(
     session: Session, context: Context, comparison_id: int, wanted: str | None = None
 ) -> dict[str, Any]:
-    """Lay out the page of the links to a comparison.
-
-    Args:
-        session: a reading session.
-        context: what routes share.
-        comparison_id: whose links.
-        wanted: address of a view that a new link is to lead to.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison.
-    """
+    """Lay out the page of the links to a comparison; a new link is to lead to the view that is `wanted`."""
     shown = shared_comparison(session, comparison_id)
     comparison = get_comparison(session, shown)
     settings = context.settings
@@ -84,16 +75,8 @@ def link_address(request: Request, secret: str, view: str | None = None) -> str:
 
 
 def lasting(chosen: str) -> timedelta | None:
-    """Say how long a link lasts that was chosen in the form.
-
-    Raises:
-        SettingsError: that cannot be chosen.
-    """
-    if chosen not in LASTS:
-        raise SettingsError(
-            Message.of("server.no_such_duration", chosen=chosen[:40]),
-            hint=Message.of("server.choose_one_of", names=tuple(LASTS)),
-        )
+    """Say how long a link lasts that was chosen in the form."""
+    require_known(chosen, LASTS, Message.of("server.no_such_duration", chosen=chosen[:40]))
     return LASTS[chosen]
 
 

@@ -8,7 +8,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from firstdrift_frontend.rendering import render
-from firstdrift_server.answers import language_of
+from firstdrift_server.reader_language import language_of
 from firstdrift_server.strict_json import StrictJSONResponse
 
 if TYPE_CHECKING:

@@ -5,19 +5,14 @@ The tree needs NumPy, which the server is ready without.
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 
 from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
 
-router = APIRouter(
-    prefix="/api/v1/comparisons/{comparison}",
-    tags=["slices"],
-    responses=ERRORS,
-    default_response_class=StrictJSONResponse,
-)
+router = api_router("/comparisons/{comparison}", "slices")
 
 
 @router.get("/slices/{position}/rows")

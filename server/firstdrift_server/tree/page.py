@@ -28,8 +28,7 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
         page = find_tree_page(session, context, comparison, position, request.query_params)
 
     def view() -> "TreePageView":
-        with context.reading() as session:
-            return tree_view(session, context, page)
+        return context.read(tree_view, context, page)
 
     return answer_early(request, "tree.html", view, scripts=("tree/page.js",))
 
@@ -39,6 +38,5 @@ def rows(request: Request, comparison: int, position: int, context: Shared) -> R
     """Give pieces of the tree as HTML, and the address that stands for the view after a step."""
     from firstdrift_server.tree.view import chunks_of
 
-    with context.reading() as session:
-        found = chunks_of(session, context, comparison, position, request.query_params)
+    found = context.read(chunks_of, context, comparison, position, request.query_params)
     return rows_answer(request, found)

@@ -24,6 +24,7 @@ from firstdrift.catalogue.comparisons.outline import (
 from firstdrift.errors import SettingsError
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.tree_row import UNMATCHED
+from firstdrift_server.validation import read_number
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "verdict": (*(str(verdict) for verdict in reversed(VERDICTS)), UNMATCHED),
@@ -103,11 +104,7 @@ class TreeState:
 
     @classmethod
     def read(cls, parameters: Parameters) -> Self:
-        """Read the state from an address.
-
-        Raises:
-            SettingsError: a value makes no sense.
-        """
+        """Read the state from an address."""
         chosen = {name: frozenset(parameters.getlist(name)) for name in cls.choices}
         for name, values in chosen.items():
             _check(name, values, cls.choices[name])
@@ -168,19 +165,6 @@ def _check(name: str, values: frozenset[str], known: Sequence[str]) -> None:
         )
 
 
-def read_number(text: str | None, name: str) -> int | None:
-    """Read a whole number from an address.
-
-    Raises:
-        SettingsError: it is none.
-    """
-    if text is None or text == "":
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9):  # noqa: PLR2004 - far beyond any tree
-        raise SettingsError(Message.of("server.not_a_number", name=name, text=text[:20]))
-    return int(text)
-
-
 def write_rows(outline: Outline, chosen: Flags) -> str:
     """Write which of the rows with children are chosen: "0.1.40-60", a range where no other lies between."""
     branches = np.flatnonzero(outline.last > np.arange(len(outline)))
@@ -191,11 +175,7 @@ def write_rows(outline: Outline, chosen: Flags) -> str:
 
 
 def read_rows(outline: Outline, text: str) -> Flags:
-    """Read what `write_rows` wrote.
-
-    Raises:
-        SettingsError: something else was written there.
-    """
+    """Read what `write_rows` wrote."""
     chosen = np.zeros(len(outline), np.bool_)
     for part in filter(None, text.split(".")):
         first, dash, last = part.partition("-")

@@ -15,7 +15,7 @@ from firstdrift_server.node.view import node_of
 from firstdrift_server.parts.addresses import comparison_address, tree_address, unmatched_address
 from firstdrift_server.parts.summary import comparison_summary
 from firstdrift_server.tree.rows import window
-from firstdrift_server.tree.state import COLUMNS, SORTS, Parameters, TreeState, read_number
+from firstdrift_server.tree.state import COLUMNS, SORTS, Parameters, TreeState
 from firstdrift_server.tree.visible import (
     Stop,
     TreeView,
@@ -29,6 +29,7 @@ from firstdrift_server.tree.visible import (
     toggle,
     view_tree,
 )
+from firstdrift_server.validation import read_number
 
 CHUNK = 8
 """Rows are sent in pieces of this size, about a quarter of a screen."""
@@ -48,7 +49,7 @@ class SliceLink:
     """A slice, and where the same view of its tree is found."""
 
     slice: int
-    name: str
+    name: Message
     verdict: str
     address: str
 
@@ -119,7 +120,7 @@ class TreePart(Seen):
 
     address: str
     slice: int
-    slice_name: str
+    slice_name: Message
     slices: Neighbours
     state: TreeState
     filters: list[Filter]
@@ -154,10 +155,6 @@ def view_from(session: Session, context: Context, pair: SliceLabel, parameters: 
     | fold=all         | close all rows                                                         |
     | go=12            | select a row and open what it lies in                                  |
     | next=bad         | go to the next bad row; also origin, unmatched; previous=... backwards |
-
-    Raises:
-        NotInCatalogueError: there is no such row.
-        SettingsError: a parameter makes no sense.
     """
     outline = context.outline(session, pair)
     state = TreeState.read(parameters)
@@ -186,12 +183,7 @@ class TreePage:
 def find_tree_page(
     session: Session, context: Context, comparison: int, position: int, parameters: Parameters
 ) -> TreePage:
-    """Find what an address asks for: all that can be wrong with it comes out here.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison, slice or row.
-        SettingsError: a parameter makes no sense.
-    """
+    """Find what an address asks for: all that can be wrong with it comes out here."""
     pair = get_slice_label(session, comparison, position)
     view = view_from(session, context, pair, parameters)
     return TreePage(pair, view, first_place(view, read_number(parameters.get("start"), "start")))
@@ -211,7 +203,7 @@ def tree_view(session: Session, context: Context, page: TreePage) -> TreePageVie
         address=tree_address(comparison, position),
         unmatched=unmatched_address(comparison, position),
         slice=position,
-        slice_name=pair.target.describe(),
+        slice_name=pair.target.name(),
         slices=_neighbours(session, comparison, position, view.state),
         sorts=SORTS,
         columns=[(name, name in view.state.columns) for name in COLUMNS],
@@ -296,9 +288,6 @@ def pieces_asked_for(view: TreeView, parameters: Parameters) -> list[range]:
     | rows=32-47.60-63  | these places                                                                  |
     | toggle=12&most=40 | the row that was opened or closed, with at most so many of those it opened    |
     | neither           | those around the selected row; none after a step that left the rows as they were |
-
-    Raises:
-        SettingsError: they are no numbers.
     """
     toggled = read_number(parameters.get("toggle"), "toggle")
     most = read_number(parameters.get("most"), "most")
@@ -324,11 +313,7 @@ def _read_places(text: str) -> list[range]:
 
 
 def after_step(view: TreeView, parameters: Parameters) -> TreeState | None:
-    """Give what is shown after the step that an address asks for; None if it asks for none.
-
-    Raises:
-        SettingsError: a parameter makes no sense.
-    """
+    """Give what is shown after the step that an address asks for; None if it asks for none."""
     last = len(view.outline) - 1
     if (row := _row(parameters, "toggle", last)) is not None:
         return toggle(view, row)
@@ -379,7 +364,7 @@ def _neighbours(session: Session, comparison: int, position: int, state: TreeSta
     links = {
         pair.position: SliceLink(
             pair.position,
-            pair.target.describe(),
+            pair.target.name(),
             str(pair.verdict),
             f"{tree_address(comparison, pair.position)}?{query}".rstrip("?"),
         )

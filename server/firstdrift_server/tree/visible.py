@@ -69,12 +69,7 @@ class TreeView:
 
 
 def view_tree(outline: Outline, state: TreeState, containing: Integers | None = None) -> TreeView:
-    """Work out what is seen; `containing` are the rows with the text that is searched for, if any is.
-
-    Raises:
-        NotInCatalogueError: the selected row is not in the tree.
-        SettingsError: the open or closed rows are not written as such.
-    """
+    """Work out what is seen; `containing` are the rows with the text that is searched for, if any is."""
     if state.row is not None and state.row >= len(outline):
         raise NotInCatalogueError(Message.of("server.no_row", row=state.row))
     matching = match_filters(outline, state, containing)
@@ -88,11 +83,7 @@ def view_tree(outline: Outline, state: TreeState, containing: Integers | None = 
 
 
 def step_to(view: TreeView, state: TreeState, containing: Integers | None = None) -> TreeView:
-    """Work out what is seen after a step from another view of the same tree.
-
-    Raises:
-        NotInCatalogueError: the selected row is not in the tree.
-    """
+    """Work out what is seen after a step from another view of the same tree."""
     after = view_tree(view.outline, state, containing)
     same = np.array_equal(after.visible, view.visible) and np.array_equal(
         after.opened[after.visible], view.opened[view.visible]
@@ -132,11 +123,7 @@ def toggle(view: TreeView, row: int) -> TreeState:
 
 
 def places_below(view: TreeView, row: int) -> range:
-    """Say at which places the rows below a row are seen; none if it is closed.
-
-    Raises:
-        NotInCatalogueError: the row itself is not seen.
-    """
+    """Say at which places the rows below a row are seen; none if it is closed."""
     here = np.flatnonzero(view.visible == row)
     if not len(here):
         raise NotInCatalogueError(Message.of("server.row_not_seen", row=row))

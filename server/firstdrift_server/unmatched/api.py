@@ -3,18 +3,11 @@
 It needs NumPy, which the server is ready without.
 """
 
-from fastapi import APIRouter
-
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
 
-router = APIRouter(
-    prefix="/api/v1/comparisons/{comparison}",
-    tags=["slices"],
-    responses=ERRORS,
-    default_response_class=StrictJSONResponse,
-)
+router = api_router("/comparisons/{comparison}", "slices")
 
 
 @router.get("/slices/{position}/unmatched")
@@ -22,5 +15,4 @@ def list_unmatched(comparison: int, position: int, context: Shared) -> StrictJSO
     """List the nodes and tensors of a slice that have no partner."""
     from firstdrift_server.unmatched.view import unmatched_view
 
-    with context.reading() as session:
-        return StrictJSONResponse(unmatched_view(session, context, comparison, position))
+    return StrictJSONResponse(context.read(unmatched_view, context, comparison, position))

@@ -17,6 +17,5 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
     """Show the nodes and tensors without partner."""
     from firstdrift_server.unmatched.view import unmatched_view
 
-    with context.reading() as session:
-        view = unmatched_view(session, context, comparison, position)
+    view = context.read(unmatched_view, context, comparison, position)
     return answer(request, "unmatched.html", view)

@@ -19,11 +19,7 @@ MOST = 2000
 
 
 def unmatched_view(session: Session, context: Context, comparison: int, position: int) -> dict[str, Any]:
-    """List what was left over.
-
-    Raises:
-        NotInCatalogueError: there is no such comparison or slice.
-    """
+    """List what was left over."""
     pair = get_slice_pair(session, comparison, position)
     outline = context.outline(session, pair)
     indexes = np.flatnonzero(outline.unmatched)
@@ -35,7 +31,7 @@ def unmatched_view(session: Session, context: Context, comparison: int, position
         "tree_base": tree_address(comparison, position),
         "match": match_address(comparison, position),
         "slice": position,
-        "slice_name": pair.target.describe(),
+        "slice_name": pair.target.name(),
         "nodes": {
             "golden": [row for row in rows if row["golden"]],
             "target": [row for row in rows if row["target"]],

@@ -9,27 +9,23 @@ POST /api/v1/uploads/{id}/complete                    unpacks it; answers with p
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from firstdrift_server.answers import ERRORS, ErrorOut
+from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.uploads.store import MOST_FILES, UploadFile
 from firstdrift_server.uploads.view import upload_view
 
-router = APIRouter(
-    prefix="/api/v1/uploads",
-    tags=["uploads"],
-    responses=ERRORS
-    | {
-        409: {"model": ErrorOut, "description": "Something else has arrived than was thought; ask what"},
-        507: {"model": ErrorOut, "description": "There is no room"},
-    },
-    default_response_class=StrictJSONResponse,
+router = api_router(
+    "/uploads",
+    "uploads",
+    s409="Something else has arrived than was thought; ask what",
+    s507="There is no room",
 )
 
 Size = Annotated[int, Field(ge=0, le=1 << 50)]

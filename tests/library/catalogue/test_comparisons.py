@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, text, update
 
+from firstdrift.catalogue.comparisons import records
 from firstdrift.catalogue.comparisons.records import (
     Comparison,
     cancel_comparison,
@@ -21,11 +22,14 @@ from firstdrift.catalogue.comparisons.records import (
 from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair, slice_pairs_of
 from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set
-from firstdrift.catalogue.tables import JobState
+from firstdrift.catalogue.tables import ComparisonEntry, JobState
 from firstdrift.comparison.report import Options
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, MappingKind
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.verdict.judgement import Findings
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 OPTIONS = Options(MatchingRules(fuzzy=True, token_offset=1), rules="msit", level="layer")
 
@@ -98,6 +102,20 @@ def test_the_results_of_a_match_set_are_not_taken_for_an_equal_comparison(engine
 def test_comparisons_are_found_by_path_and_note(engine: Engine, made: int, words: str, found: int) -> None:
     with reading(engine) as session:
         assert [comparison.id for comparison in list_comparisons(session, text=words)] == [made] * found
+
+
+def test_the_findings_of_the_newest_comparisons_are_searched(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MOST_SEARCHED", 2)
+    finding = Findings(summary=Message.of("summary.nothing_yet"))
+    with writing(engine) as session:
+        made = [create_comparison(session, Path("/a"), Path(name), Options()) for name in ("/b", "/c", "/d")]
+        session.execute(update(ComparisonEntry).values(findings=finding))
+    words = text_of(finding.summary)
+    with reading(engine) as session:
+        assert [comparison.id for comparison in list_comparisons(session, text=words)] == made[:0:-1]
+        assert [comparison.id for comparison in list_comparisons(session, text="/B")] == made[:1]
 
 
 def test_a_deleted_comparison_lies_in_the_bin_and_can_be_taken_back(engine: Engine, made: int) -> None:

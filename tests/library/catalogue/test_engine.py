@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from messages import ids_of
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import QueuePool
@@ -153,7 +154,7 @@ def test_a_full_disk_is_an_error_and_work_goes_on_when_there_is_space(sqlite: En
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 10}")
     with pytest.raises(CatalogueError, match="the disk is full") as caught:
         fill()
-    assert "nothing was half written" in caught.value.hint
+    assert "catalogue.hint.free_space_and_go_on" in ids_of(caught.value.advice)
     with reading(sqlite) as session:
         assert list_comparisons(session) == ()
     with sqlite.connect() as connection:
@@ -206,7 +207,7 @@ def test_a_data_directory_that_is_read_only_is_an_error(open_folder: Path) -> No
     open_folder.chmod(0o555)
     with somebody_else(), pytest.raises(CatalogueError, match="the database cannot be opened") as caught:
         upgrade(open_engine(database_url(open_folder)))
-    assert "permissions of the data directory" in caught.value.hint
+    assert "catalogue.hint.check_permissions" in ids_of(caught.value.advice)
 
 
 def test_a_database_that_is_read_only_is_an_error_when_it_is_written(open_folder: Path) -> None:

@@ -3,8 +3,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from messages import like
 from sqlalchemy import Engine, delete, text
 from sqlalchemy.orm import Session
+from working import wait_until
 
 from firstdrift.catalogue.comparisons.records import create_comparison
 from firstdrift.catalogue.engine import reading, writing
@@ -14,6 +16,7 @@ from firstdrift.catalogue.jobs.queue import (
     COMPARE,
     LEASE_SECONDS,
     Claim,
+    Clock,
     Job,
     cancel_job,
     claim_job,
@@ -30,8 +33,8 @@ from firstdrift.catalogue.jobs.queue import (
 )
 from firstdrift.catalogue.tables import ComparisonEntry, JobState
 from firstdrift.comparison.report import Options
-from firstdrift.errors import JobCancelledError, JobLostError, NotInCatalogueError
-from firstdrift.wording.message import Message
+from firstdrift.errors import CatalogueError, JobCancelledError, JobLostError, NotInCatalogueError
+from firstdrift.wording.message import Message, verbatim
 
 
 @pytest.fixture
@@ -46,10 +49,34 @@ def now(engine: Engine, job_id: int) -> Job:
         return get_job(session, job_id)
 
 
-def claimed(engine: Engine, *, lease: float = 60.0) -> Claim:
-    claim = claim_job(engine, "host:1", lease=lease)
+class Stopwatch:
+    """A clock that runs only when it is told to, or waited by."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float, /) -> None:
+        self.seconds += seconds
+
+
+@pytest.fixture
+def clock() -> Stopwatch:
+    return Stopwatch()
+
+
+def claimed(engine: Engine, *, lease: float = LEASE_SECONDS, clock: Clock = time) -> Claim:
+    claim = claim_job(engine, "host:1", lease=lease, clock=clock)
     assert claim is not None
     return claim
+
+
+def pass_time(engine: Engine, clock: Stopwatch, seconds: float = LEASE_SECONDS + 1) -> None:
+    """Let time pass, by the clock of the database and by the stopwatch of those who look for work."""
+    set_clock(engine, seconds)
+    clock.sleep(seconds)
 
 
 def test_a_job_goes_to_one_worker_only(engine: Engine, comparison: int) -> None:
@@ -91,16 +118,18 @@ def test_the_most_urgent_job_is_taken_first_then_the_oldest(engine: Engine, comp
 
 
 @pytest.mark.usefixtures("comparison")
-def test_a_job_whose_worker_is_silent_is_taken_over_and_the_first_worker_is_refused(engine: Engine) -> None:
-    dead = claimed(engine, lease=0.05)
-    time.sleep(0.1)
-    alive = claimed(engine)
+def test_a_job_whose_worker_is_silent_is_taken_over_and_the_first_worker_is_refused(
+    engine: Engine, clock: Stopwatch
+) -> None:
+    dead = claimed(engine, clock=clock)
+    pass_time(engine, clock)
+    alive = claimed(engine, clock=clock)
     assert (alive.job_id, alive.attempt) == (dead.job_id, 2)
     for record in (confirm, finish_job, cancel_job, release_job):
         with pytest.raises(JobLostError), writing(engine) as session:
             record(session, dead)
     with pytest.raises(JobLostError), writing(engine) as session:
-        fail_job(session, dead, "too late", "", retry_after=None)
+        fail_job(session, dead, verbatim("too late"), "", retry_after=None)
     with pytest.raises(JobLostError):
         beat(engine, dead, 60, 1, 2, "")
     with writing(engine) as session:
@@ -115,10 +144,10 @@ def write_and_confirm(session: Session, claim: Claim) -> None:
 
 
 @pytest.mark.usefixtures("comparison")
-def test_what_a_worker_writes_after_it_lost_the_job_is_not_kept(engine: Engine) -> None:
-    lost = claimed(engine, lease=0.05)
-    time.sleep(0.1)
-    claimed(engine)
+def test_what_a_worker_writes_after_it_lost_the_job_is_not_kept(engine: Engine, clock: Stopwatch) -> None:
+    lost = claimed(engine, clock=clock)
+    pass_time(engine, clock)
+    claimed(engine, clock=clock)
     with pytest.raises(JobLostError), writing(engine) as session:
         write_and_confirm(session, lost)
     with reading(engine) as session:
@@ -126,15 +155,30 @@ def test_what_a_worker_writes_after_it_lost_the_job_is_not_kept(engine: Engine) 
 
 
 @pytest.mark.usefixtures("comparison")
-def test_a_job_that_kills_its_workers_is_given_up(engine: Engine) -> None:
+def test_a_job_that_kills_its_workers_is_given_up(engine: Engine, clock: Stopwatch) -> None:
     for attempt in (1, 2, 3):
-        assert claimed(engine, lease=0.05).attempt == attempt
-        time.sleep(0.1)
-    assert claim_job(engine, "host:4") is None
+        assert claimed(engine, clock=clock).attempt == attempt
+        pass_time(engine, clock)
+    assert claim_job(engine, "host:4", clock=clock) is None
     with reading(engine) as session:
         (job,) = list_jobs(session)
     assert job.state is JobState.FAILED
-    assert job.error == "the worker died each time it tried"
+    assert job.error == Message.of("worker.gave_up")
+
+
+def held_until(engine: Engine) -> float:
+    """Return when the lease of the only job runs out, by the clock of the database."""
+    with reading(engine) as session:
+        return float(session.execute(text("SELECT leased_until FROM jobs")).scalar_one())
+
+
+def refuses(lease: Lease) -> bool:
+    """Tell whether a lease lets its worker go on no more."""
+    try:
+        lease.check()
+    except CatalogueError:
+        return True
+    return False
 
 
 def set_clock(engine: Engine, seconds: float) -> None:
@@ -149,13 +193,14 @@ def set_clock(engine: Engine, seconds: float) -> None:
 
 @pytest.mark.usefixtures("comparison")
 @pytest.mark.parametrize("seconds", [-86400.0, -30.0, 86400.0])
-def test_a_dead_worker_s_job_is_taken_over_however_the_clock_was_set(engine: Engine, seconds: float) -> None:
-    dead = claimed(engine, lease=0.5)
+def test_a_dead_worker_s_job_is_taken_over_however_the_clock_was_set(
+    engine: Engine, seconds: float, clock: Stopwatch
+) -> None:
+    dead = claimed(engine, clock=clock)
     set_clock(engine, seconds)
-    until = time.monotonic() + 60
-    while (again := claim_job(engine, "host:2", lease=0.5)) is None:
-        assert time.monotonic() < until, "nobody takes the job"
-        time.sleep(0.05)
+    while (again := claim_job(engine, "host:2", clock=clock)) is None:
+        assert clock.seconds <= LEASE_SECONDS, "nobody takes the job"
+        clock.sleep(1.0)
     assert (again.job_id, again.attempt) == (dead.job_id, 2)
 
 
@@ -179,7 +224,7 @@ def test_a_job_that_waits_is_taken_though_the_clock_was_set_back(engine: Engine)
     set_clock(engine, -86400.0)
     first = claimed(engine)
     with writing(engine) as session:
-        fail_job(session, first, "busy", "", retry_after=5.0)
+        fail_job(session, first, verbatim("busy"), "", retry_after=5.0)
     set_clock(engine, -86400.0)
     assert claimed(engine).attempt == 2
 
@@ -197,12 +242,14 @@ def test_a_worker_that_stops_puts_its_job_back_and_the_attempt_does_not_count(en
 
 @pytest.mark.usefixtures("comparison")
 def test_heartbeats_keep_the_job_and_carry_the_progress(engine: Engine) -> None:
-    claim = claimed(engine, lease=0.3)
-    with Lease(engine, claim, 0.3) as lease:
+    claim = claimed(engine)
+    leased_until = held_until(engine)
+    with Lease(engine, claim) as lease:
         lease.progress(3, 10, Message.of("stage.measuring", left=7))
-        time.sleep(0.8)
+        wait_until(lambda: now(engine, claim.job_id).done == 3)
         assert claim_job(engine, "host:2") is None
         lease.check()
+    assert held_until(engine) > leased_until
     job = now(engine, claim.job_id)
     assert (job.done, job.total, job.stage, job.share_done) == (
         3,
@@ -218,13 +265,7 @@ def test_a_running_job_hears_with_its_next_heartbeat_that_it_is_cancelled(engine
     with Lease(engine, claim) as lease:
         with writing(engine) as session:
             request_cancel(session, claim.job_id)
-        asked = time.monotonic()
-        while time.monotonic() - asked < LEASE_SECONDS:
-            try:
-                lease.check()
-            except JobCancelledError:
-                break
-            time.sleep(0.01)
+        wait_until(lambda: refuses(lease), LEASE_SECONDS)
         with pytest.raises(JobCancelledError):
             lease.check()
     with writing(engine) as session:
@@ -235,33 +276,37 @@ def test_a_running_job_hears_with_its_next_heartbeat_that_it_is_cancelled(engine
 @pytest.mark.usefixtures("comparison")
 def test_a_worker_that_lost_its_job_hears_of_it(engine: Engine) -> None:
     claim = claimed(engine)
-    with Lease(engine, claim, 0.3) as lease:
+    with Lease(engine, claim) as lease:
         with writing(engine) as session:
             session.execute(text("UPDATE jobs SET attempts = attempts + 1"))
-        time.sleep(0.5)
+        wait_until(lambda: refuses(lease), LEASE_SECONDS)
         with pytest.raises(JobLostError):
             lease.check()
 
 
 @pytest.mark.usefixtures("comparison")
-def test_a_cancelled_job_whose_worker_died_is_not_begun_again(engine: Engine) -> None:
-    claim = claimed(engine, lease=0.05)
+def test_a_cancelled_job_whose_worker_died_is_not_begun_again(engine: Engine, clock: Stopwatch) -> None:
+    claim = claimed(engine, clock=clock)
     with writing(engine) as session:
         request_cancel(session, claim.job_id)
-    time.sleep(0.1)
-    assert claim_job(engine, "host:2") is None
+    pass_time(engine, clock)
+    assert claim_job(engine, "host:2", clock=clock) is None
     assert now(engine, claim.job_id).state is JobState.CANCELLED
 
 
 @pytest.mark.usefixtures("comparison")
-def test_a_passing_error_is_tried_again_and_stays_visible(engine: Engine) -> None:
+def test_a_passing_error_is_tried_again_and_stays_visible(engine: Engine, clock: Stopwatch) -> None:
     claim = claimed(engine)
     with writing(engine) as session:
-        fail_job(session, claim, "the disk is full", "Traceback ...", retry_after=0.2)
+        fail_job(session, claim, verbatim("the disk is full"), "Traceback ...", retry_after=5.0)
     job = now(engine, claim.job_id)
-    assert (job.state, job.error, job.traceback) == (JobState.QUEUED, "the disk is full", "Traceback ...")
+    assert (job.state, job.error, job.traceback) == (
+        JobState.QUEUED,
+        verbatim("the disk is full"),
+        "Traceback ...",
+    )
     assert claim_job(engine, "host:2") is None
-    time.sleep(0.3)
+    pass_time(engine, clock, 6.0)
     again = claimed(engine)
     with writing(engine) as session:
         finish_job(session, again)
@@ -272,9 +317,9 @@ def test_a_passing_error_is_tried_again_and_stays_visible(engine: Engine) -> Non
 def test_an_error_that_stays_is_final(engine: Engine) -> None:
     claim = claimed(engine)
     with writing(engine) as session:
-        fail_job(session, claim, "no dump there", "", retry_after=None)
+        fail_job(session, claim, verbatim("no dump there"), "", retry_after=None)
     job = now(engine, claim.job_id)
-    assert (job.state, job.error) == (JobState.FAILED, "no dump there")
+    assert (job.state, job.error) == (JobState.FAILED, verbatim("no dump there"))
     assert job.finished_at is not None
     assert claim_job(engine, "host:2") is None
 
@@ -286,8 +331,8 @@ def test_of_a_job_that_was_deleted_a_worker_hears_when_it_fails(
     claim = claimed(engine)
     with writing(engine) as session:
         session.execute(delete(ComparisonEntry).where(ComparisonEntry.id == comparison))
-    with writing(engine) as session, pytest.raises(JobLostError, match="deleted"):
-        fail_job(session, claim, "no dump there", "", retry_after=retry_after)
+    with writing(engine) as session, pytest.raises(JobLostError, match=like("catalogue.job.lost")):
+        fail_job(session, claim, verbatim("no dump there"), "", retry_after=retry_after)
 
 
 def test_open_jobs_can_be_listed_apart(engine: Engine, comparison: int) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from messages import refuses
 from msgspec.structs import replace
 from sqlalchemy import Engine, text
 
@@ -144,7 +145,7 @@ def test_who_has_seen_another_version_is_told_what_changed(engine: Engine, match
     )
     with pytest.raises(ConflictError) as caught:
         add(engine, match_set, 77, TWO)
-    assert caught.value.reason == "the match set is at version 0, not at 77"
+    assert caught.value.message == Message.of("matching.version.moved", version=0, seen=77)
     assert there(engine, match_set).version == 0
 
 
@@ -292,15 +293,15 @@ def test_a_match_set_that_was_deleted_long_ago_is_removed_for_good(engine: Engin
 
 def test_nothing_is_laid_over_what_is_laid_over(engine: Engine, match_set: int) -> None:
     results = add(engine, match_set, 0, ONE).results()
-    with writing(engine) as session, pytest.raises(SettingsError, match="itself made by match set"):
+    with writing(engine) as session, refuses(SettingsError, "catalogue.match_set.made_by_one"):
         create_match_set(session, results or 0, "another")
 
 
 def test_an_edit_that_makes_no_sense_is_not_kept(engine: Engine, match_set: int) -> None:
-    with pytest.raises(SettingsError, match="nothing is to be changed"):
+    with refuses(SettingsError, "catalogue.match_set.no_change"):
         add(engine, match_set, 0)
     nonsense = Edit(ONE.kind, ("a", "a"), ("b",))
-    with pytest.raises(SettingsError, match="named twice"):
+    with refuses(SettingsError, "matching.edit.named_twice"):
         add(engine, match_set, 0, ONE, nonsense)
     assert there(engine, match_set).versions == ()
     with pytest.raises(NotInCatalogueError):

@@ -1,27 +1,40 @@
+import json
+import lzma
 import subprocess
 import sys
+from base64 import b64decode
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from databases import new_postgresql_database
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Column, Connection, Engine, MetaData, Table, inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
+from firstdrift.catalogue.comparisons.outline import load_outline
 from firstdrift.catalogue.comparisons.records import get_comparison
-from firstdrift.catalogue.dumps.records import slices_of_dump
+from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
+from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
+from firstdrift.catalogue.dumps.records import load_slice
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
-from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set
-from firstdrift.catalogue.migrate import HEAD, upgrade
-from firstdrift.catalogue.tables import Entry
-from firstdrift.comparison.report import Options
+from firstdrift.catalogue.jobs.queue import list_jobs
+from firstdrift.catalogue.matches.match_sets import add_edits, list_match_sets
+from firstdrift.catalogue.migrate import FIRST, HEAD, upgrade
+from firstdrift.catalogue.sharing.links import active_links
+from firstdrift.catalogue.sharing.notes import notes_of
+from firstdrift.catalogue.tables import Entry, JobState
 from firstdrift.errors import CatalogueError
 from firstdrift.matching.manual.edits import match
-from firstdrift.model.slice import Coordinates
+from firstdrift.model.slice import Coordinates, OrderSource
+from firstdrift.verdict.judgement import Counts
+from firstdrift.wording.text import text_of
+
+FIRST_RELEASE: Final = Path(__file__).with_name(f"step_{FIRST}.json.xz")
+"""The tables of the first release in both dialects, and what lies in them after dumps were compared."""
 
 
 @pytest.fixture
@@ -32,13 +45,32 @@ def another_database(request: pytest.FixtureRequest, database: str, tmp_path: Pa
     return new_postgresql_database(request.getfixturevalue("postgresql"))
 
 
-def take_steps(engine: Engine, last: str) -> None:
-    """Make tables as the versions before this one have made them, one step after the other."""
-    config = Config()
-    config.set_main_option("script_location", "firstdrift.catalogue:migrations")
+def first_release(url: str) -> Engine:
+    """Make a database as the first release left one behind: two dumps, compared, with all that people add."""
+    packed = json.loads(lzma.decompress(FIRST_RELEASE.read_bytes()))
+    engine = open_engine(url)
     with writing(engine) as session:
-        config.attributes["connection"] = session.connection()
-        command.upgrade(config, last)
+        connection = session.connection()
+        for statement in packed["ddl"][engine.dialect.name]:
+            connection.exec_driver_sql(statement)
+        for table, content in packed["rows"].items():
+            fill(connection, table, content["columns"], content["values"])
+    return engine
+
+
+def fill(connection: Connection, table: str, columns: list[str], rows: list[list[Any]]) -> None:
+    if not rows:
+        return
+    insert = Table(table, MetaData(), *map(Column, columns)).insert()
+    values = [dict(zip(columns, map(unpacked_value, row), strict=True)) for row in rows]
+    connection.execute(insert, values)
+    if connection.dialect.name == "postgresql" and "id" in columns:  # further ones are to follow
+        last = max(value["id"] for value in values)
+        connection.exec_driver_sql(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {last})")
+
+
+def unpacked_value(value: Any) -> Any:  # noqa: ANN401 (what JSON has)
+    return b64decode(value["base64"]) if isinstance(value, dict) else value
 
 
 def index_as_text(index: ReflectedIndex) -> str:
@@ -64,8 +96,8 @@ def form_of(engine: Engine) -> dict[str, object]:
 
 
 def test_the_steps_lead_to_the_tables_that_a_new_database_has(engine: Engine, another_database: str) -> None:
-    stepwise = open_engine(another_database)
-    take_steps(stepwise, "head")
+    stepwise = first_release(another_database)
+    upgrade(stepwise)
     assert form_of(stepwise) == form_of(engine)
     with stepwise.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -77,7 +109,8 @@ def test_the_steps_lead_to_the_tables_that_a_new_database_has(engine: Engine, an
 def test_the_newest_step_is_the_one_a_database_is_checked_for() -> None:
     config = Config()
     config.set_main_option("script_location", "firstdrift.catalogue:migrations")
-    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+    steps = ScriptDirectory.from_config(config)
+    assert (steps.get_heads(), steps.get_bases()) == ([HEAD], [FIRST])
 
 
 def test_bringing_it_up_to_date_again_changes_nothing(engine: Engine) -> None:
@@ -112,6 +145,15 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(engine: Engine)
         assert session.scalar(text("SELECT version_num FROM alembic_version")) == "9999"
 
 
+def test_a_database_of_before_the_first_release_is_refused_and_left_alone(engine: Engine) -> None:
+    with writing(engine) as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '0007'"))
+    with pytest.raises(CatalogueError, match="before the first release"):
+        upgrade(engine)
+    with reading(engine) as session:
+        assert session.scalar(text("SELECT version_num FROM alembic_version")) == "0007"
+
+
 def test_a_database_that_is_up_to_date_is_opened_without_loading_alembic(sqlite_url: str) -> None:
     engine = open_engine(sqlite_url)
     upgrade(engine)
@@ -124,40 +166,28 @@ def test_a_database_that_is_up_to_date_is_opened_without_loading_alembic(sqlite_
     assert subprocess.run([sys.executable, "-c", start, sqlite_url], check=False).returncode == 0
 
 
-FIRST = """
-INSERT INTO dumps (path, format, fingerprint, evidence, attributes, problems, indexed_at)
-    VALUES ('/golden', 'msprobe', 'f', '[]', '{}', '[]', 1.5);
-INSERT INTO slices (dump_id, position, step, rank, token, micro_step, directory, order_origin, problems,
-    nodes, tensors) VALUES (1, 0, 3, NULL, 7, NULL, '/golden/step3', 'recorded', '[]', 1, 0);
-INSERT INTO comparisons (golden_path, target_path, golden_id, target_id, options, rules, revision, note,
-    created_at, unmatched_golden, unmatched_target, notes)
-    VALUES ('/golden', '/target', 1, NULL, '{"rules":"msit","level":"layer"}', 'msit', 4, 'mine', 2.5,
-    '[]', '[]', '[]');
-INSERT INTO jobs (kind, comparison_id, priority, state, attempts, max_attempts, created_at, ready_at, done,
-    total, stage, cancel_requested) VALUES ('compare', 1, 0, 'done', 1, 3, 2.5, 2.5, 0, 0, '', {false});
-"""
-
-
-def test_a_database_of_the_first_form_is_brought_up_to_date_with_all_that_is_in_it(database: str) -> None:
-    engine = open_engine(database)
-    take_steps(engine, "0001")
-    with writing(engine) as session:
-        false = "false" if engine.dialect.name == "postgresql" else "0"
-        for statement in FIRST.replace("{false}", false).strip().split(";\n"):
-            session.connection().exec_driver_sql(statement.rstrip(";"))
+def test_a_database_of_the_first_release_is_brought_up_to_date_with_all_that_is_in_it(database: str) -> None:
+    engine = first_release(database)
     upgrade(engine)
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, Entry.metadata) == []
-    with writing(engine) as session:
+    with reading(engine) as session:
         comparison = get_comparison(session, 1)
-        assert (comparison.note, comparison.revision, comparison.options) == (
-            "mine",
-            4,
-            Options(rules="msit", level="layer"),
-        )
-        (indexed,) = slices_of_dump(session, 1)
-        assert indexed.coordinates == Coordinates(step=3, token=7)
-        match_set = create_match_set(session, 1, "made by the new version")
-        assert add_edits(session, match_set, 0, (match("a", "b"),)).version == 1
+        assert comparison.state is JobState.DONE
+        assert comparison.counts == Counts(246, 171, 0, 72, 3, 1, 1, 0, 0)
+        assert comparison.findings is not None
+        assert "w.lin is the first bad node" in text_of(comparison.findings.summary)
+        (pair,) = slice_pairs_of(session, 1)
+        assert pair.golden == Coordinates(step=0, rank=0)
+        rows, pairs = list(all_rows(session, pair.id)), list(all_pairs(session, pair.id))
+        assert (len(rows), len(pairs)) == (pair.rows, pair.pairs)
+        assert any(row.judgement.reasons for row in rows)
+        assert len(load_outline(session, pair.id)) == pair.rows
+        assert load_slice(session, pair.golden_slice_id).order_origin.source is OrderSource.RECORDED
+        (note,) = notes_of(session, 1)
+        assert (note.author, note.text) == ("Ada", "looked at: \x1a fine")
+        assert [link.label for link in active_links(session, 1)] == ["for Grace"]
+        (known,) = list_match_sets(session, 1)
+        assert (known.name, known.version, known.results()) == ("by hand", 1, 2)
+        assert all(job.is_over for job in list_jobs(session))
+    with writing(engine) as session:
+        assert add_edits(session, known.id, 1, (match("a", "b"),)).version == 2
     engine.dispose()

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from messages import ids_of, outline, says
 
 from firstdrift import Options, Report, compare
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.wording.message import Message
-from firstdrift.wording.text import text_of, texts_of
+from firstdrift.wording.phrases import side_named
+from firstdrift.wording.text import text_of
 
 Unpacked = Callable[[str], Path]
 
@@ -92,12 +94,12 @@ def replace_by_bare_pickle(file: Path) -> None:
 
 
 HARM = {
-    cut: "the file is cut short",
-    empty: "the file is empty",
-    overwrite: "this is not a file that torch.save wrote",
-    replace_by_directory: "this is not a regular file",
-    replace_by_program: "system', which is not supported",
-    replace_by_bare_pickle: "this is a pickle, but not one that torch.save wrote",
+    cut: "dumps.zip.cut_short",
+    empty: "dumps.file.empty",
+    overwrite: "dumps.pt.not_one",
+    replace_by_directory: "files.not_regular",
+    replace_by_program: "dumps.pt.unknown_builder",
+    replace_by_bare_pickle: "dumps.pt.other_pickle",
 }
 harmed = pytest.mark.parametrize("harm", HARM, ids=lambda harm: harm.__name__)
 
@@ -113,8 +115,8 @@ def require_one_row(report: Report, pair: Pair, pairs: int, reason: str) -> None
     assert "layers.1.mlp.down_proj" in row["target_node"]
     assert row["target_tensor"] == "output.0"
     assert row["measured_from"] == "incomparable"
-    assert reason in row["reasons"]
-    assert pair.side in row["reasons"]
+    assert says(row["reasons"], reason)
+    assert text_of(side_named(pair.side)) in row["reasons"]
     assert pair.file.name in row["reasons"]
     ((_, listed, said),) = report.incomparable()
     assert listed.target_node == row["target_node"]
@@ -137,7 +139,7 @@ def test_a_damaged_file_of_msprobe_spoils_one_tensor(msprobe: Pair, harm: Callab
 
 def test_a_missing_file_of_msprobe_spoils_one_tensor(msprobe: Pair) -> None:
     msprobe.file.unlink()
-    require_one_row(msprobe.compare(), msprobe, MSPROBE_PAIRS, "is missing")
+    require_one_row(msprobe.compare(), msprobe, MSPROBE_PAIRS, "dumps.record.file_missing")
 
 
 def test_a_missing_file_of_msit_leaves_its_partner_over(msit: Pair) -> None:
@@ -166,7 +168,7 @@ def test_another_shape_than_recorded_spoils_one_tensor(msprobe: Pair) -> None:
     report = msprobe.compare()
     assert (report.counts.incomparable, report.unreadable) == (1, 1)
     ((_, _, said),) = report.incomparable()
-    assert "shapes differ" in text_of(said)
+    assert "metrics.shapes_differ" in ids_of(said)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
@@ -284,6 +286,9 @@ def test_a_missing_tensor_does_not_hide_a_fault(
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.coordinates.token == 2
     assert findings.first_bad_node.module == "model.layers.7"
-    added, missing = texts_of(findings.first_bad_node.reasons)
-    assert "post_attention_layernorm (0.014) and root.model.layers.7.mlp.down_proj (0.03)" in added
-    assert "what was not compared inside it: output.0 of root.model.layers.7.mlp" in missing
+    added, missing = findings.first_bad_node.reasons
+    assert [part.arguments["name"] for part in added.arguments["addends"]][1:] == [
+        "root.model.layers.7.mlp.down_proj"
+    ]
+    assert missing.id.startswith("reason.not_compared_inside")
+    assert "output.0 root.model.layers.7.mlp" in outline(missing)

@@ -16,7 +16,7 @@ from library.comparison.made_experts import (
     write_msprobe,
     write_torch,
 )
-from said import gaps_of, ids
+from messages import gaps_of, ids
 
 from firstdrift import Report, compare
 from firstdrift.matching.plan import Joining, TensorPair

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from said import gaps_of, ids
+from messages import gaps_of, ids, outline, place
 
 from firstdrift import Report
 from firstdrift.comparison.compare import compare
@@ -20,7 +20,7 @@ from firstdrift.parallel.merge_ranks import merge_ranks
 from firstdrift.verdict.judgement import Verdict
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import shape, side_named
-from firstdrift.wording.text import text_of, texts_of
+from firstdrift.wording.text import text_of
 
 Array = np.ndarray
 Tensors = Mapping[str, Array]
@@ -79,7 +79,7 @@ def test_shards_are_laid_side_by_side_along_the_dimension_that_gives_the_whole(
     )
     assert report.counts.pairs == report.counts.passed == 3
     assert set(sharding_of(report).values()) == {Sharding.CONCATENATED}
-    assert [result.judgement.coordinates.describe() for result in report.slices] == ["rank 0+1"]
+    assert [place(result.judgement.coordinates) for result in report.slices] == ["rank 0+1"]
 
 
 def test_shards_without_batch_dimension_are_the_whole_that_has_one(
@@ -316,7 +316,7 @@ def test_ranks_that_share_stages_are_merged_within_them(
         shutil.copytree(dumps / "stages" / "step0" / f"rank{rank // 2}", tmp_path / "step0" / f"rank{rank}")
     layouts = {"golden_layout": Layout(), "target_layout": Layout(tensor=2, pipeline=2)}
     report = compare(dumps / "whole", tmp_path, Options(matching=MatchingRules(**layouts)))
-    assert [result.judgement.coordinates.describe() for result in report.slices] == ["step 0, rank 0+1+2+3"]
+    assert [place(result.judgement.coordinates) for result in report.slices] == ["step 0, rank 0+1+2+3"]
     assert report.counts.passed == report.counts.pairs > 500
     assert report.counts.unmatched_golden_nodes == 0
 
@@ -353,13 +353,11 @@ def test_every_node_that_only_a_spread_run_has_says_why(
             if row.match is not None:
                 continue
             if row.type_name.startswith("Distributed."):
-                assert texts_of(judged.reasons) == [
-                    "it lets ranks talk to each other, which the other run did not need",
-                ]
+                assert ids(judged.reasons) == ["communication"]
             else:
-                calls_none, spread = texts_of(judged.reasons)
-                assert calls_none.startswith(f"the {names[1]} dump calls no {row.type_name} ")
-                assert spread == f"only the {names[0]} run was spread over ranks"
+                calls_none, spread = map(outline, judged.reasons)
+                assert {"not_called", row.type_name, names[1]} <= set(calls_none.split())
+                assert spread == f"only_side_with_ranks {names[0]}"
     assert report.counts.unmatched_golden_nodes + report.counts.unmatched_target_nodes > 0
 
 
@@ -385,7 +383,9 @@ def test_of_statistics_of_a_spread_sequence_only_sums_that_nothing_recorded_are_
     report = compared("msprobe/ranks/whole", "msprobe/ranks_sequence/sequence")
     assert report.findings.first_bad_node is None
     assert report.counts.passed + report.counts.incomparable == report.counts.pairs > 500
-    assert {text_of(reason) for _, _, reason in report.incomparable()} == {f"target: {SUM_UNKNOWN}"}
+    assert {text_of(reason) for _, _, reason in report.incomparable()} == {
+        f"{text_of(side_named('target'))}: {SUM_UNKNOWN}"
+    }
     # What a norm's weights are due is added up after the pass.
     assert all("norm" in pair.target_node.lower() for _, pair, _ in report.incomparable())
     scattered = Message.of("matching.transform.reduce_scattered", ranks="0+1")
@@ -435,11 +435,11 @@ def test_a_llama_on_two_stages_of_two_shards_is_the_same(compared: Compared) -> 
     assert note in report.notes()
     (result,) = report.slices
     talking = {
-        row.target[0]: tuple(texts_of(judged.reasons))
+        row.target[0]: tuple(ids(judged.reasons))
         for row, judged in zip(result.rows, result.judgement.rows, strict=True)
         if row.match is None and row.type_name.startswith("Distributed.")
     }
-    assert set(talking.values()) == {("it lets ranks talk to each other, which the other run did not need",)}
+    assert set(talking.values()) == {("communication",)}
     assert len(talking) == 20
 
 

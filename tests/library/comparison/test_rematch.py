@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from messages import refuses
 
 import firstdrift
 from firstdrift import MatchingRules, Options, Report, compare, match, unmatch
@@ -92,11 +93,11 @@ def test_slices_that_lack_the_nodes_are_taken_over_as_they_are(unpacked: Unpack)
 
 
 def test_an_edit_that_fits_no_slice_is_refused(by_name: Report) -> None:
-    with pytest.raises(SettingsError, match="there is no golden node nothing"):
+    with refuses(SettingsError, "matching.edit.no_node"):
         by_name.match("nothing", FEED_FORWARD.format(1))
-    with pytest.raises(SettingsError, match="it is not matched"):
+    with refuses(SettingsError, "matching.edit.not_matched"):
         by_name.unmatch(target=FEED_FORWARD.format(1))
-    with pytest.raises(SettingsError, match="it is not matched"):
+    with refuses(SettingsError, "matching.edit.not_matched"):
         by_name.preview(unmatch(target=FEED_FORWARD.format(1)))
 
 

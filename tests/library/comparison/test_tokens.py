@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from said import ids
+from messages import ids
 
 import firstdrift
 from firstdrift.verdict.judgement import Verdict

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from said import gaps_of, ids_of
+from messages import gaps_of, ids_of
 
 from firstdrift import Report
 from firstdrift.wording.message import Message

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from library.dumps.torchair_samples import floats, operator, write, write_fx, write_ge
-from said import gaps_of
+from messages import gaps_of
 
 from firstdrift import Report, compare
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import ids_of
+from messages import ids_of, outline
 
 from firstdrift.dumps.atb.tokens import Phase, Run, TokenTable, assign_tokens
 from firstdrift.wording.message import Message
@@ -24,14 +24,14 @@ class TestTheTableOfTheFormat:
     def test_without_a_warm_up_folder_0_holds_tokens_0_and_1(self) -> None:
         table = assign_tokens({0: PD, 1: D, 2: D}, START)
         assert tokens(table) == [(0, "prefill", 0), (0, "decode", 1), (1, "decode", 2), (2, "decode", 3)]
-        assert table.reason == "no warm-up dumped, folder 0 holds prefill and first decode"
+        assert outline(table.reason) == "parts no_warm_up both 0"
         assert not warm_up(table)
         assert not table.problem
 
     def test_a_warm_up_of_a_prefill_alone_shifts_the_tokens(self) -> None:
         table = assign_tokens({0: P, 1: PD, 2: D, 5: D}, START)
         assert tokens(table) == [(1, "prefill", 0), (1, "decode", 1), (2, "decode", 2), (5, "decode", 5)]
-        assert table.reason == "warm-up in folder 0, folder 1 holds prefill and first decode"
+        assert outline(table.reason) == "parts warm_up 1 0 both 1"
 
     def test_a_warm_up_of_prefill_and_decode_is_told_from_the_prompt_after_it(self) -> None:
         table = assign_tokens({0: PD, 1: PD, 2: D}, START)
@@ -78,7 +78,7 @@ def test_tokens_go_on_counting_through_further_prompts() -> None:
         *((1, "prefill", 0), (1, "decode", 1), (2, "decode", 2)),
         *((3, "prefill", 3), (3, "decode", 4), (4, "decode", 5)),
     ]
-    assert table.reason.endswith("further prompts begin at token 3")
+    assert outline(table.reason).endswith("further_prompts 3")
 
 
 @given(

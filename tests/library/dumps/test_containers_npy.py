@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from messages import refuses
 
 from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
@@ -82,27 +83,32 @@ def with_header(folder: Path, header: str, values: bytes = bytes(64)) -> Path:
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
-        ("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "dtype '|O' is not a dtype of tensors"),
-        ("{'descr': '<U8', 'fortran_order': False, 'shape': (1,)}", "is not a dtype of tensors"),
-        ("{'descr': '<M8[s]', 'fortran_order': False, 'shape': (1,)}", "is not a dtype of tensors"),
-        ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "structured"),
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': (10**12,)}", "damaged"),
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}", "4000000000000 bytes"),
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9" * 5000 + ",)}", "shape"),
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "damaged"),
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': (True,)}", "damaged"),
-        ("{'descr': '<f4', 'fortran_order': False, 'shape': 3}", "damaged"),
-        ("{'descr': '<f4', 'fortran_order': False}", "damaged"),
-        ("[1, 2]", "damaged"),
-        ("__import__('os')", "damaged"),
-        ("(" * 5000, "damaged"),
+        ("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "dumps.npy.unknown_dtype"),
+        ("{'descr': '<U8', 'fortran_order': False, 'shape': (1,)}", "dumps.npy.unknown_dtype"),
+        ("{'descr': '<M8[s]', 'fortran_order': False, 'shape': (1,)}", "dumps.npy.unknown_dtype"),
+        ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "dumps.npy.structured"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (10**12,)}", "dumps.npy.header_damaged"),
+        (
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}",
+            "dumps.file.values_cut_short",
+        ),
+        (
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9" * 5000 + ",)}",
+            "dumps.npy.impossible_shape",
+        ),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "dumps.npy.header_damaged"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (True,)}", "dumps.npy.header_damaged"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': 3}", "dumps.npy.header_damaged"),
+        ("{'descr': '<f4', 'fortran_order': False}", "dumps.npy.header_damaged"),
+        ("[1, 2]", "dumps.npy.header_damaged"),
+        ("__import__('os')", "dumps.npy.header_damaged"),
+        ("(" * 5000, "dumps.npy.header_damaged"),
     ],
 )  # fmt: skip
 def test_a_header_that_no_tensor_has_says_why(tmp_path: Path, header: str, reason: str) -> None:
     file = with_header(tmp_path, header)
-    with pytest.raises(TensorUnreadableError) as refused:
+    with refuses(TensorUnreadableError, reason) as refused:
         load(file)
-    assert reason in refused.value.reason
     assert refused.value.path == file
 
 
@@ -115,13 +121,13 @@ def test_an_array_of_objects_runs_nothing(tmp_path: Path) -> None:
 
     file = tmp_path / "x.npy"
     np.save(file, np.array([Canary()], dtype=object), allow_pickle=True)
-    with pytest.raises(TensorUnreadableError, match="not a dtype of tensors"):
+    with refuses(TensorUnreadableError, "dumps.npy.unknown_dtype"):
         load(file)
     assert not canary.exists()
 
 
 def test_a_name_inside_the_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TensorUnreadableError, match="no tensor 'a'"):
+    with refuses(TensorUnreadableError, "dumps.npy.has_no_names"):
         load(saved(tmp_path, np.ones(2)), "a")
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from messages import ids_of
+from messages import ids_of, refuses
 from safetensors.numpy import save_file
 
 from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
@@ -62,7 +62,7 @@ def test_objects_are_refused_and_spoil_nothing_else(tmp_path: Path, save: Any) -
 @WRITERS
 def test_an_array_that_is_not_there_is_said_to_be_missing(tmp_path: Path, save: Any) -> None:  # noqa: ANN401
     save(tmp_path / "x.npz", a=np.ones(2))
-    with pytest.raises(TensorUnreadableError, match="no tensor 'b'"):
+    with refuses(TensorUnreadableError, "dumps.file.no_such_tensor"):
         load(tmp_path / "x.npz", "b")
 
 
@@ -83,7 +83,7 @@ def test_an_encrypted_array_spoils_itself_alone(tmp_path: Path) -> None:
     file.write_bytes(contents)
     problems = {header.entry: header.problem for header in read_headers(file, "npz")}
     assert problems == {"a": Message.of("dumps.npz.encrypted"), "b": None}
-    with pytest.raises(TensorUnreadableError, match="encrypted"):
+    with refuses(TensorUnreadableError, "dumps.npz.encrypted"):
         load(file, "a")
     assert load(file, "b").sum() == 3
 
@@ -94,7 +94,7 @@ def test_a_damaged_array_is_noticed_by_its_checksum(tmp_path: Path) -> None:
     contents = bytearray(file.read_bytes())
     contents[contents.index(b"PK\x01\x02") + 16] ^= 1  # of the checksum of the first
     file.write_bytes(contents)
-    with pytest.raises(TensorUnreadableError, match="the archive is damaged"):
+    with refuses(TensorUnreadableError, "dumps.npz.checksum_differs"):
         load(file, "a")
     assert load(file, "b").sum() == 3
 
@@ -163,5 +163,5 @@ def test_a_file_of_many_tensors_that_is_written_anew_is_read_anew(tmp_path: Path
         os.utime(file, ns=(moment, moment))
         found = {name: load_tensor(DataLocation(file, container, name)).sum() for name in names}
         assert found == {names[0]: 3, names[1]: 0}
-    with pytest.raises(TensorUnreadableError, match="holds no tensor 'a'"):
+    with refuses(TensorUnreadableError, "dumps.file.no_such_tensor"):
         load_tensor(DataLocation(file, container, "a"))

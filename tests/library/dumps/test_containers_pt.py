@@ -20,6 +20,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from messages import refuses
 
 from firstdrift.dumps.storage.tensor_data import load_tensor, read_headers
 from firstdrift.errors import TensorUnreadableError
@@ -295,7 +296,7 @@ def test_a_call_of_anything_but_a_tensor_is_named(tmp_path: Path) -> None:
     assert (good.entry, good.problem) == ("a", None)
     assert bad.entry == "b"
     assert bad.problem == Message.of("dumps.pt.unknown_builder", builder="'__builtin__.exec'")
-    with pytest.raises(TensorUnreadableError, match=r"built by '__builtin__\.exec'"):
+    with refuses(TensorUnreadableError, "dumps.pt.unknown_builder"):
         load(file, "b")
 
 
@@ -330,13 +331,13 @@ def test_a_pickle_bomb_is_refused_at_once(tmp_path: Path, name: str) -> None:
 
 def test_a_compressed_file_is_refused_with_the_reason(tmp_path: Path) -> None:
     file = rewritten(saved(tmp_path, torch.zeros(1_000_000)), compression=zipfile.ZIP_DEFLATED)
-    with pytest.raises(TensorUnreadableError, match="compressed"):
+    with refuses(TensorUnreadableError, "dumps.zip.compressed"):
         load(file)
 
 
 def test_a_tensor_larger_than_its_storage_is_refused_with_both_sizes(tmp_path: Path) -> None:
     file = rewritten(saved(tmp_path, BASE), data_0=lambda data: data[:-1])
-    with pytest.raises(TensorUnreadableError, match=r"shape \(2, 3, 4, 10\).* needs more than the 959 bytes"):
+    with refuses(TensorUnreadableError, "dumps.pt.storage_too_small", available=959):
         load(file)
     (header,) = read_headers(file, "pt")
     assert header.shape == (2, 3, 4, 10)
@@ -345,7 +346,7 @@ def test_a_tensor_larger_than_its_storage_is_refused_with_both_sizes(tmp_path: P
 
 def test_a_tensor_that_would_be_expanded_to_terabytes_is_refused(tmp_path: Path) -> None:
     file = saved(tmp_path, torch.ones(1).expand(1 << 40))
-    with pytest.raises(TensorUnreadableError, match="1 stored element would be repeated"):
+    with refuses(TensorUnreadableError, "dumps.pt.repeated_too_often"):
         load(file)
 
 
@@ -354,7 +355,7 @@ def test_a_missing_storage_is_named(tmp_path: Path) -> None:
         saved(tmp_path, BASE),
         data_pkl=lambda data: data.replace(b"X\x01\x00\x00\x000", b"X\x01\x00\x00\x009"),
     )
-    with pytest.raises(TensorUnreadableError, match="storage '9' is missing"):
+    with refuses(TensorUnreadableError, "dumps.pt.storage_missing"):
         load(file)
 
 
@@ -371,7 +372,7 @@ def test_a_tensor_of_a_kind_that_cannot_be_compared_spoils_only_itself(
     file = saved(tmp_path, {"a": value, "b": BASE})
     headers = read_headers(file, "pt")
     assert [header.problem is None for header in headers] == [False, True]
-    with pytest.raises(TensorUnreadableError, match="is not supported"):
+    with refuses(TensorUnreadableError, "dumps.pt.unknown_builder"):
         load(file, "a")
     assert_same(load(file, "b"), BASE)
 
@@ -383,29 +384,29 @@ def test_a_tensor_with_attributes_is_a_tensor(tmp_path: Path) -> None:
 
 
 def test_an_unknown_layout_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TensorUnreadableError, match="layout 'zip'"):
+    with refuses(TensorUnreadableError, "dumps.file.unknown_layout"):
         load_tensor(DataLocation(saved(tmp_path, BASE), "zip"))
 
 
 def test_an_unknown_entry_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TensorUnreadableError, match="no tensor 'b'"):
+    with refuses(TensorUnreadableError, "dumps.file.no_such_tensor"):
         load(saved(tmp_path, {"a": BASE}), "b")
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        pytest.param(b"", "the file is empty", id="empty"),
-        pytest.param(b"no tensor at all", "not a file that torch.save wrote", id="text"),
-        pytest.param(b"PK\x03\x04", "cut short", id="begin of a zip file"),
-        pytest.param(b"\x80", "damaged", id="begin of a pickle"),
-        pytest.param(pickle.dumps([1, 2]), "not one that torch.save wrote", id="pickle of something else"),
+        pytest.param(b"", "dumps.file.empty", id="empty"),
+        pytest.param(b"no tensor at all", "dumps.pt.not_one", id="text"),
+        pytest.param(b"PK\x03\x04", "dumps.zip.cut_short", id="begin of a zip file"),
+        pytest.param(b"\x80", "dumps.pt.pickle_damaged", id="begin of a pickle"),
+        pytest.param(pickle.dumps([1, 2]), "dumps.pt.other_pickle", id="pickle of something else"),
     ],
 )
 def test_a_file_that_is_none_says_why(tmp_path: Path, content: bytes, reason: str) -> None:
     file = tmp_path / "x.pt"
     file.write_bytes(content)
-    with pytest.raises(TensorUnreadableError, match=reason):
+    with refuses(TensorUnreadableError, reason):
         load(file)
 
 
@@ -413,17 +414,17 @@ def test_a_zip_file_of_something_else_says_so(tmp_path: Path) -> None:
     file = tmp_path / "x.pt"
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a/readme.txt", "hello")
-    with pytest.raises(TensorUnreadableError, match=r"no data\.pkl"):
+    with refuses(TensorUnreadableError, "dumps.pt.no_pickle"):
         load(file)
 
 
 def test_a_missing_file_a_folder_and_a_pipe_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TensorUnreadableError, match="the file is missing"):
+    with refuses(TensorUnreadableError, "dumps.file.missing"):
         load(tmp_path / "x.pt")
-    with pytest.raises(TensorUnreadableError, match="not a regular file"):
+    with refuses(TensorUnreadableError, "files.not_regular"):
         load(tmp_path)
     os.mkfifo(tmp_path / "pipe.pt")
-    with pytest.raises(TensorUnreadableError, match="not a regular file"):
+    with refuses(TensorUnreadableError, "files.not_regular"):
         load(tmp_path / "pipe.pt")
 
 

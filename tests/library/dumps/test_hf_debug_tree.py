@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from messages import ids_of
+from messages import ids_of, refuses
 
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Report
@@ -148,7 +148,7 @@ def test_a_module_that_ran_twice_has_the_values_of_its_last_call(tmp_path: Path)
 def test_trees_of_two_models_are_not_mixed(tmp_path: Path) -> None:
     for model in "M", "N":
         write(tmp_path, {"module_path": model}, f"{model}_debug_tree_SUMMARY.json")
-    with pytest.raises(DumpNotRecognisedError, match="several models"):
+    with refuses(DumpNotRecognisedError, "dumps.hf_debug_tree.several"):
         open_dump(tmp_path)
     assert len(read(tmp_path / "N_debug_tree_SUMMARY.json").nodes) == 1
 
@@ -190,7 +190,7 @@ def test_a_tree_nested_beyond_reason_is_a_named_error(tmp_path: Path) -> None:
     tree: dict[str, object] = {"module_path": "M"}
     for _ in range(450):
         tree = {"module_path": "M", "children": [tree]}
-    with pytest.raises(DumpUnreadableError, match="nested too deeply"):
+    with refuses(DumpUnreadableError, "dumps.json.nested_too_deeply"):
         read(write(tmp_path, tree))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from library.dumps.msprobe_samples import module, tensor, write_dump
-from messages import ids_of
+from messages import ids_of, outline, refuses
 
 from firstdrift.dumps.msprobe.reader import MsprobeReader
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError
@@ -222,7 +222,7 @@ def test_the_peer_counts_the_same_nodes_and_its_root_and_groups(
 def test_a_dump_of_single_points_is_another_format(unpacked: Unpacked, archive: str) -> None:
     path = unpacked(f"msprobe/{archive}") / "golden"
     assert READER.recognise(path) == ()
-    with pytest.raises(DumpNotRecognisedError, match=r"step0/proc21127: it holds no dump\.json|proc"):
+    with refuses(DumpNotRecognisedError, "dumps.file.problem"):
         READER.open_dump(path)
 
 
@@ -274,13 +274,13 @@ def test_a_process_without_a_rank_has_none_where_it_is_alone(unpacked: Unpacked)
         pytest.param(
             ["step0/proc9", "step0/proc10"],
             [(0, 0), (0, 1)],
-            "proc9 is read as rank 0, proc10 is read as rank 1",
+            "given_ranks given_rank proc9 0 given_rank proc10 1",
             id="several-processes",
         ),
         pytest.param(
             ["step0/rank0", "step0/proc10"],
             [(0, 0), (0, 1)],
-            "proc10 is read as rank 1",
+            "given_ranks given_rank proc10 1",
             id="rank-and-process",
         ),
         pytest.param(
@@ -295,7 +295,8 @@ def test_steps_and_ranks_come_from_the_names_of_directories(
         write_dump(tmp_path / folder, {"Module.a.A.forward.0": module()})
     dump = READER.open_dump(tmp_path)
     assert [listing.coordinates for listing in dump.slices] == [Coordinates(*each) for each in expected]
-    assert dump.attributes.get("ranks") == said
+    given = dump.attributes.get("ranks")
+    assert (given and outline(given)) == said
     assert dump.problems == ()
 
 

@@ -78,7 +78,7 @@ def test_tensors_of_mindspore_are_read_from_npy(unpacked: Unpacked, tmp_path: Pa
 
 def test_ranks_that_msprobe_merged_are_one_slice_without_problems(unpacked: Unpacked) -> None:
     dump = open_dump(unpacked("msprobe/tp2_merged_by_msprobe"))
-    assert dump.attributes["merged"] == "of several ranks, by msprobe"
+    assert dump.attributes["merged"] == "msprobe"
     (listing,) = dump.slices
     read = read_slice(dump, listing)
     assert len(read.nodes) == 416  # as many as the peer's graph of it has

@@ -3,11 +3,10 @@
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from messages import ids_of, passed_over
+from messages import ids_of, passed_over, refuses
 
 from firstdrift.comparison.compare import compare
 from firstdrift.dumps.detect import open_dump, recognise
@@ -173,7 +172,7 @@ def test_a_damaged_file_spoils_its_own_tensor(tmp_path: Path) -> None:
 def test_runs_beside_each_other_are_not_mixed(tmp_path: Path) -> None:
     write_model(tmp_path / "dump_1")
     write_model(tmp_path / "dump_2")
-    with pytest.raises(DumpNotRecognisedError, match="several dumps: dump_1, dump_2"):
+    with refuses(DumpNotRecognisedError, "dumps.several", dumps=("dump_1", "dump_2")):
         open_dump(tmp_path)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from library.dumps.torchair_samples import floats, ge_file, operator, write, write_fx, write_ge
-from messages import ids_of, passed_over
+from messages import ids_of, passed_over, refuses
 
 from firstdrift.dumps.detect import open_dump, recognise
 from firstdrift.dumps.storage.tensor_data import load_tensor
@@ -110,7 +110,7 @@ def test_a_part_of_a_dump_may_be_named_and_the_text_of_its_graph_is_still_found(
 
 def test_a_folder_of_both_forms_names_them(unpacked: Unpacked) -> None:
     assert recognise(unpacked("msit/torchair")) is None
-    with pytest.raises(DumpNotRecognisedError, match="several dumps: msit_fx_dump, msit_ge_dump"):
+    with refuses(DumpNotRecognisedError, "dumps.several", dumps=("msit_fx_dump", "msit_ge_dump")):
         open_dump(unpacked("msit/torchair"))
 
 
@@ -361,14 +361,14 @@ def test_hostile_names_are_read_as_they_are(tmp_path: Path) -> None:
 def test_what_looks_like_a_dump_but_holds_no_operators_is_damaged(tmp_path: Path) -> None:
     write(tmp_path / TEXT.format(1), b"op { }")
     np.save(tmp_path / "a.npy", np.ones(2))
-    with pytest.raises(DumpUnreadableError, match="damaged or incomplete"):
+    with refuses(DumpUnreadableError, "dumps.damaged"):
         open_dump(tmp_path)
 
 
 def test_a_token_that_is_gone_is_said_to_be_so(fx_copy: Path) -> None:
     dump = open_dump(fx_copy.parents[2])
     shutil.rmtree(fx_copy)
-    with pytest.raises(DumpUnreadableError, match="gone"):
+    with refuses(DumpUnreadableError, "dumps.token_gone"):
         read_slice(dump, dump.slices[0])
 
 

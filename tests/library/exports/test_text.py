@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from messages import says
 
 from firstdrift.exports.text import folded
 
@@ -40,7 +41,7 @@ def test_a_terminal_gets_lines_that_fit_it(unpacked: Callable[[str], Path], widt
             said += piece
         assert done.wait() == 1
     lines = said.decode().replace("\r\n", "\n").split("\n")
-    assert lines[0].startswith("Token 2 is the first bad token")
+    assert says(" ".join(lines), "finding.first_token", "finding.only_token")
     long = [line for line in lines if len(line) > width]
     assert all(" " not in line.split(": ")[-1].strip() or "/" in line for line in long)
     assert not any(len(line) > width for line in lines[: lines.index("")])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.matching.made_models import Call, Written, edited, models, numbers_of, write
-from said import ids, ids_of
+from messages import ids, ids_of
 
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import like, outline
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, MappingKind, split_item
 from firstdrift.matching.manual.mapping_files import read_mapping
-from firstdrift.wording.text import text_of
 
 MAPPINGS = Path(__file__).parents[2] / "mappings"
 
@@ -45,7 +45,8 @@ def test_an_entry_says_class_target_golden_and_line(tmp_path: Path) -> None:
         MappingEntry(2, "0.module", ("module",), "TopLayer"),
         MappingEntry(6, "linear_fc2", ("down_proj",), "MLP"),
     )
-    assert text_of(read.name_entry(read.entries[1])) == "mapping.yaml line 6, MLP: linear_fc2 -> down_proj"
+    named = outline(read.name_entry(read.entries[1]))
+    assert named == "scoped_entry 6 down_proj mapping.yaml linear_fc2 MLP"
 
 
 def test_cell_mappings_hold_names_and_parts_of_names(tmp_path: Path) -> None:
@@ -68,43 +69,43 @@ def test_operator_types_may_hold_underscores_and_be_texts_or_lists(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is empty"),
-        ("# nothing\n", "is empty"),
-        ("{}", "is empty"),
-        ("- a\n- b\n", "line 1: a list stands where a mapping is expected"),
-        ("only words", "line 1: the text 'only words' stands where"),
-        ("MLP:\n  a: b\n  a: c\n", "line 3, key 'a' of 'MLP': is also on line 2"),
-        ("a: b\nc: d\na: e\n", "line 3, key 'a': is also on line 1"),
-        ("TopLayer:\n  a: b\nCell:\n  c: d\n", "line 3, key 'Cell': is another name of TopLayer"),
-        ("MLP:\n  a: b\nother: c\n", "line 3, key 'other': holds the text 'c', not a mapping"),
-        ("MLP:\n  a:\n", "line 2, key 'a': has no value"),
-        ("MLP:\n  a: [b]\n", "line 2, key 'a': holds a list, not a name"),
-        ("MLP:\n  a: (b)\n", "line 2, key 'a': a path is empty"),
-        ("MLP:\n  ? [x]\n  : b\n", "line 2: the key is a list, not a name"),
-        ("a: b: c\n", "line 1: is neither YAML nor JSON"),
-        ("a: &x {b: c}\nd: *x\n", "line 2: aliases ('*x') are not allowed"),
-        ("[" * 5000, "nested too deeply"),
-        ("a: b\n---\nc: d\n", "neither YAML nor JSON"),
+        ("", "empty"),
+        ("# nothing\n", "empty"),
+        ("{}", "empty"),
+        ("- a\n- b\n", "at_line 1 mapping_expected list"),
+        ("only words", "at_line 1 mapping_expected text quoted 'only words'"),
+        ("MLP:\n  a: b\n  a: c\n", "at_key_of_scope 3 quoted 'a' quoted 'MLP' twice 2"),
+        ("a: b\nc: d\na: e\n", "at_key 3 quoted 'a' twice 1"),
+        ("TopLayer:\n  a: b\nCell:\n  c: d\n", "at_key 3 quoted 'Cell' other_name TopLayer"),
+        ("MLP:\n  a: b\nother: c\n", "at_key 3 quoted 'other' holds_no_mapping text quoted 'c'"),
+        ("MLP:\n  a:\n", "at_key 2 quoted 'a' no_value"),
+        ("MLP:\n  a: [b]\n", "at_key 2 quoted 'a' holds_no_name list"),
+        ("MLP:\n  a: (b)\n", "at_key 2 quoted 'a' empty_path"),
+        ("MLP:\n  ? [x]\n  : b\n", "at_line 2 key_is_no_name list"),
+        ("a: b: c\n", "at_line 1 no_yaml_as values_not_allowed"),
+        ("a: &x {b: c}\nd: *x\n", "at_line 2 alias quoted '*x'"),
+        ("[" * 5000, "at_line 1 too_deep"),
+        ("a: b\n---\nc: d\n", "at_line 2 no_yaml"),
         (
             "Functional.add.0.forward.input.0: add.0\n",
-            "line 1, key 'Functional.add.0.forward.input.0': 'add.0'",
+            "at_key 1 quoted 'Functional.add.0.forward.input.0' names_no_tensor quoted 'add.0'",
         ),
-        ('{"Linear": []}', "line 1, key 'Linear': the list is empty"),
-        ('{"Linear": ["a.b"]}', "line 1, key 'Linear': 'a.b' is no operator type"),
-        (b"\xff\xfe\x00", "is no text in UTF-8"),
-        (b"a: \x00", "is neither YAML nor JSON"),
+        ('{"Linear": []}', "at_key 1 quoted 'Linear' empty_list"),
+        ('{"Linear": ["a.b"]}', "at_key 1 quoted 'Linear' no_type quoted 'a.b'"),
+        (b"\xff\xfe\x00", "no_utf8 0"),
+        (b"a: \x00", "no_yaml"),
     ],
 )
 def test_what_is_wrong_is_said_with_file_line_and_key(tmp_path: Path, text: str | bytes, said: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(SettingsError) as caught:
         read_mapping(path)
-    assert said in str(caught.value)
+    assert outline(caught.value.message) == said
     assert caught.value.path == path
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"none\.yaml: the mapping file could not be read"):
+    with pytest.raises(SettingsError, match=rf"none\.yaml: {like('matching.mapping.not_read')}"):
         read_mapping(tmp_path / "none.yaml")
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from library.matching.made_models import Call, Written, edited, tensor, write, wrong_matches
+from messages import ids
 from msgspec.structs import replace
-from said import ids
 
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.pairing import SAME_PLACE

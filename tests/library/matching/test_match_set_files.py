@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import refuses
 
 from firstdrift.errors import SettingsError
 from firstdrift.exports.match_set_json import match_set_text
@@ -51,19 +52,19 @@ def test_what_is_left_out_is_as_usual() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (json.dumps(SET)[:-3], "is no match set"),
-        (json.dumps(SET | {"firstdrift_match_set": 2}), "of format 2"),
-        (json.dumps(SET | {"edits": [GOOD | {"kind": "delete"}]}), r"is no match set: .*edits\[0\].kind"),
-        (json.dumps(SET | {"edits": [GOOD | {"golden": "a"}]}), r"edits\[0\].golden"),
-        (json.dumps(SET | {"edits": [GOOD, GOOD | {"golden": []}]}), "edit 2: a match needs a node"),
-        (json.dumps(SET | {"edits": [GOOD | {"golden": ["x"] * 2}]}), "edit 1: a golden node is named twice"),
-        (json.dumps(SET | {"edits": {"a": 1}}), "is no match set"),
-        (json.dumps(SET | {"x": [[[[[[[[1]]]]]]]]}), "nested too deeply"),
-        ('{"name": "firstdrift_match_set"}', "firstdrift_match_set is no key of it"),
-        ('{"firstdrift_match_set": 1, "x": ' + "[" * 100_000, "is no match set"),
+        (json.dumps(SET)[:-3], "matching.match_set.unreadable"),
+        (json.dumps(SET | {"firstdrift_match_set": 2}), "matching.match_set.other_format"),
+        (json.dumps(SET | {"edits": [GOOD | {"kind": "delete"}]}), "matching.match_set.unreadable"),
+        (json.dumps(SET | {"edits": [GOOD | {"golden": "a"}]}), "matching.match_set.unreadable"),
+        (json.dumps(SET | {"edits": [GOOD, GOOD | {"golden": []}]}), "matching.edit.one_side"),
+        (json.dumps(SET | {"edits": [GOOD | {"golden": ["x"] * 2}]}), "matching.edit.named_twice"),
+        (json.dumps(SET | {"edits": {"a": 1}}), "matching.match_set.unreadable"),
+        (json.dumps(SET | {"x": [[[[[[[[1]]]]]]]]}), "matching.match_set.too_deep"),
+        ('{"name": "firstdrift_match_set"}', "matching.match_set.no_mark"),
+        ('{"firstdrift_match_set": 1, "x": ' + "[" * 100_000, "matching.match_set.unreadable"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_place(text: str, why: str) -> None:
-    with pytest.raises(SettingsError, match=why) as caught:
+    with refuses(SettingsError, why) as caught:
         parse_matches(HERE, text)
     assert caught.value.path == HERE

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from messages import ids, outline
 from msgspec.structs import replace
 from safetensors.torch import save_file
-from said import ids
 
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.rematch import rematch
@@ -27,7 +27,6 @@ from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.tree import build_rows
 from firstdrift.wording.message import Message
-from firstdrift.wording.text import texts_of
 
 Unpacked = Callable[[str], Path]
 Values = dict[tuple[str, str], torch.Tensor]
@@ -185,7 +184,7 @@ def test_inputs_are_compared_with_inputs(
         assert report.counts.pairs == MODULES + WITH_INPUTS
         bad = report.findings.first_bad_node
         assert bad is not None
-        assert (bad.module, texts_of(bad.reasons)) == (BAD, ["inputs are equal, output is not (2)"])
+        assert (bad.module, list(map(outline, bad.reasons))) == (BAD, ["equal_inputs number 2"])
 
 
 def test_what_has_no_namesake_is_left_over(unpacked: Unpacked, folder: Callable[[Way, Values], Path]) -> None:

@@ -1,7 +1,7 @@
 """Another model is not taken for one rank of the same, and what makes it another is said."""
 
 from library.matching.made_frameworks import Model, Writer, torch_of
-from said import ids
+from messages import ids
 
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, SlicePlan

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 from library.dumps.msprobe_samples import tensor, write_dump
+from messages import ids
 from safetensors.torch import save_file
-from said import ids
 from torch import Tensor
 
 from firstdrift import Report, compare

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from said import ids
+from messages import ids
 
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError

@@ -15,8 +15,8 @@ from firstdrift.matching.slices import pair_slices
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.operators.kinds import Work
-from firstdrift.operators.recognise import work_of, work_of_label, work_of_type
+from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.recognise import kind_of, kind_of_label, kind_of_type
 from firstdrift.parallel.slices import read_slice
 from firstdrift.wording.message import Message
 
@@ -226,26 +226,26 @@ TAKEN, GIVEN, WEIGHT = (Role.INPUT, "0"), (Role.OUTPUT, "0"), (Role.PARAMETER, "
 
 
 @pytest.mark.parametrize(
-    ("label", "work"),
+    ("label", "kind"),
     [
-        ("q_proj", Work.LINEAR),
-        ("W_pack", Work.LINEAR),
-        ("Wqkv", Work.LINEAR),
-        ("kv_a_proj_with_mqa", Work.LINEAR),
-        ("dense_4h_to_h", Work.LINEAR),
-        ("lm_head", Work.LINEAR),
-        ("LayerNorm", Work.NORM),
-        ("kv_a_layernorm", Work.NORM),
-        ("norm_f", Work.NORM),
-        ("ln_post", Work.NORM),
-        ("word_embeddings_layernorm", Work.NORM),
-        ("word_embeddings", Work.LOOKUP),
-        ("wte", Work.LOOKUP),
-        ("rotary_pos_emb", Work.POSITIONS),
-        ("act_fn", Work.ACTIVATE),
-        ("core_attention", Work.ATTEND),
+        ("q_proj", OpKind.LINEAR),
+        ("W_pack", OpKind.LINEAR),
+        ("Wqkv", OpKind.LINEAR),
+        ("kv_a_proj_with_mqa", OpKind.LINEAR),
+        ("dense_4h_to_h", OpKind.LINEAR),
+        ("lm_head", OpKind.LINEAR),
+        ("LayerNorm", OpKind.NORM),
+        ("kv_a_layernorm", OpKind.NORM),
+        ("norm_f", OpKind.NORM),
+        ("ln_post", OpKind.NORM),
+        ("word_embeddings_layernorm", OpKind.NORM),
+        ("word_embeddings", OpKind.LOOKUP),
+        ("wte", OpKind.LOOKUP),
+        ("rotary_pos_emb", OpKind.POSITIONS),
+        ("act_fn", OpKind.ACTIVATE),
+        ("core_attention", OpKind.ATTEND),
         *(
-            (unclear, Work.OTHER)
+            (unclear, OpKind.OTHER)
             for unclear in (
                 *("self_attn", "self_attention", "mlp", "layers", "experts", "model", "decoder", "7", ""),
                 *("dropout", "norm_dropout", "activation_dropout", "proj_drop", "attn_drop", "drop_path"),
@@ -255,21 +255,21 @@ TAKEN, GIVEN, WEIGHT = (Role.INPUT, "0"), (Role.OUTPUT, "0"), (Role.PARAMETER, "
         ),
     ],
 )
-def test_a_name_that_is_not_clear_tells_nothing(label: str, work: Work) -> None:
-    assert work_of_label(label) is work
+def test_a_name_that_is_not_clear_tells_nothing(label: str, kind: OpKind) -> None:
+    assert kind_of_label(label) is kind
 
 
 @pytest.mark.parametrize(
-    ("node", "work"),
+    ("node", "kind"),
     [
-        (module("anything", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 32)), (*WEIGHT, (32, 64))), Work.LINEAR),
-        (module("anything", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 32)), (*WEIGHT, (64, 32))), Work.LINEAR),
-        (module("anything", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 64)), (*WEIGHT, (64,))), Work.NORM),
+        (module("anything", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 32)), (*WEIGHT, (32, 64))), OpKind.LINEAR),
+        (module("anything", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 32)), (*WEIGHT, (64, 32))), OpKind.LINEAR),
+        (module("anything", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 64)), (*WEIGHT, (64,))), OpKind.NORM),
         (
             module("anything", (*TAKEN, (1, 5)), (*GIVEN, (1, 5, 64)), (*WEIGHT, (99, 64)), dtype="int64"),
-            Work.LOOKUP,
+            OpKind.LOOKUP,
         ),
-        (module("anything", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 32)), (*WEIGHT, (8, 4))), Work.OTHER),
+        (module("anything", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 32)), (*WEIGHT, (8, 4))), OpKind.OTHER),
         # one weight is no proof where there are others
         (
             module(
@@ -279,32 +279,34 @@ def test_a_name_that_is_not_clear_tells_nothing(label: str, work: Work) -> None:
                 (*WEIGHT, (64,)),
                 (Role.PARAMETER, "up_weight", (64,)),
             ),
-            Work.OTHER,
+            OpKind.OTHER,
         ),
-        (module("self_attn.q", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 32))), Work.LINEAR),
-        (module("mlp.gate", (*TAKEN, (5, 64)), (*GIVEN, (5, 2)), (Role.OUTPUT, "1", (5, 2))), Work.OTHER),
+        (module("self_attn.q", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 32))), OpKind.LINEAR),
+        (module("mlp.gate", (*TAKEN, (5, 64)), (*GIVEN, (5, 2)), (Role.OUTPUT, "1", (5, 2))), OpKind.OTHER),
         # a convolution of patches gives other rows than it takes
-        (module("patch_embed.proj", (*TAKEN, (1, 3, 224, 224)), (*GIVEN, (1, 768, 14, 14))), Work.OTHER),
-        (module("down_proj", (*TAKEN, (1, 10, 64)), (*GIVEN, (1, 5, 32))), Work.OTHER),
-        (module("input_layernorm", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 32))), Work.OTHER),
-        (module("embed_tokens", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 64))), Work.OTHER),
-        (module("act_fn", (*TAKEN, (1, 5, 128)), (*GIVEN, (1, 5, 64))), Work.GATE),
-        (module("act_fn", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 64))), Work.ACTIVATE),
-        (module("act_fn", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 1, 64))), Work.OTHER),
+        (module("patch_embed.proj", (*TAKEN, (1, 3, 224, 224)), (*GIVEN, (1, 768, 14, 14))), OpKind.OTHER),
+        (module("down_proj", (*TAKEN, (1, 10, 64)), (*GIVEN, (1, 5, 32))), OpKind.OTHER),
+        (module("input_layernorm", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 32))), OpKind.OTHER),
+        (module("embed_tokens", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 64))), OpKind.OTHER),
+        (module("act_fn", (*TAKEN, (1, 5, 128)), (*GIVEN, (1, 5, 64))), OpKind.GATE),
+        (module("act_fn", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 5, 64))), OpKind.ACTIVATE),
+        (module("act_fn", (*TAKEN, (1, 5, 64)), (*GIVEN, (1, 1, 64))), OpKind.OTHER),
     ],
 )
-def test_weights_and_shapes_tell_what_a_module_does_or_that_its_name_misleads(node: Node, work: Work) -> None:
-    assert work_of(node) is work
+def test_weights_and_shapes_tell_what_a_module_does_or_that_its_name_misleads(
+    node: Node, kind: OpKind
+) -> None:
+    assert kind_of(node) is kind
 
 
 def test_a_class_that_is_recorded_counts_whatever_a_module_is_called() -> None:
-    assert work_of(replace(module("q_proj"), type_name="LlamaRMSNorm")) is Work.NORM
-    assert work_of(replace(module("q_proj"), type_name="Identity")) is Work.OTHER
+    assert kind_of(replace(module("q_proj"), type_name="LlamaRMSNorm")) is OpKind.NORM
+    assert kind_of(replace(module("q_proj"), type_name="Identity")) is OpKind.OTHER
 
 
 def test_the_linear_layer_of_gpt_2_is_told_from_a_convolution_of_nearly_the_same_name() -> None:
-    assert work_of_type("Conv1D") is Work.LINEAR
-    assert work_of_type("Conv1d") is work_of_type("Functional.conv1d") is Work.CONVOLVE
+    assert kind_of_type("Conv1D") is OpKind.LINEAR
+    assert kind_of_type("Conv1d") is kind_of_type("Functional.conv1d") is OpKind.CONVOLVE
 
 
 def slices(golden: Path, target: Path) -> list[tuple[Slice, Slice]]:

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from said import ids_of
+from messages import ids_of
 
+from firstdrift.metrics.arrangement import in_turns as arrangements
 from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.experts.expert_rows import stack_experts
 from firstdrift.metrics.fitting import DoNotFitError
-from firstdrift.metrics.joined import _arrangements as arrangements
 from firstdrift.wording.message import Message
 
 RANDOM = np.random.default_rng(3)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firstdrift.metrics.hints import fit
+from firstdrift.metrics.closeup.linear import fit
 
 
 @given(st.integers(0, 2**32), st.integers(3, 200), st.floats(-3, 3), st.floats(-3, 3))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis.extra import numpy as hnp
 from library.metrics.tensors_at_random import pairs
+from messages import gaps_of
 from msgspec.structs import replace
-from said import gaps_of
 
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
@@ -242,7 +242,7 @@ def test_an_error_of_ours_is_not_taken_for_a_damaged_file() -> None:
     record = replace(recorded(), location=DataLocation(Path("a.npy"), "npy"))
 
     def unreadable(location: DataLocation) -> np.ndarray:
-        raise TensorUnreadableError("cut short", path=location.file)
+        raise TensorUnreadableError(Message.of("dumps.file.cut_short"), path=location.file)
 
     def broken(location: DataLocation) -> np.ndarray:
         raise RuntimeError(location)

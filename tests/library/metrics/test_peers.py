@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from library.metrics.tool_columns import MsitColumns, msit_columns, msprobe_columns
 from msgspec.structs import astuple
 
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.metrics.elementwise.measure import measure_elements
-from firstdrift.metrics.tool_columns import MsitColumns, msit_columns, msprobe_columns
 from firstdrift.model.tensor import DataLocation
 
 Unpacked = Callable[[str], Path]

@@ -6,9 +6,9 @@ import pytest
 
 from firstdrift.operators import paths
 from firstdrift.operators.fused import fusions, parts_of_name
-from firstdrift.operators.kinds import Work, snake_case
+from firstdrift.operators.kinds import OpKind, snake_case
 from firstdrift.operators.order import OPERATOR, stage_of
-from firstdrift.operators.recognise import work_of_type
+from firstdrift.operators.recognise import kind_of_type
 from firstdrift.operators.registry import (
     RegistryError,
     aliases_of,
@@ -69,7 +69,7 @@ def test_every_pattern_for_paths_is_used() -> None:
 def test_every_alias_does_what_its_entry_says() -> None:
     for operator in registry().operators.values():
         for alias in (alias for names in operator.aliases.values() for alias in names):
-            assert work_of_type(alias) is operator.kind, alias
+            assert kind_of_type(alias) is operator.kind, alias
 
 
 def test_the_registry_is_read_in_a_moment() -> None:
@@ -131,7 +131,7 @@ def test_a_name_of_two_operators_is_of_the_first_kind_and_has_the_properties_of_
         "norm",
         "linear",
     ]
-    assert work_of_type("LayerNormLinear") is Work.NORM
+    assert kind_of_type("LayerNormLinear") is OpKind.NORM
 
 
 def test_parts_of_a_fusion_are_spelled_alike() -> None:

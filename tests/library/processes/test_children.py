@@ -15,6 +15,8 @@ from firstdrift.errors import BusyError, DumpUnreadableError, LimitError
 from firstdrift.processes import children as module
 from firstdrift.processes.children import Children
 from firstdrift.processes.limits import Limits
+from firstdrift.wording.message import Message, verbatim
+from firstdrift.wording.text import text_of
 
 MEMORY = 600 * 2**20
 
@@ -35,7 +37,8 @@ def test_an_error_of_ours_arrives_with_all_its_parts(children: Children) -> None
     with pytest.raises(DumpUnreadableError, match="cannot be read") as caught:
         children.ask(None, questions.complain, Path("/somewhere"))
     error = caught.value
-    assert (error.reason, error.path, error.hint) == ("cannot be read", Path("/somewhere"), "Look elsewhere")
+    assert (error.message, error.advice) == (verbatim("cannot be read"), verbatim("Look elsewhere"))
+    assert error.path == Path("/somewhere")
 
 
 def test_a_mistake_of_ours_arrives_as_what_it_is_with_where_it_was_made(children: Children) -> None:
@@ -79,7 +82,7 @@ def test_the_question_after_a_large_one_is_answered_too(children: Children) -> N
 
 def test_a_limit_is_of_what_a_question_takes_and_not_of_what_the_process_had_before() -> None:
     """Libraries may set aside gigabytes of address space on machines of many cores."""
-    with Children(1, Limits(memory=2**20, seconds=5.0)) as little:
+    with Children(1, Limits(memory=2**23, seconds=5.0)) as little:
         assert little.ask(None, questions.take_memory, 2**10) == 2**10
         with pytest.raises(LimitError, match="of memory"):
             little.ask(None, questions.take_memory, 2**28)
@@ -91,9 +94,9 @@ def test_many_who_ask_at_once_are_told_each_their_own_reason() -> None:
         def reason(_: int) -> str:
             with pytest.raises(LimitError) as caught:
                 many.ask(None, questions.kill_itself)
-            return caught.value.reason
+            return caught.value.message.id
 
-        assert set(threads.map(reason, range(24))) == {"it was killed, perhaps for want of memory"}
+        assert set(threads.map(reason, range(24))) == {"processes.ended.killed"}
 
 
 def test_a_child_that_nobody_asked_for_long_ends_and_another_answers() -> None:
@@ -122,7 +125,7 @@ def test_a_child_reads_nothing_outside_the_roots_of_its_question(children: Child
     mine, theirs = tmp_path / "mine/file", tmp_path / "theirs/file"
     assert children.ask([tmp_path / "mine"], questions.beginning, mine) == "hello"
     refused = children.ask([tmp_path / "mine"], questions.beginning, theirs)
-    assert refused == "it leads out of the directories that may be read"
+    assert refused == text_of(Message.of("files.leads_out"))
     assert children.ask(None, questions.beginning, theirs) == "hello"
 
 

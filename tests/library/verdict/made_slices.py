@@ -22,8 +22,9 @@ from firstdrift.model.names import parse_name
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
-from firstdrift.verdict.judge import is_logits, judge_slice
+from firstdrift.verdict.judge import judge_slice
 from firstdrift.verdict.judgement import Finding, RowJudgement, SliceJudgement
+from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.router_ties import may_be_scores
 from firstdrift.verdict.tree import TreeRow, build_rows
 

@@ -7,14 +7,13 @@ from operator import mul
 import numpy as np
 import pytest
 from library.verdict.made_slices import SHAPE, Call, Values, judge, make, values_of, with_error
-from said import gaps_of
+from messages import gaps_of, outline, outlines
 
 from firstdrift.matching.tensors import shapes_differ
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift.verdict.tokens import how_far_off
-from firstdrift.wording.text import text_of, texts_of
 
 U32, U16 = 2.0**-24, 2.0**-9
 """Unit roundoff of float32 and of bfloat16."""
@@ -45,14 +44,14 @@ def test_an_operator_whose_inputs_agree_and_whose_output_does_not_is_the_source(
     judged = judge(BEFORE, Call(LINEAR, inputs=[1e-6], outputs=[0.3]))
     assert judged.origins == [LINEAR]
     assert judged.first.node_class == NodeClass.SOURCE
-    assert texts_of(judged.first.reasons) == ["inputs agree (1e-06), output does not (0.3)"]
+    assert outlines(judged.first.reasons) == ["inputs_agree number 1e-06 number 0.3"]
     assert judged.first.tensor == "output.0"
     assert judged.first.metrics["relative_l2"] == pytest.approx(0.3, rel=1e-3)
 
 
 def test_equal_inputs_are_said_to_be_equal() -> None:
     judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[0.3]))
-    assert texts_of(judged.first.reasons) == ["inputs are equal, output is not (0.3)"]
+    assert outlines(judged.first.reasons) == ["equal_inputs number 0.3"]
 
 
 def test_a_node_that_passes_an_error_on_is_not_its_source() -> None:
@@ -166,7 +165,7 @@ def test_the_operator_is_named_before_the_modules_that_contain_it() -> None:
     assert judged.first.module == "mlp"
     for name in (MLP, "Module.block.Block.forward.0"):
         assert judged.of(name).node_class == NodeClass.PROPAGATED
-        assert tuple(texts_of(judged.of(name).reasons)) == ("the error begins inside it",)
+        assert tuple(outlines(judged.of(name).reasons)) == ("begins_inside",)
         assert judged.of(name).below.origins == 1
 
 
@@ -199,12 +198,7 @@ def test_an_input_that_nothing_explains_is_blamed_on_the_module_around() -> None
         Call(MLP, inputs=[1e-7], outputs=[0.3]),
     )
     assert judged.origins == [MLP]
-    assert tuple(texts_of(judged.first.reasons)) == (
-        (
-            "the input of Functional.linear.0 inside it differs (0.3), and nothing recorded before explains "
-            "it: the operation that made it is not in the dump"
-        ),
-    )
+    assert tuple(outlines(judged.first.reasons)) == (("entered_inside Functional.linear.0 number 0.3"),)
     assert judged.first.tensor == "output.0", "a tensor of the module that is named"
 
 
@@ -225,8 +219,8 @@ def test_with_outputs_alone_the_first_that_differs_is_named() -> None:
     ]
     judged = judge(*calls)
     assert judged.origins == ["Functional.linear.2.forward"]
-    assert texts_of(judged.first.reasons) == [
-        "nothing before it differs as much, its output does (0.2)",
+    assert outlines(judged.first.reasons) == [
+        "first_to_differ number 0.2",
     ]
 
 
@@ -237,8 +231,8 @@ def test_a_parameter_that_differs_is_told_apart_from_a_fault_of_the_operator() -
     judged = judge(BEFORE, Call(MLP, inputs=[1e-6], parameters={"weight": 1.0}, outputs=[0.9]))
     assert judged.first.node_class == NodeClass.WEIGHTS_DIFFER
     assert judged.first.tensor == "parameter.weight"
-    assert texts_of(judged.first.reasons) == [
-        "parameter weight differs (relative L2 1); inputs agree (1e-06), output does not (0.9)",
+    assert outlines(judged.first.reasons) == [
+        "weights parameter_differs_by weight number 1 number 1e-06 number 0.9",
     ]
 
 
@@ -250,11 +244,8 @@ def test_a_number_that_is_of_the_worst_row_is_not_called_that_of_the_whole() -> 
         MLP, inputs=[0.0], parameters={"weight": (table, other_table)}, outputs=[(output, other_output)]
     )
     judged = judge(BEFORE, call)
-    assert tuple(texts_of(judged.first.reasons)) == (
-        (
-            "parameter weight differs (relative L2 0.5 in the worst row); inputs agree (0), "
-            "output does not (0.25 in the worst row)"
-        ),
+    assert tuple(outlines(judged.first.reasons)) == (
+        ("weights parameter_differs_by weight worst_row 0.5 number 0 worst_row 0.25"),
     )
     assert judged.first.metrics["relative_l2"] == pytest.approx(0.5 / 4)  # one of 16 rows
     assert gaps_of(how_far_off(judged.said), "size.worst_row")["error"] == pytest.approx(0.25)
@@ -263,8 +254,8 @@ def test_a_number_that_is_of_the_worst_row_is_not_called_that_of_the_whole() -> 
         Call(LINEAR, MLP, inputs=[0.0], outputs=[(output, with_error(output, 1e-6, "near"))]),
         Call(MLP, outputs=[(output, other_output)]),
     )
-    assert texts_of(inside.first.reasons) == [
-        "what is recorded inside it agrees (1e-06), its output does not (0.25 in the worst row)",
+    assert outlines(inside.first.reasons) == [
+        "inside_agrees number 1e-06 worst_row 0.25",
     ]
 
 
@@ -328,7 +319,7 @@ def test_after_the_first_step_parameters_carry_the_rounding_of_training(
 def test_another_argument_is_another_call() -> None:
     judged = judge(BEFORE, Call("Torch.mul.0.forward", inputs=[0.0, (0.001, 0.01)], outputs=[9.0]))
     assert judged.first.node_class == NodeClass.STRUCTURE_DIFFERS
-    assert texts_of(judged.first.reasons) == ["argument input.1 differs: golden 0.001, target 0.01"]
+    assert outlines(judged.first.reasons) == ["argument input.1 0.001 0.01"]
 
 
 @pytest.mark.parametrize("arguments", [(float("inf"), 4.0), (1.0, float("-inf"))])
@@ -387,7 +378,7 @@ def test_the_first_non_finite_value_is_named_as_such(value: float) -> None:
     )
     assert judged.origins == [LINEAR]
     assert judged.first.node_class == NodeClass.NON_FINITE
-    assert texts_of(judged.first.reasons) == ["NaN or infinity on one side only, in: output"]
+    assert outlines(judged.first.reasons) == ["non_finite output"]
     assert [(found.node, found.level) for found in judged.said.overflow] == [
         (LINEAR, "critical"),
         ("Functional.relu.0.forward", "high"),
@@ -441,23 +432,23 @@ def test_another_choice_among_nearly_equal_values_is_no_fault() -> None:
     said = judged.of(router.name)
     assert said.node_class == NodeClass.CLEAN
     assert said.verdict == Verdict.WARNING
-    assert texts_of(said.reasons) == [
-        "another choice among nearly equal values (a tie within rounding)",
+    assert outlines(said.reasons) == [
+        "tie",
     ]
 
 
 @pytest.mark.parametrize(
     ("inputs", "verdict", "node_class", "reason"),
     [
-        ([2e-7], Verdict.WARNING, NodeClass.CLEAN, "another choice among nearly equal values"),
-        ([0.3], Verdict.ERROR, NodeClass.PROPAGATED, "its inputs already differ (0.3)"),
+        ([2e-7], Verdict.WARNING, NodeClass.CLEAN, "tie"),
+        ([0.3], Verdict.ERROR, NodeClass.PROPAGATED, "inputs_differ number 0.3"),
         (
             [2e-7, (chosen(1, 2), chosen(2, 1))],
             Verdict.ERROR,
             NodeClass.PROPAGATED,
-            "its inputs already differ (other whole numbers)",
+            "inputs_differ other_numbers",
         ),
-        ([], Verdict.ERROR, NodeClass.PROPAGATED, "above the rounding of what ran before"),
+        ([], Verdict.ERROR, NodeClass.PROPAGATED, "above_rounding"),
     ],
 )
 def test_after_a_fault_another_choice_is_a_tie_where_inputs_agree(
@@ -468,7 +459,7 @@ def test_after_a_fault_another_choice_is_a_tie_where_inputs_agree(
     assert judged.origins == [LINEAR]
     said = judged.of(router.name)
     assert (said.verdict, said.node_class) == (verdict, node_class)
-    assert text_of(said.reasons[0]).startswith(reason)
+    assert outline(said.reasons[0]).startswith(reason)
 
 
 def test_what_was_gathered_by_another_choice_does_not_count() -> None:
@@ -484,7 +475,7 @@ def test_another_choice_from_equal_values_is_a_fault() -> None:
     top = Call("Torch.topk.0.forward", inputs=[0.0], outputs=[(chosen(1, 2), chosen(1, 3))])
     judged = judge(BEFORE, top)
     assert judged.origins == [top.name]
-    assert texts_of(judged.first.reasons) == ["its inputs are equal, its whole-number output is not"]
+    assert outlines(judged.first.reasons) == ["other_numbers"]
 
 
 def test_what_was_picked_by_other_indices_is_explained_by_them() -> None:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from library.verdict.made_slices import Call, MadePair, make, values_of
-
-from firstdrift.wording.text import texts_of
+from messages import outlines
 
 SCORES = np.array([[3, 2.000001, 2, 0]], np.float32), np.array([[3, 2, 2.000001, 0]], np.float32)
 ROW = values_of("row", (1, 32))
@@ -76,6 +75,4 @@ def test_what_other_experts_were_given_says_nothing_of_the_module_around_them(
     ).judge()
     assert judged.origins == ([inner] if is_found else [])
     if is_found:
-        assert texts_of(judged.first.reasons) == [
-            "nothing before it differs as much, its output does (0.5)",
-        ]
+        assert outlines(judged.first.reasons) == ["first_to_differ number 0.5"]

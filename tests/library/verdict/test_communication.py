@@ -14,8 +14,9 @@ from firstdrift.metrics.measurement import RankError
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.point_to_point import Message, messages
-from firstdrift.verdict.communication import explain, group_of, rank_alone
+from firstdrift.verdict.communication import explain, group_of
 from firstdrift.verdict.judgement import Communication, SliceJudgement
+from firstdrift.verdict.slice_findings import rank_alone
 from firstdrift.wording.message import Message as Said
 
 

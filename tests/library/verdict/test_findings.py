@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pytest
 from library.verdict.made_slices import SHAPE, Call, judge, make, values_of, with_error
+from messages import gaps_of, ids_of
 from msgspec.structs import replace
-from said import gaps_of, ids_of
 
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.findings import conclude, prompt_starts
+from firstdrift.verdict.comparable import prompt_starts
+from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judgement import Findings, NodeClass, SliceJudgement, Verdict
 from firstdrift.wording.message import Message
-from firstdrift.wording.text import text_of
 
 U32 = 2.0**-24
 
@@ -131,9 +131,7 @@ def test_weak_signs_in_a_token_are_confirmed_by_the_next() -> None:
     assert bad_token(findings) == 0
     assert findings.first_bad_node is not None
     assert findings.first_bad_node.module == "layers.3.mlp"
-    assert text_of(findings.first_bad_node.reasons[0]).startswith(
-        "stands out among its peers, and the next token shows"
-    )
+    assert findings.first_bad_node.reasons[0].id == "finding.confirmed"
     assert conclude([doubtful, layered(1, 9)]).first_bad_node is None
 
 
@@ -468,7 +466,7 @@ def test_what_could_not_be_compared_is_not_said_to_agree(rules: str) -> None:
     for pairs in ([], [OF_OTHER_SHAPES]):
         call = Call("Module.m.M.forward.0", inputs=[0.0, *pairs], outputs=[0.0])
         said = conclude([make(call).judge(rules).said]).summary
-        assert ids_of(said) & {"summary.agree", "summary.rules_pass"}
+        assert set(ids_of(said)) & {"summary.agree", "summary.rules_pass"}
         if pairs:
             assert gaps_of(said, "summary.beside_incomparable")["tensors"] == 1
 
@@ -515,7 +513,7 @@ def test_the_sentence_says_what_is_wrong(call: Call, said: str) -> None:
     findings = conclude([judge(before, call).said])
     assert gaps_of(findings.summary, "summary.bad_node_in")["where"] == Coordinates(step=0).name()
     assert gaps_of(findings.summary, "finding.node")["bad_node"] == LINEAR
-    assert ids_of(findings.summary) & {said, "verbatim"}
+    assert set(ids_of(findings.summary)) & {said, "verbatim"}
 
 
 def test_suspects_are_other_faults_of_the_same_step_the_strongest_first() -> None:

@@ -3,17 +3,17 @@
 from random import Random
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.verdict.made_slices import Call, Judged, Values, judge, make, values_of
 from library.verdict.test_findings import logits
+from messages import refuses
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.errors import SettingsError
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.findings import bad_outputs, conclude
+from firstdrift.verdict.findings import AllSlices, conclude
 from firstdrift.verdict.judge import RULES, judge_slice
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, RowJudgement, Verdict
 from firstdrift.verdict.series import with_bad_output
@@ -208,7 +208,7 @@ def test_what_all_slices_show_changes_no_class_and_leaves_no_error_clean(
         for number, error in enumerate(errors)
     ]
     judged = [one.judge().said for one in made]
-    bad = bad_outputs(judged)
+    bad = AllSlices(judged).bad_outputs
     settled = [
         with_bad_output(one, bad[one.coordinates], case.rows) if one.coordinates in bad else one
         for one, case in zip(judged, made, strict=True)
@@ -220,5 +220,5 @@ def test_what_all_slices_show_changes_no_class_and_leaves_no_error_clean(
 
 def test_rules_that_do_not_exist_are_refused() -> None:
     made = make(Call("Torch.mul.0.forward", inputs=[0.0], outputs=[0.0]))
-    with pytest.raises(SettingsError, match="there is no rule set 'mine'"):
+    with refuses(SettingsError, "error.no_rule_set"):
         judge_slice(made.plan, made.rows, made.measurements, "mine")

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from library.verdict.made_slices import Call, MadePair, make
 from library.verdict.test_findings import logits
-from said import gaps_of
+from messages import gaps_of
 
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.findings import bad_outputs, conclude
+from firstdrift.verdict.findings import AllSlices, conclude
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.series import with_bad_output
 from firstdrift.verdict.tree import TreeRow
@@ -30,7 +30,7 @@ def settled(*errors: float) -> list[SliceJudgement]:
 def settle(
     judged: Sequence[SliceJudgement], rows: Sequence[Sequence[TreeRow]] = ((),) * 4
 ) -> list[SliceJudgement]:
-    bad = bad_outputs(judged)
+    bad = AllSlices(judged).bad_outputs
     return [
         with_bad_output(one, bad[one.coordinates], tree) if one.coordinates in bad else one
         for one, tree in zip(judged, rows, strict=False)

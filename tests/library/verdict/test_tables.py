@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from library.verdict.made_slices import Call, Judged, judge
 
 from firstdrift.matching.plan import NodeMatch, Origin, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary, StatisticDifferences
@@ -13,7 +14,7 @@ from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.baseline import Noise
-from firstdrift.verdict.classes import ALL_CLASS_RULES, BROUGHT, CLASS_RULES, ENTERED, rule_of
+from firstdrift.verdict.classes import ALL_CLASS_RULES, CLASS_RULES, rule_of
 from firstdrift.verdict.constants import CONSTANTS
 from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
 from firstdrift.verdict.explanations import (
@@ -71,6 +72,7 @@ def case(
     so_far: dict[str, Any] | None = None,
     outstanding: bool = False,
     chosen_otherwise: bool = False,
+    weight: bool = False,
     **error: Any,  # noqa: ANN401 (fields of RowErrors)
 ) -> Case:
     """Make a row with one input, one output and one weight, of which `error` says what is known."""
@@ -83,7 +85,7 @@ def case(
         output_pair=output,
         input_pair=INPUT if error.get("input") else None,
         parameter_pair=WEIGHT if error.get("parameter") else None,
-        pairs=[INPUT, OUTPUT],
+        pairs=[INPUT, OUTPUT, *([WEIGHT] if weight else [])],
         roundoff=U,
         **error,
     )
@@ -108,17 +110,15 @@ def case(
         measured(),
     ]
     evidence = Evidence(
-        rows,
-        [errors, *(RowErrors(output=0.0, output_pair=OUTPUT) for _ in range(others - 1))],
         plan,
+        rows,
         measurements,
-        0.0,
-        DEFAULTS,
-        Noise(outputs={name: noise} if noise else {}),
-        outstanding=frozenset({0} if outstanding else ()),
+        [errors, *(RowErrors(output=0.0, output_pair=OUTPUT) for _ in range(others - 1))],
+        noise=Noise(outputs={name: noise} if noise else {}),
     )
     evidence.__dict__["chosen_otherwise"] = frozenset({0} if chosen_otherwise else ())
-    progress = Progress(U, [0.0], [False], [0])
+    evidence.__dict__["has_choices"] = True
+    progress = Progress(U, [0.0], [False], [0], outstanding=frozenset({0} if outstanding else ()))
     for field, value in (so_far or {}).items():
         setattr(progress, field, value)
     made = case_of(evidence, progress, row)
@@ -151,6 +151,10 @@ EXPLAINED: dict[str, tuple[Case, float]] = {
         0.1 / 0.6,
     ),
     "before": (case(output=0.5, so_far=SEEN), 0.5),
+    "single_product": (
+        case(input=0.1, output=99.0, weight=True, output_side=SideSummary(1, 1.0, 1.0, 1.0, 0.1)),
+        0.1 * 10.0 * 10.0 / 0.1,
+    ),
     "cancelled_sum": (
         case(
             "linear",
@@ -206,7 +210,6 @@ def forward_case() -> Case:
 EXPLAINED |= {"operands": (is_sum_case(), 0.3), "forward": (forward_case(), 0.4)}
 
 TIMES: dict[str, tuple[Case, float]] = {
-    "single_product": (case(input=0.0, output=1.0, output_side=SideSummary(1, 1.0, 1.0, 1.0, 1.0)), 3000.0),
     "bounded_sum": (is_sum_case(MeasurementKind.DATA), 3.0),
     "few_elements": (case("mul", input=0.0, output=1.0, output_side=SideSummary(4, 1.0, 1.0, 1.0, 1.0)), 6.0),
     "amplification": (case(input=0.0, output=1.0, output_side=SideSummary(None, 1.0, 1.0, 1.0, 1.0)), 3.0),
@@ -248,6 +251,23 @@ CALLED: dict[str, Case] = {
 """A row for each class rule that no rule before it decides."""
 
 
+BEFORE = Call("Functional.linear.0.forward", inputs=[0.0], outputs=[0.0])
+MLP, LINEAR = "Module.mlp.MLP.forward.0", "Functional.linear.2.forward"
+
+OF_SLICES: dict[str, tuple[Judged, str]] = {
+    "entered": (
+        judge(
+            BEFORE,
+            Call(LINEAR, MLP, inputs=[0.3], outputs=[0.3]),
+            Call(MLP, inputs=[0.0], outputs=[0.3]),
+        ),
+        MLP,
+    ),
+    "brought": (judge(Call(MLP, inputs=[0.0], outputs=[0.2])), MLP),
+}
+"""A slice for each rule that decides by what is around a row, or when all pairs are judged, and the row."""
+
+
 @pytest.mark.parametrize("entry", EXPLAINED)
 def test_a_bound_explains_an_error_where_it_applies(entry: str) -> None:
     made, amount = EXPLAINED[entry]
@@ -273,13 +293,16 @@ def test_a_class_rule_decides_where_none_before_it_does(entry: str) -> None:
     assert rule_of(CALLED[entry]).id == entry
 
 
-def test_each_entry_has_a_test_a_sentence_and_its_place_in_the_document() -> None:
+@pytest.mark.parametrize("entry", OF_SLICES)
+def test_a_class_rule_decides_by_the_rest_of_the_slice(entry: str) -> None:
+    judged, node = OF_SLICES[entry]
+    assert judged.of(node).rule == f"class.{entry}"
+
+
+def test_each_entry_has_a_test_and_a_sentence_in_each_language() -> None:
     explanations, rules = {entry.id for entry in EXPLANATIONS}, {rule.id for rule in ALL_CLASS_RULES}
     assert {*EXPLAINED, *TIMES, *LIMITS} == explanations
-    # What surrounds a row, or is known when all pairs are judged, is tested with whole slices.
-    assert {*CALLED, ENTERED.id, BROUGHT.id} == rules
-    said = DOCUMENT.read_text("utf-8")
-    assert set(re.findall(r"`((?:explanation|class)\.[a-z_]+)`", said)) == set(ENTRIES)
+    assert {*CALLED, *OF_SLICES} == rules
     for language in LANGUAGES:
         known = {name.removeprefix("rule.") for name in texts(language) if name.startswith("rule.")}
         assert {name for name in known if not name.startswith("table.")} == set(ENTRIES)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from library.verdict.made_slices import Call, Judged, MadePair, make
-from said import gaps_of
+from messages import gaps_of, like
 
 from firstdrift.catalogue.codec import from_text, to_text
 from firstdrift.errors import SettingsError
@@ -177,19 +177,19 @@ def test_what_is_not_moved_is_not_written_down() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"facto": "4"}, "there is no threshold 'facto'"),
-        ({"factor": "four"}, "the threshold factor cannot be four"),
-        ({"factor": "nan"}, "the threshold factor cannot be nan"),
-        ({"factor": math.inf}, "the threshold factor cannot be inf"),
-        ({"msit_cosine": "2"}, "from 0 to 1"),
+        ({"facto": "4"}, "thresholds.unknown"),
+        ({"factor": "four"}, "thresholds.refused"),
+        ({"factor": "nan"}, "thresholds.refused"),
+        ({"factor": math.inf}, "thresholds.refused"),
+        ({"msit_cosine": "2"}, "thresholds.refused"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given: dict[str, str | float], said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         thresholds_from(given)
-    assert said in f"{caught.value} {caught.value.hint}"
+    assert caught.value.message.id == said
 
 
 def test_a_word_without_a_value_is_refused() -> None:
-    with pytest.raises(SettingsError, match="is no threshold"):
+    with pytest.raises(SettingsError, match=like("thresholds.no_word")):
         thresholds_of_words(["factor"])

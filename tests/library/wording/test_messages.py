@@ -17,9 +17,15 @@ TEXTS = {
         "count": "{nodes:node|nodes} {nodes:~is|are} off",
         "number": "{error:.1%}, {amplification}",
         "names": "one of {names}",
+        "all": "from {names: and }",
         "cause": "since {why}",
     },
-    "zh": {"count": "{nodes:个节点|个节点}", "names": "{names} 之一", "cause": "因为{why}"},
+    "zh": {
+        "count": "{nodes:个节点|个节点}",
+        "names": "{names} 之一",
+        "all": "来自 {names: 和 }",
+        "cause": "因为{why}",
+    },
 }
 
 
@@ -39,6 +45,9 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
         (Message.of("count", nodes=1), "1 node is off", "1 个节点"),
         (Message.of("count", nodes=1234), "1,234 nodes are off", "1,234 个节点"),
         (Message.of("names", names=("a", "b")), "one of a, b", "a、b 之一"),
+        (Message.of("all", names=("a",)), "from a", "来自 a"),
+        (Message.of("all", names=("a", "b")), "from a and b", "来自 a 和 b"),
+        (Message.of("all", names=("a", "b", "c")), "from a, b and c", "来自 a、b 和 c"),
         (Message.of("cause", why=Message.of("count", nodes=2)), "since 2 nodes are off", "因为2 个节点"),
         (Message.of("number", error=0.015, amplification=1234567.8), "1.5%, 1.23e+06", "1.5%, 1.23e+06"),
         (Message.of("number", error="Infinity", amplification=math.nan), "inf%, nan", "inf%, nan"),

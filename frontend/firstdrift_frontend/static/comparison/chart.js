@@ -21,7 +21,7 @@ function traces(chart) {
   return chart.traces.map((/** @type {any} */ trace, /** @type {number} */ number) => ({
     type: "scatter",
     mode: "lines+markers",
-    name: trace.name,
+    name: trace.name.text,
     x: trace.x,
     y: trace.y,
     customdata: trace.slice.map((/** @type {number} */ slice, /** @type {number} */ i) => [slice, trace.exact[i], word(trace.state[i])]),
@@ -71,7 +71,7 @@ const drawIn = (target) => ({ chart }) => {
   return react(target, traces(chart), {
     showlegend: chart.traces.length > 1,
     xaxis: axis(word(chart.x_title), { type: "category", showgrid: false, tickangle: 0, nticks: 16 }),
-    yaxis: axis(sources().metric || chart.y_title, scale),
+    yaxis: axis(sources().metric || chart.y_title.text, scale),
     ...limit(chart),
   }, ([slice]) => openSlice(slice));
 };

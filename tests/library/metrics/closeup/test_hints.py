@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.metrics.tensors_at_random import pairs
-from said import gaps_of
+from messages import gaps_of
 
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.look import look_closely

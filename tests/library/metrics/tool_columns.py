@@ -1,4 +1,4 @@
-"""The columns of the existing tools, as they compute them, for exports that others can read on.
+"""The columns of the existing tools, as they compute them: what ours are held against.
 
 Firstdrift judges by none of these: what they leave out, or take for equal, is in the tables.
 
@@ -153,8 +153,8 @@ def msprobe_columns(golden: Array, target: Array) -> MsprobeColumns:
             euclidean_distance=float(np.linalg.norm(n - b)),
             max_absolute_error=_digits(np.abs(n - b).max()),
             max_relative_error=_digits(relative.max()),
-            one_thousandth_ratio=float(np.count_nonzero(relative < 0.001)) / n.size,  # noqa: PLR2004 - its name
-            five_thousandths_ratio=float(np.count_nonzero(relative < 0.005)) / n.size,  # noqa: PLR2004
+            one_thousandth_ratio=float(np.count_nonzero(relative < 0.001)) / n.size,
+            five_thousandths_ratio=float(np.count_nonzero(relative < 0.005)) / n.size,
         )
 
 
@@ -174,8 +174,7 @@ def _same_places(golden: Floats, target: Floats) -> bool:
 def _msprobe_precision(golden: Array, target: Array) -> type[np.floating]:
     """Return the dtype of the relative error: float32 for floats of up to 32 bits, else float64."""
     narrow = all(
-        number_kind(array.dtype) is NumberKind.FLOATING and array.itemsize <= 4  # noqa: PLR2004 - float32
-        for array in (golden, target)
+        number_kind(array.dtype) is NumberKind.FLOATING and array.itemsize <= 4 for array in (golden, target)
     )
     return np.float32 if narrow else np.float64
 
@@ -193,4 +192,4 @@ def _msprobe_cosine(golden: Floats, target: Floats) -> Cell:
     if golden_norm <= _FLOAT64_EPSILON or target_norm <= _FLOAT64_EPSILON:
         return 1.0 if max(golden_norm, target_norm) <= _FLOAT64_EPSILON else "Nan"
     cosine = float(f"{golden @ target / (golden_norm * target_norm):.12f}")
-    return round(cosine, 6) if cosine > 0.9999 else cosine  # noqa: PLR2004 - as msprobe does
+    return round(cosine, 6) if cosine > 0.9999 else cosine

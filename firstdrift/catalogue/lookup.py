@@ -1,0 +1,38 @@
+"""What looking up and adding have in common: entries become records, and what is not there has an error."""
+
+from functools import cache
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from firstdrift.errors import NotInCatalogueError
+from firstdrift.wording.message import Message
+
+Made = TypeVar("Made", bound=Struct)
+Found = TypeVar("Found")
+
+
+def record_of(kind: type[Made], entry: Any, **others: Any) -> Made:  # noqa: ANN401 (an entry, or columns)
+    """Make a record of the columns that are called as its fields are, and of what else is given."""
+    return kind(**{name: getattr(entry, name) for name in _columns(kind, *others)}, **others)
+
+
+@cache
+def _columns(kind: type[Struct], *others: str) -> tuple[str, ...]:
+    return tuple(name for name in kind.__struct_fields__ if name not in others)
+
+
+def required(found: Found | None, absence: Message) -> Found:
+    """Return what was found; None is a `NotInCatalogueError`."""
+    if found is None:
+        raise NotInCatalogueError(absence)
+    return found
+
+
+def added(session: Session, entry: Any) -> int:  # noqa: ANN401 (an entry with an id)
+    """Add an entry; return its id."""
+    session.add(entry)
+    session.flush()
+    made: int = entry.id
+    return made

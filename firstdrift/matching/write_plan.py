@@ -1,0 +1,145 @@
+"""Write a plan of what was matched: matches in the order of the target nodes, tensors, what is left over."""
+
+from collections.abc import Container, Iterator
+
+from msgspec.structs import replace
+
+from firstdrift.matching.cross_framework.match import add_inferred
+from firstdrift.matching.cross_framework.pair_values import pair_values
+from firstdrift.matching.cross_framework.unrecorded_sums import add_operands
+from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
+from firstdrift.matching.fused.stacked_experts import pair_stacks
+from firstdrift.matching.pairing import Join, Pairing
+from firstdrift.matching.plan import Messages, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
+from firstdrift.matching.ranks.partial_dump import (
+    as_recorded,
+    spread_of_pairs,
+    widen_slice,
+    without_parts,
+)
+from firstdrift.matching.ranks.partial_pairs import say_partial_dump, settle_partial_dump
+from firstdrift.matching.ranks.shards import settle_shards
+from firstdrift.matching.structure.compiled_graphs import pair_compiled
+from firstdrift.matching.tensors import TensorPairing
+from firstdrift.model.node import Node
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import is_part_of_rank
+from firstdrift.parallel.point_to_point import is_communication
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
+
+
+def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> SlicePlan:
+    """Write the matches down in the order of the target nodes, with the tensors of those that are certain."""
+    if work.spread is not None and work.spread.is_target:
+        target = widen_slice(target, work.spread.ranks)
+    elif work.spread is not None:
+        golden = widen_slice(golden, work.spread.ranks)
+    tensors = TensorPairing()
+    matches = _pair_tensors(work, golden.nodes, target.nodes, tensors)
+    inferred = add_inferred(work, matches, tensors)
+    stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
+    add_operands(matches, (work.golden, work.target), work.lines)
+    pairs = tensors.pairs if work.spread is None else list(map(without_parts, tensors.pairs))
+    plan = SlicePlan(
+        golden=golden.listing,
+        target=target.listing,
+        matches=tuple(matches),
+        pairs=tuple(settle_shards(pairs, target.nodes)),
+        unmatched_golden=_unmatched(golden, work.partners.keys() | inferred[0], stacked[0]),
+        unmatched_target=_unmatched(target, work.found.keys() | inferred[1], stacked[1]),
+        unmatched_golden_tensors=tuple(map(_as_recorded, tensors.unmatched_golden)),
+        unmatched_target_tensors=tuple(map(_as_recorded, tensors.unmatched_target)),
+    )
+    plan = _settle_partial_dump(plan, work)
+    return replace(plan, notes=(*notes, *plan.notes, *_notes_on_ranks(plan, golden, target)))
+
+
+def _pair_tensors(
+    work: Pairing, golden: tuple[Node, ...], target: tuple[Node, ...], tensors: TensorPairing
+) -> list[NodeMatch]:
+    """Pair the tensors of all matches; a match of several nodes stands where the first target node is."""
+    matches: list[NodeMatch] = []
+    joins = {join.target[0]: join for join in work.joins}
+    for index, match in sorted(work.found.items()):
+        nodes = [golden[match.golden]], [target[index]]
+        if not match.joined:
+            _pair_single(tensors, len(matches), work, index, (nodes[0][0], nodes[1][0]))
+        elif join := joins.get(index):
+            nodes = [golden[at] for at in join.golden], [target[at] for at in join.target]
+            _pair_join(tensors, len(matches), join, *nodes)
+        else:
+            continue
+        names = [tuple(node.name for node in side) for side in nodes]
+        matches.append(
+            NodeMatch(names[0], names[1], match.origin, match.score, match.doubtful, match.reasons)
+        )
+    return matches
+
+
+def _pair_single(
+    tensors: TensorPairing, row: int, work: Pairing, index: int, nodes: tuple[Node, Node]
+) -> None:
+    """Pair the tensors of one node with those of one other, unless a person has yet to confirm the match."""
+    match = work.found[index]
+    if match.doubtful:
+        tensors.leave(row, *nodes)
+    elif work.lines and match.origin is Origin.STRUCTURE:
+        pair_values(tensors, row, work, match.golden, index)
+    else:
+        tensors.pair(row, *nodes, work.said_tensors.get((match.golden, index)))
+
+
+def _pair_join(tensors: TensorPairing, row: int, join: Join, golden: list[Node], target: list[Node]) -> None:
+    if join.experts:
+        pair_experts(tensors, row, golden, target, join.experts)
+    elif join.compiled:
+        pair_compiled(tensors, row, golden, target)
+    else:
+        pair_joined(tensors, row, golden, target)
+
+
+def _unmatched(dumped: Slice, matched: Container[int], stacked: Container[str]) -> tuple[str, ...]:
+    """Return the names of the nodes that are in no match; of weights of experts names are known."""
+    free = (node.name for index, node in enumerate(dumped.nodes) if index not in matched)
+    return tuple(name for name in free if name not in stacked)
+
+
+def _as_recorded(tensor: UnmatchedTensor) -> UnmatchedTensor:
+    return replace(tensor, record=as_recorded(tensor.record)) if tensor.record.shards is not None else tensor
+
+
+def _settle_partial_dump(plan: SlicePlan, work: Pairing) -> SlicePlan:
+    """Settle what can be compared where one of the two dumps is that of one rank without the others."""
+    trees = work.golden, work.target
+    spread = work.spread or spread_of_pairs(plan.pairs, trees)
+    if spread is None:
+        return plan
+    listing = plan.target if spread.is_target else plan.golden
+    if listing.parts:
+        return plan
+    pairs = settle_partial_dump(plan.pairs, plan.matches, trees, spread, listing.coordinates.rank or 0)
+    return replace(plan, pairs=tuple(pairs), notes=(say_partial_dump(spread, pairs),))
+
+
+def _is_part_left_open(pair: TensorPair) -> bool:
+    """Tell whether a pair could be compared if the one rank that was asked for were not alone."""
+    parts = [record for record in (pair.golden, pair.target) if is_part_of_rank(record)]
+    return pair.incomparable is not None and any(part.shards and not part.shards.of for part in parts)
+
+
+def _notes_on_ranks(plan: SlicePlan, golden: Slice, target: Slice) -> Iterator[Message]:
+    """Say how much one rank alone leaves open, and which nodes have no partner as only one run had ranks."""
+    parts = sum(map(_is_part_left_open, plan.pairs))
+    if parts:
+        yield Message.of("matching.note.parts_of_one_rank", parts=parts, pairs=len(plan.pairs))
+    talks = _communicating(golden), _communicating(target)
+    left = {"golden": talks[0].intersection(plan.unmatched_golden)} if not talks[1] else {}
+    left |= {"target": talks[1].intersection(plan.unmatched_target)} if not talks[0] else {}
+    for side, nodes in left.items():
+        if nodes:
+            yield Message.of("matching.note.communication", nodes=len(nodes), side=side_named(side))
+
+
+def _communicating(dumped: Slice) -> set[str]:
+    return {node.name for node in dumped.nodes if is_communication(node.type_name)}

@@ -1,0 +1,251 @@
+"""Put the stages of a pipeline one after another, as one model runs them.
+
+    stage 0   layers.0 (rank 0)  ┐  layers.0, layers.1, norm, head; the model around them takes what it takes
+    stage 1   layers.0, norm,    │  on stage 0 and gives what it gives on stage 1
+              head (rank 1)      ┘
+
+A stage that holds several chunks of layers (`0.model...`, `1.model...`: virtual pipeline) is taken apart:
+all first chunks come before all second ones. What stages send each other is what their modules give and take,
+and is not kept again.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import count
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.model.names import enclosing_paths
+from firstdrift.model.node import Direction, Node
+from firstdrift.model.slice import Layout
+from firstdrift.model.tensor import Role
+from firstdrift.parallel.layer_numbers import chunk_of, in_first_chunk, outermost_layer
+from firstdrift.parallel.merged_nodes import MergedNode, outermost_modules, parents_first, select
+from firstdrift.parallel.point_to_point import is_communication, messages
+
+_AFTERWARDS: Final = 2**31
+"""The micro step of what runs after all passes, as the optimizer does."""
+
+Piece = list[MergedNode]
+"""A stage, or one chunk of it."""
+
+
+def chain_stages(stages: Sequence[Piece], layout: Layout | None) -> Piece:
+    """Put stages one after another: forward first to last, backward last to first."""
+    chunked = [_chunks(stage, layout) for stage in stages]
+    most = max(map(len, chunked))
+    pieces = [chunks[number] for number in range(most) for chunks in chunked if number < len(chunks)]
+    return pieces[0] if len(pieces) == 1 else _chain(pieces)
+
+
+# ---- chunks of a stage
+
+
+def _chunks(stage: Piece, layout: Layout | None) -> list[Piece]:
+    """Take a stage apart into its chunks; one if it has no more."""
+    if layout is not None and layout.virtual == 1:
+        return [stage]
+    tops = outermost_modules(stage)
+    chunks = [None if top is None else chunk_of(stage[top].path) for top in tops]
+    present = sorted({chunk for chunk in chunks if chunk is not None})
+    if len(present) < 2:  # noqa: PLR2004 (several)
+        return [stage]
+    current = 0
+    numbers: list[int] = []
+    loose: dict[Hashable, int] = {}  # an operator outside of modules belongs where it first ran
+    for merged, top, chunk in zip(stage, tops, chunks, strict=True):
+        current = current if chunk is None else chunk
+        kind = merged.path, merged.node.direction
+        numbers.append(loose.setdefault(kind, current) if top is None else current)
+    return [select(stage, [at for at, held in enumerate(numbers) if held == chunk]) for chunk in present]
+
+
+# ---- stages one after another
+
+
+class _Moment(Struct, frozen=True, order=True):
+    """When a node runs; phase 1 is the backward pass of its micro step."""
+
+    micro_step: int
+    phase: int
+    piece: int
+    order: int
+
+
+class _Occurrence(Struct, frozen=True):
+    """A node on one stage: on which, when it runs there, and the key of the node around it, if any."""
+
+    piece: int
+    merged: MergedNode
+    moment: _Moment
+    around: tuple[Hashable] | None
+
+
+class _Group:
+    """What is one node of the model: a node of one stage, or a module that several stages have."""
+
+    def __init__(self, occurrences: Sequence[_Occurrence], containing: frozenset[str]) -> None:
+        self.first = occurrences[0]
+        self.members = [occurrence.merged for occurrence in occurrences]
+        self.is_around = len(occurrences) > 1 and self.first.merged.path in containing
+        self.moment = (max if self.is_around else min)(occurrence.moment for occurrence in occurrences)
+
+    def held(self) -> dict[int, Node]:
+        """What ranks have of it, without what stages send each other."""
+        held = self._on_ends() if self.is_around else self._on_all()
+        if any(True for node in held.values() for _ in messages(node.type_name, node.tensors)):
+            return {rank: replace(node, tensors=()) for rank, node in held.items()}
+        return held
+
+    def _on_all(self) -> dict[int, Node]:
+        return {rank: node for merged in self.members for rank, node in merged.held.items()}
+
+    def _on_ends(self) -> dict[int, Node]:
+        """Return a module around stages: what goes in, it gets on the first; what comes out, on the last."""
+        ends = (self.members[0], self.members[-1])
+        first, last = ends[::-1] if ends[0].is_backward else ends
+        held: dict[int, Node] = {}
+        for merged in self.members:
+            roles = {Role.PARAMETER, Role.GRADIENT}
+            roles |= {Role.INPUT} if merged is first else set()
+            roles |= {Role.OUTPUT} if merged is last else set()
+            for rank, node in merged.held.items():
+                kept = tuple(record for record in node.tensors if record.role in roles)
+                before = held[rank].tensors if rank in held else ()
+                held[rank] = replace(node, tensors=before + kept)
+        return held
+
+
+def _chain(stages: list[Piece]) -> Piece:
+    pieces = _renumbered(stages)
+    containing = _containing(pieces)
+    occurrences: dict[Hashable, list[_Occurrence]] = defaultdict(list)
+    for number, piece in enumerate(pieces):
+        keys = _keys(number, piece, containing)
+        moments = _moments(number, piece, len(pieces))
+        for key, merged, moment in zip(keys, piece, moments, strict=True):
+            around = None if merged.parent is None else (keys[merged.parent],)
+            occurrences[key].append(_Occurrence(number, merged, moment, around))
+    unordered = {key: _Group(members, containing) for key, members in occurrences.items()}
+    groups = dict(sorted(unordered.items(), key=lambda entry: entry[1].moment))
+    index = {(key,): at for at, key in enumerate(groups)}
+    several = len({group.moment.micro_step for group in groups.values()} - {_AFTERWARDS}) > 1
+    chained = [
+        replace(
+            group.first.merged,
+            held=group.held(),
+            parent=None if group.first.around is None else index[group.first.around],
+            micro_step=_micro_step(group, several=several),
+            alike=not group.is_around,
+        )
+        for group in groups.values()
+    ]
+    return _recounted(chained, [group.first.piece for group in groups.values()])
+
+
+def _micro_step(group: _Group, *, several: bool) -> int | None:
+    micro_step = group.moment.micro_step
+    return micro_step if several and micro_step != _AFTERWARDS else group.first.merged.micro_step
+
+
+def _renumbered(pieces: list[Piece]) -> list[Piece]:
+    """Number the layers of stages that each begin at 0 as those of one model, and drop chunk numbers."""
+    counts: Counter[str] = Counter()
+    renumbered: list[Piece] = []
+    for piece in pieces:
+        numbers = _layer_numbers(piece)
+        shifts = {name: max(0, counts[name] - min(held)) for name, held in numbers.items()}
+        for name, held in numbers.items():
+            counts[name] = max(counts[name], max(held) + shifts[name] + 1)
+        renumbered.append(
+            [
+                merged if merged.is_operator else replace(merged, path=_shifted(merged.path, shifts))
+                for merged in piece
+            ]
+        )
+    return renumbered
+
+
+def _layer_numbers(piece: Piece) -> dict[str, set[int]]:
+    """Return the numbers of the layers of a stage, by the path of their list."""
+    numbers: dict[str, set[int]] = defaultdict(set)
+    for merged in piece:
+        if not merged.is_operator and (layer := outermost_layer(in_first_chunk(merged.path))):
+            numbers[layer.list].add(layer.number)
+    return numbers
+
+
+def _shifted(own_path: str, shifts: Mapping[str, int]) -> str:
+    path = in_first_chunk(own_path)
+    layer = outermost_layer(path)
+    if layer is None or not shifts.get(layer.list):
+        return path
+    return f"{layer.list}.{layer.number + shifts[layer.list]}{path[len(layer.path) :]}"
+
+
+def _containing(pieces: list[Piece]) -> frozenset[str]:
+    """Return the paths of modules that have numbered layers in them, or are one."""
+    modules = (merged for piece in pieces for merged in piece if not merged.is_operator)
+    layers = {layer.path for merged in modules if (layer := outermost_layer(merged.path))}
+    return frozenset(path for layer in layers for path in (layer, *enclosing_paths(layer), ""))
+
+
+def _keys(number: int, piece: Piece, containing: frozenset[str]) -> list[Hashable]:
+    """Identify nodes over stages: modules by path and call, what is in a repeated module by its place."""
+    keys: dict[int | None, Hashable] = {}
+    seen: Counter[Hashable] = Counter()
+    repeated: set[int | None] = set()
+    for at in parents_first(piece):
+        merged, node = piece[at], piece[at].node
+        if merged.parent in repeated:
+            place = (keys[merged.parent], merged.path, node.type_name, node.direction)
+            keys[at] = (place, seen[place])
+            seen[place] += 1
+            repeated.add(at)
+        elif merged.is_operator:
+            keys[at] = (number, at)
+        else:
+            keys[at] = (merged.path, merged.call, node.type_name, node.direction)
+            repeated |= set() if merged.path in containing else {at}
+    return [keys.get(at) for at in range(len(piece))]
+
+
+def _moments(number: int, piece: Piece, pieces: int) -> list[_Moment]:
+    """Say when the nodes of a stage run: micro step, forward or backward, then stage by stage.
+
+    Modules tell the micro step by their calls, as operators outside of modules do that run equally often in
+    each: a stage may begin the next micro step before it has finished with the one before.
+    """
+    tops = outermost_modules(piece)
+    steps = 1 + max((piece[top].call for top in tops if top is not None), default=0)
+    kinds = [(merged.path, merged.node.direction) for merged in piece]
+    loose = Counter(kind for kind, top in zip(kinds, tops, strict=True) if top is None)
+    seen: Counter[tuple[str, Direction]] = Counter()
+    moments = []
+    micro_step, is_backward = 0, False
+    for at, (merged, top, kind) in enumerate(zip(piece, tops, kinds, strict=True)):
+        if top is not None:
+            micro_step, is_backward = piece[top].call, piece[top].is_backward
+        elif not merged.is_operator:
+            micro_step, is_backward = _AFTERWARDS, False
+        elif loose[kind] % steps == 0 and not is_communication(merged.path):
+            micro_step, is_backward = seen[kind] * steps // loose[kind], merged.is_backward
+            seen[kind] += 1
+        place = pieces - 1 - number if is_backward else number
+        moments.append(_Moment(micro_step, int(is_backward), place, at))
+    return moments
+
+
+def _recounted(merged: Piece, pieces: list[int]) -> Piece:
+    """Count the calls of operators over all stages; a backward call bears the number of its forward call."""
+    calls = [each.call for each in merged]
+    new: dict[tuple[int, str, int], int] = {}
+    counters: dict[str, count[int]] = defaultdict(count)
+    for at in sorted(range(len(merged)), key=lambda at: merged[at].is_backward):
+        each = merged[at]
+        if each.is_operator:
+            call = (pieces[at], each.path, each.call)
+            new[call] = calls[at] = new[call] if call in new else next(counters[each.path])
+    return [replace(each, call=call) for each, call in zip(merged, calls, strict=True)]

@@ -1,0 +1,45 @@
+"""Which pair of a slice is its last output, by which tokens and slices are held against each other."""
+
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.tensor import Role
+from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.router_ties import hides
+
+
+def last_output(evidence: Evidence) -> int | None:
+    """Return the pair of the last logits; failing these, of the last floating output that was compared.
+
+    An output of a module goes before one of an operator: only of a token that was dumped without modules,
+    as the graph that a compiler made of it, does the last operator give what the model gives.
+    """
+    outputs = (
+        (index in evidence.logits, evidence.row_of(index).kind is not NodeKind.API, index)
+        for index, pair in enumerate(evidence.plan.pairs)
+        if pair.target.role is Role.OUTPUT and _is_compared_forward(evidence, index)
+    )
+    is_token = evidence.plan.target.coordinates.token is not None
+    ranked = (
+        (is_logits, is_module, evidence.row_of(index).order, -index)
+        for is_logits, is_module, index in outputs
+        if is_logits or is_module or is_token
+    )
+    last = max(ranked, default=None)
+    return None if last is None else -last[-1]
+
+
+def _is_compared_forward(evidence: Evidence, index: int) -> bool:
+    error, is_tensor = evidence.pair_errors[index], evidence.plan.pairs[index].target.is_tensor
+    is_forward = evidence.row_of(index).direction is not Direction.BACKWARD
+    return is_forward and is_tensor and error.value is not None and not error.discrete
+
+
+def chosen_tokens(evidence: Evidence, logits: int | None) -> tuple[int | None, int | None]:
+    """Return the tokens that the golden and the target logits choose; None where none were measured."""
+    known = evidence.measurements[logits].logits if logits is not None else None
+    return (None, None) if known is None else (known.last.golden_top, known.last.target_top)
+
+
+def may_be_another_choice(evidence: Evidence, logits: int) -> bool:
+    """Tell whether logits may be off because other experts were chosen."""
+    pair = evidence.plan.pairs[logits]
+    return hides(evidence.choices, evidence.row_of(logits), pair, evidence.measurements[logits])

@@ -1,0 +1,73 @@
+"""The verdict of each pair of tensors, under our own rules: what its row is called, and what reached it."""
+
+from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.verdict.classify import Classification, affects_output
+from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.judgement import ORIGINS, PairJudgement, Reasons, Verdict
+from firstdrift.verdict.pair_error import PairError, why_incomparable
+from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import Message
+
+
+def judge_pairs(evidence: Evidence, classification: Classification) -> list[PairJudgement]:
+    """Judge each pair of a slice whose rows have been classified."""
+    return [_judge(evidence, classification, index) for index in range(len(evidence.plan.pairs))]
+
+
+def _judge(evidence: Evidence, classification: Classification, index: int) -> PairJudgement:
+    error = evidence.pair_errors[index]
+    if error.value is None:
+        reason = why_incomparable(evidence.plan.pairs[index], evidence.measurements[index])
+        return PairJudgement(Verdict.INCOMPARABLE, None, (reason,))
+    row, own = evidence.row_of(index), classification.rows[evidence.row_of(index).index]
+    outside = classification.input_row
+    if outside is not None and row.order >= evidence.rows[outside].order:
+        verdict, reasons = _with_other_input(evidence, error)
+    elif own.worst_pair == index and own.node_class in ORIGINS:
+        is_fault = affects_output(own, evidence.errors[row.index], evidence.limits)
+        verdict, reasons = Verdict.ERROR if is_fault else Verdict.WARNING, own.reasons
+    else:
+        verdict, reasons = _of_follower(evidence, classification, index, row)
+    return PairJudgement(verdict, error.value, reasons)
+
+
+_PASS: tuple[Verdict, Reasons] = Verdict.PASS, ()
+
+
+def _is_off(evidence: Evidence, error: PairError) -> bool:
+    return (error.value or 0.0) > evidence.limits.floor * error.roundoff
+
+
+def _with_other_input(evidence: Evidence, error: PairError) -> tuple[Verdict, Reasons]:
+    is_off = _is_off(evidence, error)
+    return (Verdict.WARNING, (Message.of("pair.input_differs"),)) if is_off else _PASS
+
+
+def _of_follower(
+    evidence: Evidence, classification: Classification, index: int, row: TreeRow
+) -> tuple[Verdict, Reasons]:
+    """Judge a pair of a row at which nothing begins, or of which another pair shows what does."""
+    error = evidence.pair_errors[index]
+    if not error.value:
+        return _PASS
+    if evidence.measurements[index].kind is MeasurementKind.SCALAR:
+        matters = evidence.errors[row.index].scalar_pair is not None
+        return (Verdict.WARNING, (Message.of("pair.argument"),)) if matters else _PASS
+    if error.non_finite:
+        return Verdict.ERROR, (Message.of("pair.non_finite"),)
+    if _is_reached(evidence, classification, error, row):
+        return Verdict.ERROR, (Message.of("pair.above_rounding"),)
+    if error.discrete:
+        return Verdict.WARNING, (Message.of("pair.other_numbers"),)
+    if index in evidence.choice_pairs and not _is_off(evidence, error):
+        return Verdict.WARNING, (Message.of("pair.router_tie"),)
+    return _PASS
+
+
+def _is_reached(evidence: Evidence, classification: Classification, error: PairError, row: TreeRow) -> bool:
+    """Tell whether a fault before a row, or at it, has reached a pair of it."""
+    first = classification.first_origin
+    if first is None or row.order < first or (error.discrete and classification.rows[row.index].is_tie):
+        return False
+    noise = max(evidence.noise.of_input(row), evidence.noise.of_output(row))
+    return (error.value or 0.0) > max(classification.level, evidence.limits.excess * noise)

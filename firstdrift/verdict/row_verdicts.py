@@ -1,0 +1,127 @@
+"""The verdict of each row of the tree, and what lies below it."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from firstdrift.verdict.classes import BROUGHT
+from firstdrift.verdict.classify import Classification, Classified
+from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.judgement import (
+    ORIGINS,
+    NodeClass,
+    PairJudgement,
+    Reasons,
+    RollUp,
+    RowJudgement,
+    Verdict,
+)
+from firstdrift.verdict.row_errors import RowErrors
+from firstdrift.verdict.tokens import least_bad_output
+from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.unmatched_reason import why_left_over
+
+
+def classes(
+    evidence: Evidence, classification: Classification, own: Sequence[PairJudgement], logits: int | None
+) -> list[NodeClass]:
+    """Say what each row did to the error, whatever rules are in force.
+
+    A row at which nothing begins is not clean if it has an error all the same: that was brought there. Nor
+    is that of the last output if it is so far off that the slices beside it may show it to be bad.
+
+    Args:
+        evidence: of the slice.
+        classification: of its rows.
+        own: of each pair, the verdict of our own rules.
+        logits: the pair of the last output.
+    """
+    reached = {at for at, pair in enumerate(own) if pair.verdict is Verdict.ERROR}
+    least = least_bad_output(evidence.limits, classification.roundoff, evidence.plan.target.coordinates)
+    if logits is not None and (evidence.pair_errors[logits].value or 0.0) > least:
+        reached.add(logits)
+    return [
+        NodeClass.PROPAGATED
+        if row.node_class is NodeClass.CLEAN and not reached.isdisjoint(error.pairs)
+        else row.node_class
+        for row, error in zip(classification.rows, evidence.errors, strict=True)
+    ]
+
+
+def judge_rows(
+    evidence: Evidence,
+    classification: Classification,
+    called: Sequence[NodeClass],
+    pairs: Sequence[PairJudgement],
+    *,
+    own_rules: bool,
+) -> list[RowJudgement]:
+    """Judge each row by its pairs and by what it is called."""
+    left_over = why_left_over(evidence.rows)
+    judged = []
+    for row, own, error, node_class in zip(
+        evidence.rows, classification.rows, evidence.errors, called, strict=True
+    ):
+        verdicts = [pairs[index].verdict for index in error.pairs]
+        verdicts += _own_verdict(own, own_rules=own_rules)
+        reasons = left_over[row.index] if row.match is None else own.reasons or _first_reasons(error, pairs)
+        judged.append(
+            RowJudgement(
+                verdict=max(verdicts, key=_severity, default=Verdict.PASS),
+                node_class=node_class,
+                reasons=reasons,
+                input_error=error.input,
+                parameter_error=error.parameter,
+                output_error=error.output,
+                amplification=own.amplification,
+                worst_pair=own.worst_pair,
+                rule=own.rule if node_class is own.node_class else BROUGHT.name,
+            )
+        )
+    return judged
+
+
+def _severity(verdict: Verdict) -> int:
+    return verdict.severity
+
+
+def _own_verdict(own: Classified, *, own_rules: bool) -> list[Verdict]:
+    """Return the verdict of a row for what no pair of it shows."""
+    if own.node_class is NodeClass.UNMATCHED:
+        return [Verdict.INCOMPARABLE]
+    is_entered = own_rules and own.entered is not None and own.node_class in ORIGINS
+    return [Verdict.ERROR] if is_entered else []
+
+
+def _first_reasons(error: RowErrors, pairs: Sequence[PairJudgement]) -> Reasons:
+    flagged = [pairs[index] for index in error.pairs if pairs[index].reasons]
+    # Of several as bad, any one, if only it is the same in whatever order the pairs come.
+    first = min(flagged, key=lambda pair: (-pair.verdict.severity, str(pair.reasons)), default=None)
+    return () if first is None else first.reasons
+
+
+def with_roll_ups(rows: Sequence[TreeRow], judged: Sequence[RowJudgement]) -> tuple[RowJudgement, ...]:
+    """Say of each row what lies below it."""
+    sums = [[0, 0, 0, 0, 0, 0] for _ in rows]  # error, warning, incomparable, unmatched, origins, severity
+    for row in reversed(rows):
+        if row.parent is None:
+            continue
+        above, below, own = sums[row.parent], sums[row.index], judged[row.index]
+        is_unmatched, is_error = own.node_class is NodeClass.UNMATCHED, own.verdict is Verdict.ERROR
+        above[0] += below[0] + is_error
+        above[1] += below[1] + (own.verdict is Verdict.WARNING)
+        above[2] += below[2] + (own.verdict is Verdict.INCOMPARABLE and not is_unmatched)
+        above[3] += below[3] + is_unmatched
+        above[4] += below[4] + (is_error and own.node_class in ORIGINS)
+        above[5] = max(above[5], below[5], own.verdict.severity)
+    return tuple(
+        replace(own, below=_roll_up(*sums_of_row)) if row.last > row.index else own
+        for row, own, sums_of_row in zip(rows, judged, sums, strict=True)
+    )
+
+
+def _roll_up(error: int, warning: int, incomparable: int, unmatched: int, origins: int, worst: int) -> RollUp:
+    return RollUp(error, warning, incomparable, unmatched, origins, _BY_SEVERITY[worst])
+
+
+_BY_SEVERITY = sorted(Verdict, key=_severity)

@@ -1,0 +1,140 @@
+"""A row, or a pair, of a slice as a finding: its names on both sides, its module, its rank, its numbers."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from firstdrift.matching.plan import TensorPair
+from firstdrift.metrics.measurement import RankError
+from firstdrift.model.node import NodeKind
+from firstdrift.model.tensor import Role
+from firstdrift.verdict.constants import LEAST_RANK_ERROR, RANK_ALONE
+from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.judgement import Finding, PairJudgement, RowJudgement
+from firstdrift.verdict.row_errors import fingerprint
+from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.worst_expert import expert_of_worst_row
+
+
+def finding_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Finding:
+    """Make a finding of a row that was judged."""
+    at = judged.worst_pair
+    golden, target, module = _names(evidence, row, at)
+    return Finding(
+        coordinates=evidence.coordinates(row),
+        golden=golden,
+        target=target,
+        module=module,
+        tensor=evidence.plan.pairs[at].target.label if at is not None else None,
+        node_class=judged.node_class,
+        verdict=judged.verdict,
+        reasons=judged.reasons,
+        metrics=evidence.measurements[at].values() if at is not None else {},
+        row=row.index,
+        amplification=judged.amplification,
+        on_rank=_rank_of(evidence, row, at),
+        epoch=bisect_left([talk.order for talk in evidence.communications], row.order),
+        operator=_operator_beside_modules(evidence, row),
+        golden_ranks=_golden_ranks(evidence),
+    )
+
+
+def finding_of_pair(evidence: Evidence, index: int, judged: PairJudgement) -> Finding:
+    """Make a finding of a pair that was judged."""
+    pair, row = evidence.plan.pairs[index], evidence.row_of(index)
+    return Finding(
+        coordinates=evidence.coordinates(row),
+        golden=pair.golden_node,
+        target=pair.target_node,
+        module=row.path or None,
+        tensor=pair.target.label,
+        node_class=None,
+        verdict=judged.verdict,
+        reasons=judged.reasons,
+        metrics=evidence.measurements[index].values(),
+        row=row.index,
+        on_rank=rank_alone(evidence.measurements[index].by_rank or ()),
+        golden_ranks=_golden_ranks(evidence),
+    )
+
+
+def worst_finding(evidence: Evidence, judged: Sequence[RowJudgement]) -> Finding | None:
+    """Make a finding of the row with the largest output error; None if no output is off."""
+    worst = max(evidence.rows, key=lambda row: judged[row.index].output_error or 0.0, default=None)
+    if worst is None or not judged[worst.index].output_error:
+        return None
+    return finding_of_row(evidence, worst, judged[worst.index])
+
+
+def rank_alone(by_rank: Sequence[RankError]) -> int | None:
+    """Return the rank that is off where all others agree, or where there is no other; None otherwise."""
+    known = sorted(((each.error, each.rank) for each in by_rank if each.error is not None), reverse=True)
+    if len(known) < len(by_rank) or not known:
+        return None
+    (worst, rank), *others = known
+    is_alone = all(error * RANK_ALONE.value < worst for error, _ in others)
+    return rank if is_alone and worst > LEAST_RANK_ERROR.value else None
+
+
+def _names(evidence: Evidence, row: TreeRow, at: int | None) -> tuple[str, str, str | None]:
+    """Name a row in the golden and in the target dump, and the module around it."""
+    pair = evidence.plan.pairs[at] if at is not None else None
+    golden = row.golden[0] if row.golden else pair.golden_node if pair is not None else ""
+    target = row.target[0] if row.target else pair.target_node if pair is not None else ""
+    module = row.path or _owner(evidence, pair)
+    if pair is None or at is None:
+        return golden, target, module
+    expert = expert_of_worst_row(pair, evidence.measurements[at])
+    if expert is None:
+        return golden, target, module
+    if pair.golden_parts:
+        return expert, target, module
+    return golden, expert, module and _moved(module, target, expert)
+
+
+def _moved(path: str, name: str, other: str) -> str:
+    """Return the path of a node by that of another whose name is made of it in the same way."""
+    before, found, after = name.partition(path)
+    if not found or not other.startswith(before):
+        return path
+    return other[len(before) :].removesuffix(after)
+
+
+def _owner(evidence: Evidence, pair: TensorPair | None) -> str | None:
+    """Return the path of the module that owns a weight which an operator was given.
+
+    A dump without a model tree does not say which module an operator ran in; its weights do.
+    """
+    if pair is None or pair.target.role is not Role.INPUT:
+        return None
+    wanted = fingerprint(pair.golden, pair.target)
+    owners = (
+        evidence.row_of_match[other.match]
+        for other in evidence.plan.pairs
+        if other.target.role is Role.PARAMETER and fingerprint(other.golden, other.target) == wanted
+    )
+    return next((owner.path for owner in owners), None)
+
+
+def _operator_beside_modules(evidence: Evidence, row: TreeRow) -> str | None:
+    """Return the short name of an operator of which the module around it says too little: it holds others."""
+    if row.kind is not NodeKind.API or row.parent is None:
+        return None
+    around = evidence.rows[row.parent]
+    inside = evidence.rows[around.index + 1 : around.last + 1]
+    if around.kind is NodeKind.API or all(other.kind is NodeKind.API for other in inside):
+        return None
+    return (row.target or row.golden)[0].rpartition("/")[2]
+
+
+def _rank_of(evidence: Evidence, row: TreeRow, worst: int | None) -> int | None:
+    """Return the one rank that is off in a row of merged ranks: by its worst pair, by others, or inside."""
+    inside = [index for error in evidence.errors[row.index : row.last + 1] for index in error.pairs]
+    pairs = inside if worst is None else [worst, *inside]
+    ranks = (rank_alone(evidence.measurements[index].by_rank or ()) for index in pairs)
+    return next((rank for rank in ranks if rank is not None), None)
+
+
+def _golden_ranks(evidence: Evidence) -> tuple[int, ...] | None:
+    """Return the ranks from which the golden slice was merged; None if that of the target was too."""
+    plan = evidence.plan
+    return None if plan.target.coordinates.merged else plan.golden.coordinates.merged
