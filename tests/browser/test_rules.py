@@ -6,6 +6,8 @@ import pytest
 from dashboard import Dashboard
 from playwright.sync_api import Page, expect
 
+from firstdrift.wording.text import word
+
 
 @pytest.fixture
 def rules(dashboard: Dashboard, page: Page) -> str:
@@ -24,17 +26,19 @@ def chosen(page: Page) -> dict[str, list[str]]:
 def test_a_moved_threshold_changes_the_count_at_once_and_is_in_the_address(page: Page, rules: str) -> None:
     flagged = page.locator("[data-flagged]")
     before = flagged.get_attribute("data-flagged")
+    title = word("threshold", "floor")
+    floor = page.get_by_role("spinbutton", name=title, exact=True)
     page.evaluate("window.stayed = true")
-    page.get_by_role("spinbutton", name="Floor", exact=True).fill("1000000")
+    floor.fill("1000000")
     expect(flagged).not_to_have_attribute("data-flagged", before or "")
     assert chosen(page) == {"rules": ["firstdrift"], "floor": ["1000000"]}
     assert page.evaluate("window.stayed"), "the page was loaded anew"
     counted = flagged.get_attribute("data-flagged")
     page.reload()
     expect(flagged).to_have_attribute("data-flagged", counted or "")
-    expect(page.get_by_role("spinbutton", name="Floor", exact=True)).to_have_value("1000000")
+    expect(floor).to_have_value("1000000")
 
-    page.get_by_role("button", name="Floor: back to 32").click()
+    page.get_by_role("button", name=f"{title}: back to 32").click()
     expect(flagged).to_have_attribute("data-flagged", before or "")
     assert chosen(page) == {"rules": ["firstdrift"]}
     assert rules.endswith("/rules")
