@@ -22,6 +22,7 @@ from firstdrift.model.node import Direction
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.operators.properties import is_product, may_be_product
 from firstdrift.verdict.constants import (
+    ALIKE_PRODUCTS,
     COARSE_OUTPUT,
     EXACT_INPUTS,
     LOOKED_AT,
@@ -50,7 +51,14 @@ def compute_roundoff(rows: Sequence[TreeRow], errors: Sequence[RowErrors]) -> fl
     if not exact or not is_coarse:
         return 0.0
     in_the_middle = exact[len(exact) // 2]
-    return next((u for u in _FORMATS if in_the_middle < NEAR_FORMAT.value * u), 0.0)
+    found = next((u for u in _FORMATS if in_the_middle < NEAR_FORMAT.value * u), 0.0)
+    return found if len(exact) >= WITNESSES.value or _are_alike(first, found) else 0.0
+
+
+def _are_alike(products: Sequence[RowErrors], coarse: float) -> bool:
+    """Tell whether the products that follow the exact ones are off by a like amount; after a fault it grows."""
+    later = [error.output or 0.0 for error in products if not _has_exact_inputs(error)]
+    return max(later[: int(WITNESSES.value)], default=0.0) <= ALIKE_PRODUCTS.value * coarse
 
 
 def _is_float32_product(row: TreeRow, error: RowErrors) -> bool:

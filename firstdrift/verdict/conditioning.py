@@ -61,7 +61,7 @@ def _of_function(_: float, given: Sequence[Measurement], __: Sequence[SideSummar
 
 
 def _of_addition(_: float, given: Sequence[Measurement], made: Sequence[SideSummary]) -> float:
-    return error_of_sum(map(_difference_norm, given), max((side.norm or 0.0 for side in made), default=0.0))
+    return error_of_sum(map(_difference_norm, given), _largest_norm(made))
 
 
 def _of_norm(error: float, given: Sequence[Measurement], _: Sequence[SideSummary]) -> float:
@@ -78,8 +78,11 @@ _BOUNDS: Final[
 
 
 def error_of_sum(differences: Iterable[float], norm: float | None) -> float:
-    """Return the relative error of a sum, sum of |d terms| / |sum|; 0 if the sum is not known."""
-    return sum(differences) / norm if norm and math.isfinite(norm) else 0.0
+    """Return the relative error of a sum, sum of |d terms| / |sum|: inf of nothing, 0 if the sum is not known."""
+    if norm is None or not math.isfinite(norm):
+        return 0.0
+    difference = sum(differences)
+    return difference / norm if norm else math.inf if difference else 0.0
 
 
 def error_of_terms(terms: Iterable[Term], total: SideSummary) -> float:
@@ -95,9 +98,12 @@ def condition_of_sum(terms: SideSummary, total: SideSummary) -> float:
 
 
 def condition_of_product(factors: Sequence[SideSummary], made: Sequence[SideSummary]) -> float:
-    """Return |input| x |weight| / |sum of products|; where unrecorded, what chance brings about."""
-    norms = sorted(side.norm for side in factors if side.norm is not None)
-    total = max((side.norm or 0.0 for side in made), default=0.0)
+    """Return |input| x |weight| / |sum of products| of a single sum; where unrecorded, what chance brings about.
+
+    A single element beside them, such as a bias, is added and no factor.
+    """
+    norms = sorted(side.norm for side in factors if side.norm is not None and (side.size or 0) > 1)
+    total = _largest_norm(made)
     return norms[-1] * norms[-2] / total if total and len(norms) > 1 else MOST_CANCELLED.value
 
 
@@ -115,6 +121,10 @@ def is_sum(total: SideSummary, terms: Sequence[SideSummary], roundoff: float) ->
     rms = max(norms) / math.sqrt(size)
     allowed = (SUM_ROUNDINGS.value * roundoff / math.sqrt(size) + MEAN_ROUNDING.value) * rms
     return abs(means[0] - math.fsum(means[1:])) <= allowed
+
+
+def _largest_norm(sides: Iterable[SideSummary]) -> float | None:
+    return max((side.norm for side in sides if side.norm is not None), default=None)
 
 
 def _largest_difference(measured: Measurement) -> float:

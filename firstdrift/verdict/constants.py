@@ -41,6 +41,12 @@ COARSE_OUTPUT: Final = Constant(
     "A product that is off by less was computed in float32.",
     "Coarse products",
 )
+ALIKE_PRODUCTS: Final = Constant(
+    16,
+    "unit roundoffs of the coarse format",
+    "Products after the first coarse one are off by at most so much; after a fault, by more.",
+    "Coarse products",
+)
 WITNESSES: Final = Constant(
     3, "products", "So many have to be coarse before the run is taken to be.", "Coarse products"
 )

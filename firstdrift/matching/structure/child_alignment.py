@@ -38,6 +38,7 @@ from firstdrift.matching.structure.thresholds import (
     SAME_NAME_SCORE,
     TIE,
     TWINS,
+    UNSURE,
 )
 from firstdrift.matching.tree import (
     SliceTree,
@@ -243,7 +244,8 @@ class _Siblings:
             return common_subsequence(*operators)
         if len(golden) * len(target) <= LARGEST_TABLE:
             return self._weigh(golden, target)
-        return self._align_by_shape(golden, target)
+        common = self._align_by_shape(golden, target)
+        return _fill(_undisturbed(common, len(golden), len(target)), golden, target, self._weigh)
 
     def _align_by_shape(self, golden: list[int], target: list[int]) -> list[Pair]:
         nodes = self._work.golden.nodes, self._work.target.nodes
@@ -253,6 +255,8 @@ class _Siblings:
 
     def _weigh(self, golden: list[int], target: list[int]) -> list[Pair]:
         """Align two runs by all that speaks for each pair; equal call numbers only break ties."""
+        if len(golden) * len(target) > LARGEST_TABLE:
+            return self._align_by_shape(golden, target)
         nodes = self._work.golden.nodes, self._work.target.nodes
 
         def gain(left: int, right: int) -> float:
@@ -368,6 +372,22 @@ def _fill(
         between = align(golden[left.start : left.stop], target[right.start : right.stop])
         pairs += [(left.start + at, right.start + other) for at, other in between]
     return sorted(pairs)
+
+
+def _undisturbed(pairs: list[Pair], golden: int, target: int) -> list[Pair]:
+    """Return the pairs that lie in the middle of an unbroken run, `UNSURE` pairs from its ends or more.
+
+    The ends of the sequences do not count as ends of a run.
+    """
+    before = [(at, at) for at in range(-UNSURE, 0)]
+    after = [(golden + at, target + at) for at in range(UNSURE)]
+    padded = [*before, *pairs, *after]
+    width = 2 * UNSURE
+    return [
+        pair
+        for pair, first, last in zip(pairs, padded, padded[width:], strict=False)
+        if last[0] - first[0] == width == last[1] - first[1]
+    ]
 
 
 def _beside(tree: SliceTree, siblings: list[int]) -> dict[int, tuple[str, str]]:

@@ -78,6 +78,9 @@ FUZZY: Final = 0.9
 LARGEST_TABLE: Final = 40_000
 """pairs of nodes | runs of siblings up to which each pair is weighed | 200 by 200"""
 
+UNSURE: Final = 6
+"""operators | on either side of an insertion, weighed again | judgement"""
+
 CONTIGUOUS: Final = 1e-3
 """score | added where two pairs follow each other | far below the other terms: it decides between equals
 only"""

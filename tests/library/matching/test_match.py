@@ -292,3 +292,16 @@ def test_more_than_ten_thousand_operators_without_modules_are_aligned(factor: fl
     assert wrong_matches(plan, golden, target) == []
     assert len(plan.unmatched_target) == len(new)
     assert plan.unmatched_golden == ()
+
+
+@pytest.mark.parametrize("at", [50, 151, 250])
+@pytest.mark.parametrize("before", [0, 1], ids=["after", "before"])
+def test_in_a_long_run_values_tell_an_operator_from_one_inserted_beside_it(at: int, before: int) -> None:
+    names = [ADD, MUL, LINEAR, "Torch.matmul", "Tensor.pow", MUL, "Torch.rsqrt"]
+    calls = tuple(Call(names[at % 7], number=at, shape=(2, 16 + at % 5)) for at in range(300))
+    inserted = edited(calls, insert_after={at - before: replace(calls[at], number=900)})
+    golden, target = write(calls, backward=False), write(inserted, factor=1.01, backward=False)
+    plan = matched(golden, target)
+    assert wrong_matches(plan, golden, target) == []
+    assert plan.unmatched_golden == ()
+    assert not any(match.doubtful for match in plan.matches)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from itertools import pairwise
 from operator import mul
 
 import numpy as np
@@ -586,6 +587,17 @@ def test_one_coarse_product_among_exact_ones_is_a_fault() -> None:
 def test_a_fault_above_the_coarse_format_is_still_seen() -> None:
     judged = judge(*products([3e-4, 2.8e-4, 3.1e-4, 0.2, 2.9e-4]))
     assert judged.origins == ["Functional.linear.3.forward"]
+
+
+def test_one_coarse_product_before_far_worse_ones_is_a_fault_and_no_format() -> None:
+    errors = [3e-4, 0.1, 0.12, 0.15]
+    after = [
+        Call(f"Functional.linear.{n}.forward", inputs=[before, 0.0], outputs=[error])
+        for n, (before, error) in enumerate(pairwise(errors), start=1)
+    ]
+    judged = judge(*products(errors[:1]), *after)
+    assert judged.origins == ["Functional.linear.0.forward"]
+    assert judged.said.roundoff < 2.0**-12
 
 
 def test_what_was_once_rounded_stays_so() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from library.verdict.made_slices import Call, Judged, judge
+from msgspec.structs import replace
 
 from firstdrift.matching.plan import NodeMatch, Origin, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary, StatisticDifferences
@@ -15,7 +16,8 @@ from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.classes import ALL_CLASS_RULES, CLASS_RULES, rule_of
-from firstdrift.verdict.constants import CONSTANTS
+from firstdrift.verdict.conditioning import condition_of_product, error_of_sum
+from firstdrift.verdict.constants import CONSTANTS, MOST_CANCELLED
 from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
 from firstdrift.verdict.explanations import (
     BOUNDS,
@@ -334,3 +336,32 @@ def test_the_tables_are_listed_in_the_order_in_which_they_are_asked() -> None:
     assert [entry.name for entry in TABLES["classes"]] == [one.name for one in ALL_CLASS_RULES]
     assert CLASS_RULES[-1].id == "clean"
     assert {rule.node_class for rule in ALL_CLASS_RULES} >= ORIGINS
+
+
+@pytest.mark.parametrize(
+    ("sides", "condition"),
+    [
+        ([SIDE, SIDE], 10.0 * 10.0 / 0.1),
+        ([SIDE, replace(SIDE, norm=3.0), SideSummary(1, 50.0, 50.0, 50.0, 50.0)], 10.0 * 3.0 / 0.1),
+        ([SIDE], MOST_CANCELLED.value),
+        ([SIDE, replace(SIDE, norm=None)], MOST_CANCELLED.value),
+        ([], MOST_CANCELLED.value),
+    ],
+    ids=["input and weight", "a bias is no factor", "no weight", "no norm", "no input"],
+)
+def test_a_single_product_is_conditioned_by_its_factors(sides: list[SideSummary], condition: float) -> None:
+    assert condition_of_product(sides, [SideSummary(1, 0.1, 0.1, 0.1, 0.1)]) == pytest.approx(condition)
+
+
+@pytest.mark.parametrize(
+    ("differences", "norm", "error"),
+    [
+        ([1.0, 2.0], 6.0, 0.5),
+        ([1.0], 0.0, math.inf),
+        ([0.0], 0.0, 0.0),
+        ([1.0], None, 0.0),
+        ([1.0], math.inf, 0.0),
+    ],
+)
+def test_a_sum_of_nothing_has_any_error(differences: list[float], norm: float | None, error: float) -> None:
+    assert error_of_sum(differences, norm) == error
