@@ -56,7 +56,7 @@ def compute_roundoff(rows: Sequence[TreeRow], errors: Sequence[RowErrors]) -> fl
 
 
 def _are_alike(products: Sequence[RowErrors], coarse: float) -> bool:
-    """Tell whether the products that follow the exact ones are off by a like amount; after a fault it grows."""
+    """Tell whether the products after the exact ones are off by a like amount; after a fault it grows."""
     later = [error.output or 0.0 for error in products if not _has_exact_inputs(error)]
     return max(later[: int(WITNESSES.value)], default=0.0) <= ALIKE_PRODUCTS.value * coarse
 

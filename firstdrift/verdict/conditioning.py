@@ -78,7 +78,7 @@ _BOUNDS: Final[
 
 
 def error_of_sum(differences: Iterable[float], norm: float | None) -> float:
-    """Return the relative error of a sum, sum of |d terms| / |sum|: inf of nothing, 0 if the sum is not known."""
+    """Return the relative error of a sum, sum of |d terms| / |sum|; 0 if the sum is not known."""
     if norm is None or not math.isfinite(norm):
         return 0.0
     difference = sum(differences)
@@ -98,7 +98,7 @@ def condition_of_sum(terms: SideSummary, total: SideSummary) -> float:
 
 
 def condition_of_product(factors: Sequence[SideSummary], made: Sequence[SideSummary]) -> float:
-    """Return |input| x |weight| / |sum of products| of a single sum; where unrecorded, what chance brings about.
+    """Return |input| x |weight| / |sum of products|; where unrecorded, what chance brings about.
 
     A single element beside them, such as a bias, is added and no factor.
     """
