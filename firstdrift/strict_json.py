@@ -24,12 +24,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _compact = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
-def to_json(value: object, *, indent: int | None = None) -> str:
-    """Write a value of dicts, lists, strings, numbers, booleans and None as strict JSON.
+def to_json(value: object, *, language: str = SOURCE, indent: int | None = None) -> str:
+    """Write a value as strict JSON: records as objects, messages with their text in a language.
 
     The text can be encoded: bytes of a file name that are no UTF-8 stand as escapes.
     """
-    text = json.dumps(spelled_out(value), allow_nan=False, ensure_ascii=False, indent=indent)
+    text = json.dumps(spelled_out(plain(value, language)), allow_nan=False, ensure_ascii=False, indent=indent)
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

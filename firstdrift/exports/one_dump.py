@@ -10,7 +10,6 @@ from firstdrift.exports.text import printable
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Overflow
 from firstdrift.verdict.overflow_single import LEVELS, has_nonfinite
-from firstdrift.wording.plain import message_or_none
 from firstdrift.wording.text import text_of
 
 _SHOWN = 20
@@ -92,7 +91,7 @@ def overflows_object(views: Sequence[SliceView]) -> dict[str, Any]:
 def tree_object(view: SliceView) -> dict[str, Any]:
     """Return a slice with its nodes: parents before what is inside them, siblings in execution order."""
     return coordinates_object(view.coordinates) | {
-        "stacks_unreadable": message_or_none(view.no_stacks),
+        "stacks_unreadable": view.no_stacks,
         "nodes": [_node(each) for each in view.nodes],
     }
 
@@ -124,5 +123,5 @@ def _tensor(view: TensorView) -> dict[str, Any]:
         "scalar": record.scalar,
         **{name: getattr(values, name, None) for name in (*_STATISTICS, *_COUNTS)},
         "known_from": view.origin or None,
-        "problem": message_or_none(view.problem),
+        "problem": view.problem,
     }

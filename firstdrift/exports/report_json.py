@@ -11,7 +11,6 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow
 from firstdrift.wording.message import Message
-from firstdrift.wording.plain import message_object, message_or_none
 
 if TYPE_CHECKING:
     from firstdrift.comparison.algorithms import Summary
@@ -28,7 +27,7 @@ def report_object(report: Report) -> dict[str, Any]:
             "golden": list(map(coordinates_object, report.pairing.unmatched_golden)),
             "target": list(map(coordinates_object, report.pairing.unmatched_target)),
         },
-        "notes": list(map(message_object, report.notes())),
+        "notes": list(report.notes()),
         "unreadable": report.unreadable,
         "incomparable": list(starmap(incomparable_object, islice(report.incomparable(), INCOMPARABLE_SHOWN))),
         **_algorithms_object(report),
@@ -61,24 +60,24 @@ def comparison_object(
 ) -> dict[str, Any]:
     """Return the part of the object that does not depend on how the comparison was run."""
     return {
-        "summary": message_object(findings.summary),
+        "summary": findings.summary,
         "golden": dump_object(golden),
         "target": dump_object(target),
         "counts": counts_object(counts),
         "first_bad_token": finding_object(findings.first_bad_token),
         "first_bad_node": finding_object(findings.first_bad_node),
         "input_differs": list(map(_input_object, findings.input_differs)),
-        "rank_finding": message_or_none(findings.rank_finding),
+        "rank_finding": findings.rank_finding,
         "suspects": list(map(finding_object, findings.suspects)),
         "overflow": list(map(overflow_object, findings.overflow)),
-        "unlike": message_or_none(findings.unlike),
+        "unlike": findings.unlike,
         "seconds": dict(seconds),
     }
 
 
 def _input_object(difference: InputDifference) -> dict[str, Any]:
     return coordinates_object(difference.coordinates) | {
-        "reason": message_object(difference.reason),
+        "reason": difference.reason,
         "golden": difference.golden,
         "target": difference.target,
         "tensor": difference.tensor,
@@ -91,7 +90,7 @@ def incomparable_object(coordinates: Coordinates, pair: TensorPair, reason: Mess
         "golden": pair.golden_node,
         "target": pair.target_node,
         "tensor": pair.target.label,
-        "reason": message_object(reason),
+        "reason": reason,
     }
 
 
@@ -104,19 +103,19 @@ def dump_object(dump: DumpSummary) -> dict[str, Any]:
         "compared": dump.compared,
         "nodes": dump.nodes,
         "tensors": dump.tensors,
-        "order_origin": message_object(dump.order_origin),
+        "order_origin": dump.order_origin,
         "problems": problem_objects(dump.problems),
     }
 
 
 def problem_objects(problems: Iterable[Problem]) -> list[dict[str, Any]]:
     """Describe what could not be used."""
-    return [{"file": problem.file, "reason": message_object(problem.reason)} for problem in problems]
+    return [{"file": problem.file, "reason": problem.reason} for problem in problems]
 
 
 def overflow_object(overflow: Overflow) -> dict[str, Any]:
     """Describe a node that overflows."""
-    said = {"node": overflow.node, "level": overflow.level, "reason": message_object(overflow.reason)}
+    said = {"node": overflow.node, "level": overflow.level, "reason": overflow.reason}
     return coordinates_object(overflow.coordinates) | said
 
 
@@ -155,6 +154,6 @@ def finding_object(finding: Finding | None) -> dict[str, Any] | None:
         "tensor": finding.tensor,
         "class": finding.node_class.value if finding.node_class is not None else None,
         "verdict": finding.verdict.value,
-        "reasons": list(map(message_object, finding.reasons)),
+        "reasons": list(finding.reasons),
         "metrics": dict(finding.metrics),
     }

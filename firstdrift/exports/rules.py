@@ -6,7 +6,6 @@ from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.rule_book import DOCUMENT, TABLES, title_of
 from firstdrift.verdict.thresholds import DEFAULTS
 from firstdrift.wording.message import Message
-from firstdrift.wording.plain import message_object
 from firstdrift.wording.text import text_of
 
 
@@ -39,7 +38,7 @@ def rules_object() -> dict[str, Any]:
 def _object(entry: Rule) -> dict[str, Any]:
     return {
         "name": entry.name,
-        "why": message_object(entry.why),
+        "why": entry.why,
         "class": None if entry.node_class is None else entry.node_class.value,
         "thresholds": {name: getattr(DEFAULTS, name) for name in entry.thresholds},
         "document": DOCUMENT,

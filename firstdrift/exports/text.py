@@ -18,7 +18,6 @@ from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow
 from firstdrift.wording.message import Message
-from firstdrift.wording.plain import message_object
 from firstdrift.wording.text import text_of
 
 if TYPE_CHECKING:
@@ -222,11 +221,8 @@ def inspection_object(found: Inspection) -> dict[str, Any]:
     return {
         "path": str(found.dump.path),
         "format": found.dump.format,
-        "evidence": list(map(message_object, found.dump.evidence)),
-        "attributes": {
-            name: value if isinstance(value, str) else message_object(value)
-            for name, value in found.dump.attributes.items()
-        },
+        "evidence": list(found.dump.evidence),
+        "attributes": found.dump.attributes,
         "problems": problem_objects(found.dump.problems),
         "slices": list(map(_slice_object, found.slices)),
         "unknown_names": [
@@ -244,7 +240,7 @@ def _slice_object(one: SliceInspection) -> dict[str, Any]:
     return coordinates_object(one.coordinates) | {
         "nodes": one.modules + one.operators,
         **{name: getattr(one, name) for name in _COUNTED},
-        "order_origin": message_object(one.order_origin.message),
+        "order_origin": one.order_origin.message,
         "problems": problem_objects(one.problems),
     }
 

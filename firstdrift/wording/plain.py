@@ -12,11 +12,6 @@ def message_object(message: Message, language: str = SOURCE) -> dict[str, Any]:
     return {"id": message.id, "arguments": arguments, "text": text_of(message, language)}
 
 
-def message_or_none(message: Message | None) -> dict[str, Any] | None:
-    """Return a message as JSON; null for none."""
-    return None if message is None else message_object(message)
-
-
 def _plain(argument: Argument, language: str) -> Any:  # noqa: ANN401 (what JSON has)
     match argument:
         case Message():

@@ -30,7 +30,7 @@ from firstdrift.wording.text import text_of
 from firstdrift_frontend import assets
 from firstdrift_frontend.rendering import render
 from firstdrift_server.asked import address_without_token, asked_address
-from firstdrift_server.reader_language import language_of
+from firstdrift_server.reader_language import VARY, language_of
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.validation import complaint
 from firstdrift_server.visitors import is_refused, viewer_of
@@ -124,7 +124,7 @@ def answer(request: Request, template: str, view: object, status: int = HTTPStat
     """Give a view as data to those who asked for data, and as a page to everybody else."""
     if wants_json(request):
         return StrictJSONResponse(view, status)
-    return HTMLResponse(_page(request, template, view), status, headers=_VARY)
+    return HTMLResponse(_page(request, template, view), status, headers=_VARIES)
 
 
 def answer_early(
@@ -148,10 +148,10 @@ def answer_early(
         except FirstdriftError as error:  # the database, which was there a moment ago
             yield bytes(error_answer(request, status_of(error), error.message, error.advice).body)
 
-    return StreamingResponse(parts(), media_type="text/html", headers=_VARY | {"link": ", ".join(needed)})
+    return StreamingResponse(parts(), media_type="text/html", headers=_VARIES | {"link": ", ".join(needed)})
 
 
-_VARY = {"vary": "Accept, Accept-Language, Cookie"}
+_VARIES = {"vary": VARY}
 
 
 def _page(request: Request, template: str, view: object) -> bytes:

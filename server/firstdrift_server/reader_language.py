@@ -10,6 +10,9 @@ from firstdrift_frontend.languages import SOURCE, choose_language
 
 LANGUAGE_COOKIE: Final = "firstdrift_language"
 
+VARY: Final = "Accept, Accept-Language, Cookie"
+"""By what of a request the form and the language of its answer are chosen."""
+
 _language: Final = ContextVar("language", default=SOURCE)
 
 

@@ -1,10 +1,12 @@
 """Answers in strict JSON."""
 
+from collections.abc import Mapping
+
 import msgspec
 from starlette.responses import Response
 
-from firstdrift.strict_json import plain, to_json
-from firstdrift_server.reader_language import language_now
+from firstdrift.strict_json import to_json
+from firstdrift_server.reader_language import VARY, language_now
 
 
 class StrictJSONResponse(Response):
@@ -12,9 +14,14 @@ class StrictJSONResponse(Response):
 
     media_type = "application/json"
 
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        """Set the headers; what is kept on the way is kept by language."""
+        super().init_headers(headers)
+        self.headers.setdefault("vary", VARY)
+
     def render(self, content: object) -> bytes:
         """Encode the content in the language of the reader; names of files that are no UTF-8 are `spelt`."""
-        return to_json(plain(content, language_now())).encode()
+        return to_json(content, language=language_now()).encode()
 
 
 class ManyNumbersResponse(Response):

@@ -1,13 +1,37 @@
 """Pages in the language that was chosen, or that the browser asks for."""
 
 import re
+from collections.abc import Iterator
 from http import HTTPStatus
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import LANGUAGES, text_of, texts
+
+
+def messages_in(value: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 (whatever JSON has)
+    """Yield the messages anywhere in an answer."""
+    if isinstance(value, dict):
+        if value.keys() == {"id", "arguments", "text"}:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from messages_in(item)
+
+
+def message_of(said: dict[str, Any]) -> Message:
+    """Read a message back from an answer."""
+    return Message.of(said["id"], **{name: _argument(value) for name, value in said["arguments"].items()})
+
+
+def _argument(value: Any) -> Any:  # noqa: ANN401 (whatever JSON has)
+    if isinstance(value, list):
+        return tuple(map(_argument, value))
+    return message_of(value) if isinstance(value, dict) else value
 
 
 @pytest.mark.parametrize(
@@ -88,6 +112,11 @@ def test_what_a_script_asks_for_is_said_in_the_language_of_its_page(
     refused = client.get("/api/v1/comparisons/999", headers=headers).json()
     expected = text_of(Message.of("catalogue.no_comparison", comparison=999), language)
     assert refused["error"] == refused["message"]["text"] == expected
+    answer = client.get("/api/v1/comparisons/2", headers=headers)
+    assert "Accept-Language" in answer.headers["vary"]
+    messages = list(messages_in(answer.json()))
+    assert messages
+    assert [said["text"] for said in messages] == [text_of(message_of(said), language) for said in messages]
     chart = client.get("/api/v1/comparisons/3/chart", headers=headers).json()["chart"]
     assert chart["y_title"]["text"] in texts(language).values()
     assert chart["traces"][0]["name"]["text"] == text_of(Message.of("slice.only"), language)

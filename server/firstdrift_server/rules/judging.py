@@ -14,7 +14,6 @@ from firstdrift.errors import SettingsError
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, thresholds_from
 from firstdrift.wording.message import Message
-from firstdrift.wording.plain import message_object
 from firstdrift_server.validation import read_number, require_known
 
 _PARAMETERS: Final = frozenset({"rules", "baseline", "slice", "all", "language"})
@@ -83,7 +82,7 @@ def rules_object(session: Session, comparison_id: int) -> dict[str, Any]:
             {
                 "name": name,
                 "rules": about.rules,
-                "meaning": message_object(about.meaning),
+                "meaning": about.meaning,
                 "default": getattr(DEFAULTS, name),
                 "least": about.least,
                 "most": about.most,
