@@ -105,7 +105,10 @@ def test_a_comparison_answers_the_shape_that_the_command_prints(
     client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
 ) -> None:
     found = strict(client.get("/api/v1/comparisons/3").text)
-    assert found["summary"]["id"].startswith("summary.")
+    assert found["summary"]["id"] == "summary.bad_token_and_node"
+    token = found["summary"]["arguments"]["token"]
+    assert token["id"] == "finding.first_token"
+    assert token["arguments"]["bad_token"]["arguments"] == {"number": 3}
     assert (found["state"], found["first_bad_token"]["token"]) == ("done", 3)
     assert set(found["counts"]) == {
         *("pairs", "pass", "warning", "error", "incomparable"),
@@ -442,7 +445,10 @@ def test_a_token_that_no_dump_has_is_refused_before_anything_is_compared(
     asked = {"golden": golden, "target": target, "token": 99}
     answer = client.post("/api/v1/comparisons", json=asked)
     assert (answer.status_code, answer.json()["ok"]) == (422, False)
-    assert answer.json()["message"]["id"] == "matching.choice.in_neither"
+    message = answer.json()["message"]
+    assert message["id"] == "matching.choice.in_neither"
+    assert message["arguments"]["asked"]["arguments"] == {"number": 99}
+    assert message["text"].endswith("0\u20137")
     said = answer.json()["error"][1:]
     form = client.post("/new", data={name: str(value) for name, value in asked.items()}, headers=HTML)
     assert form.status_code == 422
