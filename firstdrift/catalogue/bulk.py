@@ -17,7 +17,7 @@ BATCH = 20_000
 
 def columns_of(records: Sequence[Any], *names: str) -> dict[str, list[Any]]:
     """Return the values of fields of records, by field; None where there is no record."""
-    return {name: [getattr(record, name, None) for record in records] for name in names}
+    return {name: [None if record is None else getattr(record, name) for record in records] for name in names}
 
 
 def insert_many(

@@ -51,10 +51,17 @@ def upgrade(engine: Engine) -> None:
 
 
 def step_of(session: Session) -> str | None:
-    """Return the step that the tables of a database are at; None where there are none of ours."""
+    """Return the step that the tables of a database are at; None where there are none of ours.
+
+    Raises:
+        CatalogueError: there are tables, and none says of which step.
+    """
     if not inspect(session.connection()).has_table(_STEP.name):
         return None
-    return session.scalar(select(_STEP.c.version_num))
+    step = session.scalar(select(_STEP.c.version_num))
+    if step is None:
+        raise CatalogueError(Message.of("catalogue.database.not_ours"))
+    return step
 
 
 def missing_tables(session: Session) -> list[str]:

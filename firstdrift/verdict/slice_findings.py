@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import attrgetter
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import RankError
@@ -32,7 +33,7 @@ def finding_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Fi
         row=row.index,
         amplification=judged.amplification,
         on_rank=_rank_of(evidence, row, at),
-        epoch=bisect_left([talk.order for talk in evidence.communications], row.order),
+        epoch=bisect_left(evidence.communications, row.order, key=attrgetter("order")),
         operator=_operator_beside_modules(evidence, row),
         golden_ranks=_golden_ranks(evidence),
     )

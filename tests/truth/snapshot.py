@@ -140,9 +140,7 @@ def described(report: Any) -> Said:  # noqa: ANN401 (also that of an earlier ver
 def _coordinates(at: Any) -> str:  # noqa: ANN401
     rank = "+".join(map(str, at.merged)) if at.merged else at.rank
     parts = {"step": at.step, "rank": rank, "token": at.token, "micro step": at.micro_step}
-    return (
-        ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None) or "the only slice"
-    )
+    return ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None) or ONLY_SLICE
 
 
 def _place(finding: Any) -> list[Any] | None:  # noqa: ANN401

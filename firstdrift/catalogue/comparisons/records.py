@@ -243,7 +243,7 @@ def count_uses(session: Session, paths: Iterable[Path]) -> dict[Path, int]:
 
 
 def _newest_findings() -> Select[int]:
-    """Select those whose findings are put into words to be searched, which the database does not know."""
+    """Select the newest comparisons with findings: their summaries are searched in each language."""
     with_findings = select(ComparisonEntry.id).where(ComparisonEntry.findings.is_not(None))
     return with_findings.order_by(ComparisonEntry.id.desc()).limit(MOST_SEARCHED)
 

@@ -12,6 +12,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from databases import new_postgresql_database
+from messages import refuses
 from sqlalchemy import Column, Connection, Engine, MetaData, Table, inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
@@ -191,3 +192,12 @@ def test_a_database_of_the_first_release_is_brought_up_to_date_with_all_that_is_
     with writing(engine) as session:
         assert add_edits(session, known.id, 1, (match("a", "b"),)).version == 2
     engine.dispose()
+
+
+def test_a_database_whose_step_is_not_said_is_refused(database: str) -> None:
+    engine = open_engine(database)
+    upgrade(engine)
+    with writing(engine) as session:
+        session.execute(text("DELETE FROM alembic_version"))
+    with refuses(CatalogueError, "catalogue.database.not_ours"):
+        upgrade(engine)
