@@ -61,7 +61,7 @@ def step_of(session: Session) -> str | None:
     step = session.scalar(select(_STEP.c.version_num))
     if step is None:
         raise CatalogueError(Message.of("catalogue.database.not_ours"))
-    return step
+    return str(step)
 
 
 def missing_tables(session: Session) -> list[str]:
@@ -86,7 +86,7 @@ def step_of_file(connection: sqlite3.Connection, file: Path) -> str:
         raise CatalogueError(Message.of("catalogue.database.not_ours"), path=file)
     step = str(found[0])
     _require_known(step, file)
-    return step
+    return str(step)
 
 
 def _require_known(step: str, file: Path | None = None) -> None:

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
@@ -150,7 +150,7 @@ class Registry(Struct, frozen=True):
 @cache
 def registry() -> Registry:
     """Return the registry that firstdrift comes with."""
-    folder = files(__package__)
+    folder = Path(__file__).parent
     return read_registry(
         folder.joinpath("operators.toml").read_text("utf-8"),
         folder.joinpath("modules.toml").read_text("utf-8"),

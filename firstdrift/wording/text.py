@@ -13,7 +13,7 @@ The catalogue has a text with gaps for each message, as `str.format` has them, a
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from string import Formatter
 from typing import Any, Final, NamedTuple
 
@@ -91,10 +91,10 @@ def word(room: str, name: str, language: str = SOURCE) -> str:
 def texts(language: str) -> Mapping[str, str]:
     """Read the texts of a language by message id."""
     found: dict[str, str] = {}
-    for file in sorted(files(__package__).joinpath(language).iterdir(), key=lambda one: one.name):
-        if file.name.endswith(".toml"):
-            found |= _flat(tomllib.loads(file.read_text("utf-8")))
-    rules = tomllib.loads(files(__package__).joinpath("rules.toml").read_text("utf-8"))
+    here = Path(__file__).parent
+    for file in sorted((here / language).glob("*.toml")):
+        found |= _flat(tomllib.loads(file.read_text("utf-8")))
+    rules = tomllib.loads((here / "rules.toml").read_text("utf-8"))
     for kind, sentences in rules.items():
         found |= {f"rule.{kind}.{name}": sentence[language] for name, sentence in sentences.items()}
     return found

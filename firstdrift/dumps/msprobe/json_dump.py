@@ -87,14 +87,17 @@ class SliceFiles:
     ) -> dict[str, tuple[TensorRecord, ...]]:
         """Read the records of some names, each with what is wrong with it."""
         tensors: dict[str, tuple[TensorRecord, ...]] = {}
+        problems_found: list[Message] = []
         for name in names:
             problems: list[Message] = []
             try:
                 tensors[name] = read(name, problems)
             except RecursionError:
                 problems.append(Message.of("dumps.record.nested_too_deeply"))
-            of_record = (Message.of("dumps.record.problem", record=name, problem=each) for each in problems)
-            self.report(self._reader.mark.name, of_record)
+            problems_found += [
+                Message.of("dumps.record.problem", record=name, problem=each) for each in problems
+            ]
+        self.report(self._reader.mark.name, problems_found)
         return tensors
 
     def report(self, file: str, reasons: Iterable[Message]) -> None:
