@@ -16,7 +16,8 @@ digits, what those digits leave open is no error.
 """
 
 import math
-from typing import Final, NamedTuple, TypeGuard
+from collections.abc import Callable
+from typing import TypeAlias, TypeGuard
 
 from msgspec.structs import replace
 
@@ -38,30 +39,18 @@ _TEXT = 10.0 ** (1 - _DIGITS)
 _EQUAL = StatisticDifferences(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, nonfinite_differs=False)
 
 
-class _Four(NamedTuple):
-    """The four statistics of a tensor, or their differences."""
-
-    maximum: float | None
-    minimum: float | None
-    mean: float | None
-    norm: float | None
-
-    @classmethod
-    def of(cls, side: SideSummary | Statistics | StatisticDifferences) -> "_Four":
-        return cls(side.maximum, side.minimum, side.mean, side.norm)
-
-
-_NONE: Final = _Four(0.0, 0.0, 0.0, 0.0)
+_Four: TypeAlias = tuple[float | None, float | None, float | None, float | None]
+"""Maximum, minimum, mean and norm of a tensor, or their differences."""
 
 
 def measure_statistics(golden: TensorRecord | SideSummary, target: TensorRecord | SideSummary) -> Measurement:
     """Compare the recorded statistics of two tensors; a side with data comes as its summary."""
     golden_side, target_side = _side(golden), _side(target)
-    if golden_side == target_side and all(map(_is_finite, _Four.of(golden_side))):
-        differences, four = _EQUAL, _NONE
+    if golden_side == target_side and all(map(_is_finite, _four(golden_side))):
+        differences = _EQUAL
     else:
         differences = difference_of_statistics(golden_side, target_side)
-        four = _Four.of(differences)
+    four = _four(differences)
     if four.count(None) == len(four):
         return incomparable(Message.of("metrics.no_common_statistic"))
     return Measurement(
@@ -76,11 +65,11 @@ def measure_statistics(golden: TensorRecord | SideSummary, target: TensorRecord 
 def difference_of_statistics(golden: SideSummary, target: SideSummary) -> StatisticDifferences:
     """Return the differences, target - golden, and what they say about the error of the tensor."""
     golden, target = agreeing_masks(_known(golden), _known(target))
-    sides = _Four.of(golden), _Four.of(target)
-    differences = _Four(*map(_difference, *sides))
+    sides = _four(golden), _four(target)
+    differences = _each(_difference, *sides)
     return StatisticDifferences(
         *differences,
-        *_Four(*map(_relative, differences, sides[0])),
+        *_each(_relative, differences, sides[0]),
         error_bound=_error_bound(golden, _beyond_text(*sides, differences)),
         nonfinite_differs=any(map(_nonfinite_differs, sides[0][:2], sides[1][:2])),
     )
@@ -90,7 +79,7 @@ def _beyond_text(golden: _Four, target: _Four, differences: _Four) -> _Four:
     """Take from differences what the digits leave open that one of the sides was written with."""
     if not (_is_text(golden) or _is_text(target)):
         return differences
-    return _Four(*map(_beyond_digits, differences, golden, target))
+    return _each(_beyond_digits, differences, golden, target)
 
 
 def _beyond_digits(difference: float | None, golden: float | None, target: float | None) -> float | None:
@@ -132,15 +121,24 @@ def _side(of: TensorRecord | SideSummary) -> SideSummary:
     if isinstance(of, SideSummary):
         return as_recorded(of)
     size = None if of.shape is None else math.prod(of.shape)
-    return SideSummary(size, *_Four.of(of.statistics or Statistics()))
+    return SideSummary(size, *_four(of.statistics or Statistics()))
 
 
 def _known(side: SideSummary) -> SideSummary:
     """Forget a mean or norm that overflowed while maximum and minimum are finite."""
-    maximum, minimum, mean, norm = map(_is_finite, _Four.of(side))
-    if not (maximum and minimum) or (mean and norm):
+    mean, norm = _is_finite(side.mean), _is_finite(side.norm)
+    if (mean and norm) or not (_is_finite(side.maximum) and _is_finite(side.minimum)):
         return side
     return replace(side, mean=side.mean if mean else None, norm=side.norm if norm else None)
+
+
+def _each(of: Callable[..., float | None], *fours: _Four) -> _Four:
+    maximum, minimum, mean, norm = map(of, *fours)
+    return maximum, minimum, mean, norm
+
+
+def _four(of: SideSummary | Statistics | StatisticDifferences) -> _Four:
+    return of.maximum, of.minimum, of.mean, of.norm
 
 
 def _is_finite(value: float | None) -> TypeGuard[float]:
@@ -175,11 +173,13 @@ def _nonfinite_differs(golden: float | None, target: float | None) -> bool:
 def _error_bound(golden: SideSummary, apart: _Four) -> float | None:
     # |d| is at least the difference of the norms, sqrt(size) times that of the means (Cauchy-Schwarz),
     # and any single element of d, of which the differences of the extrema are lower bounds.
-    if apart.norm is None:
-        bounds, scales = [*apart], [golden.maximum, golden.minimum]
+    maximum, minimum, mean, norm = apart
+    if norm is None:
+        scales = [golden.maximum, golden.minimum]
     else:
-        mean = None if apart.mean is None or not golden.size else apart.mean * math.sqrt(golden.size)
-        bounds, scales = [apart.maximum, apart.minimum, mean, apart.norm], [golden.norm]
+        mean = None if mean is None or not golden.size else mean * math.sqrt(golden.size)
+        scales = [golden.norm]
+    bounds = maximum, minimum, mean, norm
     largest = max((abs(bound) for bound in bounds if _is_finite(bound)), default=None)
     if not largest:
         return largest
