@@ -131,9 +131,10 @@ class TensorPair(Struct, frozen=True, gc=False):
     @property
     def data_bytes(self) -> int:
         """An estimate, made from records alone, of how much data is read to measure the pair."""
-        if self.incomparable is not None or self.without_values:
+        records = [*chain.from_iterable(self._recorded().values())]
+        if self.incomparable is not None or any(record.location is None for record in records):
             return 0
-        return sum(record.data_bytes for record in chain.from_iterable(self._recorded().values()))
+        return sum(record.data_bytes for record in records)
 
 
 class UnmatchedTensor(Struct, frozen=True, gc=False):
