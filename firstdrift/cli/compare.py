@@ -135,7 +135,7 @@ def _options(chosen: dict[str, Any]) -> "Options":
     from firstdrift.comparison.report import Options
     from firstdrift.matching.plan import MatchingRules
     from firstdrift.matching.ranks.parallel_sizes import read_layouts
-    from firstdrift.verdict.thresholds import thresholds_of_words
+    from firstdrift.verdict.movable_thresholds import thresholds_of_words
 
     said = _said(chosen["mapping_files"])
     golden_layout, target_layout = read_layouts(chosen["tp"], chosen["pp"], chosen["vpp"])

@@ -11,7 +11,7 @@ from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Problem
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.comparable import prompt_starts
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message, joined
 

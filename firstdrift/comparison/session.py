@@ -23,8 +23,8 @@ from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.findings import AllSlices, judge_after
 from firstdrift.verdict.judgement import OWN_RULES, Counts, Finding, Findings, SliceJudgement
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.series import with_bad_output
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 
 

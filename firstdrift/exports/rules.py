@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from firstdrift.verdict.movable_thresholds import DEFAULTS
 from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.rule_book import DOCUMENT, TABLES, title_of
-from firstdrift.verdict.thresholds import DEFAULTS
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 

@@ -19,14 +19,14 @@ from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.verdict.added_inside import added_inside, explained_by_added
 from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
-from firstdrift.verdict.constants import NOISE_BEFORE
 from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
 from firstdrift.verdict.explanations import excused_by, explain, jumps
+from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
+from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.reasons import entered
 from firstdrift.verdict.row_errors import RowErrors
-from firstdrift.verdict.thresholds import Thresholds
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 

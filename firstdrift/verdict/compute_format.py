@@ -21,7 +21,7 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.operators.properties import is_product, may_be_product
-from firstdrift.verdict.constants import (
+from firstdrift.verdict.fixed_thresholds import (
     ALIKE_PRODUCTS,
     COARSE_OUTPUT,
     EXACT_INPUTS,

@@ -20,7 +20,7 @@ from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.operators.kinds import Magnification, OpKind
 from firstdrift.operators.properties import magnification
 from firstdrift.operators.recognise import kind_of_label
-from firstdrift.verdict.constants import MEAN_ROUNDING, MOST_CANCELLED, SUM_ROUNDINGS
+from firstdrift.verdict.fixed_thresholds import MEAN_ROUNDING, MOST_CANCELLED, SUM_ROUNDINGS
 from firstdrift.verdict.tree import TreeRow, last_name
 
 

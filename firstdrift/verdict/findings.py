@@ -25,9 +25,9 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     Verdict,
 )
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.rank_finding import rank_of_input, rank_of_node, rank_of_token
 from firstdrift.verdict.summary import summarise
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tokens import bad_logits, drift_limit, first_bad_token, how_far_off
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message

@@ -25,12 +25,12 @@ from firstdrift.verdict.judgement import (
 )
 from firstdrift.verdict.last_output import chosen_tokens, last_output, may_be_another_choice
 from firstdrift.verdict.model_mismatch import unlikeness
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.overflow import find_overflow
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.pair_verdicts import judge_pairs
 from firstdrift.verdict.row_verdicts import classes, judge_rows, with_roll_ups
 from firstdrift.verdict.slice_findings import finding_of_pair, finding_of_row, worst_finding
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tool_rules import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message

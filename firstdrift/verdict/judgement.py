@@ -13,7 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
 
 Reasons: TypeAlias = tuple[Message, ...]

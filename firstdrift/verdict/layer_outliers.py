@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.verdict.constants import PEERS
+from firstdrift.verdict.fixed_thresholds import PEERS
 from firstdrift.verdict.tree import TreeRow
 
 _NUMBERS = re.compile(r"\d+")

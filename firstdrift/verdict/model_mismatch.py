@@ -9,7 +9,7 @@ from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, is_part_of_rank
 from firstdrift.operators.paths import numbered_layer
-from firstdrift.verdict.constants import LEAST_TENSORS, OTHER_WIDTHS
+from firstdrift.verdict.fixed_thresholds import LEAST_TENSORS, OTHER_WIDTHS
 from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.wording.message import Message
 

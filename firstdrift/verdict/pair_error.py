@@ -18,8 +18,8 @@ from typing import NamedTuple
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role, is_floating
-from firstdrift.verdict.constants import STATISTICS_ROUNDING
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
 
 

@@ -7,8 +7,8 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import Role, is_floating, is_part_of_rank
 from firstdrift.verdict.conditioning import Term
-from firstdrift.verdict.constants import ANOTHER_ROW
 from firstdrift.verdict.evidence import Case, Evidence
+from firstdrift.verdict.fixed_thresholds import ANOTHER_ROW
 from firstdrift.verdict.judgement import Reasons
 from firstdrift.verdict.pair_error import size_of
 from firstdrift.verdict.row_errors import RowErrors

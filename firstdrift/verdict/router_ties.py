@@ -34,7 +34,7 @@ from firstdrift.operators.paths import (
     numbered_chosen_expert,
     numbered_expert,
 )
-from firstdrift.verdict.constants import MOST_EXPERTS, MOST_SWAPPED
+from firstdrift.verdict.fixed_thresholds import MOST_EXPERTS, MOST_SWAPPED
 from firstdrift.verdict.tree import TreeRow, kind_of_row, last_name
 
 _Step: TypeAlias = tuple[int, str]

@@ -15,10 +15,10 @@ from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, TensorRecord, is_part_of_rank
 from firstdrift.operators.properties import is_about_positions, last_part, parameter_positions
 from firstdrift.operators.registry import PARAMETERS
-from firstdrift.verdict.constants import LOWEST_VALUES, SAME_ARGUMENT
+from firstdrift.verdict.fixed_thresholds import LOWEST_VALUES, SAME_ARGUMENT
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, pair_error
 from firstdrift.verdict.router_ties import Choice, excuse
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 

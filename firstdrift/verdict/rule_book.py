@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from firstdrift.verdict.classes import ALL_CLASS_RULES
-from firstdrift.verdict.constants import DOCUMENT
 from firstdrift.verdict.explanations import BOUNDS, FACTORS, FLOORS
+from firstdrift.verdict.fixed_thresholds import DOCUMENT
 from firstdrift.verdict.rule import Rule
 from firstdrift.wording.message import Message
 

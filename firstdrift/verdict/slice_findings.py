@@ -8,8 +8,8 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import RankError
 from firstdrift.model.node import NodeKind
 from firstdrift.model.tensor import Role
-from firstdrift.verdict.constants import LEAST_RANK_ERROR, RANK_ALONE
 from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.fixed_thresholds import LEAST_RANK_ERROR, RANK_ALONE
 from firstdrift.verdict.judgement import Finding, PairJudgement, RowJudgement
 from firstdrift.verdict.row_errors import fingerprint
 from firstdrift.verdict.tree import TreeRow

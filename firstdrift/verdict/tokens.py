@@ -26,8 +26,8 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     Verdict,
 )
+from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.pair_error import size
-from firstdrift.verdict.thresholds import Thresholds
 from firstdrift.wording.message import Message
 
 

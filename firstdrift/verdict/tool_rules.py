@@ -26,8 +26,8 @@ from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors, SideSummary
 from firstdrift.model.tensor import Role, is_floating
 from firstdrift.verdict.judgement import PairJudgement, Verdict
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.pair_error import PairError, why_incomparable
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
 
 _NEVER_JUDGED = frozenset(

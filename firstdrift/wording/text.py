@@ -94,9 +94,9 @@ def texts(language: str) -> Mapping[str, str]:
     here = Path(__file__).parent
     for file in sorted((here / language).glob("*.toml")):
         found |= _flat(tomllib.loads(file.read_text("utf-8")))
-    rules = tomllib.loads((here / "rules.toml").read_text("utf-8"))
-    for kind, sentences in rules.items():
-        found |= {f"rule.{kind}.{name}": sentence[language] for name, sentence in sentences.items()}
+    for file in (here / "rules").glob("*.toml"):
+        for kind, sentences in tomllib.loads(file.read_text("utf-8")).items():
+            found |= {f"rule.{kind}.{name}": sentence[language] for name, sentence in sentences.items()}
     return found
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from firstdrift.model.tensor import UNIT_ROUNDOFF
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
 
 

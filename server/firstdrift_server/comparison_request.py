@@ -15,7 +15,7 @@ from firstdrift.matching.manual.edits import MatchSetFile
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.matching.ranks.parallel_sizes import read_layouts
 from firstdrift.verdict.judge import RULES
-from firstdrift.verdict.thresholds import thresholds_of_words
+from firstdrift.verdict.movable_thresholds import thresholds_of_words
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.questions.dumps import real_dump, require_chosen, said_by_files

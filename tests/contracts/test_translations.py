@@ -20,7 +20,7 @@ from firstdrift.metrics.closeup.hint import HintKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role
 from firstdrift.verdict.judgement import NodeClass, Verdict
-from firstdrift.verdict.thresholds import ABOUT
+from firstdrift.verdict.movable_thresholds import ABOUT
 from firstdrift.wording import text as wording
 from firstdrift_frontend import STATIC
 from firstdrift_frontend.languages import LANGUAGES, LOCALE, SOURCE

@@ -34,7 +34,7 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.edits import unmatch
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.slice import Coordinates, SliceListing
-from firstdrift.verdict.thresholds import Thresholds
+from firstdrift.verdict.movable_thresholds import Thresholds
 
 SENSITIVE = Thresholds(factor=1.5, floor=1.0)
 

@@ -44,7 +44,7 @@ from firstdrift.model.slice import Coordinates
 from firstdrift.paths import spelt, unspelt
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Findings
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import LANGUAGES, text_of
 

@@ -33,7 +33,7 @@ from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judgement import OWN_RULES, Counts, Findings, NodeClass
-from firstdrift.verdict.thresholds import DEFAULTS
+from firstdrift.verdict.movable_thresholds import DEFAULTS
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 

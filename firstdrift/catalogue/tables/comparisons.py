@@ -13,7 +13,7 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Counts, Findings, NodeClass, Reasons, SliceJudgement, Verdict
-from firstdrift.verdict.thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
 
 

@@ -14,7 +14,7 @@ from firstdrift.errors import FirstdriftError, PathOutsideRootsError, SettingsEr
 from firstdrift.matching.ranks.parallel_sizes import write_layouts
 from firstdrift.paths import inside, unspelt
 from firstdrift.verdict.judge import RULES
-from firstdrift.verdict.thresholds import ABOUT
+from firstdrift.verdict.movable_thresholds import ABOUT
 from firstdrift.wording.message import Message
 from firstdrift_server.answers import located
 from firstdrift_server.comparison_request import ComparisonRequest, require_slices

@@ -5,7 +5,7 @@ from pydantic import BaseModel, ConfigDict
 
 from firstdrift.catalogue.comparisons.records import Judging, get_comparison
 from firstdrift.catalogue.matches.match_sets import judge_again
-from firstdrift.verdict.thresholds import thresholds_from
+from firstdrift.verdict.movable_thresholds import thresholds_from
 from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.rules.effect import preview_object

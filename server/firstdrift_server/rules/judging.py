@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.records import Comparison, Judging, get_comparison, judging_of
 from firstdrift.errors import SettingsError
 from firstdrift.verdict.judge import RULES
-from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, thresholds_from
+from firstdrift.verdict.movable_thresholds import ABOUT, DEFAULTS, thresholds_from
 from firstdrift.wording.message import Message
 from firstdrift_server.validation import read_number, require_known
 

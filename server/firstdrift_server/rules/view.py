@@ -14,9 +14,9 @@ from firstdrift.catalogue.comparisons.records import Comparison, Judging, get_co
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.errors import SettingsError
 from firstdrift.verdict.judge import RULES
+from firstdrift.verdict.movable_thresholds import ABOUT, DEFAULTS, Thresholds
 from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.rule_book import DOCUMENT, TABLES, title_of
-from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import (

@@ -17,7 +17,6 @@ from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.classes import ALL_CLASS_RULES, CLASS_RULES, rule_of
 from firstdrift.verdict.conditioning import condition_of_product, error_of_sum
-from firstdrift.verdict.constants import CONSTANTS, MOST_CANCELLED
 from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
 from firstdrift.verdict.explanations import (
     BOUNDS,
@@ -28,10 +27,11 @@ from firstdrift.verdict.explanations import (
     factor_of,
     floor_of,
 )
+from firstdrift.verdict.fixed_thresholds import FIXED_THRESHOLDS, MOST_CANCELLED
 from firstdrift.verdict.judgement import ORIGINS
+from firstdrift.verdict.movable_thresholds import ABOUT, DEFAULTS
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.rule_book import ENTRIES, TABLES
-from firstdrift.verdict.thresholds import ABOUT, DEFAULTS
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.text import LANGUAGES, texts
 
@@ -317,9 +317,9 @@ def test_an_entry_names_thresholds_and_a_place_that_there_are(name: str) -> None
     assert entry.place in places()
 
 
-@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("name", FIXED_THRESHOLDS)
 def test_a_number_says_its_unit_its_meaning_and_where_it_comes_from(name: str) -> None:
-    number = CONSTANTS[name]
+    number = FIXED_THRESHOLDS[name]
     assert number.unit
     assert number.meaning.endswith(".")
     assert number.place in places()

@@ -17,7 +17,13 @@ from firstdrift.verdict.baseline import Noise, noise_of
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judge import RULES, judge_slice
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement
-from firstdrift.verdict.thresholds import ABOUT, DEFAULTS, Thresholds, thresholds_from, thresholds_of_words
+from firstdrift.verdict.movable_thresholds import (
+    ABOUT,
+    DEFAULTS,
+    Thresholds,
+    thresholds_from,
+    thresholds_of_words,
+)
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "verdict.md"
 U32 = UNIT_ROUNDOFF["float32"]

@@ -1,6 +1,6 @@
 """The numbers of the verdict that nobody moves: what each is, in which unit, and where it comes from.
 
-Those that may be moved are in `thresholds.py`.
+Those that may be moved are in `movable_thresholds.py`.
 """
 
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 DOCUMENT: Final = "docs/verdict.md"
 
 
-class Constant(NamedTuple):
+class FixedThreshold(NamedTuple):
     """A number that follows from a study or from a format.
 
     Attributes:
@@ -26,103 +26,105 @@ class Constant(NamedTuple):
 
 _ROUNDINGS: Final = "unit roundoffs of float32"
 
-MOST_CANCELLED: Final = Constant(
+MOST_CANCELLED: Final = FixedThreshold(
     1e3,
     "condition number",
     "A single dot product of which the operands were not recorded may cancel out so far by chance.",
     "A single dot product",
 )
-EXACT_INPUTS: Final = Constant(
+EXACT_INPUTS: Final = FixedThreshold(
     16, _ROUNDINGS, "Inputs of a product that differ by less agree to float32.", "Coarse products"
 )
-COARSE_OUTPUT: Final = Constant(
+COARSE_OUTPUT: Final = FixedThreshold(
     32,
     _ROUNDINGS,
     "A product that is off by less was computed in float32.",
     "Coarse products",
 )
-ALIKE_PRODUCTS: Final = Constant(
+ALIKE_PRODUCTS: Final = FixedThreshold(
     16,
     "unit roundoffs of the coarse format",
     "Products after the first coarse one are off by at most so much; after a fault, by more.",
     "Coarse products",
 )
-WITNESSES: Final = Constant(
+WITNESSES: Final = FixedThreshold(
     3, "products", "So many have to be coarse before the run is taken to be.", "Coarse products"
 )
-LOOKED_AT: Final = Constant(12, "products", "So many are looked at, the first of the run.", "Coarse products")
-SUM_ROUNDINGS: Final = Constant(
+LOOKED_AT: Final = FixedThreshold(
+    12, "products", "So many are looked at, the first of the run.", "Coarse products"
+)
+SUM_ROUNDINGS: Final = FixedThreshold(
     8,
     "unit roundoffs of the dtype",
     "The mean of a sum is off from the sum of the means by at most so much, over the root of the size.",
     "Sums",
 )
-MEAN_ROUNDING: Final = Constant(
+MEAN_ROUNDING: Final = FixedThreshold(
     1e-6, "of the root mean square", "A recorded mean is itself rounded by so much.", "Sums"
 )
-PEERS: Final = Constant(2, "nodes", "A node stands out among more peers than this.", "Peers")
-ANOTHER_ROW: Final = Constant(
+PEERS: Final = FixedThreshold(2, "nodes", "A node stands out among more peers than this.", "Peers")
+ANOTHER_ROW: Final = FixedThreshold(
     0.1,
     "relative L2 error",
     "An embedding that is off by less is hardly that of another token.",
     "Input differs",
 )
-LOWEST_VALUES: Final = Constant(
+LOWEST_VALUES: Final = FixedThreshold(
     6e4,
     "absolute value",
     "An argument beyond it masks: the lowest number of float16 is -65504, of wider types far below.",
     "Masks",
 )
-SAME_ARGUMENT: Final = Constant(
+SAME_ARGUMENT: Final = FixedThreshold(
     1e-6,
     "of the larger",
     "Python arguments that differ by less are the same number, written otherwise.",
     "What a node did to the error",
 )
-RANK_ALONE: Final = Constant(
+RANK_ALONE: Final = FixedThreshold(
     10,
     "times the error of any other rank",
     "A rank is off by itself if its error is this large.",
     "Ranks",
 )
-LEAST_RANK_ERROR: Final = Constant(
+LEAST_RANK_ERROR: Final = FixedThreshold(
     1e-3,
     "relative L2 error",
     "Errors of shards below this say nothing about where an error began.",
     "Ranks",
 )
-MOST_EXPERTS: Final = Constant(
+MOST_EXPERTS: Final = FixedThreshold(
     1024, "experts", "What is wider is not taken for the scores of a router.", "Ties between experts"
 )
-MOST_SWAPPED: Final = Constant(
+MOST_SWAPPED: Final = FixedThreshold(
     0.5, "of the choices", "If more of them are others, they are called no ties.", "Ties between experts"
 )
-LEAST_TENSORS: Final = Constant(
+LEAST_TENSORS: Final = FixedThreshold(
     8, "tensors", "Fewer do not tell whether two models are different.", "Different models"
 )
-OTHER_WIDTHS: Final = Constant(
+OTHER_WIDTHS: Final = FixedThreshold(
     0.5, "of the tensors", "If more have other widths, the models are different.", "Different models"
 )
-STATISTICS_ROUNDING: Final = Constant(
+STATISTICS_ROUNDING: Final = FixedThreshold(
     16,
     _ROUNDINGS,
     "Recorded statistics of equal whole numbers are apart by at most so much.",
     "The words",
 )
-NEAR_FORMAT: Final = Constant(
+NEAR_FORMAT: Final = FixedThreshold(
     2,
     "unit roundoffs of the coarse format",
     "Products that are off by less were computed in that format.",
     "Coarse products",
 )
-NOISE_BEFORE: Final = Constant(
+NOISE_BEFORE: Final = FixedThreshold(
     2,
     "times the worst error before the fault",
     "What a fault has reached is off by more than this.",
     "What follows",
 )
 
-CONSTANTS: Final = {
-    name.lower(): value for name, value in list(globals().items()) if isinstance(value, Constant)
+FIXED_THRESHOLDS: Final = {
+    name.lower(): value for name, value in list(globals().items()) if isinstance(value, FixedThreshold)
 }
 """All of them by name."""

@@ -4,6 +4,7 @@
 
 A verdict follows from measurements and thresholds, so that moving one reads no tensor again. They are kept
 with what was judged by them; what is left at its default is not written down, and follows later versions.
+Numbers that nobody moves, such as those of ties, are in `fixed_thresholds.py`.
 """
 
 import math
