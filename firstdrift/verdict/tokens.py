@@ -14,7 +14,6 @@ Tokens are compared only while what was generated before them agrees.
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from msgspec.structs import replace
 
 from firstdrift.model.slice import Coordinates
@@ -186,11 +185,11 @@ def _why_bad(judged: SliceJudgement, clean: Sequence[float], later: Sequence[Sli
     limits = judged.limits
     if error <= max(limits.token_ratio * before, limits.floor * judged.roundoff, _healthy(judged)):
         return ()
+    from statistics import median  # imported late: most dumps have one token, and it is slow to load
+
     after = [j.logits_error for j in later if j.logits_error is not None]
     lasts = (
-        bool(np.median(after) > limits.token_lasting * before)
-        if after
-        else error > limits.token_unfollowed * before
+        median(after) > limits.token_lasting * before if after else error > limits.token_unfollowed * before
     )
     if lasts or error > limits.token_sudden * before:
         return (Message.of("token.stands_out", off=what_is_off(judged), before=before),)

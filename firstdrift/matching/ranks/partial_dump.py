@@ -15,7 +15,6 @@ from itertools import product, starmap
 from math import isfinite, sqrt
 from typing import Final
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -246,7 +245,8 @@ def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTr
     spread = max(found, key=lambda spread: spread.ranks)
     ratios = [ratio for pair, _ in parts for ratio in _relative_norm(pair, spread)]
     norm_of_part = 1 / sqrt(spread.ranks)
-    return None if ratios and np.median(ratios) > (1 + norm_of_part) / 2 else spread
+    whole = [ratio for ratio in ratios if ratio > (1 + norm_of_part) / 2]
+    return None if 2 * len(whole) > len(ratios) else spread
 
 
 def _is_weighed(pair: TensorPair) -> bool:
