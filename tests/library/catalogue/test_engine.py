@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from messages import ids_of
+from messages import ids_of, refuses
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import QueuePool
@@ -124,7 +124,7 @@ def test_a_locked_database_is_an_error_that_says_so(sqlite: Engine, monkeypatch:
     with (
         opened(str(sqlite.url)) as impatient,
         writing(sqlite),
-        pytest.raises(CatalogueError, match="another process has held the database"),
+        refuses(CatalogueError, "catalogue.database.held_too_long"),
         writing(impatient),
     ):
         pass
@@ -136,7 +136,7 @@ def test_when_all_connections_are_in_use_that_is_an_error_that_says_so(sqlite: E
         session.execute(text("SELECT 1"))
         for use in (reading, writing):
             with (
-                pytest.raises(CatalogueError, match="all connections to the database are in use"),
+                refuses(CatalogueError, "catalogue.database.no_connection_free"),
                 use(scarce) as other,
             ):
                 other.execute(text("SELECT 1"))
@@ -152,7 +152,7 @@ def test_a_full_disk_is_an_error_and_work_goes_on_when_there_is_space(sqlite: En
     with sqlite.connect() as connection:  # a limit holds for the connection that set it
         pages = connection.scalar(text("PRAGMA page_count"))
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 10}")
-    with pytest.raises(CatalogueError, match="the disk is full") as caught:
+    with refuses(CatalogueError, "catalogue.database.full_disk") as caught:
         fill()
     assert "catalogue.hint.free_space_and_go_on" in ids_of(caught.value.advice)
     with reading(sqlite) as session:
@@ -170,7 +170,7 @@ def test_a_file_that_is_no_database_is_an_error_that_names_it(tmp_path: Path) ->
     file.write_bytes(b"this is no database at all, whatever its name says" * 100)
     with (
         opened(database_url(tmp_path)) as engine,
-        pytest.raises(CatalogueError, match="no database") as caught,
+        refuses(CatalogueError, "catalogue.database.damaged_or_none") as caught,
     ):
         upgrade(engine)
     assert caught.value.path == file
@@ -178,7 +178,7 @@ def test_a_file_that_is_no_database_is_an_error_that_names_it(tmp_path: Path) ->
 
 def test_a_data_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CatalogueError, match="the data directory cannot be made"):
+    with refuses(CatalogueError, "catalogue.database.no_data_directory"):
         open_engine(database_url(tmp_path / "file" / "data"))
 
 
@@ -205,7 +205,7 @@ def somebody_else() -> Iterator[None]:
 
 def test_a_data_directory_that_is_read_only_is_an_error(open_folder: Path) -> None:
     open_folder.chmod(0o555)
-    with somebody_else(), pytest.raises(CatalogueError, match="the database cannot be opened") as caught:
+    with somebody_else(), refuses(CatalogueError, "catalogue.database.not_opened") as caught:
         upgrade(open_engine(database_url(open_folder)))
     assert "catalogue.hint.check_permissions" in ids_of(caught.value.advice)
 
@@ -220,7 +220,7 @@ def test_a_database_that_is_read_only_is_an_error_when_it_is_written(open_folder
             with somebody_else(), opened(database_url(open_folder)) as theirs:
                 with reading(theirs) as session:
                     assert list_comparisons(session) == ()
-                with pytest.raises(CatalogueError, match="cannot be written"), writing(theirs) as session:
+                with refuses(CatalogueError, "catalogue.database.not_writable"), writing(theirs) as session:
                     create_comparison(session, A, B, Options())
             open_folder.chmod(0o755)
 
