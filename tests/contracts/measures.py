@@ -5,19 +5,19 @@ python tests/contracts/measures.py          the figures, and what is beyond its 
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from radon.complexity import cc_visit
+from radon.complexity import average_complexity, cc_visit
 from radon.visitors import Class, Function
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("firstdrift", "server", "worker", "frontend")
 MOST_LINES = 500
 LONGEST_FUNCTION = 60
-HIGHEST_AVERAGE = 3.9
-"""Of the cyclomatic complexity; 3.5 is the aim. Whoever brings it down lowers the limit."""
+HIGHEST_AVERAGE = 3.65
+"""Of the cyclomatic complexity, as `radon cc --average` has it; whoever brings it down lowers the limit."""
 COMPLEX = 10
 MOST_COMPLEX = 0.04
 """How large a part of the functions may have a complexity above `COMPLEX`."""
@@ -44,6 +44,11 @@ def functions(file: Path) -> Iterator[Measured]:
         if isinstance(block, Class):  # its methods are listed by themselves
             continue
         yield from _with_closures(file, block)
+
+
+def average(files: Iterable[Path]) -> float:
+    """Return the average complexity of functions, methods and classes: a class has that of its methods."""
+    return average_complexity([block for file in files for block in cc_visit(file.read_text("utf-8"))])
 
 
 def _with_closures(file: Path, block: Function) -> Iterator[Measured]:
@@ -84,9 +89,8 @@ def beyond() -> Iterator[str]:
     for one in found:
         if one.lines > LONGEST_FUNCTION:
             yield f"{one.place} has {one.lines} lines; {LONGEST_FUNCTION} are the most"
-    average = sum(one.complexity for one in found) / len(found)
-    if average > HIGHEST_AVERAGE:
-        yield f"the average complexity is {average:.2f}; {HIGHEST_AVERAGE} is the most"
+    if (mean := average(files)) > HIGHEST_AVERAGE:
+        yield f"the average complexity is {mean:.2f}; {HIGHEST_AVERAGE} is the most"
     complex_ = [one for one in found if one.complexity > COMPLEX]
     if len(complex_) / len(found) > MOST_COMPLEX:
         yield f"{len(complex_) / len(found):.1%} of the functions are complex; {MOST_COMPLEX:.1%} is the most"
@@ -99,11 +103,10 @@ def main() -> int:
     files = sources()
     found = [measured for file in files for measured in functions(file)]
     share = sum(one.complexity > COMPLEX for one in found) / len(found)
-    average = sum(one.complexity for one in found) / len(found)
     lines = sum(len(file.read_text("utf-8").splitlines()) for file in files)
     print(
         f"{len(files)} files, {lines:,} lines, {len(found):,} functions:"
-        f" average complexity {average:.2f}, {share:.1%} over {COMPLEX}"
+        f" average complexity {average(files):.2f}, {share:.1%} over {COMPLEX}"
     )
     problems = list(beyond())
     print(*problems, sep="\n", end="\n" if problems else "")
