@@ -17,20 +17,16 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.file_names import labels_of, telling_values
 from firstdrift.dumps.msprobe.layout import DUMP_MARK, Layout, Mark, find_slices
 from firstdrift.dumps.msprobe.tree import WHOLE_MODEL, Construct, repair_parents
-from firstdrift.dumps.nodes import call_node
+from firstdrift.dumps.nodes import call_node, grouped, with_distinct_keys
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import folder_entries, is_folder, printable, shown_below, sub_folders
+from firstdrift.dumps.storage.folders import files_in, is_folder, printable, shown_below, sub_folders
 from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
-from firstdrift.dumps.storage.tensor_data import read_headers
-from firstdrift.dumps.storage.tensor_files import no_header, record_of
-from firstdrift.dumps.unique_labels import with_distinct_keys
-from firstdrift.errors import TensorUnreadableError
+from firstdrift.dumps.storage.tensor_files import NO_TENSOR, headers_of, no_header, record_of
 from firstdrift.files import Entry
 from firstdrift.model.names import NameParts, parse_name
 from firstdrift.model.node import Node
@@ -104,9 +100,7 @@ class AclgraphReader(DumpReader):
         folder = _data_folder(listing.directory)
         where = shown_below(folder, dump.path)
         named, unknown = list_named(folder, Bounds.around(dump.path), _FILE.fullmatch)
-        saved: defaultdict[str, list[_Saved]] = defaultdict(list)
-        for file, match in named:
-            saved[_node_name(printable(match["scope"]))].append(_saved(file, match))
+        saved = grouped((_node_name(printable(match["scope"])), _saved(file, match)) for file, match in named)
         problems = passed_over(where, unknown)
         by_node: dict[str, tuple[TensorRecord, ...]] = {}
         for name, files in saved.items():
@@ -141,9 +135,8 @@ def _is_data_folder(entry: Entry) -> bool:
 
 
 def _holds_tensors(folder: Path) -> bool:
-    names = (entry.name for entry, is_folder in folder_entries(folder, _LOOKED_AT) if not is_folder)
-    matches = filter(None, map(_FILE.fullmatch, names))
-    return any(not _OTHER_DUMPS.search(match["scope"]) for match in matches)
+    matches = (_FILE.fullmatch(file.name) for file in files_in(folder, _LOOKED_AT))
+    return any(match and not _OTHER_DUMPS.search(match["scope"]) for match in matches)
 
 
 def _unfinished(path: Path) -> Iterator[Problem]:
@@ -162,28 +155,20 @@ def _node_name(scope: str) -> str:
 
 
 def _span(files: list[_Saved]) -> _Times:
-    inputs = [file.time for file in files if file.record.role is Role.INPUT]
-    outputs = [file.time for file in files if file.record.role is Role.OUTPUT]
+    times = grouped((file.record.role, file.time) for file in files)
+    inputs, outputs = times[Role.INPUT], times[Role.OUTPUT]
     last = max(outputs or inputs)
     return _Times(max(inputs, default=0), min(outputs, default=last), last)
 
 
 def _record(role: Role, key: str, file: Listed) -> TensorRecord:
     """Describe the one tensor of a file; of one that cannot be read, dtype and shape are not known."""
-    header = no_header(file.refusal) if file.refusal else _header(file.path)
-    if header.problem:
-        header = no_header(header.problem)
+    headers, reason = headers_of(file.path, "pt", file.refusal)
+    count = 0 if reason is NO_TENSOR else len(headers)
+    several = None if count == 1 else Message.of("dumps.aclgraph.not_one_tensor", count=count)
+    problem = several or headers[0].problem
+    header = no_header(problem) if problem else headers[0]
     return record_of(header, file.path, "pt", role, key, is_refused=file.refusal is not None)
-
-
-def _header(file: Path) -> TensorHeader:
-    try:
-        headers = read_headers(file, "pt")
-    except TensorUnreadableError as exc:
-        return no_header(exc.message)
-    if len(headers) == 1:
-        return headers[0]
-    return no_header(Message.of("dumps.aclgraph.not_one_tensor", count=len(headers)))
 
 
 def _nodes(
@@ -209,11 +194,8 @@ def _are_plausible(parts: Mapping[str, NameParts], times: Mapping[str, _Times]) 
     """
     if any(time.inputs > time.outputs for time in times.values()):
         return False
-    calls: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for name, of in parts.items():
-        calls[f"{of.path}.{of.type_name}"].append((of.call, times[name].last))
-    ends = ([last for _, last in sorted(found)] for found in calls.values())
-    in_order = all(before <= after for of_call in ends for before, after in pairwise(of_call))
+    calls = sorted((f"{of.path}.{of.type_name}", of.call, times[name].last) for name, of in parts.items())
+    in_order = all(path != before or end <= last for (before, _, end), (path, _, last) in pairwise(calls))
     return in_order and len({time.last for time in times.values()}) > 1
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import MOST_ENTRIES, first_names, folder_entries, printable
+from firstdrift.dumps.storage.folders import MOST_ENTRIES, files_in, first_names, printable
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.errors import DumpUnreadableError
@@ -59,6 +59,11 @@ class Index(Struct, frozen=True):
     def names_file(self, file: Path) -> bool:
         """Tell whether a file is one of those that the index names."""
         return file.parent == self.folder and printable(file.name) in self.files
+
+    def missing(self, there: Container[Path]) -> list[tuple[Path, str]]:
+        """Return which of the files are not there: folder and name."""
+        names = sorted(self.files)
+        return [(self.folder, name) for name in names if self.folder / name not in there]
 
     def why_not(self, shard: str, there: Container[Path], damage: Mapping[Path, Message]) -> Message:
         """Say why a tensor that lies in a shard, as the index says, was not found."""
@@ -146,34 +151,32 @@ def read_indexes(files: Iterable[Path], bounds: Bounds) -> tuple[tuple[Index, ..
     indexes: list[Index] = []
     problems: list[Problem] = []
     for folder in list(folders)[:_MOST_FOLDERS]:
-        for entry, is_folder in folder_entries(folder, MOST_ENTRIES, bounds=bounds):
-            if is_folder or not entry.name.endswith(_INDEX_SUFFIX):
-                continue
-            shards = _read_shards(entry)
-            if isinstance(shards, Message):
-                problems.append(Problem(printable(entry.name), shards))
-            else:
-                indexes.append(Index(folder, shards, frozenset(shards.values())))
+        files = files_in(folder, MOST_ENTRIES, bounds=bounds)
+        for file in (file for file in files if file.name.endswith(_INDEX_SUFFIX)):
+            try:
+                indexes.append(_read_index(file))
+            except DumpUnreadableError as exc:
+                problems.append(Problem(printable(file.name), exc.message))
     return tuple(indexes), tuple(problems)
 
 
-def _read_shards(file: Path) -> dict[str, str] | Message:
-    """Return the name of the file of each tensor, or why it is not known."""
+class _IndexFile(Struct):
+    weight_map: dict[str, str]
+
+
+def _read_index(file: Path) -> Index:
     try:
-        value = read_json(file).value
-    except DumpUnreadableError as exc:
-        return exc.message
-    shards = value.get("weight_map") if isinstance(value, dict) else None
-    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        return Message.of("dumps.checkpoint.no_weight_map")
-    return {printable(name): printable(shard) for name, shard in shards.items()}
+        said = msgspec.convert(read_json(file).value, _IndexFile)
+    except msgspec.ValidationError as exc:
+        raise DumpUnreadableError(Message.of("dumps.checkpoint.no_weight_map"), path=file) from exc
+    shards = {printable(name): printable(shard) for name, shard in said.weight_map.items()}
+    return Index(file.parent, shards, frozenset(shards.values()))
 
 
 def missing_shards(files: Iterable[Path], indexes: Iterable[Index]) -> list[Problem]:
     """Say which shards are missing, by the index or by the numbers in the names of the others."""
     there = set(files)
-    of_indexes = [(index.folder, shard) for index in indexes for shard in sorted(index.files)]
-    missing = [(folder, shard) for folder, shard in of_indexes if folder / shard not in there]
+    missing = [missed for index in indexes for missed in index.missing(there)]
     indexed = {index.folder for index in indexes}
     missing += _missing_by_number(file for file in there if file.parent not in indexed)
     if not missing:
@@ -217,13 +220,16 @@ def _fractions(weight: TensorRecord, scale: TensorRecord, offset: TensorRecord |
     shape = _shape(weight, is_packed=is_packed)
     factors = (scale, offset) if offset else (scale,)
     where = weight.location
-    if where is None or shape is None or not all(map(_is_readable, (weight, *factors))):
+    is_readable = all(map(_is_readable, (weight, *factors)))
+    if where is None or shape is None or not is_readable or not fits(scale.shape or (), shape):
         return None
-    if not fits(scale.shape or (), shape):
-        return None
-    weight_part, *parts = (_part(where, record) for record in (weight, *factors))
-    by = tuple(record.key for record in factors)
-    description = Description(weight_part, parts[0], parts[1] if offset else None, is_packed, by)
+    description = Description(
+        weight=_part(where, weight),
+        scale=_part(where, scale),
+        offset=None if offset is None else _part(where, offset),
+        is_packed=is_packed,
+        by=tuple(record.key for record in factors),
+    )
     return replace(
         weight,
         key=_WEIGHT,

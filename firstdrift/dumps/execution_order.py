@@ -11,12 +11,14 @@ Three sources, the strongest first:
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 from math import prod
 from zlib import crc32
 
+from firstdrift.dumps.nodes import grouped
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.order import stage_of
 
@@ -40,25 +42,31 @@ def finish_order(
     takers: dict[str, set[str]] = defaultdict(set)
     for giver, taker in flows:
         takers[giver].add(taker)
+    kept: list[int] = []
+
+    def in_order(siblings: Sequence[str]) -> list[str]:
+        ordered, count = _follow_flows(_order_by_name(siblings, labels), takers)
+        kept.append(count)
+        return ordered
+
+    return after_children(children, in_order), sum(kept)
+
+
+def after_children(
+    children: Mapping[str | None, Sequence[str]], in_order: Callable[[Sequence[str]], Iterable[str]]
+) -> list[str]:
+    """Order nodes by when they finished: what a node contains directly before it, siblings as they ran."""
     backwards: list[str] = []
-    kept = 0
-    waiting: list[str | None] = [None]
+    waiting = list(in_order(children.get(None, ())))
     while waiting:
-        name = waiting.pop()
-        if name is not None:
-            backwards.append(name)
-        siblings, count = _follow_flows(_order_by_name(children.get(name, ()), labels), takers)
-        kept += count
-        waiting.extend(siblings)
-    return backwards[::-1], kept
+        backwards.append(waiting.pop())
+        waiting.extend(in_order(children.get(backwards[-1], ())))
+    return backwards[::-1]
 
 
-def children_of(names: Iterable[str], parents: Mapping[str, str | None]) -> dict[str | None, list[str]]:
+def children_of(names: Iterable[str], parents: Mapping[str, str | None]) -> Mapping[str | None, list[str]]:
     """Return the names of the children of each node, of the topmost under None, in the order given."""
-    children: defaultdict[str | None, list[str]] = defaultdict(list)
-    for name in names:
-        children[parents[name]].append(name)
-    return children
+    return grouped((parents[name], name) for name in names)
 
 
 def natural_key(name: str) -> list[tuple[int, int | str]]:
@@ -136,9 +144,9 @@ def _branches(giver: list[str], taker: list[str]) -> tuple[str, str] | None:
 
 def _order_by_name(siblings: Sequence[str], labels: Mapping[str, str]) -> list[str]:
     """Sort the siblings whose names tell when they run; the others keep their places."""
-    told = [name for name in siblings if stage_of(labels[name]) is not None]
-    in_order = iter(sorted(told, key=lambda name: stage_of(labels[name]) or (0, 0)))
-    return [next(in_order) if stage_of(labels[name]) is not None else name for name in siblings]
+    stages = {name: stage for name in siblings if (stage := stage_of(labels[name])) is not None}
+    in_order = iter(sorted(stages, key=stages.__getitem__))
+    return [next(in_order) if name in stages else name for name in siblings]
 
 
 def _follow_flows(siblings: list[str], takers: Mapping[str, set[str]]) -> tuple[list[str], int]:
@@ -147,8 +155,7 @@ def _follow_flows(siblings: list[str], takers: Mapping[str, set[str]]) -> tuple[
     flows = [
         (place[giver], place[taker])
         for giver in siblings
-        for taker in takers.get(giver, ())
-        if taker in place and taker != giver
+        for taker in (takers.get(giver, set()) & place.keys()) - {giver}
     ]
     after: dict[int, set[int]] = defaultdict(set)
     before: dict[int, set[int]] = defaultdict(set)
@@ -158,7 +165,7 @@ def _follow_flows(siblings: list[str], takers: Mapping[str, set[str]]) -> tuple[
             after[giver].add(taker)
             before[taker].add(giver)
     kept = sum(map(len, after.values()))
-    return [siblings[at] for at in _topological(len(siblings), after)], kept
+    return [siblings[at] for at in _topological(len(siblings), before)], kept
 
 
 def _reaches(*ends: tuple[Mapping[int, set[int]], int]) -> bool:
@@ -178,19 +185,15 @@ def _reaches(*ends: tuple[Mapping[int, set[int]], int]) -> bool:
     return False
 
 
-def _topological(count: int, after: Mapping[int, set[int]]) -> list[int]:
-    """Sort places so that each comes before those after it, otherwise ascending."""
-    awaited = [0] * count
-    for takers in after.values():
-        for taker in takers:
-            awaited[taker] += 1
-    ready = [at for at in range(count) if not awaited[at]]
-    order = []
-    while ready:
-        at = heappop(ready)
-        order.append(at)
-        for taker in after.get(at, ()):
-            awaited[taker] -= 1
-            if not awaited[taker]:
-                heappush(ready, taker)
+def _topological(count: int, before: Mapping[int, set[int]]) -> list[int]:
+    """Sort places so that each comes after those before it, otherwise ascending."""
+    sorter = TopologicalSorter({at: before.get(at, ()) for at in range(count)})
+    sorter.prepare()
+    ready: list[int] = []
+    order: list[int] = []
+    while sorter.is_active():
+        for at in sorter.get_ready():
+            heappush(ready, at)
+        order.append(heappop(ready))
+        sorter.done(order[-1])
     return order

@@ -15,8 +15,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
@@ -27,11 +26,10 @@ from firstdrift.dumps.containers.contents import LARGEST_NUMBER
 from firstdrift.dumps.msprobe.records import canonical_dtype
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import is_file, is_folder, printable
-from firstdrift.dumps.storage.json_file import read_json
+from firstdrift.dumps.storage.folders import files_in, is_file, printable
+from firstdrift.dumps.storage.json_file import items_of, read_json
 from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
-from firstdrift.files import scan_folder
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
@@ -123,11 +121,7 @@ def _trees(path: Path) -> dict[str, Path]:
 
 def _file_names(folder: Path) -> list[str]:
     """Return the names of the first files in a folder; an unreadable one has none."""
-    try:
-        with scan_folder(folder) as entries:
-            return sorted(entry.name for entry in islice(entries, _MOST_ENTRIES) if not is_folder(entry))
-    except OSError:
-        return []
+    return [file.name for file in files_in(folder, _MOST_ENTRIES)]
 
 
 class _Reading(Struct):
@@ -196,19 +190,18 @@ class _Reading(Struct):
         return tuple(tensors)
 
     def _collect_all(self, role: Role, values: object, tensors: list[TensorRecord]) -> None:
-        for key, value in _items(values if isinstance(values, list | dict) else [values]):
-            self._collect(role, key, value, tensors)
+        for key, value in items_of(values if isinstance(values, list | dict) else [values]):
+            self._collect(role, printable(key), value, tensors)
 
     def _collect(self, role: Role, key: str, value: object, tensors: list[TensorRecord]) -> None:
-        if isinstance(value, dict) and _is_tensor(value):
+        if _is_tensor(value):
             tensors.append(self._tensor(role, key, value))
         elif isinstance(value, list | dict):
-            for name, inner in _items(value):
-                self._collect(role, f"{key}.{name}", inner, tensors)
+            for name, inner in items_of(value):
+                self._collect(role, f"{key}.{printable(name)}", inner, tensors)
         elif isinstance(value, str) and value != "None":
-            kind = next((name for name, form in _SCALARS if form.fullmatch(value)), None)
-            if kind is not None:
-                tensors.append(TensorRecord(role, key, kind, (), scalar=printable(value)))
+            kinds = [name for name, form in _SCALARS if form.fullmatch(value)]
+            tensors += [TensorRecord(role, key, kind, (), scalar=printable(value)) for kind in kinds[:1]]
 
     def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
         problems: list[Message] = []
@@ -244,16 +237,11 @@ class _Reading(Struct):
         return DataLocation(file, "safetensors", _ENTRY)
 
 
-def _items(values: list[object] | dict[str, object]) -> Iterable[tuple[str, object]]:
-    pairs = values.items() if isinstance(values, dict) else enumerate(values)
-    return ((printable(str(key)), value) for key, value in pairs)
-
-
 def _is_call(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict) and isinstance(value.get("module_path"), str)
 
 
-def _is_tensor(value: object) -> bool:
+def _is_tensor(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict) and isinstance(value.get("shape"), str) and "dtype" in value
 
 
@@ -271,7 +259,7 @@ def _shape(recorded: str) -> tuple[int, ...] | None:
 def _statistics(leaf: Mapping[str, Any], shape: tuple[int, ...] | None) -> Statistics | None:
     """Return what was recorded; the norm follows from mean, standard deviation and number of elements."""
     maximum, minimum, mean, deviation = (_number(leaf.get(name)) for name in ("max", "min", "mean", "std"))
-    if maximum is None and minimum is None and mean is None:
+    if maximum is minimum is mean is None:
         return None
     norm = None
     if mean is not None and deviation is not None and shape is not None:

@@ -1,10 +1,82 @@
-"""Make nodes of what the names in a dump say."""
+"""Make nodes of what the names in a dump say; what a dump calls by one name gets names of its own.
 
-from firstdrift.model.names import NameParts
+"output.0", then "output.0#1"
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain, count
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from firstdrift.model.names import NameParts, enclosing_paths
 from firstdrift.model.node import Direction, Node, NodeKind
-from firstdrift.model.tensor import TensorRecord
+from firstdrift.model.tensor import Role, TensorRecord
 
 Tensors = tuple[TensorRecord, ...]
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def grouped(pairs: Iterable[tuple[Key, Item]]) -> defaultdict[Key, list[Item]]:
+    """Gather what belongs to each key, in the order given."""
+    groups: defaultdict[Key, list[Item]] = defaultdict(list)
+    for key, item in pairs:
+        groups[key].append(item)
+    return groups
+
+
+def counted(items: Iterable[Item], label: Callable[[Item], Hashable]) -> Iterator[tuple[Item, int]]:
+    """Yield items, each with how often its label came before."""
+    seen: Counter[Hashable] = Counter()
+    for item in items:
+        of_item = label(item)
+        yield item, seen[of_item]
+        seen[of_item] += 1
+
+
+def numbered(key: str, occurrence: int) -> str:
+    """Return the key of what came so often before: "0", then "0#1"."""
+    return f"{key}#{occurrence}" if occurrence else key
+
+
+def distinct(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken yet, if need be with a number at its end, and take it."""
+    names = chain([name], (f"{name}#{number}" for number in count(1)))
+    free = next(free for free in names if free not in taken)
+    taken.add(free)
+    return free
+
+
+def with_distinct_keys(records: Iterable[TensorRecord]) -> Tensors:
+    """Give the tensors of a node keys of their own; the first of a key keeps it."""
+    records = tuple(records)
+    if len({(record.role, record.key) for record in records}) == len(records):
+        return records
+    taken: defaultdict[Role, set[str]] = defaultdict(set)
+    return tuple(replace(record, key=distinct(record.key, taken[record.role])) for record in records)
+
+
+def module_around(name: str) -> str | None:
+    """Return the nearest module around what has a dotted name; None at the top."""
+    return next(enclosing_paths(name), None) or None
+
+
+def last_part(name: str) -> str:
+    """Return the last part of a dotted name, which tells when a module runs among its siblings."""
+    return name.rpartition(".")[2]
+
+
+def of_role(records: Iterable[TensorRecord], role: Role) -> Tensors:
+    """Return the tensors of a role."""
+    return tuple(record for record in records if record.role is role)
+
+
+def inputs_first(records: Iterable[TensorRecord], others: Iterable[TensorRecord]) -> Tensors:
+    """Return the tensors of a node in their order: inputs, what else it has, outputs."""
+    records = tuple(records)
+    return (*of_role(records, Role.INPUT), *others, *of_role(records, Role.OUTPUT))
 
 
 def call_node(
@@ -16,17 +88,9 @@ def call_node(
     micro_step: int | None = None,
 ) -> Node:
     """Make the node of a call from its name, taken apart."""
+    kind, direction = NodeKind(parts.kind), Direction(parts.direction)
     return Node(
-        name=name,
-        path=parts.path,
-        kind=NodeKind(parts.kind),
-        type_name=parts.type_name,
-        direction=Direction(parts.direction),
-        call=parts.call,
-        order=order,
-        parent=parent,
-        tensors=tensors,
-        micro_step=micro_step,
+        name, parts.path, kind, parts.type_name, direction, parts.call, order, parent, tensors, micro_step
     )
 
 

@@ -11,10 +11,11 @@ msprobe that have lost their dump.json still bear the names of the calls (`mspro
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,32 +24,24 @@ from firstdrift.dumps.checkpoint import Index, dequantised, is_shard, missing_sh
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.file_names import calls_of, is_call_name, parse_file_name
-from firstdrift.dumps.nodes import module_node
+from firstdrift.dumps.nodes import counted, grouped, last_part, module_around, module_node, numbered
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
     MOST_ENTRIES,
+    files_in,
     first_names,
-    folder_entries,
     is_folder,
     printable,
     search_folders,
+    sub_folders,
 )
-from firstdrift.dumps.storage.tensor_data import CONTAINER_BY_SUFFIX, container_of, looks_like, read_headers
-from firstdrift.dumps.storage.tensor_files import NO_TENSOR, dotted, no_header, record_of
-from firstdrift.dumps.unique_labels import numbered, occurrences
-from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError, TensorUnreadableError
+from firstdrift.dumps.storage.tensor_data import CONTAINER_BY_SUFFIX, container_of, looks_like
+from firstdrift.dumps.storage.tensor_files import dotted, headers_of, record_of
+from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.files import Entry, list_folder, said_by_system
 from firstdrift.model.names import enclosing_paths, module_path
-from firstdrift.model.slice import (
-    Coordinates,
-    Dump,
-    OrderOrigin,
-    OrderSource,
-    Problem,
-    Slice,
-    SliceListing,
-)
+from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message
 
@@ -84,7 +77,7 @@ class _TensorFile(Struct, frozen=True):
     refusal: Message | None = None
 
 
-class _Tensor(Struct, frozen=True):
+class _Tensor(NamedTuple):
     """A tensor and the node that its name puts it in."""
 
     node: str
@@ -103,17 +96,11 @@ class PlainReader(DumpReader):
         if path.is_file():
             is_known = path.suffix in CONTAINER_BY_SUFFIX
             return (Message.of("dumps.plain.is_file", suffix=path.suffix),) if is_known else ()
-        bounds = Bounds.around(path)
-
-        def holds_tensors(folder: Path) -> bool:
-            return _first_tensor_file(folder, bounds) is not None
-
-        search = search_folders(path, holds_tensors, deepest=_DEEPEST_SEARCH, most=1)
-        if not search.folders:
-            return ()
-        file = _first_tensor_file(search.folders[0], bounds) or search.folders[0]
-        found = Message.of("dumps.plain.tensor_file", file=_shown(path, file))
-        return found, Message.of("dumps.plain.no_other_format")
+        first = partial(_first_tensor_file, bounds=Bounds.around(path))
+        for folder in search_folders(path, first, deepest=_DEEPEST_SEARCH, most=1).folders:
+            found = Message.of("dumps.plain.tensor_file", file=_shown(path, first(folder) or folder))
+            return found, Message.of("dumps.plain.no_other_format")
+        return ()
 
     def open_dump(self, path: Path) -> Dump:
         """Find the tensor files and group them by the coordinates in the names of their folders."""
@@ -156,18 +143,17 @@ def _understood(files: Iterable[_TensorFile]) -> Iterator[Message]:
 
 
 def _kind_of_name(file: _TensorFile) -> str:
-    if parse_file_name(printable(file.file.stem)):
-        return "call"
-    if _ROLE.fullmatch(file.name):
-        return "role"
-    if file.file.suffix in _HOLDERS:
-        return "holder"
-    return "parameter" if _PARAMETER.fullmatch(file.name) else "value"
+    kinds = {
+        "call": parse_file_name(printable(file.file.stem)),
+        "role": _ROLE.fullmatch(file.name),
+        "holder": file.file.suffix in _HOLDERS,
+        "parameter": _PARAMETER.fullmatch(file.name),
+    }
+    return next((kind for kind, fits in kinds.items() if fits), "value")
 
 
 def _first_tensor_file(folder: Path, bounds: Bounds) -> Path | None:
-    entries = folder_entries(folder, MOST_ENTRIES, bounds=bounds)
-    files = filter(_may_hold_tensors, (entry for entry, is_folder in entries if not is_folder))
+    files = filter(_may_hold_tensors, files_in(folder, MOST_ENTRIES, bounds=bounds))
     return next((file for file in files if looks_like(file, container_of(file))), None)
 
 
@@ -193,14 +179,15 @@ class _Search:
 
     def _look_through(self, folder: Path) -> tuple[list[Entry], list[Path]]:
         """Return the files in a folder, and the folders that are looked through next."""
-        entries = self._entries(folder)
-        files = [entry for entry in entries if not is_folder(entry)]
-        folders = [entry for entry in entries if is_folder(entry) and not entry.name.startswith(".")]
-        if links := [entry.name for entry in folders if entry.is_symlink()]:
+        entries = grouped((is_folder(entry), entry) for entry in self._entries(folder))
+        shown = (entry for entry in entries[True] if not entry.name.startswith("."))
+        folders = grouped((entry.is_symlink(), entry) for entry in shown)
+        if links := [entry.name for entry in folders[True]]:
             self._report(folder, Message.of("dumps.plain.links_not_followed", links=first_names(links)))
-        if unread := [entry.name for entry in files if Path(entry.name).suffix in _UNREAD_SUFFIXES]:
+        names = (entry.name for entry in entries[False])
+        if unread := [name for name in names if Path(name).suffix in _UNREAD_SUFFIXES]:
             self._report(folder, Message.of("dumps.plain.kinds_not_read", files=first_names(unread)))
-        return files, [Path(entry.path) for entry in folders if not entry.is_symlink()]
+        return entries[False], [Path(entry.path) for entry in folders[False]]
 
     def _entries(self, folder: Path) -> list[Entry]:
         try:
@@ -234,9 +221,8 @@ def _shown(root: Path, path: Path) -> str:
 
 def _are_numbers_tokens(root: Path) -> bool:
     """Tell whether all tensors of a dump lie in numbered folders, as msit numbers its tokens."""
-    entries = folder_entries(root)
-    folders = [entry.name for entry, is_folder in entries if is_folder]
-    has_files = any(entry.suffix in CONTAINER_BY_SUFFIX for entry, is_folder in entries if not is_folder)
+    folders = [folder.name for folder in sub_folders(root)]
+    has_files = any(map(_may_hold_tensors, files_in(root)))
     return bool(folders) and not has_files and all(map(_NUMBER.fullmatch, folders))
 
 
@@ -258,50 +244,43 @@ def _read_files(files: list[_TensorFile], indexes: tuple[Index, ...]) -> list[tu
     """Describe the tensors of files by name; those that an index promises are there, be it as a problem."""
     named: list[tuple[str, TensorRecord]] = []
     damage: dict[Path, Message] = {}
+    is_only = len(files) == 1
     for file in files:
         container = "" if file.refusal else container_of(file.file)  # which looks into the file
-        headers, reason = _headers(file, container)
+        headers, reason = headers_of(file.file, container, file.refusal)
         is_indexed = any(index.names_file(file.file) for index in indexes)
         if reason is not None and is_indexed:
             damage[file.file] = reason
             continue
-        is_alone = len(files) == 1 or is_indexed or is_shard(file.file.name)
-        names = _full_names(file, headers, is_only=len(files) == 1, is_alone=is_alone)
-        named += zip(names, _records(file, container, headers), strict=True)
-    entries = {record.location.entry for _, record in named if record.location}
-    there = {file.file for file in files}
-    promised = ((index, name, shard) for index in indexes for name, shard in index.shards.items())
-    return named + [
-        (name, TensorRecord(Role.OUTPUT, "0", "", None, problem=index.why_not(shard, there, damage)))
-        for index, name, shard in promised
-        if name not in entries
-    ]
-
-
-def _records(file: _TensorFile, container: str, headers: Iterable[TensorHeader]) -> Iterator[TensorRecord]:
-    for header in headers:
+        is_alone = is_only or is_indexed or is_shard(file.file.name)
         is_refused = file.refusal is not None
-        yield record_of(header, file.file, container, Role.OUTPUT, "0", is_refused=is_refused)
+        for name, header in _with_full_names(file, headers, is_only=is_only, is_alone=is_alone):
+            record = record_of(header, file.file, container, Role.OUTPUT, "0", is_refused=is_refused)
+            named.append((name, record))
+    return named + list(_not_found(indexes, named, {file.file for file in files}, damage))
 
 
-def _headers(file: _TensorFile, container: str) -> tuple[list[TensorHeader], Message | None]:
-    """Return the headers of a file; if there are none, why, and what stands for them."""
-    if file.refusal:
-        return [no_header(file.refusal)], file.refusal
-    try:
-        headers = read_headers(file.file, container)
-    except TensorUnreadableError as exc:
-        return [no_header(exc.message)], exc.message
-    return (headers, None) if headers else ([no_header(NO_TENSOR)], NO_TENSOR)
+def _not_found(
+    indexes: Iterable[Index],
+    named: Iterable[tuple[str, TensorRecord]],
+    there: Container[Path],
+    damage: Mapping[Path, Message],
+) -> Iterator[tuple[str, TensorRecord]]:
+    """Yield what stands for the tensors that indexes promise, and that are in no file."""
+    entries = {record.location.entry for _, record in named if record.location}
+    for index in indexes:
+        for name in (name for name in index.shards if name not in entries):
+            problem = index.why_not(index.shards[name], there, damage)
+            yield name, TensorRecord(Role.OUTPUT, "0", "", None, problem=problem)
 
 
-def _full_names(
+def _with_full_names(
     file: _TensorFile, headers: list[TensorHeader], *, is_only: bool, is_alone: bool
-) -> list[str]:
-    """Return the names of the tensors of a file; the only one of a dump needs none."""
+) -> list[tuple[str, TensorHeader]]:
+    """Return the tensors of a file by name; the only one of a dump needs none."""
     if is_only and len(headers) == 1 and not file.name and "." not in headers[0].entry:
-        return [""]
-    return [_full_name(file, header.entry, is_alone=is_alone) for header in headers]
+        return [("", headers[0])]
+    return [(_full_name(file, header.entry, is_alone=is_alone), header) for header in headers]
 
 
 def _full_name(file: _TensorFile, entry: str, *, is_alone: bool) -> str:
@@ -352,18 +331,18 @@ def _named_by_msprobe(name: str, record: TensorRecord) -> _Tensor | None:
 
 def _by_node(tensors: Iterable[_Tensor]) -> tuple[dict[str, list[TensorRecord]], list[Problem]]:
     """Group tensors by node; "0#1" is the second of the same name, and a problem."""
-    tensors = list(tensors)
     by_node: dict[str, list[TensorRecord]] = defaultdict(list)
     problems: list[Problem] = []
-    earlier = occurrences((tensor.node, tensor.record.role, tensor.record.key) for tensor in tensors)
-    for tensor, occurrence in zip(tensors, earlier, strict=True):
-        record = tensor.record
+    for (node, record), occurrence in counted(tensors, _place):
         if occurrence:
-            tensor_twice = Message.of("dumps.file.tensor_twice", tensor=record.label, node=tensor.node)
+            tensor_twice = Message.of("dumps.file.tensor_twice", tensor=record.label, node=node)
             problems.append(Problem(_file_name(record), tensor_twice))
-            record = replace(record, key=numbered(record.key, occurrence))
-        by_node[tensor.node].append(record)
+        by_node[node].append(replace(record, key=numbered(record.key, occurrence)))
     return by_node, problems
+
+
+def _place(tensor: _Tensor) -> tuple[str, str, str]:
+    return tensor.node, tensor.record.role, tensor.record.key
 
 
 def _file_name(record: TensorRecord) -> str:
@@ -373,12 +352,12 @@ def _file_name(record: TensorRecord) -> str:
 def _build_slice(
     listing: SliceListing, by_node: Mapping[str, Sequence[TensorRecord]], problems: list[Problem]
 ) -> Slice:
-    calls, moved = calls_of({name: records for name, records in by_node.items() if is_call_name(name)})
-    modules = {name: records for name, records in by_node.items() if not is_call_name(name)}
-    around = chain.from_iterable(map(enclosing_paths, modules))
-    names = sorted(modules.keys() | set(around), key=natural_key)
-    parents = {name: next(enclosing_paths(name), None) or None for name in names}
-    labels = {name: name.rpartition(".")[2] for name in names}
+    is_call = grouped((is_call_name(name), name) for name in by_node)
+    calls, moved = calls_of({name: by_node[name] for name in is_call[True]})
+    modules = {name: by_node[name] for name in is_call[False]}
+    names = sorted({*modules, *chain.from_iterable(map(enclosing_paths, modules))}, key=natural_key)
+    parents = {name: module_around(name) for name in names}
+    labels = {name: last_part(name) for name in names}
     order, count = finish_order(children_of(names, parents), labels, value_flows(modules, parents))
     nodes = (
         module_node(name, module_path(name), at, parents[name], tuple(modules.get(name, ())))

@@ -12,7 +12,7 @@ in the order of `dump_index`.
 
 import os
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,13 +20,12 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from firstdrift.dumps.msprobe.tree import finish_order, last_positions
-from firstdrift.dumps.nodes import module_node
+from firstdrift.dumps.nodes import counted, distinct, module_node
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import folder_entries, printable, search_folders
+from firstdrift.dumps.storage.folders import files_in, printable, search_folders
 from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
 from firstdrift.dumps.storage.tensor_files import NO_TENSOR, dotted, headers_of, no_header, record_of
-from firstdrift.dumps.unique_labels import distinct
 from firstdrift.errors import DumpNotRecognisedError
 from firstdrift.model.names import enclosing_paths
 from firstdrift.model.node import Direction, Node
@@ -50,7 +49,7 @@ _ENTRIES: Final = frozenset({"", "value"})
 """Where the tensors lie in a file, at the top; beside them lies what is said of them."""
 
 _HOOK: Final = re.compile(
-    r"(?:(?P<node>.+)\.)?(?P<role>inputs|output)(?:\.(?P<key>[^.]+(?:\.[^.]+)*))?", re.DOTALL
+    rf"{_HOOKED}(?:(?P<node>.+)\.)?(?P<role>inputs|output)(?:\.(?P<key>[^.]+(?:\.[^.]+)*))?", re.DOTALL
 )
 
 
@@ -85,8 +84,8 @@ class SglangReader(DumpReader):
     def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that SGLang's dumper wrote the files of a path, or of the one folder below."""
         folder = _folder(path)
-        name = None if folder is None else _first_name(folder)
-        return () if name is None else (Message.of("dumps.sglang.file", file=printable(name)),)
+        name = folder and _first_name(folder)
+        return (Message.of("dumps.sglang.file", file=printable(name)),) if name else ()
 
     def is_marked(self, folder: Path) -> bool:
         """Tell whether such files lie in a folder, or in the one folder below it."""
@@ -113,27 +112,22 @@ def _folder(path: Path) -> Path | None:
     """Return the folder of a run: the path itself, or the only one below it."""
     if not os.path.isdir(path):  # noqa: PTH112 (never raises)
         return None
-    found = search_folders(
-        path, lambda folder: _first_name(folder) is not None, deepest=_DEEPEST, most=2
-    ).folders
+    found = search_folders(path, _first_name, deepest=_DEEPEST, most=2).folders
     return found[0] if len(found) == 1 else None
 
 
 def _first_name(folder: Path) -> str | None:
-    names = (entry.name for entry, is_folder in folder_entries(folder, _LOOKED_AT) if not is_folder)
-    return next((name for name in names if _tags(name) is not None), None)
+    names = (file.name for file in files_in(folder, _LOOKED_AT))
+    return next((name for name in names if _tags(name)), None)
 
 
 def _tags(file: str) -> dict[str, str] | None:
     """Take the name of a file apart; None if the dumper never gives such a name."""
-    if not file.endswith(_SUFFIX):
-        return None
-    pairs = [part.partition("=") for part in _SEPARATOR.split(file.removesuffix(_SUFFIX))]
-    tags = {name: value for name, _, value in pairs}
-    if len(tags) < len(pairs) or not all(equals for _, equals, _ in pairs):
-        return None
-    are_numbers = all(_is_number(tags, key) for key in ("rank", "dump_index"))
-    return tags if are_numbers and tags.get("name") and _step_of(tags) is not None else None
+    parts = _SEPARATOR.split(file.removesuffix(_SUFFIX))
+    tags = {name: value for name, _, value in (part.partition("=") for part in parts)}
+    is_whole = file.endswith(_SUFFIX) and len(tags) == len(parts) and all("=" in part for part in parts)
+    is_placed = _is_number(tags, "rank") and _is_number(tags, "dump_index") and _step_of(tags) is not None
+    return tags if is_whole and is_placed and tags.get("name") else None
 
 
 def _is_number(tags: Mapping[str, str], key: str) -> bool:
@@ -174,10 +168,8 @@ def _place(name: str, layer: str) -> tuple[str, Role, str]:
     if name.startswith(_PARAMETER):
         path, _, key = name.removeprefix(_PARAMETER).rpartition(".")
         return path, Role.PARAMETER, key
-    hooked = _HOOK.fullmatch(name.removeprefix(_HOOKED)) if name.startswith(_HOOKED) else None
-    if hooked:
-        role = Role.INPUT if hooked["role"] == "inputs" else Role.OUTPUT
-        return hooked["node"] or "", role, hooked["key"] or "0"
+    if hooked := _HOOK.fullmatch(name):
+        return hooked["node"] or "", Role(hooked["role"].removesuffix("s")), hooked["key"] or "0"
     return (f"layers.{layer}.{name}" if layer.isdecimal() else name), Role.OUTPUT, "0"
 
 
@@ -199,11 +191,8 @@ def _nodes(saved: list[_Saved]) -> tuple[Node, ...]:
     """Make nodes of what was saved, each as it was saved last, modules after what they contain."""
     tensors: defaultdict[_Call, list[TensorRecord]] = defaultdict(list)
     positions: dict[_Call, int] = {}
-    seen: Counter[tuple[str, Direction, Role, str]] = Counter()
-    for at, tensor in enumerate(saved):
-        place = tensor.path, tensor.direction, tensor.role, tensor.key
-        call = _Call(tensor.path, tensor.direction, seen[place])
-        seen[place] += 1
+    for at, (tensor, number) in enumerate(counted(saved, _label)):
+        call = _Call(tensor.path, tensor.direction, number)
         positions.pop(call, None)
         positions[call] = at
         tensors[call] += _records(tensor)
@@ -227,15 +216,19 @@ def _nodes(saved: list[_Saved]) -> tuple[Node, ...]:
     )
 
 
+def _label(saved: _Saved) -> tuple[str, ...]:
+    return saved.path, saved.direction, saved.role, saved.key
+
+
 def _parents(calls: Iterable[_Call]) -> dict[_Call, _Call | None]:
     """Give every call the call of the module around it, made up where nothing of that was saved."""
     saved = list(calls)
-    counts: dict[tuple[str, Direction], int] = {}
-    for call in saved:
-        counts[call.path, call.direction] = max(counts.get((call.path, call.direction), 0), call.number + 1)
+    counts = {
+        (call.path, call.direction): call.number + 1 for call in sorted(saved, key=lambda call: call.number)
+    }
     around = dict.fromkeys((path, call.direction) for call in saved for path in _modules_around(call.path))
-    made_up = [_Call(path, direction, 0) for path, direction in around if (path, direction) not in counts]
-    counts |= {(call.path, call.direction): 1 for call in made_up}
+    made_up = [_Call(*place, 0) for place in around if place not in counts]
+    counts = dict.fromkeys(around, 1) | counts
     return {call: _around(call, counts) for call in (*saved, *made_up)}
 
 
@@ -261,9 +254,8 @@ def _around(call: _Call, counts: Mapping[tuple[str, Direction], int]) -> _Call |
 def _records(saved: _Saved) -> list[TensorRecord]:
     """Describe the tensors of a file: one, unless what was saved held several."""
     file, refusal = saved.file.path, saved.file.refusal
-    headers = [
-        header for header in headers_of(file, "pt", refusal) if header.entry.partition(".")[0] in _ENTRIES
-    ]
+    found, _ = headers_of(file, "pt", refusal)
+    headers = [header for header in found if header.entry.partition(".")[0] in _ENTRIES]
     return [
         record_of(
             header,

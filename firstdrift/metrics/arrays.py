@@ -1,6 +1,6 @@
 """Measure tensors by their values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -12,9 +12,8 @@ from firstdrift.metrics.elementwise.measure import measure_elements, summarise
 from firstdrift.metrics.elementwise.rows import row_profile, stands_out
 from firstdrift.metrics.integers import measure_integers
 from firstdrift.metrics.logits import measure_logits
-from firstdrift.metrics.masked_arrays import without_masks
-from firstdrift.metrics.masks import is_mask_value
-from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.metrics.masks import MASK_RANGES, is_mask_value
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors, SideSummary
 from firstdrift.metrics.stored_format import stored_roundoff
 from firstdrift.model.tensor import DataLocation
 from firstdrift.wording.message import Message
@@ -62,22 +61,16 @@ def _load(location: DataLocation, side: str, load: Load) -> Array:
     try:
         array = load(location)
     except TensorUnreadableError as error:
-        raise IncomparableError(_unreadable(error.whole(), side)) from error
+        raise IncomparableError(_said("unreadable", side, why=error.whole())) from error
     if number_kind(array.dtype) is None:
-        raise IncomparableError(_no_numbers(str(array.dtype), side))
+        raise IncomparableError(_said("no_numbers", side, dtype=str(array.dtype)))
     return array
 
 
-def _unreadable(why: Message, side: str) -> Message:
+def _said(what: str, side: str, **gaps: Message | str) -> Message:
     if not side:
-        return Message.of("metrics.unreadable", why=why)
-    return Message.of("metrics.side_unreadable", side=side_named(side), why=why)
-
-
-def _no_numbers(dtype: str, side: str) -> Message:
-    if not side:
-        return Message.of("metrics.no_numbers", dtype=dtype)
-    return Message.of("metrics.side_no_numbers", side=side_named(side), dtype=dtype)
+        return Message.of(f"metrics.{what}", **gaps)
+    return Message.of(f"metrics.side_{what}", side=side_named(side), **gaps)
 
 
 def _measure(golden: Array, target: Array, may_reshape: bool, logits: bool) -> Measurement:
@@ -86,10 +79,8 @@ def _measure(golden: Array, target: Array, may_reshape: bool, logits: bool) -> M
         raise IncomparableError(shapes_differ(golden.shape, target.shape))
     golden, target = golden.reshape(shape), target.reshape(shape)
     *sides, errors = measure_elements(golden, target)
-    differ = errors.equal < errors.size
-    if differ and all(map(_may_be_masked, sides)) and any(is_mask_value(side.minimum) for side in sides):
-        unmasked = without_masks(golden, target)
-        errors = measure_elements(*unmasked)[2] if unmasked is not None else errors
+    if errors.equal < errors.size and any(is_mask_value(side.minimum) for side in sides):
+        errors = _unmasked_errors(golden, target, sides) or errors
     kinds = {number_kind(golden.dtype), number_kind(target.dtype)}
     return Measurement(
         MeasurementKind.DATA,
@@ -108,6 +99,33 @@ def _stored_roundoff(golden: Array, target: Array) -> float:
     return max(stored_roundoff(golden), stored_roundoff(target))
 
 
+def _unmasked_errors(golden: Array, target: Array, sides: Iterable[SideSummary]) -> PairErrors | None:
+    """Measure with elements masked on both sides as -inf; None if there are none.
+
+    Only floating-point tensors have masks: -65504 among integers is a number like any other.
+    """
+    are_floating = number_kind(golden.dtype) is number_kind(target.dtype) is NumberKind.FLOATING
+    if not are_floating or not all(map(_may_be_masked, sides)):
+        return None
+    masked = _masked(golden) & _masked(target)
+    return measure_elements(_filled(golden, masked), _filled(target, masked))[2] if masked.any() else None
+
+
 def _may_be_masked(side: SideSummary) -> bool:
     """Tell whether a tensor has masks; those that are simply -inf on both sides agree as they are."""
     return is_mask_value(side.minimum) or bool(side.negative_infinity)
+
+
+def _masked(array: Array) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = array.astype(np.float64)
+    found: Array = values == -np.inf
+    for low, high in MASK_RANGES:
+        found |= (values >= low) & (values <= high)
+    return found
+
+
+def _filled(array: Array, masked: Array) -> Array:
+    copy = array.copy()
+    copy[masked] = -np.inf
+    return copy

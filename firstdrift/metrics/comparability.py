@@ -1,14 +1,22 @@
-"""Whether two tensors can be compared at all."""
+"""Whether two tensors can be compared at all, and tensors that are to be joined fit together."""
 
 import itertools
 import math
 import operator
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import shape as shape_named
 from firstdrift.wording.text import text_of
 
+if TYPE_CHECKING:
+    from firstdrift.metrics.dtypes import Array
+
 Shape: TypeAlias = tuple[int, ...]
+
+_FEW: Final = 8
+"""Shapes that are named."""
 
 
 class ReasonedError(Exception):
@@ -49,3 +57,18 @@ def common_shape(golden: Shape, target: Shape, *, may_reshape: bool = False) -> 
 
 def _ends(shape: Shape) -> Shape:
     return tuple(itertools.accumulate(shape, operator.mul))
+
+
+class DoNotFitError(ReasonedError):
+    """Parts do not make up the tensor that they are compared with."""
+
+
+def shapes_of(arrays: "Sequence[Array]") -> Message:
+    """Write the shapes of some tensors, the first of them if they are many."""
+    shown = tuple(shape_named(array.shape) for array in arrays[:_FEW])
+    return Message.of("metrics.first_shapes" if len(arrays) > _FEW else "metrics.shapes", shapes=shown)
+
+
+def shapes_against(arrays: "Sequence[Array]", whole: Sequence[int]) -> Message:
+    """Say which shapes do not make up the whole."""
+    return Message.of("metrics.shapes_and_whole", shapes=shapes_of(arrays), whole=tuple(whole))

@@ -26,6 +26,16 @@ class NumberKind(StrEnum):
     COMPLEX = "complex"
 
 
+def require_one_shape(golden: Array, target: Array) -> None:
+    """Refuse tensors of different shapes.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if golden.shape != target.shape:
+        raise ValueError(f"shapes differ: {golden.shape} and {target.shape}")
+
+
 @lru_cache(maxsize=256)
 def number_kind(dtype: np.dtype[np.generic]) -> NumberKind | None:
     """Return the kind of numbers that a dtype holds (bool is an integer), or None if it holds none."""

@@ -6,7 +6,7 @@ as order: mismatched but `same_set` means that only the order differs.
 
 import numpy as np
 
-from firstdrift.metrics.dtypes import Array
+from firstdrift.metrics.dtypes import Array, require_one_shape
 from firstdrift.metrics.measurement import IntegerErrors
 
 _BLOCK = 1 << 20
@@ -18,8 +18,7 @@ def measure_integers(golden: Array, target: Array) -> IntegerErrors:
     Raises:
         ValueError: the shapes differ.
     """
-    if golden.shape != target.shape:
-        raise ValueError(f"shapes differ: {golden.shape} and {target.shape}")
+    require_one_shape(golden, target)
     left, right = _comparable(golden.reshape(-1)), _comparable(target.reshape(-1))
     differs = left != right
     mismatched = int(np.count_nonzero(differs))

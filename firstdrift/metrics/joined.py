@@ -21,12 +21,11 @@ from msgspec.structs import replace
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.arrangement import best_arrangement, in_turns
 from firstdrift.metrics.arrays import Load, held_or
-from firstdrift.metrics.comparability import ReasonedError
+from firstdrift.metrics.comparability import DoNotFitError, ReasonedError, shapes_against, shapes_of
 from firstdrift.metrics.conversion import alike, widened
 from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.experts.expert_rows import stack_experts
 from firstdrift.metrics.experts.stacked_weights import stack_weights
-from firstdrift.metrics.fitting import DoNotFitError, shapes_against, shapes_of
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, incomparable
 from firstdrift.metrics.ranks.shard_slice import cut, measure_cut, whole_of
@@ -52,20 +51,21 @@ def measure_joined(
     whole = whole_of(own).location
     try:
         arrays = _loaded(parts, load)
-        laid = None if whole is None else load(whole)
+        held = {} if whole is None else {id(whole): load(whole)}
+        laid = held.get(id(whole))
         joined, how = _join(parts, arrays, laid)
     except ReasonedError as error:
         return incomparable(_why(error))
     except TensorUnreadableError as error:
         return incomparable(Message.of("metrics.parts_unreadable", why=error.whole()))
     if is_part_of_rank(own):
-        measured = _measure_part(own, joined, laid, parts, may_reshape)
+        return _measure_part(own, joined, laid, parts, may_reshape).remarked(how)
+    if parts.are_golden:
+        golden = replace(golden, location=_JOINED)
     else:
-        other = replace(golden if parts.are_golden else target, location=_JOINED)
-        sides = (other, target) if parts.are_golden else (golden, other)
-        held = {id(_JOINED): joined} | ({} if laid is None else {id(whole): laid})
-        measured = measure_pair(*sides, held_or(load, held), may_reshape)
-    return replace(measured, reason=measured.reason or how) if measured.errors is not None else measured
+        target = replace(target, location=_JOINED)
+    held_by_id = held_or(load, {id(_JOINED): joined} | held)
+    return measure_pair(golden, target, held_by_id, may_reshape).remarked(how)
 
 
 def _why(error: ReasonedError) -> Message:
@@ -129,13 +129,17 @@ def _concatenate(arrays: Sequence[Array], whole: Array | None) -> Joined:
 
 def _axis(arrays: Sequence[Array], whole: tuple[int, ...] | None) -> int:
     """Return the dimension, last or first, along which the parts have the size of the whole."""
-    if len({array.ndim for array in arrays}) == 1 and arrays[0].ndim:
-        for axis in (-1, 0):
-            others = {tuple(np.delete(array.shape, axis).tolist()) for array in arrays}
-            length = sum(array.shape[axis] for array in arrays)
-            if len(others) == 1 and (whole is None or _ends_with(whole, axis, length)):
-                return axis
+    are_alike = len({array.ndim for array in arrays}) == 1 and arrays[0].ndim
+    for axis in (-1, 0) if are_alike else ():
+        if _lie_along(arrays, axis, whole):
+            return axis
     raise DoNotFitError(shapes_against(arrays, whole or ()))
+
+
+def _lie_along(arrays: Sequence[Array], axis: int, whole: tuple[int, ...] | None) -> bool:
+    others = {tuple(np.delete(array.shape, axis).tolist()) for array in arrays}
+    length = sum(array.shape[axis] for array in arrays)
+    return len(others) == 1 and (whole is None or _ends_with(whole, axis, length))
 
 
 def _ends_with(whole: tuple[int, ...], axis: int, length: int) -> bool:

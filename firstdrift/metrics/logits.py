@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firstdrift.metrics.conversion import as_float64
-from firstdrift.metrics.dtypes import Array, Floats
+from firstdrift.metrics.dtypes import Array, Floats, require_one_shape
 from firstdrift.metrics.measurement import LogitsErrors, LogitsPosition
 
 Places = npt.NDArray[np.intp]
@@ -62,8 +62,7 @@ def logits_positions(golden: Array, target: Array) -> tuple[LogitsPosition, ...]
     Raises:
         ValueError: the shapes differ.
     """
-    if golden.shape != target.shape:
-        raise ValueError(f"shapes differ: {golden.shape} and {target.shape}")
+    require_one_shape(golden, target)
     if not golden.size:
         return ()
     vocabulary = golden.shape[-1] if golden.shape else 1

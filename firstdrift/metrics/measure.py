@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from firstdrift.metrics.comparability import IncomparableError, shapes_differ
+from firstdrift.metrics.comparability import IncomparableError, Shape, shapes_differ
 from firstdrift.metrics.digests import measure_digests, measure_scalars
 from firstdrift.metrics.measurement import Measurement, SideSummary, incomparable
 from firstdrift.metrics.statistics import measure_statistics
@@ -63,19 +63,25 @@ def _measure(
         from firstdrift.metrics.arrays import measure_values
 
         return measure_values(golden.location, target.location, load, may_reshape, logits)
-    if golden.shape is not None and target.shape is not None:
-        # Neither statistics nor digests depend on how the same elements are arranged in dimensions.
-        if math.prod(golden.shape) != math.prod(target.shape):
-            raise IncomparableError(shapes_differ(golden.shape, target.shape))
-        if not math.prod(golden.shape):
-            from firstdrift.metrics.arrays import measure_empty
+    if empty := _empty_shapes(golden.shape, target.shape):
+        from firstdrift.metrics.arrays import measure_empty
 
-            return measure_empty(golden.shape, target.shape, may_reshape)
+        return measure_empty(*empty, may_reshape)
     if _has_statistics(golden) and _has_statistics(target):
         return _with_digests(measure_statistics(golden, target), golden, target)
     if golden.digest and target.digest:
         return measure_digests(golden, target)
     return measure_statistics(_statistics(golden, "golden", load), _statistics(target, "target", load))
+
+
+def _empty_shapes(golden: Shape | None, target: Shape | None) -> tuple[Shape, Shape] | None:
+    """Return the shapes of two tensors without elements; None if they have some, or that is not known."""
+    if golden is None or target is None:
+        return None
+    # Neither statistics nor digests depend on how the same elements are arranged in dimensions.
+    if math.prod(golden) != math.prod(target):
+        raise IncomparableError(shapes_differ(golden, target))
+    return None if math.prod(golden) else (golden, target)
 
 
 def _require_one_kind(golden: TensorRecord, target: TensorRecord) -> None:

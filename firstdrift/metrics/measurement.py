@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.wording.message import Message
 
@@ -282,6 +283,10 @@ class Measurement(Struct, frozen=True, gc=False):
     stored_roundoff: float | None = None
     by_row: RowProfile | None = None
     swapped: tuple[int, ...] | None = None
+
+    def remarked(self, remark: Message | None) -> "Measurement":
+        """Return the same with a remark, if it was measured element by element and has none yet."""
+        return self if self.errors is None else replace(self, reason=self.reason or remark)
 
     def values(self) -> dict[str, float | int | None]:
         """Return the numbers by name, as pages, exports and JSON show them."""

@@ -107,12 +107,12 @@ def _digits(text: str) -> int:
 
 def as_recorded(summary: SideSummary) -> SideSummary:
     """Return a summary of data with NaN and infinities in the statistics, as dumping tools record them."""
-    if not (summary.nan or summary.positive_infinity or summary.negative_infinity):
-        return summary
     if summary.nan:
         return replace(summary, maximum=math.nan, minimum=math.nan, mean=math.nan, norm=math.nan)
     counts = ((math.inf, summary.positive_infinity), (-math.inf, summary.negative_infinity))
     infinities = [infinity for infinity, count in counts if count]
+    if not infinities:
+        return summary
     ends = [*infinities, *(end for end in (summary.maximum, summary.minimum) if end is not None)]
     return replace(summary, maximum=max(ends), minimum=min(ends), mean=sum(infinities), norm=math.inf)
 
@@ -170,16 +170,19 @@ def _nonfinite_differs(golden: float | None, target: float | None) -> bool:
     return _difference(golden, target) not in (None, 0.0)
 
 
-def _error_bound(golden: SideSummary, apart: _Four) -> float | None:
+def _lower_bounds(golden: SideSummary, apart: _Four) -> tuple[_Four, list[float | None]]:
+    """Return what |d| is at least, and the numbers of golden that it is relative to."""
     # |d| is at least the difference of the norms, sqrt(size) times that of the means (Cauchy-Schwarz),
     # and any single element of d, of which the differences of the extrema are lower bounds.
     maximum, minimum, mean, norm = apart
     if norm is None:
-        scales = [golden.maximum, golden.minimum]
-    else:
-        mean = None if mean is None or not golden.size else mean * math.sqrt(golden.size)
-        scales = [golden.norm]
-    bounds = maximum, minimum, mean, norm
+        return apart, [golden.maximum, golden.minimum]
+    of_means = None if mean is None or not golden.size else mean * math.sqrt(golden.size)
+    return (maximum, minimum, of_means, norm), [golden.norm]
+
+
+def _error_bound(golden: SideSummary, apart: _Four) -> float | None:
+    bounds, scales = _lower_bounds(golden, apart)
     largest = max((abs(bound) for bound in bounds if _is_finite(bound)), default=None)
     if not largest:
         return largest

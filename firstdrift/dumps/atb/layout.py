@@ -16,8 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import MOST_ENTRIES, is_file, sub_folders
-from firstdrift.dumps.storage.processes import process_folders, ranks_of
+from firstdrift.dumps.storage.folders import MOST_ENTRIES, is_file, process_folders, ranks_of, sub_folders
 
 STATISTICS_FILE = "statistic.csv"
 OPERATION_NAME = re.compile(r"(?P<order>0|[1-9][0-9]{0,8})_(?P<type>[^/\0]+)", re.ASCII)

@@ -26,18 +26,26 @@ from firstdrift.dumps.atb.layout import (
     operation_folders,
     process_at,
 )
-from firstdrift.dumps.atb.nodes import make_nodes
 from firstdrift.dumps.atb.run import RunFolder, scan_run
 from firstdrift.dumps.atb.statistics import RunStatistics, read_statistics
 from firstdrift.dumps.atb.tensors import RunTensors
 from firstdrift.dumps.atb.tokens import Phase, Run, TokenTable, assign_tokens
-from firstdrift.dumps.atb.topology import Operation, Topology, read_topology
+from firstdrift.dumps.atb.topology import Operation, Topology, make_nodes, read_topology
 from firstdrift.dumps.reader import DumpReader, Part
-from firstdrift.dumps.storage.folders import files_ending, first_names, folder_entries, written_at
+from firstdrift.dumps.storage.folders import (
+    files_ending,
+    first_names,
+    folder_entries,
+    sub_folders,
+    written_at,
+)
 from firstdrift.dumps.storage.listed_files import passed_over
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.wording.message import Message, joined
+
+_DEVICE = re.compile(r"[0-9]+_[0-9]+", re.ASCII)
+_MOST_NAMES = 200
 
 
 class _Facts(Struct, frozen=True):
@@ -86,10 +94,12 @@ class AtbReader(DumpReader):
             for run, folder in _runs(process, facts.tokens)
             if (folder == named if named else not run.is_warm_up)
         ]
-        models = {process.folder.name: facts.models for process, facts in known}
-        tokens = {process.folder.name: facts.tokens.reason for process, facts in known}
-        attributes: dict[str, str | Message] = {"framework": "atb", "devices": _names(processes)}
-        attributes |= {"models": _once(models), "tokens": _once(tokens)}
+        attributes: dict[str, str | Message] = {
+            "framework": "atb",
+            "devices": _names(processes),
+            "models": _once(processes, [facts.models for _, facts in known]),
+            "tokens": _once(processes, [facts.tokens.reason for _, facts in known]),
+        }
         return self.dump(path, listings, chain.from_iterable(starmap(_problems_of, known)), attributes)
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:  # noqa: ARG002 (the readers' common form)
@@ -106,22 +116,51 @@ class AtbReader(DumpReader):
         return _read_run(listing, mine[0], facts, process)
 
 
-def part_of_atb(path: str) -> Part:
+def _part(path: str) -> Part:
     """Return how folders inside an ATB dump are told, by a pattern that is found in their paths."""
-    choose = Message.of("dumps.atb.choose_whole")
-    return Part(re.compile(path), Message.of("dumps.atb.part"), choose)
+    return Part(re.compile(path), Message.of("dumps.atb.part"), Message.of("dumps.atb.choose_whole"))
+
+
+class MsitAtbReader(AtbReader):
+    """The `DumpReader` of the ATB dumps of msit, formerly ait."""
+
+    format = "msit-atb"
+    title = Message.of("dumps.atb.msit_title")
+    marks = ("tensors",)
+    part = _part(r"/tensors/[0-9]+_[0-9]+(?:/|$)")
+    layout = AtbLayout(holder=("tensors",), models="model/{pid}", layers="layer/{pid}")
+
+    def is_marked(self, folder: Path) -> bool:
+        """Tell whether folders of processes lie below a folder."""
+        (holder,) = self.marks
+        return any(_DEVICE.fullmatch(device.name) for device in sub_folders(folder / holder, _MOST_NAMES))
+
+
+class MsprobeAtbReader(AtbReader):
+    """The `DumpReader` of the ATB dumps of msprobe."""
+
+    format = "msprobe-atb"
+    title = Message.of("dumps.atb.msprobe_title")
+    marks = ("atb_dump_data",)
+    part = _part(r"/atb_dump_data(?:/|$)")
+    layout = AtbLayout(
+        holder=("atb_dump_data", "data"), models="info/model/{process}", layers="info/layer/{process}"
+    )
 
 
 def _names(processes: Sequence[AtbProcess]) -> str:
     return ", ".join(process.folder.name for process in processes)
 
 
-def _once(by_process: Mapping[str, Message]) -> Message:
+def _once(processes: Sequence[AtbProcess], said: Sequence[Message]) -> Message:
     """Say once what holds for all processes."""
-    if len(set(by_process.values())) == 1:
-        return next(iter(by_process.values()))
+    if len(set(said)) == 1:
+        return said[0]
     return joined(
-        *(Message.of("dumps.atb.of_process", process=name, value=value) for name, value in by_process.items())
+        *(
+            Message.of("dumps.atb.of_process", process=process.folder.name, value=value)
+            for process, value in zip(processes, said, strict=True)
+        )
     )
 
 
@@ -212,15 +251,12 @@ def _operations(
     folders = {name: folder.operation for name, folder in contents.folders.items()}
     dumped = statistics.operations | folders
     models = {_model_of(operation, facts) for operation in dumped.values()}
-    described = {
-        name: operation
-        for name, operation in facts.topology.operations.items()
-        if _is_of(operation, run, facts) and _model_of(operation, facts) in models
-    }
+    known = _of_run(facts.topology.operations, run, facts)
+    described = {name: known[name] for name in known if _model_of(known[name], facts) in models}
     unexpected = {
         name: replace(operation, is_graph=_is_graph(operation, contents))
-        for name, operation in dumped.items()
-        if _is_of(operation, run, facts) and name not in described
+        for name, operation in _of_run(dumped, run, facts).items()
+        if name not in described
     }
     return described | unexpected, list(unexpected) if described else []
 
@@ -229,14 +265,17 @@ def _model_of(operation: Operation, facts: _Facts) -> int:
     return bisect_right(facts.topology.starts, operation.orders[0])
 
 
-def _is_of(operation: Operation, run: Run, facts: _Facts) -> bool:
-    if run.phase is Phase.ALL or facts.decode_start is None:
-        return True
-    return (operation.orders[0] < facts.decode_start) is (run.phase is Phase.PREFILL)
+def _of_run(operations: Mapping[str, Operation], run: Run, facts: _Facts) -> Mapping[str, Operation]:
+    """Return those of some operations that are of the phase of a run, as far as that is known."""
+    start = facts.decode_start
+    if run.phase is Phase.ALL or start is None:
+        return operations
+    is_prefill = run.phase is Phase.PREFILL
+    return {name: one for name, one in operations.items() if (one.orders[0] < start) is is_prefill}
 
 
 def _is_graph(operation: Operation, contents: RunFolder) -> bool:
     """Tell whether an operation that no topology describes consists of others, dumped or not."""
     folder = contents.folders.get(operation.name)
-    has_parameters = folder is not None and folder.parameters is not None
+    has_parameters = folder and folder.parameters
     return operation.is_graph or not (operation.type_name.endswith("Operation") or has_parameters)

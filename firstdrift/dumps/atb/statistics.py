@@ -16,7 +16,7 @@ from msgspec import Struct
 from firstdrift.dumps.atb.layout import OPERATION_NAME
 from firstdrift.dumps.atb.topology import Operation
 from firstdrift.dumps.containers.contents import DamagedError, shape_of
-from firstdrift.dumps.storage.table import bad_rows, read_table
+from firstdrift.dumps.storage.table import bad_rows, parse_table
 from firstdrift.model.tensor import Role, Statistics
 from firstdrift.wording.message import Message
 
@@ -68,13 +68,12 @@ def read_statistics(file: Path) -> RunStatistics:
     operations: dict[str, Operation] = {}
     bad = count = 0
     try:
-        for fields in read_table(file, largest=_LARGEST, most_rows=_MOST_ROWS):
+        for parsed in parse_table(file, _parsed, largest=_LARGEST, most_rows=_MOST_ROWS):
             count += 1
-            try:
-                line, key, row = _operations(fields), _key(fields), _row(fields)
-            except (KeyError, ValueError, TypeError, AttributeError):
+            if parsed is None:
                 bad += 1
                 continue
+            line, key, row = parsed
             rows[key] = row
             for operation in line:
                 operations.setdefault(operation.name, operation)
@@ -87,6 +86,10 @@ def read_statistics(file: Path) -> RunStatistics:
         Message.of("dumps.atb.repeated_rows", rows=repeated) if repeated else None,
     )
     return RunStatistics(rows, operations, tuple(note for note in notes if note))
+
+
+def _parsed(fields: Mapping[str, str]) -> tuple[list[Operation], TensorKey, StatisticsRow]:
+    return _operations(fields), _key(fields), _row(fields)
 
 
 def _operations(fields: Mapping[str, str]) -> list[Operation]:
@@ -113,10 +116,10 @@ def _key(fields: Mapping[str, str]) -> TensorKey:
 
 def _row(fields: Mapping[str, str]) -> StatisticsRow:
     values = [_number(fields[name]) for name in ("Max", "Min", "Mean", "Norm")]
-    shape = [int(size) for size in fields["Shape"].split("x")] if _SHAPE.fullmatch(fields["Shape"]) else None
+    shape = fields["Shape"]
     return StatisticsRow(
         dtype=_DTYPES.get(fields["Dtype"], fields["Dtype"]),
-        shape=None if shape is None else shape_of(shape),
+        shape=shape_of([*map(int, shape.split("x"))]) if _SHAPE.fullmatch(shape) else None,
         statistics=None if values == [None] * 4 else Statistics(*values),
     )
 

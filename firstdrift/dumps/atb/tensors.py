@@ -17,10 +17,10 @@ from firstdrift.dumps.atb.statistics import RunStatistics, StatisticsRow
 from firstdrift.dumps.atb.topology import Operation
 from firstdrift.dumps.containers.atb_bin import Description, describe
 from firstdrift.dumps.containers.contents import DamagedError, file_contents, quoted
+from firstdrift.dumps.nodes import counted, inputs_first, numbered
 from firstdrift.dumps.storage.folders import printable
-from firstdrift.dumps.storage.json_file import read_json
+from firstdrift.dumps.storage.json_file import items_of, read_json
 from firstdrift.dumps.storage.listed_files import problem_of_file
-from firstdrift.dumps.unique_labels import numbered, occurrences
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
 from firstdrift.wording.message import Message
@@ -32,6 +32,7 @@ _ALIAS = re.compile(
 _ROLES = {"in": Role.INPUT, "out": Role.OUTPUT}
 _LONGEST_CHAIN = 8
 _MOST_ARGUMENTS = 256
+_NO_ROW = StatisticsRow("", None, None)
 
 
 class RunTensors:
@@ -55,20 +56,16 @@ class RunTensors:
         rows = dict(self._rows.get(operation.orders, {}))
         folder = self._folders.get(operation.name)
         files = folder.files if folder else ()
-        earlier = occurrences((file.role, file.key) for file in files)
         records: list[TensorRecord] = []
-        for file, occurrence in zip(files, earlier, strict=True):
-            row = rows.pop((file.role, file.index), None) if file.is_in_place else None
-            records.append(self._record(operation, file, row))
+        for file, occurrence in counted(files, lambda file: (file.role, file.key)):
+            row = rows.pop((file.role, file.index), _NO_ROW) if file.is_in_place else _NO_ROW
+            records.append(replace(self._record(operation, file, row), key=numbered(file.key, occurrence)))
             if occurrence:
                 self.notes.append((_shown(operation, file), Message.of("dumps.atb.number_twice")))
-                records[-1] = replace(records[-1], key=numbered(file.key, occurrence))
         records += [_record_of_row(role, index, row) for (role, index), row in sorted(rows.items())]
-        arguments = self._arguments(operation, folder) if folder else []
-        inputs = [record for record in records if record.role is Role.INPUT]
-        return (*inputs, *arguments, *(record for record in records if record.role is Role.OUTPUT))
+        return inputs_first(records, self._arguments(operation, folder) if folder else ())
 
-    def _record(self, operation: Operation, file: TensorFile, row: StatisticsRow | None) -> TensorRecord:
+    def _record(self, operation: Operation, file: TensorFile, row: StatisticsRow) -> TensorRecord:
         name = printable(file.path.name)
         record = TensorRecord(file.role, file.key, "", None, location=DataLocation(file.path, "bin"))
         if file.refused:
@@ -79,7 +76,7 @@ class RunTensors:
             return replace(record, problem=problem_of_file(name, exc.message))
         if described.note:
             self.notes.append((_shown(operation, file), described.note))
-        statistics = described.statistics or (row.statistics if row else None)
+        statistics = described.statistics or row.statistics
         record = replace(record, dtype=described.dtype, shape=described.shape, statistics=statistics)
         holder = file if described.has_values else self._holder(described)
         if holder is None and statistics is not None:
@@ -159,7 +156,7 @@ def _flattened(told: object) -> Iterator[tuple[str, object]]:
     while waiting:
         key, value = waiting.pop()
         if isinstance(value, dict | list):
-            inner = value.items() if isinstance(value, dict) else enumerate(value)
-            waiting += reversed([(f"{key}.{name}" if key else str(name), child) for name, child in inner])
+            inner = items_of(value)
+            waiting += reversed([(f"{key}.{name}" if key else name, child) for name, child in inner])
         elif key and value is not None:
             yield key, value

@@ -3,22 +3,27 @@
     {"modelName": "DecoderModel_Decoder", "nodes": [
        {"opName": "WordEmbedding_16", "opType": "WordEmbedding", "param": "", "nodes": […]}, …]}
 
-The number at the end of the first name (16) is where the running numbers of the model begin.
+The number at the end of the first name (16) is where the running numbers of the model begin. Operations are
+the nodes of a run, with those that are known from its folders and statistics alone.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
 from firstdrift.dumps.atb.layout import OPERATION_NAME, AtbProcess
+from firstdrift.dumps.nodes import grouped
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import folder_entries, printable
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Problem
+from firstdrift.model.tensor import TensorRecord
 from firstdrift.wording.message import Message
 
 _TRANSDATA_FILE = "TransdataOperation_0.json"
@@ -171,15 +176,54 @@ def _operation(parent: Operation | None, order: int, node: Any) -> tuple[Operati
     fields = node if isinstance(node, dict) else {}
     inner, parameters = fields.get("nodes") or [], fields.get("param")
     label = f"{order}_{fields.get('opType')}"
-    if not isinstance(fields.get("opType"), str) or not isinstance(inner, list):
-        raise _NoTopologyError
-    if len(label) > _LONGEST_LABEL or not OPERATION_NAME.fullmatch(label):
+    is_named = isinstance(fields.get("opType"), str) and OPERATION_NAME.fullmatch(label)
+    if not is_named or not isinstance(inner, list) or len(label) > _LONGEST_LABEL:
         raise _NoTopologyError
     parameters = parameters if isinstance(parameters, dict) else {}
     operation = Operation.below(parent, label, is_graph=bool(inner), parameters=parameters)
     if len(operation.orders) > _DEEPEST:
         raise _NoTopologyError
     return operation, inner
+
+
+def make_nodes(
+    operations: Mapping[str, Operation], tensors: Mapping[str, tuple[TensorRecord, ...]]
+) -> tuple[Node, ...]:
+    """Make a node of each operation, in the order in which they finished; each parent is among them."""
+    paths = _paths(operations.values())
+    around = {operation.parent for operation in operations.values()}
+    in_order = sorted(operations.values(), key=lambda operation: ((*operation.orders, inf), operation.name))
+    return tuple(
+        Node(
+            name=operation.name,
+            path=paths[operation.name],
+            kind=NodeKind.MODULE if operation.is_graph or operation.name in around else NodeKind.API,
+            type_name=operation.type_name,
+            direction=Direction.FORWARD,
+            call=0,
+            order=at,
+            parent=operation.parent,
+            tensors=tensors.get(operation.name, ()),
+        )
+        for at, operation in enumerate(in_order)
+    )
+
+
+def _paths(operations: Iterable[Operation]) -> dict[str, str]:
+    """Return the dotted path of each operation, by name.
+
+    It goes by types; siblings of one type are numbered, at the top level as elements of a list:
+    "20_Decoder_layer/0_Attention/4_LinearNoQuant" is "Decoder_layer.2.Attention.LinearNoQuant".
+    """
+    in_order = sorted(operations, key=lambda operation: (operation.orders, operation.name))
+    siblings = grouped(((operation.parent, operation.type_name), operation.name) for operation in in_order)
+    paths: dict[str, str] = {}
+    for (parent, type_name), names in siblings.items():
+        path = f"{paths[parent]}.{type_name}" if parent else type_name
+        joint = "_" if parent else "."
+        for at, name in enumerate(names):
+            paths[name] = f"{path}{joint}{at}" if len(names) > 1 else path
+    return paths
 
 
 def _shown(path: Path) -> str:

@@ -70,6 +70,7 @@ _DTYPE_BY_CODE = {
 _PLAIN_FORMATS = frozenset({-1, 0, 1, 2, 16, 27, 30, 35, 47})
 """The codes of CANN's `aclFormat` under which values lie in the order of the dims (ND, NCHW, NHWC, …)."""
 
+_STATISTICS = {"max": "maximum", "min": "minimum", "mean": "mean", "l2norm": "norm"}
 _BLOCKED_FORMATS = {
     3: "NC1HWC0",
     4: "FRACTAL_Z",
@@ -165,14 +166,11 @@ class _Header(NamedTuple):
 
 def _last_whole(found: list[Description], note: Message | None) -> Description:
     """Choose among tensors that were appended to one another, and say so."""
-    chosen = len(found) - 1
-    if chosen and found[-1].unreadable:
-        chosen -= 1
-    notes = [note] if note else []
-    if len(found) > 1:
-        which = "last" if chosen == len(found) - 1 else "last_whole"
-        notes.insert(0, Message.of(f"dumps.atb_bin.{which}_of_several", tensors=len(found)))
-    return replace(found[chosen], note=joined(*notes) if notes else None)
+    if len(found) == 1:
+        return replace(found[0], note=note)
+    which, chosen = ("last_whole", found[-2]) if found[-1].unreadable else ("last", found[-1])
+    several = Message.of(f"dumps.atb_bin.{which}_of_several", tensors=len(found))
+    return replace(chosen, note=joined(several, note) if note else joined(several))
 
 
 def _describe_object(header: _Header, start: int, size: int) -> tuple[Description, int]:
@@ -265,13 +263,11 @@ def _blocks(code: int) -> Message | None:
 
 
 def _statistics(fields: dict[str, str]) -> Statistics | None:
-    values = [fields.get(name) for name in ("max", "min", "mean", "l2norm")]
-    if all(value is None for value in values):
-        return None
     try:
-        return Statistics(*(None if value is None else float(value) for value in values))
+        known = {name: float(fields[said]) for said, name in _STATISTICS.items() if said in fields}
     except ValueError as exc:
         raise DamagedError(Message.of("dumps.atb_bin.bad_statistics")) from exc
+    return Statistics(**known) if known else None
 
 
 def _number(text: str) -> int:

@@ -9,7 +9,7 @@ import os
 import struct
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
@@ -180,6 +180,17 @@ def shape_of(values: object) -> tuple[int, ...]:
 def quoted(text: str) -> str:
     """Quote text from a file in an error: control characters are written out, long text is cut."""
     return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…")
+
+
+def found_in(tensors: Mapping[str, Parsed], entry: str) -> Parsed:
+    """Return what a file holds under a name.
+
+    Raises:
+        DamagedError: it holds nothing so named.
+    """
+    if entry not in tensors:
+        raise DamagedError(Message.of("dumps.file.no_such_tensor", tensor=quoted(entry)))
+    return tensors[entry]
 
 
 class TensorHeader(Struct, frozen=True):

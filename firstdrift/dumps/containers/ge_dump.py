@@ -12,7 +12,7 @@ A tensor's entry is "input.0", "output.1". Values may lie in the header itself (
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -27,12 +27,13 @@ from firstdrift.dumps.containers.contents import (
     Contents,
     DamagedError,
     TensorHeader,
-    quoted,
+    found_in,
     shape_of,
     unpack,
 )
 from firstdrift.dumps.containers.protobuf import Field, fields, numbers, signed
-from firstdrift.dumps.containers.values import INT4, size_of, values_at
+from firstdrift.dumps.containers.values import INT4, read_only, size_of, values_at
+from firstdrift.dumps.nodes import grouped
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
@@ -88,6 +89,8 @@ DTYPE_BY_CODE = {
 
 They are not those of `aclDataType`. Quantised integers (18 to 22) are read as the integers they are.
 """
+
+_DTYPES = {0: "undefined"} | DTYPE_BY_CODE
 
 _PLAIN_FORMATS = frozenset({0, 1, 2, 14, 16, 26, 27, 30, 31, 34, 35, 36, 40, 41, 42, 255})
 """The codes of `OutputFormat` under which values lie in the order of the dims (ND, NCHW, NHWC, ...)."""
@@ -174,15 +177,12 @@ def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
 
 def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load the values of a tensor in the order of its dims."""
-    tensor = next((tensor for tensor in describe(contents).tensors if tensor.entry == entry), None)
-    if tensor is None:
-        raise DamagedError(Message.of("dumps.file.no_such_tensor", tensor=quoted(entry)))
+    tensor = found_in({tensor.entry: tensor for tensor in describe(contents).tensors}, entry)
     if tensor.problem:
         raise DamagedError(tensor.problem)
     values = values_at(contents, tensor.begin, tensor.dtype, tensor.stored)
     ordered = unblock(tensor.blocks, values, tensor.shape) if tensor.blocks else values.reshape(tensor.shape)
-    ordered.flags.writeable = False
-    return ordered
+    return read_only(ordered)
 
 
 def describe(contents: Contents) -> GeFile:
@@ -193,21 +193,15 @@ def describe(contents: Contents) -> GeFile:
     end = _LENGTH.size + length
     if end > len(contents):
         raise DamagedError(Message.of("dumps.ge.not_one"))
-    name, found = "", {Role.OUTPUT: list[Field](), Role.INPUT: list[Field]()}
-    for field in fields(contents, _LENGTH.size, end):
-        if field.number == _NAME and field.is_bytes:
-            name = bytes(contents[field.start : min(field.end, field.start + _LONGEST_NAME)]).decode(
-                "utf-8", "backslashreplace"
-            )
-        elif field.number in _ROLE_BY_FIELD and field.is_bytes:
-            found[_ROLE_BY_FIELD[field.number]].append(field)
-    if sum(map(len, found.values())) > _MOST_TENSORS:
+    found = grouped((field.number, field) for field in fields(contents, _LENGTH.size, end) if field.is_bytes)
+    if len(found[_INPUTS]) + len(found[_OUTPUTS]) > _MOST_TENSORS:
         raise DamagedError(Message.of("dumps.ge.too_many_tensors", most=_MOST_TENSORS))
+    names = [bytes(contents[at.start : min(at.end, at.start + _LONGEST_NAME)]) for at in found[_NAME][-1:]]
+    name = b"".join(names).decode("utf-8", "backslashreplace")
     return GeFile(name, tuple(_describe_all(contents, found, end)))
 
 
-_NAME = 6
-_ROLE_BY_FIELD = {3: Role.OUTPUT, 4: Role.INPUT}
+_OUTPUTS, _INPUTS, _NAME = 3, 4, 6
 _SCHEMA = {
     # OpOutput has one field more (original_op) in front of the last three.
     Role.OUTPUT: {1: "code", 2: "layout", 3: "stored", 5: "inline", 6: "size", 7: "meant"},
@@ -223,17 +217,16 @@ class _Fields(Struct):
     stored: list[int] = []
     meant: list[int] | None = None
     size: int = 0
-    inline: Field | None = None
+    inline: Field = Field(0)
 
 
-def _describe_all(contents: Contents, found: dict[Role, list[Field]], begin: int) -> Iterator[GeTensor]:
+def _describe_all(contents: Contents, found: Mapping[int, list[Field]], begin: int) -> Iterator[GeTensor]:
     """Describe the tensors in the order in which their values lie: inputs first."""
-    for role in (Role.INPUT, Role.OUTPUT):
-        for index, message in enumerate(found[role]):
+    for role, number in ((Role.INPUT, _INPUTS), (Role.OUTPUT, _OUTPUTS)):
+        for index, message in enumerate(found[number]):
             said = _read_fields(contents, message, role)
-            inside = said.inline is not None and said.inline.end > said.inline.start
-            if inside and said.inline is not None:
-                said.size = said.inline.end - said.inline.start
+            if size := said.inline.end - said.inline.start:
+                said.size = size
                 yield _describe(said, role, index, said.inline.start, said.inline.end)
             else:
                 yield _describe(said, role, index, begin, len(contents))
@@ -266,7 +259,7 @@ def _dims(contents: Contents, shape: Field) -> Iterator[int]:
 
 
 def _describe(said: _Fields, role: Role, index: int, begin: int, end: int) -> GeTensor:
-    dtype = DTYPE_BY_CODE.get(said.code, f"code {said.code}" if said.code else "undefined")
+    dtype = _DTYPES.get(said.code, f"code {said.code}")
     try:
         stored, shape = shape_of(said.stored), shape_of(said.meant or said.stored)
     except DamagedError as exc:

@@ -24,7 +24,7 @@ from firstdrift.dumps.containers.contents import (
     unpack,
     view,
 )
-from firstdrift.dumps.containers.dtypes import DTYPES
+from firstdrift.dumps.containers.values import DTYPES, read_only
 from firstdrift.wording.message import Message
 
 _MAGIC = b"\x93NUMPY"
@@ -57,8 +57,7 @@ class _Layout(NamedTuple):
 
 def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
     """List the one array of a file."""
-    layout, _ = _read_layout(contents)
-    return [TensorHeader("", layout.dtype.newbyteorder("=").name, layout.shape)]
+    return [header(contents, len(contents))]
 
 
 def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
@@ -70,28 +69,24 @@ def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
 
 def array_in(contents: Contents | memoryview) -> npt.NDArray[Any]:
     """Return the array that the bytes of a `.npy` file hold, read-only."""
-    layout, start = _read_layout(contents)
+    layout, start = _read_layout(contents, len(contents))
     if 0 in layout.shape:
-        empty = np.empty(layout.shape, layout.dtype.newbyteorder("="))
-        empty.flags.writeable = False
-        return empty
+        return read_only(np.empty(layout.shape, layout.dtype.newbyteorder("=")))
     array: npt.NDArray[Any] = np.ndarray(
         layout.shape, layout.dtype, view(contents, start, layout.size), order=layout.order
     )
     if array.dtype.isnative and array.flags.aligned:
         return array
-    native = array.astype(array.dtype.newbyteorder("="))
-    native.flags.writeable = False
-    return native
+    return read_only(array.astype(array.dtype.newbyteorder("=")))
 
 
-def header(beginning: bytes, size: int) -> TensorHeader:
+def header(beginning: Contents, size: int) -> TensorHeader:
     """Describe the array of a file of a size in bytes, of which the first 64 KB and more are given."""
     layout, _ = _read_layout(beginning, size)
     return TensorHeader("", layout.dtype.newbyteorder("=").name, layout.shape)
 
 
-def _read_layout(contents: Contents | memoryview, file_size: int | None = None) -> tuple[_Layout, int]:
+def _read_layout(contents: Contents | memoryview, file_size: int) -> tuple[_Layout, int]:
     length_form = _LENGTH_BY_VERSION.get(contents[6]) if len(contents) > len(_MAGIC) + 1 else None
     if contents[: len(_MAGIC)] != _MAGIC or length_form is None:
         raise DamagedError(Message.of("dumps.npy.not_one"))
@@ -103,25 +98,29 @@ def _read_layout(contents: Contents | memoryview, file_size: int | None = None) 
     if length > _LONGEST_HEADER or start > len(contents):
         raise DamagedError(Message.of("dumps.npy.header_cut_short"))
     layout = _parse_header(bytes(contents[begin:start]))
-    size = layout.size
-    available = (len(contents) if file_size is None else file_size) - start
-    if size > available:
-        raise DamagedError(Message.of("dumps.file.values_cut_short", needed=size, available=available))
+    available = file_size - start
+    if layout.size > available:
+        raise DamagedError(Message.of("dumps.file.values_cut_short", needed=layout.size, available=available))
     return layout, start
 
 
 @lru_cache(maxsize=1024)
 def _parse_header(header: bytes) -> _Layout:
     text = header.decode("latin-1")
-    descr, order, shape = (field.search(text) for field in (_DESCR, _ORDER, _SHAPE))
-    if descr is None and _STRUCTURED.search(text):
+    if _STRUCTURED.search(text) and not _DESCR.search(text):
         raise DamagedError(Message.of("dumps.npy.structured"))
-    if descr is None or order is None or shape is None:
-        raise DamagedError(Message.of("dumps.npy.header_damaged"))
-    numbers = _NUMBER.findall(shape[1])
-    if any(len(number) > _MOST_DIGITS for number in numbers):
+    descr, order, shape = (_said(text, field) for field in (_DESCR, _ORDER, _SHAPE))
+    numbers = _NUMBER.findall(shape)
+    if max(map(len, numbers), default=0) > _MOST_DIGITS:
         raise DamagedError(Message.of("dumps.npy.impossible_shape"))
-    return _Layout(_dtype(descr[1]), shape_of([*map(int, numbers)]), "F" if order[1] == "True" else "C")
+    return _Layout(_dtype(descr), shape_of([*map(int, numbers)]), "F" if order == "True" else "C")
+
+
+def _said(header: str, field: re.Pattern[str]) -> str:
+    found = field.search(header)
+    if found is None:
+        raise DamagedError(Message.of("dumps.npy.header_damaged"))
+    return found[1]
 
 
 def _dtype(descr: str) -> np.dtype[Any]:

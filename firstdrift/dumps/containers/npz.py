@@ -20,7 +20,7 @@ from firstdrift.dumps.containers.contents import (
     DamagedError,
     ParsedFiles,
     TensorHeader,
-    quoted,
+    found_in,
     view,
 )
 from firstdrift.dumps.containers.zip_directory import Member, member_start, stored_members
@@ -103,9 +103,7 @@ def headers(file: Path, contents: Contents) -> list[TensorHeader]:
 
 def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load one array of a file; those that are stored as they are, in place."""
-    array = _files.of(file, contents).get(entry)
-    if array is None:
-        raise DamagedError(Message.of("dumps.file.no_such_tensor", tensor=quoted(entry)))
+    array = found_in(_files.of(file, contents), entry)
     if array.problem:
         raise DamagedError(array.problem)
     values = _inflated(contents, array) if array.is_packed else _bytes_of(contents, array.member)

@@ -11,7 +11,6 @@ The pickles are read, not run (`tensor_pickle`).
 
 import struct
 from collections.abc import Callable
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,6 @@ from firstdrift.dumps.containers.contents import (
     unpack,
     view,
 )
-from firstdrift.dumps.containers.dtypes import DTYPES
 from firstdrift.dumps.containers.tensor_pickle import (
     Layouts,
     TensorLayout,
@@ -37,6 +35,7 @@ from firstdrift.dumps.containers.tensor_pickle import (
     tensor_layouts,
     unpickle,
 )
+from firstdrift.dumps.containers.values import DTYPES, read_only
 from firstdrift.dumps.containers.zip_directory import member_start, stored_members
 from firstdrift.wording.message import Message
 
@@ -184,62 +183,41 @@ def _header(saved: _SavedFile, name: str, layout: TensorLayout) -> TensorHeader:
 
 def _digest(storage: _Storage, layout: TensorLayout) -> str | None:
     """Give the CRC-32 of the storage where the tensor is the whole storage in order."""
-    shape = layout.shape or ()
-    size = prod(shape) * DTYPES[layout.dtype].itemsize
-    is_whole = size == storage.size and layout.offset == 0 and _is_contiguous(shape, layout.strides)
+    size = layout.size * DTYPES[layout.dtype].itemsize
+    is_whole = size == storage.size and layout.offset == 0 and layout.is_contiguous
     is_plain = not (layout.is_conjugate or layout.is_negative)
     # torch.serialization.set_crc32_options(False) leaves zeros in place of checksums.
     is_known = is_whole and is_plain and size and storage.crc32
     return f"crc32:{storage.crc32:08x}:{size}" if is_known else None
 
 
-def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    expected = 1
-    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if length != 1 and stride != expected:
-            return False
-        expected *= length
-    return True
-
-
 def _checked_storage(saved: _SavedFile, layout: TensorLayout) -> _Storage:
     """Return the storage of a tensor, which is large enough for it."""
-    storage = saved.find_storage(layout.storage)
-    shape, itemsize = layout.shape or (), DTYPES[layout.dtype].itemsize
-    size = prod(shape) * itemsize
-    if size and (layout.offset + _reach(layout)) * itemsize > storage.size:
-        tensor = {"shape": str(shape), "dtype": layout.dtype}
+    storage, reach = saved.find_storage(layout.storage), layout.reach
+    itemsize = DTYPES[layout.dtype].itemsize
+    size = layout.size * itemsize
+    if size and (layout.offset + reach) * itemsize > storage.size:
+        tensor = {"shape": str(layout.sizes), "dtype": layout.dtype}
         raise DamagedError(Message.of("dumps.pt.storage_too_small", available=storage.size, **tensor))
-    if prod(shape) > max(_FREE_EXPANSION, _reach(layout) * _MOST_REPEATS):
-        repeated = {"stored": _reach(layout), "repeated": prod(shape), "most": _MOST_REPEATS}
+    if layout.size > max(_FREE_EXPANSION, reach * _MOST_REPEATS):
+        repeated = {"stored": reach, "repeated": layout.size, "most": _MOST_REPEATS}
         raise DamagedError(Message.of("dumps.pt.repeated_too_often", **repeated))
     if size > max(storage.size, _LARGEST_EXPANSION):
         raise DamagedError(Message.of("dumps.pt.expanded_too_much", stored=storage.size, expanded=size))
     return storage
 
 
-def _reach(layout: TensorLayout) -> int:
-    """Return over how many elements of its storage a tensor reaches, from its first to its last."""
-    steps = zip(layout.shape or (), layout.strides, strict=True)
-    return 1 + sum((length - 1) * stride for length, stride in steps)
-
-
-def _range_in(storage: _Storage, layout: TensorLayout, itemsize: int) -> tuple[int, int]:
-    """Return where in the file the elements of a tensor begin, and how many bytes they reach over."""
-    return storage.start + layout.offset * itemsize, _reach(layout) * itemsize
-
-
 def _array(saved: _SavedFile, layout: TensorLayout) -> npt.NDArray[Any]:
     if layout.problem is not None:
         raise DamagedError(layout.problem)
-    storage = _checked_storage(saved, layout)
-    shape, dtype = layout.shape or (), DTYPES[layout.dtype]
-    if 0 in shape:
-        return _read_only(np.empty(shape, dtype))
+    storage, dtype = _checked_storage(saved, layout), DTYPES[layout.dtype]
+    if 0 in layout.sizes:
+        return read_only(np.empty(layout.sizes, dtype))
+    place = storage.start + layout.offset * dtype.itemsize, layout.reach * dtype.itemsize
     values: npt.NDArray[Any] = np.ndarray(
-        shape,
+        layout.sizes,
         dtype,
-        _little_endian(saved, _range_in(storage, layout, dtype.itemsize), dtype),
+        _little_endian(saved, place, dtype),
         0,
         [stride * dtype.itemsize for stride in layout.strides],
     )
@@ -247,7 +225,7 @@ def _array(saved: _SavedFile, layout: TensorLayout) -> npt.NDArray[Any]:
         values = np.conjugate(values)
     if layout.is_negative:
         values = np.negative(values)
-    return _read_only(values if values.flags.aligned else values.copy())
+    return read_only(values if values.flags.aligned else values.copy())
 
 
 def _little_endian(saved: _SavedFile, place: tuple[int, int], dtype: np.dtype[Any]) -> memoryview:
@@ -257,8 +235,3 @@ def _little_endian(saved: _SavedFile, place: tuple[int, int], dtype: np.dtype[An
     size = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
     words = np.frombuffer(stored, f">u{size}")
     return words.astype(f"<u{size}").data
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    array.flags.writeable = False
-    return array

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from firstdrift.dumps.checkpoint import Part, block_of, description_of, fits
 from firstdrift.dumps.containers.contents import Contents, DamagedError
+from firstdrift.dumps.containers.values import read_only
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.model.tensor import DataLocation
 from firstdrift.wording.message import Message
@@ -53,8 +54,7 @@ def dequantise(
         if offset is not None:
             np.subtract(values, spread(offset.astype(dtype), weight.shape, "offset"), out=values)
         np.multiply(values, spread(scale.astype(dtype), weight.shape, "scale"), out=values)
-    values.flags.writeable = False
-    return values
+    return read_only(values)
 
 
 def spread(values: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.NDArray[Any]:

@@ -5,11 +5,9 @@
 
 import json
 import struct
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
@@ -19,12 +17,12 @@ from firstdrift.dumps.containers.contents import (
     DamagedError,
     ParsedFiles,
     TensorHeader,
+    found_in,
     quoted,
     unpack,
-    view,
     whole_numbers,
 )
-from firstdrift.dumps.containers.values import size_of, values_at
+from firstdrift.dumps.containers.values import FLOAT4, size_of, values_at
 from firstdrift.wording.message import Message
 
 _LENGTH = struct.Struct("<Q")
@@ -36,10 +34,6 @@ The format allows for 100 MB, whose records would take gigabytes of memory; the 
 thousand tensors in a file.
 """
 
-_FOUR_BITS = "float4_e2m1fn"
-"""Two in a byte, the lower half first; given as float32, which holds them exactly."""
-
-_FOUR_BIT_VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 _DTYPES = {
     "BOOL": "bool",
     "U8": "uint8",
@@ -60,7 +54,7 @@ _DTYPES = {
     "F8_E4M3FNUZ": "float8_e4m3fnuz",
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "F8_E8M0": "float8_e8m0fnu",
-    "F4": _FOUR_BITS,
+    "F4": FLOAT4,
 }
 
 
@@ -83,35 +77,20 @@ def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
 def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load one tensor of a file."""
     places, start = _files.of(file, contents)
-    if entry not in places:
-        raise DamagedError(Message.of("dumps.file.no_such_tensor", tensor=quoted(entry)))
-    place = places[entry]
+    place = found_in(places, entry)
     if problem := _problem(place, len(contents) - start):
         raise DamagedError(problem)
-    if place.dtype == _FOUR_BITS:
-        return _four_bits(place, contents, start)
     return values_at(contents, start + place.begin, place.dtype, place.shape)
 
 
-def _four_bits(place: _Place, contents: Contents, start: int) -> npt.NDArray[Any]:
-    packed = np.frombuffer(view(contents, start + place.begin, place.end - place.begin), np.uint8)
-    values = _FOUR_BIT_VALUES[np.stack([packed & 0xF, packed >> 4], axis=-1)].reshape(-1)
-    array: npt.NDArray[Any] = values[: prod(place.shape)].reshape(place.shape)
-    array.flags.writeable = False
-    return array
-
-
 def _problem(place: _Place, available: int) -> Message | None:
-    four_bits = -(-prod(place.shape) // 2)
-    size = four_bits if place.dtype == _FOUR_BITS else size_of(place.dtype, place.shape)
+    size = size_of(place.dtype, place.shape)
     if size is None:
         return Message.of("dumps.safetensors.unsupported_dtype", dtype=place.dtype)
     given = place.end - place.begin
     if given != size:
         return Message.of("dumps.safetensors.sizes_differ", needed=size, given=given)
-    if place.end > available:
-        return Message.of("dumps.file.values_past_end")
-    return None
+    return Message.of("dumps.file.values_past_end") if place.end > available else None
 
 
 def _read_places(contents: Contents) -> tuple[dict[str, _Place], int]:

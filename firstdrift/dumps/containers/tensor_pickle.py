@@ -10,12 +10,13 @@ records. No callable is ever looked up: a call of anything else gives a record t
 import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import Contents, DamagedError, quoted, unpack, whole_numbers
-from firstdrift.dumps.containers.dtypes import DTYPES
+from firstdrift.dumps.containers.values import DTYPES
 from firstdrift.wording.message import Message
 
 _MOST_VALUES = 1_000_000
@@ -52,6 +53,32 @@ class TensorLayout(Struct, frozen=True):
     is_conjugate: bool = False
     is_negative: bool = False
     problem: Message | None = None
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return prod(self.sizes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The dimensions; none where they are not known."""
+        return self.shape or ()
+
+    @property
+    def reach(self) -> int:
+        """Over how many elements of its storage it reaches, from its first to its last."""
+        steps = zip(self.sizes, self.strides, strict=True)
+        return 1 + sum((length - 1) * stride for length, stride in steps)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Tell whether its elements lie in order, with nothing between them."""
+        expected = 1
+        for length, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
+            if length != 1 and stride != expected:
+                return False
+            expected *= length
+        return True
 
 
 Layouts = tuple[tuple[str, TensorLayout], ...]
@@ -345,25 +372,13 @@ def _mark(machine: _Machine) -> None:
     machine.marks.append(len(machine.stack))
 
 
-def _append(machine: _Machine) -> None:
-    _extend(machine, machine.last(1))
-
-
-def _appends(machine: _Machine) -> None:
-    _extend(machine, machine.since_mark())
-
-
 def _extend(machine: _Machine, values: Any) -> None:  # noqa: ANN401
     if isinstance(machine.stack[-1], list):
         machine.stack[-1].extend(values)
 
 
-def _set_item(machine: _Machine) -> None:
-    _set_pairs(machine, machine.last(2))
-
-
-def _set_items(machine: _Machine) -> None:
-    _set_pairs(machine, machine.since_mark())
+def _extend_since_mark(machine: _Machine) -> None:
+    _extend(machine, machine.since_mark())
 
 
 def _set_pairs(machine: _Machine, values: Any) -> None:  # noqa: ANN401
@@ -439,12 +454,12 @@ _OPERATIONS: dict[int, _Operation] = {
     0x87: _push_tuple(3),
     ord("]"): _push(lambda _: []),
     0x8F: _push(lambda _: []),  # EMPTY_SET
-    ord("a"): _append,
-    ord("e"): _appends,
-    0x90: _appends,  # ADDITEMS
+    ord("a"): lambda machine: _extend(machine, machine.last(1)),
+    ord("e"): _extend_since_mark,
+    0x90: _extend_since_mark,  # ADDITEMS
     ord("}"): _push(lambda _: {}),
-    ord("s"): _set_item,
-    ord("u"): _set_items,
+    ord("s"): lambda machine: _set_pairs(machine, machine.last(2)),
+    ord("u"): lambda machine: _set_pairs(machine, machine.since_mark()),
     ord("q"): _put(_U1),
     ord("r"): _put(_U4),
     0x94: _memoize,

@@ -16,8 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import MOST_ENTRIES, is_file, sub_folders
-from firstdrift.dumps.storage.processes import process_folders, ranks_of
+from firstdrift.dumps.storage.folders import MOST_ENTRIES, is_file, process_folders, ranks_of, sub_folders
 
 TREE_FILE = "model_tree.json"
 WEIGHTS_FOLDER = "weights"

@@ -5,7 +5,6 @@ input_0.pth  output_0.pth  output_1_0.pth  statistics.csv   →   input.0  outpu
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,10 +18,10 @@ from firstdrift.dumps.msit.statistics import (
     rows_of_files,
     rows_of_last_call,
 )
+from firstdrift.dumps.nodes import counted, numbered, of_role
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import printable, refusals_in
 from firstdrift.dumps.storage.tensor_files import records_of_file
-from firstdrift.dumps.unique_labels import numbered, occurrences
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message
 
@@ -61,7 +60,7 @@ def read_module_folder(folder: Path, bounds: Bounds) -> ModuleFolder:
     ]
     notes = [(file.name, Message.of("dumps.msit.number_twice")) for file in files if "#" in file.key]
     rows, doubts = _statistics(folder / STATISTICS_FILE, refusals)
-    if rows or STATISTICS_FILE in refusals:
+    if STATISTICS_FILE in refusals:
         records, more = _add_statistics(records, rows)
         doubts += more
     notes += [(STATISTICS_FILE, doubt) for doubt in doubts]
@@ -90,16 +89,14 @@ class _TensorFile(NamedTuple):
 
 def _tensor_files(names: Iterable[str]) -> list[_TensorFile]:
     """Find the tensor files in the order of writing; "0#1" is the second file numbered 0."""
-    found = [
+    found = sorted(
         (Role(match["role"]), tuple(map(int, (match["key"] or "0").split("_"))), name)
         for name in names
         if (match := _TENSOR_FILE.fullmatch(name))
-    ]
-    found.sort()
-    earlier = occurrences(saved[:2] for saved in found)
+    )
     return [
         _TensorFile(role, numbered(".".join(map(str, numbers)), occurrence), name)
-        for (role, numbers, name), occurrence in zip(found, earlier, strict=True)
+        for (role, numbers, name), occurrence in counted(found, lambda saved: saved[:2])
     ]
 
 
@@ -112,7 +109,7 @@ def _add_statistics(
     result: list[TensorRecord] = []
     doubts: list[Message] = []
     for role in (Role.INPUT, Role.OUTPUT):
-        own = [record for record in records if record.role is role]
+        own = of_role(records, role)
         fit = _fit(role, own, [row for row in rows if row.role is role])
         result += map(_with_row, own, fit.rows)
         result += _records_of_rows(fit.without_file)[0]
@@ -129,19 +126,23 @@ class _Fit(NamedTuple):
 
 
 def _fit(role: Role, records: Sequence[TensorRecord], rows: Sequence[StatisticsRow]) -> _Fit:
-    in_order = rows_of_files(rows, [(record.key, record.shape) for record in records])
+    in_order = rows_of_files(rows, records)
     if in_order is not None:
         return _Fit(in_order, [], [])
-    fitting = [[row for row in rows if row.fits(record.key, record.shape)] for record in records]
-    chosen = [matches[0] if len(matches) == 1 else None for matches in fitting]
+    chosen = [_only_row(rows, record) for record in records]
     doubts = []
     if rows and None in chosen:
         doubts.append(Message.of(f"dumps.msit.doubtful_{role}_rows", rows=len(rows), files=len(records)))
-    taken = set(map(id, chain.from_iterable(fitting)))
-    missing, _ = rows_of_last_call([row for row in rows if id(row) not in taken])
+    missing, _ = rows_of_last_call([row for row in rows if not any(map(row.fits, records))])
     if missing:
         doubts.append(Message.of(f"dumps.msit.files_of_{role}_rows_missing", rows=len(missing)))
     return _Fit(chosen, missing, doubts)
+
+
+def _only_row(rows: Iterable[StatisticsRow], record: TensorRecord) -> StatisticsRow | None:
+    """Return the one row that fits a tensor; None if there is none, or more than one."""
+    fitting = [row for row in rows if row.fits(record)]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _records_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[TensorRecord], list[Message]]:

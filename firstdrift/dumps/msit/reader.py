@@ -6,7 +6,6 @@ The dump does not say in which order modules ran; that is derived, once for all 
 the token with most folders (`execution_order`).
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
@@ -28,6 +27,7 @@ from firstdrift.dumps.msit.layout import (
 )
 from firstdrift.dumps.msit.module_folder import ModuleFolder, read_module_folder
 from firstdrift.dumps.msit.tree import Outline, TreeEntry, is_cut_short, outline_nodes, read_tree
+from firstdrift.dumps.nodes import grouped, inputs_first
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
@@ -44,15 +44,7 @@ from firstdrift.dumps.storage.listed_files import folder_unreadable, passed_over
 from firstdrift.dumps.storage.tensor_files import records_of_file
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.node import Direction, Node
-from firstdrift.model.slice import (
-    Coordinates,
-    Dump,
-    OrderOrigin,
-    OrderSource,
-    Problem,
-    Slice,
-    SliceListing,
-)
+from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message, joined
 
@@ -136,7 +128,6 @@ def _problems_of(path: Path, devices: Sequence[Device]) -> Iterator[Problem]:
 def _node(
     outline: Outline, order: int, folder: ModuleFolder | None, parameters: Iterable[TensorRecord]
 ) -> Node:
-    tensors = folder.tensors if folder else ()
     return Node(
         name=outline.name,
         path=outline.path,
@@ -146,11 +137,7 @@ def _node(
         call=0,
         order=order,
         parent=outline.parent,
-        tensors=(
-            *(tensor for tensor in tensors if tensor.role is Role.INPUT),
-            *parameters,
-            *(tensor for tensor in tensors if tensor.role is Role.OUTPUT),
-        ),
+        tensors=inputs_first(folder.tensors if folder else (), parameters),
     )
 
 
@@ -248,20 +235,17 @@ def _parameter_files(device: Path, bounds: Bounds) -> list[_ParameterFile]:
 
 
 def _read_parameters(device: Path, bounds: Bounds) -> dict[str, list[TensorRecord]]:
-    parameters: dict[str, list[TensorRecord]] = defaultdict(list)
-    for owner, key, file, refusal in _parameter_files(device, bounds):
-        parameters[owner] += records_of_file(file, "pt", Role.PARAMETER, key, refusal)
-    return parameters
+    return grouped(
+        (owner, record)
+        for owner, key, file, refusal in _parameter_files(device, bounds)
+        for record in records_of_file(file, "pt", Role.PARAMETER, key, refusal)
+    )
 
 
 def _unknown_entries(device: Device, refused: Collection[str]) -> list[str]:
     """Name what lies in the folder of a process and is neither tree nor weight nor token."""
-    known = {
-        TREE_FILE,
-        WEIGHTS_FOLDER,
-        *refused,
-        *(token.name for token in token_folders(device.folder, device.bounds)),
-    }
+    tokens = (token.name for token in token_folders(device.folder, device.bounds))
+    known = {TREE_FILE, WEIGHTS_FOLDER, *refused, *tokens}
     weights = [] if WEIGHTS_FOLDER in refused else folder_entries(device.folder / WEIGHTS_FOLDER)
     unknown = [entry for entry, _ in folder_entries(device.folder) if entry.name not in known]
     unknown += [entry for entry, _ in weights if entry.suffix != ".pth"]

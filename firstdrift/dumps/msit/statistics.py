@@ -10,14 +10,15 @@ both Output 0; and a module that runs twice overwrites its files but appends its
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import DamagedError, shape_of
-from firstdrift.dumps.storage.table import bad_rows, read_table
-from firstdrift.dumps.unique_labels import numbered, occurrences
-from firstdrift.model.tensor import Role, Statistics
+from firstdrift.dumps.nodes import counted, numbered
+from firstdrift.dumps.storage.table import bad_rows, parse_table
+from firstdrift.model.tensor import Role, Statistics, TensorRecord
 from firstdrift.wording.message import Message
 
 _ROLES = {"Input": Role.INPUT, "Output": Role.OUTPUT}
@@ -40,15 +41,16 @@ class StatisticsRow(Struct, frozen=True):
     shape: tuple[int, ...]
     statistics: Statistics
 
-    def fits(self, key: str, shape: tuple[int, ...] | None) -> bool:
+    def fits(self, tensor: TensorRecord) -> bool:
         """Tell whether the row can be about a tensor: same last number, same shape if that is known."""
-        return self.index == key.partition("#")[0].rpartition(".")[2] and shape in (None, self.shape)
+        number = tensor.key.partition("#")[0].rpartition(".")[2]
+        return self.index == number and tensor.shape in (None, self.shape)
 
 
 def read_rows(file: Path) -> tuple[list[StatisticsRow], Message | None]:
     """Read the rows of a table, and say what in it cannot be read (else None)."""
     try:
-        table = [_row(fields) for fields in read_table(file, largest=_LARGEST, most_rows=_MOST_ROWS + 1)]
+        table = list(parse_table(file, _row, largest=_LARGEST, most_rows=_MOST_ROWS + 1))
     except DamagedError as exc:
         return [], exc.message
     if len(table) > _MOST_ROWS:
@@ -58,27 +60,23 @@ def read_rows(file: Path) -> tuple[list[StatisticsRow], Message | None]:
 
 
 def rows_of_files(
-    rows: Sequence[StatisticsRow], tensors: Sequence[tuple[str, tuple[int, ...] | None]]
+    rows: Sequence[StatisticsRow], tensors: Sequence[TensorRecord]
 ) -> list[StatisticsRow] | None:
-    """Return the row of each tensor of one role, given as key and shape in the order of writing.
+    """Return the row of each tensor of one role, given in the order of writing.
 
     None where rows and tensors do not fit together beyond doubt.
     """
     if not rows or not tensors or len(rows) % len(tensors):
         return None
     last_call = rows[-len(tensors) :]
-    fit = all(row.fits(key, shape) for row, (key, shape) in zip(last_call, tensors, strict=True))
-    return list(last_call) if fit else None
+    return list(last_call) if all(map(StatisticsRow.fits, last_call, tensors)) else None
 
 
 def rows_of_last_call(rows: Sequence[StatisticsRow]) -> tuple[list[StatisticsRow], Message | None]:
     """Return the rows of the last call, and a note where that is a guess (else None)."""
-    starts = [
-        at
-        for at, row in enumerate(rows)
-        if at and row.role is Role.INPUT and rows[at - 1].role is Role.OUTPUT
-    ]
-    last_call = list(rows[starts[-1] if starts else 0 :])
+    roles = pairwise(row.role for row in rows)
+    starts = [at for at, pair in enumerate(roles, start=1) if pair == (Role.OUTPUT, Role.INPUT)]
+    last_call = list(rows[max(starts, default=0) :])
     if len({row.role for row in last_call}) == 1 and (period := _period(last_call)) < len(last_call):
         repeats = len(last_call) // period
         return last_call[-period:], Message.of("dumps.msit.repeated_rows", calls=repeats)
@@ -87,33 +85,27 @@ def rows_of_last_call(rows: Sequence[StatisticsRow]) -> tuple[list[StatisticsRow
 
 def keys_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[str], Message | None]:
     """Name the tensors of rows without files: their index, "0#1" for the next of the same index."""
-    earlier = list(occurrences((row.role, row.index) for row in rows))
-    keys = [numbered(row.index, occurrence) for row, occurrence in zip(rows, earlier, strict=True)]
-    return keys, Message.of("dumps.msit.index_twice") if any(earlier) else None
+    earlier = list(counted(rows, lambda row: (row.role, row.index)))
+    keys = [numbered(row.index, occurrence) for row, occurrence in earlier]
+    return keys, Message.of("dumps.msit.index_twice") if any(again for _, again in earlier) else None
 
 
 def _period(rows: Sequence[StatisticsRow]) -> int:
     """Return the length of the block without repeated indices that the rows consist of."""
     signatures = [(row.index, row.dtype, row.shape) for row in rows]
     length = next((at for at in range(1, len(rows)) if rows[at].index == rows[0].index), len(rows))
-    has_period = len(rows) % length == 0 and all(
-        signature == signatures[at % length] for at, signature in enumerate(signatures)
+    return length if signatures[:length] * (len(rows) // length) == signatures else len(rows)
+
+
+def _row(fields: dict[str, str]) -> StatisticsRow:
+    return StatisticsRow(
+        role=_ROLES[fields["InputOutput"]],
+        index=fields["Index"],
+        type_name=fields["NodeType"],
+        dtype=fields["DataType"].removeprefix("torch."),
+        shape=shape_of([*map(int, _NUMBER.findall(fields["Shape"]))]),
+        statistics=Statistics(*(_number(fields[name]) for name in ("Max", "Min", "Mean", "L2Norm"))),
     )
-    return length if has_period else len(rows)
-
-
-def _row(fields: dict[str, str]) -> StatisticsRow | None:
-    try:
-        return StatisticsRow(
-            role=_ROLES[fields["InputOutput"]],
-            index=fields["Index"],
-            type_name=fields["NodeType"],
-            dtype=fields["DataType"].removeprefix("torch."),
-            shape=shape_of([*map(int, _NUMBER.findall(fields["Shape"]))]),
-            statistics=Statistics(*(_number(fields[name]) for name in ("Max", "Min", "Mean", "L2Norm"))),
-        )
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return None
 
 
 def _number(text: str) -> float | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.execution_order import natural_key
+from firstdrift.dumps.nodes import last_part, module_around
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.names import enclosing_paths
@@ -44,7 +45,7 @@ class Outline(Struct, frozen=True):
     @property
     def label(self) -> str:
         """What tells when it runs: the last part of the name of a module."""
-        return OPERATOR if self.kind is NodeKind.API else _label(self.name)
+        return OPERATOR if self.kind is NodeKind.API else last_part(self.name)
 
     @property
     def path(self) -> str:
@@ -104,21 +105,13 @@ def outline_nodes(
     around = set(chain.from_iterable(map(enclosing_paths, (*folders, *owners))))
     operators = folders - around
     if not tree or is_cut_short(tree, folders):
-        operators = {name for name in operators if _label(name) in calls_only()}
+        operators = {name for name in operators if last_part(name) in calls_only()}
     for name in sorted({*folders, *owners, *around} - outlines.keys(), key=natural_key):
-        type_name = _label(name) if name in operators else types.get(name, "")
-        outlines[name] = Outline(
-            name,
-            NodeKind.API if name in operators else _kind(name),
-            type_name,
-            next(enclosing_paths(name), None) or None,
-            is_certain=name not in folders,
-        )
+        kind, type_name = _kind(name), types.get(name, "")
+        if name in operators:
+            kind, type_name = NodeKind.API, last_part(name)
+        outlines[name] = Outline(name, kind, type_name, module_around(name), is_certain=name not in folders)
     return outlines
-
-
-def _label(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 def _kind(name: str) -> NodeKind:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.tree import Construct, repair_parents
-from firstdrift.dumps.nodes import call_node
+from firstdrift.dumps.nodes import call_node, grouped
 from firstdrift.model.names import NameParts, parse_name, with_direction
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
@@ -147,18 +147,14 @@ class _Times:
         parents: dict[str, str | None],
     ) -> None:
         self._order, self._parents = order, parents
-        self._given: dict[str, int] = {}
-        self._taken: dict[str, int] = {}
         self._made: defaultdict[str, dict[str, Time]] = defaultdict(dict)
-        begins = {name: at for at, name in enumerate(order)}
+        ends = {name: at for at, name in enumerate(order)}
+        begins = dict(ends)
         for name in order:
             if (parent := parents[name]) in begins:
                 begins[parent] = min(begins[parent], begins[name])
-        for at, name in enumerate(order):
-            for value in telling_values(modules[name], Role.OUTPUT):
-                self._given.setdefault(value, at)
-            for value in telling_values(modules[name], Role.INPUT):
-                self._taken[value] = min(self._taken.get(value, at), begins[name])
+        self._given = _first_places(modules, Role.OUTPUT, ends)
+        self._taken = _first_places(modules, Role.INPUT, begins)
 
     def of_operators(self, operators: Iterable[_Operator]) -> dict[str, Time]:
         """Return when each operator ran; one of which nothing tells ran last. Places them in modules."""
@@ -203,6 +199,16 @@ class _Times:
         if len(self._made[value]) > _MOST_GIVERS:
             return None
         return min((time for giver, time in self._made[value].items() if giver != name), default=None)
+
+
+def _first_places(
+    modules: Mapping[str, Sequence[TensorRecord]], role: Role, places: Mapping[str, int]
+) -> dict[str, int]:
+    """Return for each value the first place of a module that gives it, or takes it."""
+    found = grouped(
+        (value, at) for name, at in places.items() for value in telling_values(modules[name], role)
+    )
+    return {value: min(of_value) for value, of_value in found.items()}
 
 
 def _first(places: Mapping[str, int], values: Iterable[str]) -> int | None:

@@ -197,10 +197,11 @@ def _enter(
     levels = [entry for entry in entries if _LEVEL.fullmatch(entry.name)]
     for entry in sorted(levels, key=lambda entry: entry.name):
         inner = place.enter(place.directory / entry.name)
-        refusal = inner and bounds.refusal(entry)
-        if inner and refusal:
+        if inner is None:
+            continue
+        if refusal := bounds.refusal(entry):
             problems.append(Problem(str(inner.directory), refusal))
-        elif inner and is_folder(entry):
+        elif is_folder(entry):
             yield inner
 
 
@@ -210,8 +211,8 @@ def _ranks_of_unranked(places: list[_Place]) -> dict[str, int]:
     counts = Counter(step for step, _, _ in processes)
     if not any(unranked and counts[step] > 1 for step, _, unranked in processes):
         return {}
-    first = max((place.rank + 1 for place in places if place.rank is not None), default=0)
-    names = sorted({place.unranked for place in places if place.unranked}, key=_process_number)
+    first = max((rank + 1 for _, rank, _ in processes if rank is not None), default=0)
+    names = sorted({unranked for *_, unranked in processes} - {""}, key=_process_number)
     return {name: first + index for index, name in enumerate(names)}
 
 

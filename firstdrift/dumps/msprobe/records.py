@@ -8,16 +8,18 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from math import prod
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import LARGEST_NUMBER
+from firstdrift.dumps.nodes import with_distinct_keys
 from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.json_file import items_of
 from firstdrift.dumps.storage.listed_files import problem_of_file
-from firstdrift.dumps.unique_labels import with_distinct_keys
 from firstdrift.files import scan_folder
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 from firstdrift.wording.message import Message, joined
@@ -64,7 +66,6 @@ class RecordReader(Struct):
     folder: Path
     bounds: Bounds
     _folder_refusal: Message | None = None
-    _dtypes: dict[str, str] = field(default_factory=dict)
     _files: dict[str, Message | None] | None = None
     """Names of the files there, and why one must not be read (None: it may be)."""
 
@@ -72,14 +73,10 @@ class RecordReader(Struct):
         """Return inputs, outputs and parameters of a module or an operator call; say what is malformed."""
         found: list[TensorRecord] = []
         for section, values in _parts(record, problems):
-            role = _ROLES.get(section)
-            if role is not None and isinstance(values, list | dict):
-                for key, value in enumerate(values) if isinstance(values, list) else values.items():
-                    self._collect(role, str(key), value, found)
-            elif role is not None and values is not None:
-                recorded = _describe(values)
-                problems.append(Message.of("dumps.record.no_values", part=section, recorded=recorded))
-            elif role is None and section not in _NOTES:
+            if section in _ROLES:
+                for key, value in _values(section, values, problems):
+                    self._collect(_ROLES[section], key, value, found)
+            elif section not in _NOTES:
                 problems.append(Message.of("dumps.record.unknown_part", part=repr(section)))
         return with_distinct_keys(found)
 
@@ -97,7 +94,7 @@ class RecordReader(Struct):
         if isinstance(value, dict) and type(value.get("type")) is str:
             found.append(self._leaf(role, key, value))
         elif isinstance(value, dict | list):
-            for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            for name, inner in items_of(value):
                 self._collect(role, f"{key}.{name}", inner, found)
         elif value is not None:
             found.append(TensorRecord(role, key, type(value).__name__, (), scalar=str(value)))
@@ -115,7 +112,7 @@ class RecordReader(Struct):
         return TensorRecord(
             role=role,
             key=key,
-            dtype=self._dtype(leaf.get("dtype"), problems),
+            dtype=_dtype(leaf.get("dtype"), problems),
             shape=shape,
             statistics=_statistics(leaf, problems),
             digest=None if digest is None else str(digest),
@@ -123,15 +120,6 @@ class RecordReader(Struct):
             requires_grad=requires_grad if isinstance(requires_grad, bool) else None,
             problem=joined(*problems) if problems else None,
         )
-
-    def _dtype(self, recorded: object, problems: list[Message]) -> str:
-        if not isinstance(recorded, str):
-            problems.append(Message.of("dumps.record.bad_dtype", recorded=_describe(recorded)))
-            return ""
-        known = self._dtypes.get(recorded)
-        if known is None:
-            known = self._dtypes[recorded] = canonical_dtype(recorded)
-        return known
 
     def _location(self, data_name: object, problems: list[Message]) -> DataLocation | None:
         if not isinstance(data_name, str) or not _is_file_name(data_name):
@@ -171,6 +159,22 @@ def _parts(record: object, problems: list[Message]) -> Iterable[tuple[str, objec
     return ()
 
 
+def _values(section: str, values: object, problems: list[Message]) -> Iterable[tuple[str, object]]:
+    if isinstance(values, list | dict):
+        return items_of(values)
+    if values is not None:
+        problems.append(Message.of("dumps.record.no_values", part=section, recorded=_describe(values)))
+    return ()
+
+
+def _dtype(recorded: object, problems: list[Message]) -> str:
+    if not isinstance(recorded, str):
+        problems.append(Message.of("dumps.record.bad_dtype", recorded=_describe(recorded)))
+        return ""
+    return canonical_dtype(recorded)
+
+
+@lru_cache(maxsize=256)
 def canonical_dtype(recorded: str) -> str:
     """Return numpy's or ml_dtypes' name: "torch.bfloat16" and "BFloat16" (MindSpore) are "bfloat16"."""
     module, _, name = recorded.rpartition(".")
@@ -188,26 +192,18 @@ def _scalar(role: Role, key: str, type_name: str, leaf: Mapping[str, Any]) -> Te
 
 
 def _shape(recorded: object, problems: list[Message]) -> tuple[int, ...] | None:
-    if isinstance(recorded, list):
-        for size in recorded:
-            if type(size) is not int or not 0 <= size <= LARGEST_NUMBER:
-                break
-        else:
-            if prod(recorded) <= LARGEST_NUMBER:
-                return tuple(recorded)
+    if isinstance(recorded, list) and all(map(_is_size, recorded)) and prod(recorded) <= LARGEST_NUMBER:
+        return tuple(recorded)
     problems.append(Message.of("dumps.record.bad_shape", recorded=_describe(recorded)))
     return None
 
 
+def _is_size(recorded: object) -> bool:
+    return type(recorded) is int and 0 <= recorded <= LARGEST_NUMBER
+
+
 def _statistics(leaf: Mapping[str, Any], problems: list[Message]) -> Statistics | None:
-    recorded = maximum, minimum, mean, norm = (
-        leaf.get("Max"),
-        leaf.get("Min"),
-        leaf.get("Mean"),
-        leaf.get("Norm"),
-    )
-    if type(maximum) is type(minimum) is type(mean) is type(norm) is float:
-        return Statistics(maximum, minimum, mean, norm)
+    recorded = tuple(map(leaf.get, ("Max", "Min", "Mean", "Norm")))
     if recorded == (None, None, None, None):
         return None
     try:

@@ -20,13 +20,13 @@ Backward nodes are misplaced where a hook fires too early (a module whose inputs
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, TypeGuard
 
 from msgspec import Struct, field
 
-from firstdrift.dumps.execution_order import children_of
+from firstdrift.dumps.execution_order import after_children, children_of
 from firstdrift.model.names import NameParts, enclosing_paths, with_direction
 from firstdrift.wording.message import Message
 
@@ -36,7 +36,6 @@ WHOLE_MODEL: Final = "__root__"
 """What the model itself is called where an ACL graph was dumped; all else ran in it."""
 
 _MICRO_STEP_COUNT: Final = "megatron_micro_step_number"
-_MEGATRON_ENTRY: Final = ("parent", "micro step")
 _LAST_MICRO_STEP: Final = 2**31 - 1
 
 
@@ -58,20 +57,24 @@ def parse_construct(recorded: object) -> Construct:
     """Take the contents of construct.json apart."""
     if not isinstance(recorded, dict):
         return Construct(problems=(Message.of("dumps.json.no_object"),))
-    construct, problems = Construct(), []
-    for name, value in recorded.items():
-        if name == _MICRO_STEP_COUNT:
-            continue
-        parent, micro_step = value, None
-        if isinstance(value, list) and len(value) == len(_MEGATRON_ENTRY):
-            parent, micro_step = value
-        if _is_micro_step(micro_step):
-            construct.micro_steps[name] = micro_step
-        is_parent = parent is None or isinstance(parent, str)
-        construct.parents[name] = (is_parent and parent) or None
-        if not is_parent:
-            problems.append(Message.of("dumps.msprobe.bad_parent", node=name))
-    return Construct(construct.parents, construct.micro_steps, tuple(problems))
+    entries = {name: _entry(value) for name, value in recorded.items() if name != _MICRO_STEP_COUNT}
+    parents = {name: _name_or_none(parent) for name, (parent, _) in entries.items()}
+    micro_steps = {name: step for name, (_, step) in entries.items() if _is_micro_step(step)}
+    bad = [name for name, (parent, _) in entries.items() if not isinstance(parent, str | None)]
+    problems = tuple(Message.of("dumps.msprobe.bad_parent", node=name) for name in bad)
+    return Construct(parents, micro_steps, problems)
+
+
+def _name_or_none(parent: object) -> str | None:
+    return parent if isinstance(parent, str) and parent else None
+
+
+def _entry(value: object) -> tuple[object, object]:
+    """Return parent and micro step."""
+    match value:
+        case [parent, micro_step]:
+            return parent, micro_step
+    return value, None
 
 
 def _is_micro_step(value: object) -> TypeGuard[int]:
@@ -101,13 +104,13 @@ def _place_recomputed(
     parents: dict[str, str | None], names: Mapping[str, NameParts], read_stacks: Callable[[], Stacks]
 ) -> None:
     at_top, first_runs = _forward_runs(parents, names)
-    suspects = [path for path in at_top if path in first_runs]
+    suspects = at_top.keys() & first_runs.keys()
     stacks = read_stacks() if suspects else {}
     for path in suspects:
         recomputed = (name for name in at_top[path] if _runs_inside_backward(stacks.get(name, ())))
         for name, first_run in zip(recomputed, first_runs[path], strict=False):
-            parent = with_direction(parents[first_run] or "", "backward")
-            parents[name] = parent if parent in names else None
+            around = _backward_of(parents[first_run])
+            parents[name] = around if around in names else None
 
 
 def _forward_runs(
@@ -140,11 +143,13 @@ def _runs_inside_backward(stack: tuple[str, ...]) -> bool:
 def _mirror_forward(parents: dict[str, str | None], names: Mapping[str, NameParts]) -> None:
     for name in [name for name in parents if names[name].direction == "backward"]:
         forward = with_direction(name, "forward")
-        if forward in parents:
-            around = parents[forward]
-            mirrored = around and with_direction(around, "backward")
-            if mirrored is None or mirrored in names:
-                parents[name] = mirrored
+        around = _backward_of(parents.get(forward))
+        if forward in parents and (around is None or around in names):
+            parents[name] = around
+
+
+def _backward_of(name: str | None) -> str | None:
+    return name and with_direction(name, "backward")
 
 
 def _place_cut_short(
@@ -224,29 +229,14 @@ def finish_order(parents: Mapping[str, str | None], last: Mapping[str, int]) -> 
     Nodes under one parent are given in the order in which they began; one of which it is not recorded when it
     finished follows the one that began before it.
     """
-    children = children_of(parents, parents)
-    backwards: list[str] = []
-    waiting = _by_finish(children.get(None, []), last)
-    while waiting:
-        name = waiting.pop()
-        backwards.append(name)
-        if name in children:
-            waiting.extend(_by_finish(children[name], last))
-    return backwards[::-1]
+    return after_children(children_of(parents, parents), lambda siblings: _by_finish(siblings, last))
 
 
-def _by_finish(siblings: list[str], last: Mapping[str, int]) -> list[str]:
-    followers: dict[str | None, list[str]] = defaultdict(list)
-    recorded: list[str] = []
+def _by_finish(siblings: Sequence[str], last: Mapping[str, int]) -> list[str]:
+    key, keys = -1, dict[str, int]()
     for name in siblings:
-        if name in last:
-            recorded.append(name)
-        else:
-            followers[recorded[-1] if recorded else None].append(name)
-    recorded.sort(key=last.__getitem__)
-    if not followers:
-        return recorded
-    return [*followers[None], *(n for name in recorded for n in (name, *followers.get(name, ())))]
+        key = keys[name] = last.get(name, key)
+    return sorted(siblings, key=keys.__getitem__)
 
 
 def micro_steps(

@@ -4,7 +4,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from firstdrift.wording.message import Message
 
 MOST_ENTRIES = 1000
 _NAMES_SHOWN = 5
+_DEEPEST_PROCESS = 3
 
 
 class Found(NamedTuple):
@@ -52,6 +52,11 @@ def sub_folders(path: Path, most_entries: int | None = None, *, bounds: Bounds |
     return [entry for entry, is_folder in folder_entries(path, most_entries, bounds=bounds) if is_folder]
 
 
+def files_in(path: Path, most_entries: int | None = None, *, bounds: Bounds | None = None) -> list[Path]:
+    """Return what else is in a folder by name; an unreadable folder has nothing."""
+    return [entry for entry, is_folder in folder_entries(path, most_entries, bounds=bounds) if not is_folder]
+
+
 def folder_entries(
     path: Path, most_entries: int | None = None, *, bounds: Bounds | None = None
 ) -> list[tuple[Path, bool]]:
@@ -72,11 +77,7 @@ def folder_entries(
 
 def files_ending(folder: Path, suffix: str) -> list[Path]:
     """Return what in a folder has a name that ends so, by name; an unreadable folder has nothing."""
-    try:
-        with scan_folder(folder) as entries:
-            return sorted(Path(entry.path) for entry in entries if entry.name.endswith(suffix))
-    except OSError:
-        return []
+    return [entry for entry, _ in folder_entries(folder) if entry.name.endswith(suffix)]
 
 
 def is_folder(entry: Entry) -> bool:
@@ -95,9 +96,7 @@ def is_file(path: Path) -> bool:
 def refused_links(path: Path, bounds: Bounds) -> list[tuple[str, Message]]:
     """Return the names of links in a folder that must not be followed, and why; [] if it is unreadable."""
     try:
-        with scan_folder(path) as entries:
-            found = ((entry.name, reason) for entry in entries if (reason := bounds.refusal(entry)))
-            return sorted(found, key=itemgetter(0))
+        return [(name, reason) for name, reason in refusals_in(path, bounds).items() if reason]
     except OSError:
         return []
 
@@ -112,7 +111,7 @@ def refusals_in(folder: Path, bounds: Bounds) -> dict[str, Message | None]:
         return dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
 
 
-def search_folders(path: Path, is_wanted: Callable[[Path], bool], *, deepest: int, most: int) -> Found:
+def search_folders(path: Path, is_wanted: Callable[[Path], object], *, deepest: int, most: int) -> Found:
     """Find the wanted folders at or below a path, nearest first.
 
     Nothing is looked for inside those, nor in hidden folders, nor where a link leads out of the path.
@@ -136,3 +135,29 @@ def search_folders(path: Path, is_wanted: Callable[[Path], bool], *, deepest: in
                 if is_folder and not entry.name.startswith(".")
             )
     return Found(found, is_complete=not waiting)
+
+
+def process_folders(
+    path: Path,
+    is_process: Callable[[Path], bool],
+    is_holder: Callable[[Path], bool],
+    folders_in: Callable[[Path, int | None], list[Path]],
+) -> list[Path]:
+    """Return the folders of processes at a path, or in the only holder of such at or below it."""
+    if is_process(path):
+        return [path]
+
+    def holds_processes(folder: Path) -> bool:
+        return is_holder(folder) and any(map(is_process, folders_in(folder, MOST_ENTRIES)))
+
+    search = search_folders(path, holds_processes, deepest=_DEEPEST_PROCESS, most=2)
+    is_only_one = search.is_complete and len(search.folders) == 1
+    return list(filter(is_process, folders_in(search.folders[0], None))) if is_only_one else []
+
+
+def ranks_of(numbers: Sequence[int | None]) -> list[int | None]:
+    """Return the ranks of processes by their devices, by their order where these are not told apart."""
+    if len(numbers) == 1:
+        return [None]
+    are_distinct = None not in numbers and len(set(numbers)) == len(numbers)
+    return list(numbers) if are_distinct else list(range(len(numbers)))

@@ -7,6 +7,7 @@ kept as the six characters of its escape, so that every string can be shown and 
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,6 +87,12 @@ def read_json_if_present(file: Path) -> JsonFile | None:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
+
+
+def items_of(values: list[Any] | dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Return the values of a list or an object by their places or keys."""
+    pairs = values.items() if isinstance(values, dict) else enumerate(values)
+    return ((str(key), value) for key, value in pairs)
 
 
 def parse_json(text: str) -> JsonFile:

@@ -2,13 +2,16 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from firstdrift.dumps.containers.contents import DamagedError
 from firstdrift.files import open_regular, said_by_system
 from firstdrift.wording.message import Message
+
+Parsed = TypeVar("Parsed")
 
 
 def read_table(file: Path, *, largest: int, most_rows: int) -> Iterator[dict[str, str]]:
@@ -21,6 +24,19 @@ def read_table(file: Path, *, largest: int, most_rows: int) -> Iterator[dict[str
         raise DamagedError(Message.of("dumps.file.unreadable", error=said_by_system(exc))) from exc
     except csv.Error as exc:
         raise DamagedError(Message.of("dumps.table.not_one")) from exc
+
+
+def parse_table(
+    file: Path, parse: Callable[[dict[str, str]], Parsed], *, largest: int, most_rows: int
+) -> Iterator[Parsed | None]:
+    """Yield what is made of the first rows of a table; None for a row that cannot be understood."""
+    for fields in read_table(file, largest=largest, most_rows=most_rows):
+        try:
+            parsed = parse(fields)
+        except (KeyError, ValueError, TypeError, AttributeError):
+            yield None
+        else:
+            yield parsed
 
 
 def bad_rows(bad: int, rows: int) -> Message | None:

@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from msgspec.structs import replace
+
 from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, file_contents
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.files import open_regular
@@ -64,9 +66,7 @@ def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
             one of a dtype that cannot be represented.
     """
     if location.left or location.right:
-        from firstdrift.dumps.storage.matrix_products import load_product
-
-        return load_product(location, load_tensor)
+        return _load_product(location)
     if location.shards:
         return _load_shards(location)
     container = _container(location.file, location.container)
@@ -91,6 +91,29 @@ def _load_shards(location: DataLocation) -> "npt.NDArray[Any]":
         shapes = tuple(str(list(array.shape)) for array in arrays)
         reason = Message.of("dumps.tensor.shards_do_not_fit", shapes=shapes)
         raise TensorUnreadableError(reason, path=location.file) from exc
+
+
+def _load_product(location: DataLocation) -> "npt.NDArray[Any]":
+    """Load a tensor that is multiplied by matrices as it is read: left @ tensor @ right, in float64 or wider.
+
+    A quantised run may keep its values rotated or scaled; the matrix that takes them back lies in a file of
+    its own, which msprobe calls a calibration tensor.
+    """
+    import numpy as np
+
+    product = load_tensor(replace(location, left=None, right=None))
+    for side, factor in (("left", location.left), ("right", location.right)):
+        if factor is None:
+            continue
+        matrix = load_tensor(factor)
+        both = [_wide(matrix), _wide(product)]
+        try:
+            product = np.matmul(*(both if side == "left" else both[::-1]))
+        except ValueError as exc:
+            shapes = {"tensor": str(list(product.shape)), "matrix": str(list(matrix.shape))}
+            reason = Message.of(f"dumps.tensor.cannot_be_multiplied_{side}", **shapes)
+            raise TensorUnreadableError(reason, path=factor.file) from exc
+    return product
 
 
 def _wide(array: "npt.NDArray[Any]") -> "npt.NDArray[Any]":

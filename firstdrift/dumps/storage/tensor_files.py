@@ -18,14 +18,16 @@ def no_header(reason: Message) -> TensorHeader:
     return TensorHeader("", "", None, problem=reason)
 
 
-def headers_of(file: Path, container: str, refusal: Message | None = None) -> list[TensorHeader]:
-    """Return the headers of a file; if it has none, or must not be read, one that says why."""
-    if refusal:
-        return [no_header(refusal)]
+def headers_of(
+    file: Path, container: str, refusal: Message | None = None
+) -> tuple[list[TensorHeader], Message | None]:
+    """Return the headers of a file; if it has none, or must not be read, one that says why, and why."""
+    reason = refusal or NO_TENSOR
     try:
-        return read_headers(file, container) or [no_header(NO_TENSOR)]
+        headers = [] if refusal else read_headers(file, container)
     except TensorUnreadableError as exc:
-        return [no_header(exc.message)]
+        headers, reason = [], exc.message
+    return (headers, None) if headers else ([no_header(reason)], reason)
 
 
 def record_of(
@@ -49,7 +51,7 @@ def records_of_file(
     """Describe the tensors of a file: one, unless somebody saved several under one key."""
     return [
         record_of(header, file, container, role, dotted(key, header.entry), is_refused=refusal is not None)
-        for header in headers_of(file, container, refusal)
+        for header in headers_of(file, container, refusal)[0]
     ]
 
 

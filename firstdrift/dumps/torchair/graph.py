@@ -8,7 +8,6 @@ the result by all of them ("Add_1Sigmoid_1Mul_1"): the text is what takes such a
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import DamagedError
+from firstdrift.dumps.nodes import grouped
 from firstdrift.model.node import Source
 from firstdrift.operators.properties import hands_on, is_given, passes_on, transposes
 from firstdrift.wording.message import Message
@@ -42,6 +42,9 @@ Output: TypeAlias = tuple[str, int]
 Input: TypeAlias = tuple[str, int]
 """An operator by name, and which of its inputs."""
 
+_Label: TypeAlias = tuple[str | None, tuple[str, str]]
+"""A node, and which of its tensors a dumped one is: label there, label here; None for no node."""
+
 
 class GraphOperator(Struct, frozen=True):
     """An operator of the graph.
@@ -62,19 +65,24 @@ class GraphOperator(Struct, frozen=True):
         """Return its inputs, and the outputs of others that they are."""
         return [((self.name, place), tensor) for place, tensor in enumerate(self.inputs)]
 
+    @property
+    def fx_nodes(self) -> list[str]:
+        """The nodes of the FX graph whose outputs it gives."""
+        return [node for node, _ in self.fx_outputs.values()]
+
 
 class Graph(Struct, frozen=True):
     """A graph.
 
     Attributes:
         operators: by name.
-        takers: for each operator, which others take which of its outputs.
+        takers: for each operator, which of its outputs others take, and who.
         lengths: of the names that others may be made of, longest first.
         problem: what is wrong with its text; None if nothing is.
     """
 
     operators: Mapping[str, GraphOperator]
-    takers: Mapping[str, Mapping[int, set[str]]]
+    takers: Mapping[str, list[tuple[int, str]]]
     lengths: tuple[int, ...]
     problem: Message | None
 
@@ -96,42 +104,44 @@ class Graph(Struct, frozen=True):
         `inputs` and `outputs` of it were dumped; an operator that is not `dumped` was folded into another.
         """
         operators = [self.operators[part] for part in parts]
-        taken, given = self._taken(operators, inputs), self._given(operators, outputs)
-        fx_nodes = [node for operator in operators for node, _ in operator.fx_outputs.values()]
-        nodes = (*fx_nodes, *parts) if len(parts) > 1 else fx_nodes
-        made: dict[str, dict[str, str]] = {node: {} for node in nodes}
+        fx_nodes = chain.from_iterable(operator.fx_nodes for operator in operators)
+        nodes = dict.fromkeys((*fx_nodes, *(parts if len(parts) > 1 else ())))
+        labels = chain(
+            self._input_labels(self._taken(operators, inputs), dumped),
+            self._output_labels(self._given(operators, outputs)),
+        )
+        made = grouped(labels)
+        return tuple(Source(node, tuple(dict(made[node]).items())) for node in nodes)
+
+    def _input_labels(self, taken: list[Input], dumped: Container[str]) -> Iterator[_Label]:
         for at, (name, place) in enumerate(taken):
-            takers = (name, self._fx_taker(self.operators[name], place, dumped))
-            for node in made.keys() & takers:
-                made[node][f"input.{at}"] = f"input.{place}"
-        for at, output in enumerate(given):
-            fx_output = self.operators[output[0]].fx_outputs.get(output[1], output)
-            for node, place in (output, fx_output):
-                if node in made:
-                    made[node][f"output.{at}"] = f"output.{place}"
-        return tuple(Source(node, tuple(labels.items())) for node, labels in made.items())
+            for node in (name, self._fx_taker(self.operators[name], place, dumped)):
+                yield node, (f"input.{at}", f"input.{place}")
+
+    def _output_labels(self, given: list[Output]) -> Iterator[_Label]:
+        for at, (name, place) in enumerate(given):
+            fx_output = self.operators[name].fx_outputs.get(place, (name, place))
+            for node, of_node in ((name, place), fx_output):
+                yield node, (f"output.{at}", f"output.{of_node}")
 
     def _taken(self, operators: list[GraphOperator], dumped: int) -> list[Input]:
         """Say of each dumped input which operator takes it, and as which input."""
-        inside = {operator.name for operator in operators}
-        inputs = chain.from_iterable(operator.taken() for operator in operators)
-        outer = [(taker, tensor) for taker, tensor in inputs if tensor[0] not in inside]
-        once: dict[Output, Input] = {}
-        for taker, tensor in outer:
-            once.setdefault(tensor, taker)
+        outer = _taken_from_outside(operators)
+        takers = [taker for taker, _ in outer]
         if len(operators) == 1 or len(outer) == dumped:
-            return [taker for taker, _ in outer[:dumped]]
-        if len(once) == dumped:  # what two of the parts take is one input of the whole
-            return list(once.values())
-        return [taker for taker, _ in outer if taker[0] == operators[0].name][:dumped]
+            return takers[:dumped]
+        by_tensor = grouped((tensor, taker) for taker, tensor in outer)
+        if len(by_tensor) == dumped:  # what two of the parts take is one input of the whole
+            return [of_tensor[0] for of_tensor in by_tensor.values()]
+        return [taker for taker in takers if taker[0] == operators[0].name][:dumped]
 
     def _given(self, operators: list[GraphOperator], dumped: int) -> list[Output]:
         """Say of each dumped output which operator gives it, and as which output."""
         inside = {operator.name for operator in operators}
         outer: list[Output] = []
         for operator in operators:
-            takers = self.takers.get(operator.name, {})
-            inner = {at for at, by in takers.items() if by and by <= inside}
+            takers = grouped(self.takers.get(operator.name, ()))
+            inner = {at for at, by in takers.items() if inside.issuperset(by)}
             outer += [(operator.name, at) for at in sorted({0, *operator.fx_outputs, *takers} - inner)]
         if len(operators) > 1 and len(outer) == dumped:
             return outer
@@ -144,13 +154,12 @@ class Graph(Struct, frozen=True):
         became none, because it only hands its value on, has given its name to the operator before it. And
         an operator that a transposition was folded into takes what was to be transposed.
         """
-        nodes = {node for node, _ in operator.fx_outputs.values()}
-        if len(nodes) != 1:
+        if len(set(operator.fx_nodes)) != 1:
             return None
-        (node,) = nodes
-        if not passes_on(operator.type_name) and hands_on(node):
-            return None
-        return node if self._comes_from_others(operator.inputs[place], node, dumped) else None
+        node = operator.fx_nodes[0]
+        is_folded = hands_on(node) and not passes_on(operator.type_name)
+        is_taken = not is_folded and self._comes_from_others(operator.inputs[place], node, dumped)
+        return node if is_taken else None
 
     def _comes_from_others(self, tensor: Output, node: str, dumped: Container[str]) -> bool:
         """Tell whether a tensor was made outside a node of the FX graph."""
@@ -161,11 +170,18 @@ class Graph(Struct, frozen=True):
             if transposes(giver.type_name) and giver.name not in dumped:
                 return False
             if giver.fx_outputs:
-                return all(name != node for name, _ in giver.fx_outputs.values())
+                return node not in giver.fx_nodes
             if not passes_on(giver.type_name) or not giver.inputs:
                 return False
             tensor = giver.inputs[0]
         return False
+
+
+def _taken_from_outside(operators: list[GraphOperator]) -> list[tuple[Input, Output]]:
+    """Return the inputs of operators that are outputs of others."""
+    inside = {operator.name for operator in operators}
+    inputs = chain.from_iterable(operator.taken() for operator in operators)
+    return [(taker, tensor) for taker, tensor in inputs if tensor[0] not in inside]
 
 
 def parse_graph(text: str) -> Graph:
@@ -178,10 +194,9 @@ def parse_graph(text: str) -> Graph:
     except DamagedError as exc:
         problem = exc.message
     operators.pop("", None)
-    takers: defaultdict[str, defaultdict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for operator in operators.values():
-        for name, index in operator.inputs:
-            takers[name][index].add(operator.name)
+    takers = grouped(
+        (name, (index, operator.name)) for operator in operators.values() for name, index in operator.inputs
+    )
     if not operators and problem is None:
         problem = Message.of("dumps.torchair.graph.no_operator")
     lengths = {len(name) for name in operators if len(name) <= _LONGEST_PART}
@@ -198,17 +213,16 @@ def _blocks(text: str, wanted: str) -> Iterator[_Block]:
     for token in _TOKEN.finditer(text):
         if token["odd"]:
             raise DamagedError(Message.of("dumps.torchair.graph.open_text"))
-        mark, value = token["mark"], token["word"]
+        mark, word = token["mark"], token["word"]
+        value = word if token["text"] is None else _unquoted(token["text"])
         if mark in _BEGINS:
             read.begin()
         elif mark in _ENDS:
             yield from read.end()
-        elif token["text"] is not None:
-            read.take(_unquoted(token["text"]))
         elif value is not None and read.has_colon:
-            read.take(value)
-        elif value is not None:
-            read.key = value
+            read.add(value)
+        elif word is not None:
+            read.key = word
         read.has_colon = mark == ":"
     if read.depth:
         raise DamagedError(Message.of("dumps.torchair.graph.open_block"))
@@ -229,21 +243,20 @@ class _Reading(Struct):
             raise DamagedError(Message.of("dumps.torchair.graph.nested_too_deeply"))
         if self.inside or self.key == self.wanted:
             block: _Block = []
-            if self.inside:
-                self.inside[-1].append((self.key, block))
+            self.add(block)
             self.inside.append(block)
 
     def end(self) -> Iterator[_Block]:
         self.depth -= 1
         if self.depth < 0:
             raise DamagedError(Message.of("dumps.torchair.graph.block_without_begin"))
-        if self.inside:
-            block = self.inside.pop()
-            if not self.inside:
-                yield block
+        block = self.inside.pop() if self.inside else None
+        if block is not None and not self.inside:
+            yield block
 
-    def take(self, value: str) -> None:
-        if self.inside and self.has_colon:
+    def add(self, value: str | _Block) -> None:
+        """Add a field to the innermost block."""
+        if self.inside:
             self.inside[-1].append((self.key, value))
 
 

@@ -10,16 +10,17 @@ GE   ROOT/worldsize1_global_rank0/20250101000000/0/graph_1_0/1/0/MatMulV2.MatMul
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from firstdrift.dumps.nodes import grouped
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import folder_entries, search_folders, sub_folders
+from firstdrift.dumps.storage.folders import files_in, folder_entries, search_folders, sub_folders
 from firstdrift.model.slice import Coordinates
 
 GRAPH_TEXT = re.compile(
@@ -52,6 +53,9 @@ class Side(StrEnum):
 
     FX = "fx"
     GE = "ge"
+
+
+_FORMS = ((Side.FX, FX_FILE), (Side.GE, GE_FILE))
 
 
 class Run(Struct, frozen=True):
@@ -108,8 +112,8 @@ def graph_texts(run: Run) -> list[Path]:
     return [
         entry
         for folder in around
-        for entry, is_folder in folder_entries(folder, bounds=bounds)
-        if not is_folder and GRAPH_TEXT.fullmatch(entry.name)
+        for entry in files_in(folder, bounds=bounds)
+        if GRAPH_TEXT.fullmatch(entry.name)
     ]
 
 
@@ -142,9 +146,8 @@ def _run_folders(folder: Path, side: Side, bounds: Bounds, depth: int) -> Iterat
 
 def _side_of(folder: Path) -> Side | None:
     """Tell of which form of a graph a folder holds operators; None if it holds none."""
-    names = [entry.name for entry, is_folder in folder_entries(folder, _LOOKED_AT) if not is_folder]
-    forms = ((Side.FX, FX_FILE), (Side.GE, GE_FILE))
-    return next((side for name in names for side, form in forms if form.fullmatch(name)), None)
+    names = [file.name for file in files_in(folder, _LOOKED_AT)]
+    return next((side for name in names for side, form in _FORMS if form.fullmatch(name)), None)
 
 
 class _Levels(NamedTuple):
@@ -199,19 +202,16 @@ def _with_devices(runs: list[Run]) -> list[Run]:
     devices = {run.folder: run.folder.parent.parent.parent.name for run in runs}
     if len(set(devices.values())) < 2 or not all(map(_NUMBER.fullmatch, devices.values())):  # noqa: PLR2004
         return runs
-    return [Run(run.folder, run.root, int(devices[run.folder]), run.token, run.graph) for run in runs]
+    return [replace(run, rank=int(devices[run.folder])) for run in runs]
 
 
 def _with_numbers(runs: list[Run]) -> Iterator[Run]:
     """Number the graphs of a token by their times, and tokens from 0 where they count from 1."""
-    by_token: defaultdict[tuple[Path, int | None], list[Run]] = defaultdict(list)
-    for run in runs:
-        by_token[run.folder.parent, run.rank].append(run)
     first = 0 if any(run.token == 0 for run in runs) else 1
-    for group in by_token.values():
+    for group in grouped(((run.folder.parent, run.rank), run) for run in runs).values():
         for number, run in enumerate(sorted(group, key=lambda run: run.folder.name), start=1):
             token = None if run.token is None else run.token - first
-            yield Run(run.folder, run.root, run.rank, token, f"graph_{number}")
+            yield replace(run, token=token, graph=f"graph_{number}")
 
 
 def _order(run: Run) -> tuple[object, ...]:

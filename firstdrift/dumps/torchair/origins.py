@@ -1,22 +1,24 @@
 """Say of the operators of a compiled graph from what they were made, by the text of the graph around them."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.containers.contents import DamagedError, file_contents
 from firstdrift.dumps.execution_order import finish_order
+from firstdrift.dumps.nodes import grouped, of_role
 from firstdrift.dumps.storage.folders import printable
 from firstdrift.dumps.torchair.graph import Graph, parse_graph
 from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, graph_texts
-from firstdrift.dumps.torchair.operator import Notes, Operator
+from firstdrift.dumps.torchair.operators import Notes, Operator
 from firstdrift.files import said_by_system
 from firstdrift.model.node import Source
+from firstdrift.model.tensor import Role
 from firstdrift.operators.order import OPERATOR
 from firstdrift.wording.message import Message
 
@@ -25,52 +27,61 @@ _FUSED = "FusionOp"
 
 
 class Compiled(Struct, frozen=True):
-    """The operators of one execution of a compiled graph, and what its text says of them.
+    """The operators of one execution of a graph, and what the text of the graph says of them.
 
     Attributes:
         operators: in the order of their times; the type of what was fused names those of its parts.
+        notes: what is odd or damaged.
         order: their names, none before what it takes.
         sources: what each was made from, by name.
-        notes: what is wrong with the text.
     """
 
     operators: Sequence[Operator]
-    order: Sequence[str]
-    sources: Mapping[str, tuple[Source, ...]]
     notes: Notes
+    order: Sequence[str]
+    sources: Mapping[str, tuple[Source, ...]] = {}
+
+    @property
+    def moved(self) -> int:
+        """How many operators are not in the order of their times."""
+        pairs = zip(self.operators, self.order, strict=True)
+        return sum(operator.name != name for operator, name in pairs)
 
 
-def with_origins(run: Run, operators: Sequence[Operator]) -> Compiled:
+def as_they_ran(operators: Sequence[Operator], notes: Notes) -> Compiled:
+    """Take operators in the order of their times."""
+    return Compiled(operators, notes, [operator.name for operator in operators])
+
+
+def with_origins(run: Run, operators: Sequence[Operator], notes: Notes) -> Compiled:
     """Find the text that describes a run, and what it says of its operators.
 
     Of an operator that was dumped twice the larger file counts.
     """
-    notes: Notes = []
     graph = _graph_of(run, operators, notes)
     if graph is None:
-        return Compiled(operators, [operator.name for operator in operators], {}, notes)
-    parts = {operator.name: _parts(operator, graph) for operator in operators}
-    whole = [operator for operator in operators if operator.is_whole]
-    unknown = Message.of("dumps.torchair.unknown_fusion")
-    notes += [(fused.name, unknown) for fused in whole if _FUSED in fused.type_name and not parts[fused.name]]
+        return as_they_ran(operators, notes)
+    parts = {one.name: graph.parts(one.name) if one.is_whole else () for one in operators}
+    notes += _unknown_fusions(operators, parts)
     dumped = set(chain.from_iterable(parts.values()))
     sources = {
         operator.name: graph.sources(parts[operator.name], *_counts(operator), dumped)
-        for operator in whole
+        for operator in operators
         if parts[operator.name]
     }
     typed = [_typed(operator, parts[operator.name], graph) for operator in operators]
-    return Compiled(typed, _in_order(operators, parts, graph), sources, notes)
+    return Compiled(typed, notes, _in_order(operators, parts, graph), sources)
 
 
-def _parts(operator: Operator, graph: Graph) -> tuple[str, ...]:
-    return graph.parts(operator.name) if operator.is_whole else ()
+def _unknown_fusions(operators: Sequence[Operator], parts: Mapping[str, Sequence[str]]) -> Notes:
+    unknown = Message.of("dumps.torchair.unknown_fusion")
+    fused = (operator for operator in operators if operator.is_whole and _FUSED in operator.type_name)
+    return [(operator.name, unknown) for operator in fused if not parts[operator.name]]
 
 
 def _counts(operator: Operator) -> tuple[int, int]:
     """Count inputs and outputs."""
-    roles = Counter(record.role.value for record in operator.tensors)
-    return roles["input"], roles["output"]
+    return len(of_role(operator.tensors, Role.INPUT)), len(of_role(operator.tensors, Role.OUTPUT))
 
 
 def _typed(operator: Operator, parts: Sequence[str], graph: Graph) -> Operator:
@@ -97,43 +108,45 @@ def _in_order(operators: Sequence[Operator], parts: Mapping[str, Sequence[str]],
 def _graph_of(run: Run, operators: Sequence[Operator], notes: Notes) -> Graph | None:
     """Choose the text that describes a run: of its rank and number; of several, the one that knows most."""
     names = {operator.name for operator in operators}
-    graphs: list[tuple[int, str, Graph]] = []
-    for texts in _texts_of(run):
-        readable = ((text.name, _readable(text, notes)) for text in texts)
-        graphs += [
-            (sum(map(graph.operators.__contains__, names)), name, graph) for name, graph in readable if graph
-        ]
-        if any(known for known, _, _ in graphs):
-            break
-    if not graphs:
-        return None
-    _, name, graph = max(graphs, key=lambda candidate: candidate[:2])
-    if graph.problem:
-        damaged = Message.of("dumps.torchair.graph_damaged", problem=graph.problem)
-        notes.append((f"../{printable(name)}", damaged))
-    return graph
+    texts = _texts_of(run)
+    found = list(_readable(texts[True], names, notes))
+    if not any(text.known for text in found):
+        found += _readable(texts[False], names, notes)
+    best = max(found, key=lambda text: text[:2], default=None)
+    if best and best.graph.problem:
+        damaged = Message.of("dumps.torchair.graph_damaged", problem=best.graph.problem)
+        notes.append((f"../{printable(best.name)}", damaged))
+    return best and best.graph
 
 
-def _texts_of(run: Run) -> tuple[list[Path], list[Path]]:
-    """Return the texts of the rank of a run: those of its graph, and those of others."""
-    own: list[Path] = []
-    others: list[Path] = []
-    for text in graph_texts(run):
-        match = GRAPH_TEXT.fullmatch(text.name)
-        if match and (not match["rank"] or run.rank in (None, int(match["rank"]))):
-            (own if f"graph_{int(match['number'])}" == run.graph else others).append(text)
-    return own, others
+def _texts_of(run: Run) -> Mapping[bool, list[Path]]:
+    """Return the texts of the rank of a run: those of its graph (True), and those of others."""
+    matches = ((text, GRAPH_TEXT.fullmatch(text.name)) for text in graph_texts(run))
+    return grouped(
+        (f"graph_{int(match['number'])}" == run.graph, text)
+        for text, match in matches
+        if match and (not match["rank"] or run.rank in (None, int(match["rank"])))
+    )
 
 
-def _readable(text: Path, notes: Notes) -> Graph | None:
-    try:
-        status = text.stat()
-        return _read_graph(text, status.st_mtime_ns, status.st_size)
-    except (DamagedError, OSError) as exc:
-        reason = said_by_system(exc) if isinstance(exc, OSError) else exc.message
-        useless = Message.of("dumps.torchair.graph_useless", reason=reason)
-        notes.append((f"../{printable(text.name)}", useless))
-        return None
+class _Text(NamedTuple):
+    """A text: how many of some operators it knows, its name, and what it says."""
+
+    known: int
+    name: str
+    graph: Graph
+
+
+def _readable(texts: Iterable[Path], names: set[str], notes: Notes) -> Iterator[_Text]:
+    for text in texts:
+        try:
+            status = text.stat()
+            graph = _read_graph(text, status.st_mtime_ns, status.st_size)
+            yield _Text(len(names & graph.operators.keys()), text.name, graph)
+        except (DamagedError, OSError) as exc:
+            reason = said_by_system(exc) if isinstance(exc, OSError) else exc.message
+            useless = Message.of("dumps.torchair.graph_useless", reason=reason)
+            notes.append((f"../{printable(text.name)}", useless))
 
 
 @lru_cache(maxsize=8)

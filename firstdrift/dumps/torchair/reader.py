@@ -9,28 +9,19 @@ text of a graph says from which FX nodes a compiled operator was made: they are 
 
 import os
 import re
+from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, ClassVar
 
 from firstdrift.dumps.reader import DumpReader, Part
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import (
-    folder_entries,
-    printable,
-    refused_links,
-    shown_below,
-    written_at,
-)
+from firstdrift.dumps.storage.folders import folder_entries, printable, refused_links, shown_below, written_at
 from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, Side, find_runs, find_side, graph_texts, is_root
-from firstdrift.dumps.torchair.operator import Operator
-from firstdrift.dumps.torchair.origins import with_origins
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.model.node import Direction, Node, NodeKind, Source
+from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import (
     RECORDED_ORDER,
     Dump,
@@ -41,6 +32,9 @@ from firstdrift.model.slice import (
     SliceListing,
 )
 from firstdrift.wording.message import Message, joined
+
+if TYPE_CHECKING:
+    from firstdrift.dumps.torchair.origins import Compiled
 
 _MANY_GRAPHS = 2
 
@@ -55,14 +49,15 @@ class TorchairReader(DumpReader):
         Message.of("dumps.torchair.choose_whole"),
     )
     side: ClassVar[Side]
+    has_texts: ClassVar[bool] = False
 
     def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that a path is, holds or lies in one TorchAir dump of this form."""
-        side = find_side(path)
-        if side is None or side[0] is not self.side:
+        root = self._root(path)
+        if root is None:
             return ()
-        where = printable(Path(os.path.realpath(side[1])).name)
-        texts = [entry.name for entry, _ in folder_entries(side[1]) if GRAPH_TEXT.fullmatch(entry.name)]
+        where = printable(Path(os.path.realpath(root)).name)
+        texts = [entry.name for entry, _ in folder_entries(root) if GRAPH_TEXT.fullmatch(entry.name)]
         return (
             Message.of(f"dumps.torchair.{self.side}_operators", folder=where),
             *(Message.of("dumps.torchair.graph_text", file=printable(text)) for text in texts[:1]),
@@ -72,25 +67,29 @@ class TorchairReader(DumpReader):
         """Tell whether a folder holds a TorchAir dump, by the names of what lies directly in it."""
         return is_root(folder)
 
+    def _root(self, path: Path) -> Path | None:
+        """Return the root of the one dump of this form at or below a path."""
+        found = find_side(path)
+        return found[1] if found and found[0] is self.side else None
+
     def open_dump(self, path: Path) -> Dump:
         """List the tokens of each rank."""
-        side = find_side(path)
-        if side is None or side[0] is not self.side:
+        root = self._root(path)
+        if root is None:
             raise self.none_at(path)
         runs = find_runs(path, self.side)
         listings = (SliceListing(group[0].coordinates, _common(group)) for group in _by_slice(runs))
         problems = [*_doubles(runs, path), *_links(path, runs), *_of_the_other_side(path, self.side)]
         attributes: dict[str, str | Message] = {
             "framework": "torchair",
-            "side": Message.of(f"dumps.torchair.side.{self.side.name.lower()}"),
+            "side": Message.of(f"dumps.torchair.side.{self.side}"),
             "graphs": _names(dict.fromkeys(run.graph for run in runs)),
         }
-        if self.side is Side.GE:
-            if texts := sorted({text for run in runs for text in graph_texts(run)}):
-                attributes["graph texts"] = _names(text.name for text in texts)
-            else:
-                reason = Message.of("dumps.torchair.no_graph_text")
-                problems.append(Problem(printable(side[1].name), reason))
+        texts = sorted({text for run in runs for text in graph_texts(run)}) if self.has_texts else []
+        if texts:
+            attributes["graph texts"] = _names(text.name for text in texts)
+        elif self.has_texts:
+            problems.append(Problem(printable(root.name), Message.of("dumps.torchair.no_graph_text")))
         return self.dump(path, listings, problems, attributes)
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
@@ -101,39 +100,20 @@ class TorchairReader(DumpReader):
             raise DumpUnreadableError(Message.of("dumps.token_gone"), path=listing.directory)
         is_nested = len({run.graph for run in runs}) >= _MANY_GRAPHS
         bounds = Bounds.around(dump.path)
-        graphs = [self._read_run(run, bounds, dump.path) for run in mine[0]]
+        graphs = [(run, self._read_run(run, bounds)) for run in mine[0]]
         nodes: list[Node] = []
-        for graph in sorted(graphs, key=_began):
-            nodes += graph.nodes(len(nodes), is_nested=is_nested)
-        problems = tuple(problem for graph in graphs for problem in graph.problems)
-        orders = dict.fromkeys(graph.order_origin.message for graph in graphs)
-        return Slice(listing, tuple(nodes), _recorded(*orders), problems=problems)
+        for run, graph in sorted(graphs, key=_began):
+            nodes += _nodes(graph, len(nodes), printable(run.graph) if is_nested else None)
+        problems: list[Problem] = []
+        for run, graph in graphs:
+            problems += _placed(graph.notes, shown_below(run.folder, dump.path))
+        orders = dict.fromkeys(_order_message(graph.moved) for _, graph in graphs)
+        origin = OrderOrigin(OrderSource.RECORDED, joined(*orders))
+        return Slice(listing, tuple(nodes), origin, problems=tuple(problems))
 
-    def _read_run(self, run: Run, bounds: Bounds, path: Path) -> "_GraphRun":
-        where = shown_below(run.folder, path)
-        if self.side is Side.FX:
-            from firstdrift.dumps.torchair.fx import read_fx
-
-            read = read_fx(run.folder, bounds)
-            order = [operator.name for operator in read.operators]
-            return _GraphRun(run, read.operators, order, RECORDED_ORDER, _placed(read.notes, where), {})
-        from firstdrift.dumps.torchair.ge import read_ge
-
-        read = read_ge(run.folder, bounds)
-        made = with_origins(run, read.operators)
-        moved = sum(operator.name != name for operator, name in zip(read.operators, made.order, strict=True))
-        order_moved = _recorded(Message.of("dumps.order.recorded_but_moved", operators=moved))
-        problems = _placed([*read.notes, *made.notes], where)
-        order_origin = order_moved if moved else RECORDED_ORDER
-        return _GraphRun(run, made.operators, made.order, order_origin, problems, made.sources)
-
-
-def _recorded(*messages: Message) -> OrderOrigin:
-    return OrderOrigin(OrderSource.RECORDED, joined(*messages))
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(map(printable, names))
+    @abstractmethod
+    def _read_run(self, run: Run, bounds: Bounds) -> "Compiled":
+        """Read one execution of one graph."""
 
 
 class TorchairFxReader(TorchairReader):
@@ -142,45 +122,61 @@ class TorchairFxReader(TorchairReader):
     format = "torchair-fx"
     side = Side.FX
 
+    def _read_run(self, run: Run, bounds: Bounds) -> "Compiled":
+        from firstdrift.dumps.torchair.operators import read_fx
+        from firstdrift.dumps.torchair.origins import as_they_ran
+
+        return as_they_ran(*read_fx(run.folder, bounds))
+
 
 class TorchairGeReader(TorchairReader):
     """The reader of dumps of compiled graphs."""
 
     format = "torchair-ge"
     side = Side.GE
+    has_texts = True
+
+    def _read_run(self, run: Run, bounds: Bounds) -> "Compiled":
+        from firstdrift.dumps.torchair.operators import read_ge
+        from firstdrift.dumps.torchair.origins import with_origins
+
+        return with_origins(run, *read_ge(run.folder, bounds))
 
 
-class _GraphRun(Struct, frozen=True):
-    """One execution of one graph, read."""
+def _placed(notes: Iterable[tuple[str, Message]], where: str) -> list[Problem]:
+    return [Problem(f"{where}/{file}" if file else where, note) for file, note in notes]
 
-    run: Run
-    operators: Sequence[Operator]
-    order: Sequence[str]
-    order_origin: OrderOrigin
-    problems: Sequence[Problem]
-    sources: Mapping[str, tuple[Source, ...]]
 
-    def nodes(self, first: int, *, is_nested: bool) -> Iterator[Node]:
-        """Make a node of each operator, and of the graph around them if it is one of several."""
-        by_name = {operator.name: operator for operator in self.operators}
-        around = printable(self.run.graph) if is_nested else None
-        for at, name in enumerate(self.order, start=first):
-            operator = by_name[name]
-            yield Node(
-                name=f"{around}.{name}" if around else name,
-                path=operator.path,
-                kind=NodeKind.API,
-                type_name=operator.type_name,
-                direction=Direction.FORWARD,
-                call=operator.call,
-                order=at,
-                parent=around,
-                tensors=operator.tensors,
-                sources=self.sources.get(name, ()),
-            )
-        if around:
-            order = first + len(self.order)
-            yield Node(around, around, NodeKind.MODULE, "Graph", Direction.FORWARD, 0, order, None, ())
+def _order_message(moved: int) -> Message:
+    if not moved:
+        return RECORDED_ORDER.message
+    return Message.of("dumps.order.recorded_but_moved", operators=moved)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(printable, names))
+
+
+def _nodes(graph: "Compiled", first: int, around: str | None) -> Iterator[Node]:
+    """Make a node of each operator, and of the graph around them if it is one of several."""
+    by_name = {operator.name: operator for operator in graph.operators}
+    for at, name in enumerate(graph.order, start=first):
+        operator = by_name[name]
+        yield Node(
+            name=f"{around}.{name}" if around else name,
+            path=operator.path,
+            kind=NodeKind.API,
+            type_name=operator.type_name,
+            direction=Direction.FORWARD,
+            call=operator.call,
+            order=at,
+            parent=around,
+            tensors=operator.tensors,
+            sources=graph.sources.get(name, ()),
+        )
+    if around:
+        order = first + len(graph.order)
+        yield Node(around, around, NodeKind.MODULE, "Graph", Direction.FORWARD, 0, order, None, ())
 
 
 def _known_runs(dump: Dump, side: Side) -> tuple[Run, ...]:
@@ -194,8 +190,9 @@ def _runs(path: Path, side: Side, _stamps: tuple[int, ...]) -> tuple[Run, ...]:
     return find_runs(path, side)
 
 
-def _began(graph: _GraphRun) -> tuple[int, str]:
-    return min((operator.time for operator in graph.operators), default=0), graph.run.graph
+def _began(graph: "tuple[Run, Compiled]") -> tuple[int, str]:
+    run, compiled = graph
+    return min((operator.time[0] for operator in compiled.operators), default=0), run.graph
 
 
 def _by_slice(runs: Iterable[Run]) -> list[list[Run]]:
@@ -237,7 +234,3 @@ def _links(path: Path, runs: Iterable[Run]) -> Iterator[Problem]:
 def _common(runs: Sequence[Run]) -> Path:
     folders = [run.folder for run in runs]
     return folders[0] if len(folders) == 1 else Path(os.path.commonpath(folders))
-
-
-def _placed(notes: Iterable[tuple[str, Message]], where: str) -> list[Problem]:
-    return [Problem(f"{where}/{file}" if file else where, note) for file, note in notes]

@@ -10,7 +10,7 @@ other signs, clipped values ┘
 the size of a rounding      if none of them
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -53,15 +53,15 @@ def hints(
     first = (*_non_finite(sample), *_known(constant))
     if not error or constant is not None:
         return first
-    causes: Sequence[Hint] = _known(exactly_rounded(sample))
+    causes = _known(exactly_rounded(sample))
     if not causes and error > BEYOND_ROUNDING * roundoff:
         whole = scaled(sample) or moved(golden, target, fine)
-        causes = (
-            _known(whole)
-            or _in_a_part(sample, roundoff, heads)
-            or _known(sign_flipped(sample), clipped(sample))
-        )
+        causes = _known(whole) or _in_a_part(sample, roundoff, heads) or _in_elements(sample)
     return (*first, *(causes or _known(like_rounding(sample, error, roundoff))))
+
+
+def _in_elements(sample: Sample) -> list[Hint]:
+    return _known(sign_flipped(sample), clipped(sample))
 
 
 def _known(*found: Hint | None) -> list[Hint]:
@@ -133,8 +133,7 @@ def _only_value(values: Floats) -> float | None:
 
 def clipped(sample: Sample) -> Hint | None:
     """Say that target ends at a bound beyond which golden goes on."""
-    finite = sample.finite
-    x, y = sample.golden[finite], sample.target[finite]
+    x, y = sample.finite_pairs
     if not y.size:
         return None
     # What is clipped from below is clipped from above with the other sign.

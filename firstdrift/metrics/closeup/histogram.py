@@ -34,9 +34,8 @@ def histograms(sample: Sample, bins: int = BINS) -> tuple[Histogram, Histogram]:
 def histogram(arrays: tuple[Floats, ...], bins: int = BINS) -> Histogram:
     """Count the elements of arrays in common bins."""
     finite = [array[np.isfinite(array)] for array in arrays]
-    known = [array for array in finite if array.size]
-    low = min((float(array.min()) for array in known), default=0.0)
-    high = max((float(array.max()) for array in known), default=0.0)
+    ends = [float(end) for array in finite if array.size for end in (array.min(), array.max())]
+    low, high = min(ends, default=0.0), max(ends, default=0.0)
     counts = tuple(_count(array, low, high, bins) for array in finite)
     lost = tuple(array.size - kept.size for array, kept in zip(arrays, finite, strict=True))
     return Histogram(low, high, counts, lost)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.conversion import as_float64
-from firstdrift.metrics.dtypes import Array, Floats
+from firstdrift.metrics.dtypes import Array, Floats, require_one_shape
 from firstdrift.wording.message import Message
 
 EXPLAINS = 0.3
@@ -45,8 +45,7 @@ def fit(golden: Array, target: Array) -> LinearFit | None:
     Raises:
         ValueError: the shapes differ.
     """
-    if golden.shape != target.shape:
-        raise ValueError(f"shapes differ: {golden.shape} and {target.shape}")
+    require_one_shape(golden, target)
     x, y = np.empty(golden.size), np.empty(golden.size)
     as_float64(golden.reshape(-1), x)
     as_float64(target.reshape(-1), y)
@@ -67,8 +66,7 @@ def fit(golden: Array, target: Array) -> LinearFit | None:
 
 def scaled(sample: Sample) -> Hint | None:
     """Say by which line target follows from golden, if that explains the difference."""
-    finite = sample.finite
-    x, y = sample.golden[finite], sample.target[finite]
+    x, y = sample.finite_pairs
     norm = _norm(x)
     line = fit(x, y) if norm else None
     if line is None or line.size <= 2:  # noqa: PLR2004 (any two points lie on a line)
@@ -91,8 +89,7 @@ def scaled(sample: Sample) -> Hint | None:
 
 def sign_flipped(sample: Sample) -> Hint | None:
     """Say how many elements have the sign of the other side, if that explains the difference."""
-    finite = sample.finite
-    x, y = sample.golden[finite], sample.target[finite]
+    x, y = sample.finite_pairs
     norm, before = _norm(x), _norm(y - x)
     flipped = np.abs(y + x) < _A_SIGN * np.abs(x)
     left = _norm(np.where(flipped, y + x, y - x))

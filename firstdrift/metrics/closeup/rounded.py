@@ -23,14 +23,14 @@ from firstdrift.model.tensor import UNIT_ROUNDOFF
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
-_BY_SIZE: Final = (
-    (UNIT_ROUNDOFF["float32"], "float32", ("float32",)),
-    (UNIT_ROUNDOFF["float16"], "float16", ("TF32", "float16")),
-    (UNIT_ROUNDOFF["bfloat16"], "bfloat16", ("bfloat16",)),
-    (UNIT_ROUNDOFF["float8_e4m3fn"], "float8_e4m3fn", ()),
-    (UNIT_ROUNDOFF["float8_e5m2"], "float8_e5m2", ()),
-)
-"""Unit roundoff, what is stored with it, and what may have been computed with it; the finest first.
+_COMPUTED: Final[dict[str, tuple[str, ...]]] = {
+    "float32": ("float32",),
+    "float16": ("TF32", "float16"),
+    "bfloat16": ("bfloat16",),
+    "float8_e4m3fn": (),
+    "float8_e5m2": (),
+}
+"""What is stored with a unit roundoff, and what may have been computed with it; the finest first.
 
 Of formats of eight bits a rounding is as large as a fault: only where they are stored is it taken for one.
 """
@@ -50,8 +50,7 @@ _FARTHEST: Final = 256.0
 
 def exactly_rounded(sample: Sample) -> Hint | None:
     """Say to which format one side is the other rounded, element by element; the first that fits."""
-    finite = sample.finite
-    x, y = sample.golden[finite], sample.target[finite]
+    x, y = sample.finite_pairs
     begin = slice(None, _LOOKED_AT_FIRST)
     for to in _FORMATS:
         for side, before, after in (("target", x, y), ("golden", y, x)):
@@ -88,17 +87,13 @@ def like_rounding(sample: Sample, error: float, roundoff: float) -> Hint | None:
     scale = np.maximum(np.abs(x), float(np.sqrt(np.mean(np.square(x)))))
     with np.errstate(all="ignore"):
         farthest = float(np.max(np.where(distance > 0, distance / scale, 0.0)))
-    for unit, own, other in _BY_SIZE:
-        is_own = unit == roundoff
-        least, most = (0.0, _GATHERED) if is_own else (_LEAST, _MOST)
-        if (
-            (is_own or other)
-            and unit >= roundoff
-            and least * unit <= error <= most * unit
-            and farthest <= _FARTHEST * unit
-        ):
-            says = Message.of("hint.like_rounding", formats=(own,) if is_own else other)
-            return Hint(HintKind.ROUNDED, says, error)
+    for own, computed in _COMPUTED.items():
+        unit = UNIT_ROUNDOFF[own]
+        formats, least, most = computed, _LEAST * unit, _MOST * unit
+        if unit == roundoff:
+            formats, least, most = (own,), 0.0, _GATHERED * unit
+        if formats and unit >= roundoff and least <= error <= most and farthest <= _FARTHEST * unit:
+            return Hint(HintKind.ROUNDED, Message.of("hint.like_rounding", formats=formats), error)
     return None
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from firstdrift.metrics.conversion import fill
-from firstdrift.metrics.dtypes import Array, Floats
+from firstdrift.metrics.dtypes import Array, Floats, require_one_shape
 
 Places = npt.NDArray[np.intp]
 
@@ -58,6 +58,12 @@ class Sample(Struct, frozen=True):
         """Where both sides are finite."""
         return np.isfinite(self.golden) & np.isfinite(self.target)
 
+    @property
+    def finite_pairs(self) -> tuple[Floats, Floats]:
+        """The elements of golden and target where both are finite."""
+        finite = self.finite
+        return self.golden[finite], self.target[finite]
+
     def indexes(self, axis: int) -> Places:
         """Return the index that each row (the last dimension: each column) has in a dimension."""
         if axis == len(self.shape) - 1:
@@ -83,8 +89,7 @@ def take_sample(golden: Array, target: Array, budget: int = BUDGET, always: Coll
     Raises:
         ValueError: the shapes differ.
     """
-    if golden.shape != target.shape:
-        raise ValueError(f"shapes differ: {golden.shape} and {target.shape}")
+    require_one_shape(golden, target)
     shape = golden.shape or (1,)
     golden, target = golden.reshape(shape), target.reshape(shape)
     lead, length = shape[:-1], shape[-1]
@@ -94,11 +99,11 @@ def take_sample(golden: Array, target: Array, budget: int = BUDGET, always: Coll
     every = coprime(ceil(count * per_row / max(1, budget)), lead)
     columns = np.arange(0, length, every_column)
     rows = np.arange(0, count, every)
-    known = [at for at in always if 0 <= at < count * length]
-    if every > 1 and known:
-        rows = np.union1d(rows, np.asarray(known) // length)
-    if every_column > 1 and known:
-        columns = np.union1d(columns, np.asarray(known) % length)
+    known = np.array([at for at in always if 0 <= at < count * length], np.intp)
+    if every > 1:
+        rows = np.union1d(rows, known // length)
+    if every_column > 1:
+        columns = np.union1d(columns, known % length)
     taken = [gather(array, rows, columns, whole=every == every_column == 1) for array in (golden, target)]
     work = np.empty((4, len(rows), len(columns)))
     with np.errstate(all="ignore"):

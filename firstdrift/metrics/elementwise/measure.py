@@ -43,7 +43,7 @@ from typing import Literal, Protocol, TypeAlias, cast
 import numpy as np
 
 from firstdrift.metrics.conversion import as_float64
-from firstdrift.metrics.dtypes import Array, NumberKind, number_kind
+from firstdrift.metrics.dtypes import Array, NumberKind, number_kind, require_one_shape
 from firstdrift.metrics.elementwise import numpy_pass
 from firstdrift.metrics.elementwise.sums import DECADES, PairSums, SideSums, Sums
 from firstdrift.metrics.measurement import PairErrors, SideSummary
@@ -101,8 +101,7 @@ def measure_elements(
     Raises:
         ValueError: the shapes differ, or a dtype holds no numbers.
     """
-    if golden.shape != target.shape:
-        raise ValueError(f"shapes differ: {golden.shape} and {target.shape}")
+    require_one_shape(golden, target)
     _require_numbers(golden)
     _require_numbers(target)
     if not golden.size:
@@ -219,11 +218,14 @@ def _divided(array: Array, unit: float) -> Array:
 
 def _summary(sums: SideSums, size: int, unit: float = 1.0) -> SideSummary:
     finite = size - sums.nonfinite
+    maximum = minimum = mean = None
+    if finite:
+        maximum, minimum, mean = sums.maximum * unit, sums.minimum * unit, sums.total / finite * unit
     return SideSummary(
         size=size,
-        maximum=sums.maximum * unit if finite else None,
-        minimum=sums.minimum * unit if finite else None,
-        mean=sums.total / finite * unit if finite else None,
+        maximum=maximum,
+        minimum=minimum,
+        mean=mean,
         norm=math.sqrt(sums.squares) * unit,
         nan=sums.nan,
         positive_infinity=sums.positive_infinity,
@@ -238,6 +240,10 @@ def _errors(sums: Sums, size: int, unit: float = 1.0) -> PairErrors:
     distance, similarity = _cosine(pair)
     relative_l2 = _ratio(pair.squared_difference, pair.squared_golden)
     worst_row, worst_row_relative_l2 = _worst_row(sums)
+    largest, largest_at, largest_golden, largest_target, mean = 0.0, None, None, None, 0.0
+    if finite:
+        largest_golden, largest_target = pair.largest_golden * unit, pair.largest_target * unit
+        largest, largest_at, mean = pair.largest * unit, pair.largest_at, pair.absolute / finite * unit
     return PairErrors(
         size=size,
         equal=pair.equal + pair.equal_nonfinite,
@@ -252,18 +258,22 @@ def _errors(sums: Sums, size: int, unit: float = 1.0) -> PairErrors:
         relative_l2=relative_l2,
         worst_row_relative_l2=worst_row_relative_l2,
         worst_row=worst_row if size else None,
-        max_absolute_error=pair.largest * unit if finite else 0.0,
-        max_absolute_at=pair.largest_at if finite else None,
-        max_absolute_golden=pair.largest_golden * unit if finite else None,
-        max_absolute_target=pair.largest_target * unit if finite else None,
-        mean_absolute_error=pair.absolute / finite * unit if finite else 0.0,
+        max_absolute_error=largest,
+        max_absolute_at=largest_at,
+        max_absolute_golden=largest_golden,
+        max_absolute_target=largest_target,
+        mean_absolute_error=mean,
         max_relative_error=pair.relative_maximum if pair.relative_count else None,
         mean_relative_error=pair.relative_total / pair.relative_count if pair.relative_count else None,
-        share_within_1e3=(pair.within_1e3 + pair.equal_nonfinite) / size if size else 1.0,
-        share_within_5e3=(pair.within_5e3 + pair.equal_nonfinite) / size if size else 1.0,
+        share_within_1e3=_share(pair.within_1e3 + pair.equal_nonfinite, size),
+        share_within_5e3=_share(pair.within_5e3 + pair.equal_nonfinite, size),
         sqnr=_decibels(relative_l2),
         histogram=(int(pair.histogram[0]) + pair.equal_nonfinite, *pair.histogram[1:].tolist()),
     )
+
+
+def _share(count: int, size: int) -> float:
+    return count / size if size else 1.0
 
 
 def _ratio(squared_difference: float, squared_golden: float) -> float:

@@ -76,7 +76,15 @@ _MAXIMUM, _MINIMUM, _TOTAL, _SQUARES = range(4)
 _ZEROS, _NAN, _POSITIVE_INFINITY, _NEGATIVE_INFINITY = range(4)
 _DIFFERENCE, _ABSOLUTE, _SQUARED_DIFFERENCE, _SQUARED_GOLDEN, _SQUARED_TARGET = range(5)
 _LARGEST, _LARGEST_GOLDEN, _LARGEST_TARGET, _RELATIVE_TOTAL, _RELATIVE_MAXIMUM, _PRODUCT = range(5, 11)
+_SUMS = (
+    *("difference", "absolute", "squared_difference", "squared_golden", "squared_target", "largest"),
+    *("largest_golden", "largest_target", "relative_total", "relative_maximum", "product"),
+)
 _EQUAL, _EQUAL_NONFINITE, _MISMATCHED, _LARGEST_AT, _RELATIVE_COUNT, _WITHIN_1E3, _WITHIN_5E3 = range(7)
+_COUNTS = (
+    *("equal", "equal_nonfinite", "mismatched_nonfinite", "largest_at"),
+    *("relative_count", "within_1e3", "within_5e3"),
+)
 
 
 def is_cached() -> bool:
@@ -124,28 +132,9 @@ def _new_side() -> _Side:
 
 
 def _pair_sums(totals: _Totals) -> PairSums:
-    sums, counts = totals.sums.tolist(), totals.counts.tolist()
-    return PairSums(
-        histogram=totals.histogram,
-        equal=counts[_EQUAL],
-        equal_nonfinite=counts[_EQUAL_NONFINITE],
-        mismatched_nonfinite=counts[_MISMATCHED],
-        difference=sums[_DIFFERENCE],
-        absolute=sums[_ABSOLUTE],
-        squared_difference=sums[_SQUARED_DIFFERENCE],
-        squared_golden=sums[_SQUARED_GOLDEN],
-        squared_target=sums[_SQUARED_TARGET],
-        product=sums[_PRODUCT],
-        largest=sums[_LARGEST],
-        largest_at=counts[_LARGEST_AT],
-        largest_golden=sums[_LARGEST_GOLDEN],
-        largest_target=sums[_LARGEST_TARGET],
-        relative_count=counts[_RELATIVE_COUNT],
-        relative_total=sums[_RELATIVE_TOTAL],
-        relative_maximum=sums[_RELATIVE_MAXIMUM],
-        within_1e3=counts[_WITHIN_1E3],
-        within_5e3=counts[_WITHIN_5E3],
-    )
+    sums = zip(_SUMS, totals.sums.tolist(), strict=True)
+    counts = zip(_COUNTS, totals.counts.tolist(), strict=True)
+    return PairSums(totals.histogram, **dict(sums), **dict(counts))
 
 
 # Loops over one block: x golden, y target, d = y - x, a = |d|, r = a / |x|

@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from firstdrift.metrics.arrangement import CLEARLY_BETTER, Arrangement, Arrangements
+from firstdrift.metrics.comparability import DoNotFitError, shapes_against, shapes_of
 from firstdrift.metrics.conversion import alike, finite
 from firstdrift.metrics.dtypes import Array
-from firstdrift.metrics.fitting import DoNotFitError, shapes_against, shapes_of
 from firstdrift.wording.message import Message
 from firstdrift.wording.message import joined as joined_clauses
 
@@ -53,17 +53,25 @@ def stack_experts(
     blocks = [array.reshape(-1, width) for array in alike(arrays)]
     if whole is None:
         return np.concatenate(blocks), None
+    columns = _in_columns(blocks, whole, width)
+    if columns is None:
+        raise DoNotFitError(shapes_against(arrays, whole.shape))
+    joined = np.concatenate([np.concatenate(column) for column in columns], axis=1)
+    rows, widths = list(map(len, columns[0])), [width] * len(columns)
+    with np.errstate(all="ignore"):
+        return _arranged(joined, whole.reshape(joined.shape), rows, widths, arrangements)
+
+
+def _in_columns(blocks: list[Array], whole: Array, width: int) -> list[list[Array]] | None:
+    """Return the rows of all experts for each column of the whole; None if they do not make it up."""
     count = max(1, whole.shape[-1] // width if whole.ndim else 0)
     experts = len(blocks) // count
     columns = [blocks[at * experts : (at + 1) * experts] for at in range(count)]
     rows = list(map(len, columns[0]))
     made_up = (count * experts, (count * width,), sum(rows) * count * width)
     are_alike = all(list(map(len, column)) == rows for column in columns)
-    if not are_alike or made_up != (len(blocks), whole.shape[-1:], whole.size):
-        raise DoNotFitError(shapes_against(arrays, whole.shape))
-    joined = np.concatenate([np.concatenate(column) for column in columns], axis=1)
-    with np.errstate(all="ignore"):
-        return _arranged(joined, whole.reshape(joined.shape), rows, [width] * count, arrangements)
+    fits = are_alike and made_up == (len(blocks), whole.shape[-1:], whole.size)
+    return columns if fits else None
 
 
 def _arranged(

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from firstdrift.metrics.arrangement import CLEARLY_BETTER, Arrangements
+from firstdrift.metrics.comparability import DoNotFitError
 from firstdrift.metrics.conversion import alike, finite
 from firstdrift.metrics.dtypes import Array
-from firstdrift.metrics.fitting import DoNotFitError
 from firstdrift.wording.message import Message
 
 _SAMPLE: Final = 12
@@ -112,9 +112,10 @@ def _columns(arrays: Sequence[Array], whole: Array) -> list[Array]:
     if not experts or ranks != {whole.ndim - 1} or len(arrays) % experts:
         raise DoNotFitError(Message.of("metrics.count_and_whole", count=len(arrays), whole=whole.shape))
     groups = [arrays[at : at + experts] for at in range(0, len(arrays), experts)]
-    if any(len({array.shape for array in group}) > 1 for group in groups):
-        raise DoNotFitError(Message.of("metrics.expert_shapes"))
-    return list(map(np.stack, groups))
+    try:
+        return list(map(np.stack, groups))
+    except ValueError as error:
+        raise DoNotFitError(Message.of("metrics.expert_shapes")) from error
 
 
 def _orders(

@@ -42,6 +42,8 @@ from firstdrift.wording.message import Message
 _AGREES: Final = 8
 """Roundings by which a sum may be off that is held to be one; no verdict calls so much an error."""
 
+_NO_SHARDS: Final = Shards((), ())
+
 
 def measure_shards(golden: TensorRecord, target: TensorRecord, measure: Measure, load: Load) -> Measurement:
     """Measure a pair of which at least one side has shards; what a dump holds never makes it raise."""
@@ -51,7 +53,7 @@ def measure_shards(golden: TensorRecord, target: TensorRecord, measure: Measure,
     if _are_copies(golden) or _are_copies(target):
         return _measure_each(golden, target, measure, load)
     if Sharding.CONCATENATED not in (_sharding(golden), _sharding(target)):
-        return _with_lone_rank(measure(golden, target, load), target.shards or golden.shards)
+        return _with_lone_rank(measure(golden, target, load), target.shards or _shards(golden))
     if golden.location is None or target.location is None:
         measured = measure(golden, target, load)
         return replace(measured, by_rank=tuple(_bounds(golden, target, measured)) or None)
@@ -64,32 +66,36 @@ def error_of(measured: Measurement) -> float | None:
         return math.inf if errors.mismatched_nonfinite else errors.relative_l2
     if (differences := measured.differences) is not None:
         return math.inf if differences.nonfinite_differs else differences.error_bound
-    return None if measured.equal is None else 0.0 if measured.equal else math.inf
+    return {None: None, True: 0.0, False: math.inf}[measured.equal]
 
 
 def _sharding(record: TensorRecord) -> Sharding | None:
-    return record.shards.sharding if record.shards is not None else None
+    return _shards(record).sharding
+
+
+def _shards(record: TensorRecord) -> Shards:
+    """Return what ranks hold of a tensor: nothing, if it has no shards."""
+    return record.shards or _NO_SHARDS
 
 
 def _is_of_one_rank(record: TensorRecord) -> bool:
-    return record.shards is not None and record.shards.only is not None
+    return _shards(record).only is not None
 
 
 def _are_copies(record: TensorRecord) -> bool:
-    shards = record.shards
-    return shards is not None and len(shards.ranks) > 1 and shards.sharding is Sharding.REPLICATED
+    return len(_shards(record).ranks) > 1 and _sharding(record) is Sharding.REPLICATED
 
 
-def _with_lone_rank(measured: Measurement, shards: Shards | None) -> Measurement:
-    if shards is None or len(shards.ranks) != 1:
+def _with_lone_rank(measured: Measurement, shards: Shards) -> Measurement:
+    if len(shards.ranks) != 1:
         return measured
     return replace(measured, by_rank=(RankError(shards.ranks[0], error_of(measured)),))
 
 
 def _by_values(record: TensorRecord, other: TensorRecord, load: Load) -> TensorRecord:
     """Decide by the values whether shards are the same, or parts of a sum."""
-    shards = record.shards
-    if shards is None or shards.sharding is not Sharding.BY_VALUES:
+    shards = _shards(record)
+    if shards.sharding is not Sharding.BY_VALUES:
         return record
     parts = [part.location for part in shards.records if part.location is not None]
     known = other.location if len(parts) == len(shards.records) else None
@@ -116,13 +122,10 @@ def _is_sum(parts: Sequence[DataLocation], whole: DataLocation, load: Load) -> b
 
 def _measure_each(golden: TensorRecord, target: TensorRecord, measure: Measure, load: Load) -> Measurement:
     """Measure the copies of all ranks; the worst counts."""
-    goldens, targets = _copies(golden), _copies(target)
-    shards = target.shards if _are_copies(target) else golden.shards
-    if len(goldens) != len(targets):
-        count = len(targets if _are_copies(target) else goldens)
-        goldens, targets = (side if len(side) == count else side[:1] * count for side in (goldens, targets))
-    measured = [measure(*pair, load) for pair in zip(goldens, targets, strict=True)]
-    by_rank = tuple(map(RankError, shards.ranks if shards is not None else (), map(error_of, measured)))
+    ranks = _shards(target if _are_copies(target) else golden).ranks
+    pairs = zip(_copies(golden, len(ranks)), _copies(target, len(ranks)), strict=True)
+    measured = [measure(*pair, load) for pair in pairs]
+    by_rank = tuple(map(RankError, ranks, map(error_of, measured)))
     for found, of_rank in zip(measured, by_rank, strict=True):
         if found.kind is MeasurementKind.INCOMPARABLE:
             why = Message.of("metrics.of_rank", rank=of_rank.rank, reason=found.reason)
@@ -131,8 +134,10 @@ def _measure_each(golden: TensorRecord, target: TensorRecord, measure: Measure, 
     return replace(worst, by_rank=by_rank)
 
 
-def _copies(record: TensorRecord) -> tuple[TensorRecord, ...]:
-    return record.shards.records if record.shards is not None and _are_copies(record) else (record,)
+def _copies(record: TensorRecord, count: int) -> tuple[TensorRecord, ...]:
+    """Return the copies of a tensor, so many; the first counts for all where there are more or fewer."""
+    copies = _shards(record).records if _are_copies(record) else (record,)
+    return copies if len(copies) == count else copies[:1] * count
 
 
 def _or_zero(error: float | None) -> float:
@@ -146,26 +151,25 @@ def _measure_joined(golden: TensorRecord, target: TensorRecord, measure: Measure
         arrays = [load(location) for location in locations]
     except TensorUnreadableError as error:
         return incomparable(Message.of("metrics.shards_unreadable", why=error.whole()))
-    at = 1 if _sharding(target) is Sharding.CONCATENATED else 0
-    shards, other = (golden, target)[at].shards, (target, golden)[at]
-    layout = Layout.of(shards or Shards((), ()))
-    if shards is None or not layout.fits(arrays[at]):
+    at = int(_sharding(target) is Sharding.CONCATENATED)
+    shards, other = _shards((golden, target)[at]), (target, golden)[at]
+    layout = Layout.of(shards)
+    if not layout.fits(arrays[at]):
         return measure(golden, target, load)
     order, how = _ordered(layout, arrays[at], arrays[1 - at], other)
     arrays[at] = layout.taken(arrays[at], order)
     held = dict(zip(map(id, locations), arrays, strict=True))
-    measured = measure(golden, target, held_or(load, held))
+    measured = measure(golden, target, held_or(load, held)).remarked(how)
     if measured.errors is None:
         return measured
-    reason = measured.reason or (how if order is not None else None)
     by_rank = _shard_errors(arrays, arrays[at].shape, layout, order, equal=bool(measured.equal))
-    return replace(measured, reason=reason, by_rank=tuple(map(RankError, shards.ranks, by_rank)) or None)
+    return replace(measured, by_rank=tuple(map(RankError, shards.ranks, by_rank)) or None)
 
 
 def _measure_one(golden: TensorRecord, target: TensorRecord, measure: Measure, load: Load) -> Measurement:
     """Measure what one rank holds, against its part of the whole if it is a part."""
     own, other = (target, golden) if _is_of_one_rank(target) else (golden, target)
-    shards = own.shards or Shards((), ())
+    shards = _shards(own)
     try:
         if is_part_of_rank(own):
             return _measure_part(own, other, measure, load, own_is_golden=own is golden)
@@ -196,9 +200,9 @@ def _adds_up(own: TensorRecord, other: TensorRecord, load: Load) -> bool:
     Raises:
         TensorUnreadableError: those of one cannot be read.
     """
-    if own.shards is None or _sharding(own) is not Sharding.BY_VALUES or other.location is None:
+    if _sharding(own) is not Sharding.BY_VALUES or other.location is None:
         return False
-    for part in own.shards.records:
+    for part in _shards(own).records:
         if part.location is not None:
             load(part.location)
     return _sharding(_by_values(own, other, load)) is Sharding.SUMMED
@@ -212,24 +216,25 @@ def _measure_part(
     Raises:
         TensorUnreadableError: the values of one cannot be read.
     """
-    whole, shards = whole_of(own), own.shards
-    if shards is None or whole.location is None or other.location is None:
+    whole, shards = whole_of(own), _shards(own)
+    if whole.location is None or other.location is None:
         return incomparable(Message.of("metrics.part_unknown"))
     laid, over, layout = load(whole.location), load(other.location), Layout.of(shards)
     order, how = _ordered(layout, laid, over, other) if layout.fits(laid) else (None, None)
     parts = cut(layout.taken(laid, order), over, shards, order)
     if parts is None:
         return incomparable(Message.of("metrics.shards_and_whole", shards=laid.shape, whole=over.shape))
-    measured = measure_cut(own, other, parts, measure, own_is_golden=own_is_golden)
-    reason = measured.reason or (how if order is not None else None)
-    return replace(measured, reason=reason) if measured.errors is not None else measured
+    return measure_cut(own, other, parts, measure, own_is_golden=own_is_golden).remarked(how)
 
 
 def _ordered(
     layout: Layout, laid: Array, whole: Array, other: TensorRecord
 ) -> tuple[Array | None, Message | None]:
-    """Return in which order shards lie in the whole; None if as they are, or both sides have shards."""
-    return (None, None) if _sharding(other) is Sharding.CONCATENATED else layout.ordered(laid, whole)
+    """Return in which order shards lie in the whole, and how; None if as they are, or both have shards."""
+    if _sharding(other) is Sharding.CONCATENATED:
+        return None, None
+    order, how = layout.ordered(laid, whole)
+    return order, None if order is None else how
 
 
 def _shard_errors(
@@ -263,8 +268,8 @@ def _relative(golden: Array, target: Array) -> float:
 def _bounds(golden: TensorRecord, target: TensorRecord, measured: Measurement) -> Iterator[RankError]:
     """Say how far each shard is off at least: by how much it exceeds the whole that it is a part of."""
     sharded, whole = (target, golden) if _sharding(target) is Sharding.CONCATENATED else (golden, target)
-    shards, bound = sharded.shards, whole.statistics
-    if shards is None or bound is None or _sharding(golden) is _sharding(target):
+    shards, bound = _shards(sharded), whole.statistics
+    if bound is None or _sharding(golden) is _sharding(target):
         return
     if measured.equal:
         yield from (RankError(rank, 0.0) for rank in shards.ranks)

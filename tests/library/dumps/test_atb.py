@@ -23,9 +23,7 @@ from library.dumps.atb_samples import (
 )
 from messages import ids_of, outline, passed_over, refuses
 
-from firstdrift.dumps.atb.msit import MsitAtbReader
-from firstdrift.dumps.atb.msprobe import MsprobeAtbReader
-from firstdrift.dumps.atb.reader import AtbReader
+from firstdrift.dumps.atb.reader import AtbReader, MsitAtbReader, MsprobeAtbReader
 from firstdrift.dumps.detect import open_dump
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError

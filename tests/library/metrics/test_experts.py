@@ -5,9 +5,9 @@ import pytest
 from messages import ids_of
 
 from firstdrift.metrics.arrangement import in_turns as arrangements
+from firstdrift.metrics.comparability import DoNotFitError
 from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.experts.expert_rows import stack_experts
-from firstdrift.metrics.fitting import DoNotFitError
 from firstdrift.wording.message import Message
 
 RANDOM = np.random.default_rng(3)
