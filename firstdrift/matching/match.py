@@ -10,14 +10,13 @@ aligning only where the forward pass was not recorded.
     mlp.backward ══════════ feed_forward.backward     follows the forward pair
 """
 
-import re
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import product
-from typing import Final
 
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.cross_framework.match import match_across_frameworks
 from firstdrift.matching.fused.find_fused import join_operators
 from firstdrift.matching.manual.apply_edits import apply_edits
@@ -36,8 +35,7 @@ from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_op
 from firstdrift.matching.write_plan import write_plan
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
-
-_CHUNK: Final = re.compile(r"^\d{1,9}\.")
+from firstdrift.parallel.layer_numbers import without_chunk
 
 
 def match_slices(golden: Slice, target: Slice, rules: MatchingRules) -> SlicePlan:
@@ -113,9 +111,9 @@ def _match_only_chunks(work: Pairing) -> None:
     golden, target = (tree.modules(tree.forward[tree.root]) for tree in (work.golden, work.target))
     if not work.rules.structure or len(golden) != len(target):
         return
-    paths = {work.golden.nodes[index].path for index in golden}
-    others = {work.target.nodes[index].path for index in target}
-    named = {_CHUNK.sub("", path) for path in paths | others}
+    nodes = work.golden.nodes_at(golden), work.target.nodes_at(target)
+    paths, others = ({node.path for node in side} for side in nodes)
+    named = set(map(without_chunk, paths | others))
     if len(paths) == len(others) == len(named) == 1 and paths != others:
         for pair in filter(work.is_free, zip(golden, target, strict=True)):
             work.add_weighed(pair, AROUND)
@@ -197,24 +195,21 @@ def _match_backward(work: Pairing) -> bool:
 def _match_around(work: Pairing) -> bool:
     """Match modules around modules most of which correspond to each other; tell whether any was found."""
     before = len(work.found)
-    for golden, node in enumerate(work.golden.nodes):
-        if golden in work.partners or is_operator(node) or node.direction is Direction.BACKWARD:
-            continue
-        target = next(
-            (other for other in _around_partners(work, golden) if _correspond(work, golden, other)), None
-        )
-        if target is not None:
-            reasons = (INSIDE_CORRESPONDS, *work.evidence.reasons(golden, target))
-            work.add_sure((golden, target), Origin.STRUCTURE, reasons, AROUND)
+    modules = work.golden.modules(range(len(work.golden.nodes)))
+    for golden in work.free_golden(modules):
+        if work.golden.nodes[golden].direction is not Direction.BACKWARD:
+            around = _around_partners(work, golden)
+            for target in [other for other in around if _correspond(work, golden, other)][:1]:
+                reasons = (INSIDE_CORRESPONDS, *work.evidence.reasons(golden, target))
+                work.add_sure((golden, target), Origin.STRUCTURE, reasons, AROUND)
     return len(work.found) > before
 
 
-def _around_partners(work: Pairing, golden: int) -> Iterator[int]:
-    """Yield the free modules around the partners of what a golden module holds."""
-    partners = [work.partners[index] for index in work.golden.forward[golden] if index in work.partners]
-    for target in dict.fromkeys(work.target.parents[index] for index in partners):
-        if target != work.target.root and target not in work.found:
-            yield target
+def _around_partners(work: Pairing, golden: int) -> list[int]:
+    """Return the free modules around the partners of what a golden module holds."""
+    partners = known(map(work.partners.get, work.golden.forward[golden]))
+    around = dict.fromkeys(work.target.parents[index] for index in partners)
+    return work.free_target(target for target in around if target != work.target.root)
 
 
 def _correspond(work: Pairing, golden: int, target: int) -> bool:
@@ -223,9 +218,9 @@ def _correspond(work: Pairing, golden: int, target: int) -> bool:
     if above != (work.golden.root, work.target.root) and work.partners.get(above[0], -1) != above[1]:
         return False
     golden_modules = work.golden.modules(work.golden.forward[golden])
-    partners = [work.partners[index] for index in golden_modules if index in work.partners]
-    others = [index for index in work.target.modules(work.target.forward[target]) if index in work.found]
-    shared = len(set(partners) & set(others))
+    partners = known(map(work.partners.get, golden_modules))
+    others = work.found.keys() & work.target.modules(work.target.forward[target])
+    shared = len(others.intersection(partners))
     return shared > 1 and 2 * shared > max(len(partners), len(others))
 
 
@@ -234,34 +229,40 @@ def _without_orphans(tree: SliceTree, parent: int, matched: Container[int]) -> l
 
     Recomputed forward nodes do not count: the backward pass through them is that of the first computation.
     """
-    kept: list[int] = []
-    for index in tree.backward[parent]:
-        forward = tree.forward_calls.get(call_key(tree.nodes[index]))
-        if index in matched or forward is None or forward in matched or forward in tree.recomputed:
-            kept.append(index)
-    return kept
+    siblings = tree.backward[parent]
+    forward = (tree.forward_calls.get(call_key(node)) for node in tree.nodes_at(siblings))
+    return [
+        index
+        for index, leader in zip(siblings, forward, strict=True)
+        if leader is None or index in matched or leader in matched or leader in tree.recomputed
+    ]
 
 
 def _match_gradients(work: Pairing) -> None:
     """Match the gradients of parameters: they follow their module, or its path where it was not recorded."""
     nodes = work.target.nodes
     modules = work.target.modules(range(len(nodes)))
-    recorded = {nodes[index].path for index in modules if not holds_gradients(nodes[index])}
+    recorded = {node.path for node in work.target.nodes_at(modules) if not holds_gradients(node)}
     leaders = {nodes[index].path: index for index in reversed(modules) if index in work.found}
     golden, target = _gradients(work.golden), _gradients(work.target)
     _join_gradients(work, golden, target)
     for index in work.free_target(work.target.gradients):
         path, call = nodes[index].path, nodes[index].call
         leader = leaders.get(path)
-        golden_path = path if leader is None else work.golden.nodes[work.found[leader].golden].path
-        partner = golden.get((golden_path, call))
-        if partner is None or partner in work.partners:
-            continue
-        if leader is None:
-            if path not in recorded and work.rules.exact:
-                work.add_same_place((partner, index))
-        elif not work.found[leader].joined:
-            work.follow((partner, index), leader)
+        if leader is not None:
+            _follow_module(work, golden, index, leader)
+        elif path not in recorded and work.rules.exact and (path, call) in golden:
+            pair = golden[path, call], index
+            if work.is_free(pair):
+                work.add_same_place(pair)
+
+
+def _follow_module(work: Pairing, golden: Mapping[tuple[str, int], int], index: int, leader: int) -> None:
+    """Match a target node that holds gradients, as its module was matched."""
+    match = work.found[leader]
+    partner = golden.get((work.golden.nodes[match.golden].path, work.target.nodes[index].call))
+    if partner is not None and partner not in work.partners and not match.joined:
+        work.follow((partner, index), leader)
 
 
 def _gradients(tree: SliceTree) -> dict[tuple[str, int], int]:

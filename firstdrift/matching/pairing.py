@@ -8,9 +8,10 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.cross_framework.layer_ops import Line
 from firstdrift.matching.plan import MatchingRules, Messages, Origin
-from firstdrift.matching.ranks.partial_dump import Spread, widen
+from firstdrift.matching.ranks.partial_dump import Spread
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.similarity import Evidence
 from firstdrift.matching.structure.thresholds import CONFIDENT
@@ -108,10 +109,8 @@ class Pairing(Struct):
 
     def widen(self) -> tuple[SliceTree, SliceTree]:
         """Let the tensors of the run that is that of one rank be parts of wider ones."""
-        if self.spread is not None and self.spread.is_target:
-            self.target = widen(self.target, self.spread.ranks)
-        elif self.spread is not None:
-            self.golden = widen(self.golden, self.spread.ranks)
+        if self.spread is not None:
+            self.golden, self.target = self.spread.widened(self.golden, self.target)
         return self.golden, self.target
 
     def add(self, pair: Pair, found: Found) -> None:
@@ -138,14 +137,14 @@ class Pairing(Struct):
     def add_same_place(self, pair: Pair) -> None:
         """Record that two nodes have the same name and the same place."""
         golden, target = self.golden.nodes[pair[0]], self.target.nodes[pair[1]]
-        reasons: Messages = SAME_PLACE
+        reasons = [*SAME_PLACE]
         if golden.type_name and target.type_name and golden.type_name != target.type_name:
             classes = {"golden": golden.type_name, "target": target.type_name}
-            reasons = (*reasons, Message.of("matching.reason.other_class", **classes))
+            reasons.append(Message.of("matching.reason.other_class", **classes))
         if golden.call != target.call:
             calls = {"golden": golden.call, "target": target.call}
-            reasons = (*reasons, Message.of("matching.reason.other_call", **calls))
-        self.add_sure(pair, Origin.EXACT, reasons)
+            reasons.append(Message.of("matching.reason.other_call", **calls))
+        self.add_sure(pair, Origin.EXACT, tuple(reasons))
 
     def add_weighed(self, pair: Pair, score: float, *more: Message, doubtful: bool = False) -> None:
         """Record a match that was weighed; it is doubtful if its score is low."""
@@ -166,11 +165,11 @@ class Pairing(Struct):
 
     def pairs_of(self, golden: Collection[int], target: Collection[int]) -> list[Pair]:
         """Return the matches that hold any of these nodes, each golden node with each target node."""
-        partners = (self.partners[index] for index in golden if index in self.partners)
-        held = dict.fromkeys((*partners, *(index for index in target if index in self.found))).keys()
+        partners = known(map(self.partners.get, golden))
+        held = dict.fromkeys((*partners, *filter(self.found.__contains__, target))).keys()
         single = [(self.found[index].golden, index) for index in held if not self.found[index].joined]
         joins = (join for join in self.joins if not held.isdisjoint(join.target))
-        return single + list(chain.from_iterable(join.pairs() for join in joins))
+        return [*single, *chain.from_iterable(map(Join.pairs, joins))]
 
     def release(self, target: int) -> None:
         """Undo the match of a target node, with all its nodes; an unmatched node changes nothing."""

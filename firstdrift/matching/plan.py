@@ -111,10 +111,7 @@ class TensorPair(Struct, frozen=True, gc=False):
 
     def _recorded(self) -> dict[str, tuple[TensorRecord, ...]]:
         """Return what was recorded of either side: one tensor, or the parts of what is joined."""
-        return {
-            "golden": self.golden_parts or (self.golden,),
-            "target": self.target_parts or (self.target,),
-        }
+        return {"golden": self.golden_parts or (self.golden,), "target": self.target_parts or (self.target,)}
 
     @property
     def parts(self) -> Parts:

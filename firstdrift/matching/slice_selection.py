@@ -5,11 +5,11 @@
 """
 
 from collections.abc import Iterable
-from itertools import pairwise
 
 from msgspec.structs import replace
 
 from firstdrift.errors import SettingsError
+from firstdrift.groups import grouped, known
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.matching.thresholds import MOST_RUNS
 from firstdrift.model.slice import Coordinates, Dump
@@ -27,22 +27,23 @@ def require_chosen_slices(golden: Dump, target: Dump, rules: MatchingRules) -> N
     Raises:
         SettingsError: a dump has none; it says which there are.
     """
-    ranks = [_known(dump, "rank") for dump in (golden, target)]
-    is_spread = max(1, len(ranks[0])) != max(1, len(ranks[1]))
-    if is_spread:
-        wider = max(ranks, key=len)
-        ranks = [numbers if numbers is wider else frozenset() for numbers in ranks]
-    for name, wanted in (("step", rules.step), ("rank", rules.rank), ("token", rules.token)):
-        known = ranks if name == "rank" else [_known(dump, name) for dump in (golden, target)]
+    wanted = {"step": rules.step, "rank": rules.rank, "token": rules.token}
+    if not known(wanted.values()):
+        return
+    told = {name: [told_numbers(golden, name), told_numbers(target, name)] for name in wanted}
+    widths = [max(1, len(numbers)) for numbers in told["rank"]]
+    of_sides = [rules, rules]
+    if widths[0] != widths[1]:
+        narrower = widths.index(min(widths))
+        told["rank"][narrower] = frozenset()
+        of_sides[narrower] = replace(rules, rank=None)
+    for name, number in wanted.items():
         shift = rules.token_offset if name == "token" else 0
-        why = None if wanted is None else _absence(name, wanted, shift, *known)
+        why = None if number is None else _absence(name, number, shift, *told[name])
         if why is not None:
             raise SettingsError(why)
-    if (rules.step, rules.rank, rules.token) != (None, None, None):
-        without_rank = replace(rules, rank=None)
-        of_sides = [without_rank if is_spread and not numbers else rules for numbers in ranks]
-        _require_slice("golden", golden, of_sides[0], 0)
-        _require_slice("target", target, of_sides[1], rules.token_offset)
+    _require_slice("golden", golden, of_sides[0], 0)
+    _require_slice("target", target, of_sides[1], rules.token_offset)
 
 
 def _require_slice(side: str, dump: Dump, rules: MatchingRules, shift: int) -> None:
@@ -60,13 +61,11 @@ def is_chosen(at: Coordinates, rules: MatchingRules, token_offset: int) -> bool:
 
 def spelled(numbers: Iterable[int]) -> str:
     """Write numbers as runs, each as its ends with an en dash between; of very many runs the first few."""
-    ordered = sorted(numbers)
-    if not ordered:
-        return ""
-    starts = [ordered[0], *(after for before, after in pairwise(ordered) if after != before + 1)]
-    ends = [*(before for before, after in pairwise(ordered) if after != before + 1), ordered[-1]]
-    runs = [str(a) if a == b else f"{a}\N{EN DASH}{b}" for a, b in zip(starts, ends, strict=True)]
-    return ", ".join(runs[:MOST_RUNS]) + (", \N{HORIZONTAL ELLIPSIS}" if len(runs) > MOST_RUNS else "")
+    # What follows another number of its run is as far behind it as it has more numbers before it.
+    groups = grouped(enumerate(sorted(numbers)), lambda place: place[1] - place[0]).values()
+    ends = ([str(run[0][1]), str(run[-1][1])] for run in groups)
+    runs = ["\N{EN DASH}".join(dict.fromkeys(run)) for run in ends]
+    return ", ".join([*runs[:MOST_RUNS], *["\N{HORIZONTAL ELLIPSIS}"] * (len(runs) > MOST_RUNS)])
 
 
 def _absence(
@@ -113,9 +112,9 @@ def _held(name: str, numbers: frozenset[int]) -> Message:
     )
 
 
-def _known(dump: Dump, name: str) -> frozenset[int]:
-    values = (getattr(listing.coordinates, name) for listing in dump.slices)
-    return frozenset(value for value in values if value is not None)
+def told_numbers(dump: Dump, name: str) -> frozenset[int]:
+    """Return the steps, ranks or tokens that a dump tells apart."""
+    return frozenset(known(getattr(listing.coordinates, name) for listing in dump.slices))
 
 
 def _shifted(token: int | None, offset: int) -> int | None:

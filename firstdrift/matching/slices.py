@@ -11,11 +11,14 @@ golden  rank 0, 1  (shards)            as many ranks that were spread otherwise
 target  rank 0, 1  (stages)            rank 0+1 ── rank 0+1, both merged
 """
 
-from collections import defaultdict
+from collections.abc import Iterable
+from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import replace
 
+from firstdrift.groups import grouped, known
 from firstdrift.matching.plan import MatchingRules, Messages, SlicePairing
 from firstdrift.matching.ranks.merge_slices import (
     SIDES,
@@ -32,12 +35,14 @@ from firstdrift.matching.slice_selection import (
     numbered,
     require_chosen_slices,
     spelled,
+    told_numbers,
 )
 from firstdrift.model.slice import Coordinates, Dump, SliceListing
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
 _COORDINATES: Final = ("step", "rank", "token", "micro_step")
+_RANK: Final = _COORDINATES.index("rank")
 
 Key = tuple[int | None, ...]
 """Step, rank, token and micro step, so that slices of one key are compared."""
@@ -112,10 +117,9 @@ def _chosen(dumps: tuple[Dump, Dump], rules: MatchingRules) -> Sides:
 def _keys_of_sides(sides: Sides, rules: MatchingRules, missing: MissingRanks | None) -> list[list[Key]]:
     keys = [_keys(side, shift) for side, shift in zip(sides, (0, rules.token_offset), strict=True)]
     if missing is not None and missing.number is not None:
-        keys[missing.in_target] = [(key[0], missing.number, *key[2:]) for key in keys[missing.in_target]]
-    if any(listing.parts for side in sides for listing in side):
-        keys = [_number_models(side, of_side) for side, of_side in zip(sides, keys, strict=True)]
-    return keys
+        keys[missing.in_target] = _put(keys[missing.in_target], _RANK, missing.number)
+    are_merged = any(listing.parts for listing in chain.from_iterable(sides))
+    return list(map(_number_models, sides, keys)) if are_merged else keys
 
 
 def _keys(side: list[SliceListing], token_shift: int) -> list[Key]:
@@ -135,7 +139,7 @@ def _pair_by_key(
     sides: Sides, keys: list[list[Key]]
 ) -> tuple[list[tuple[SliceListing, SliceListing]], list[Message]]:
     """Pair slices of equal keys; several of one key in their order, which is said."""
-    golden, target = (_by_key(*side) for side in zip(keys, sides, strict=True))
+    golden, target = map(_by_key, keys, sides)
     pairs: list[tuple[SliceListing, SliceListing]] = []
     notes: list[Message] = []
     for key, listings in golden.items():
@@ -147,10 +151,8 @@ def _pair_by_key(
 
 
 def _by_key(keys: list[Key], listings: list[SliceListing]) -> dict[Key, list[SliceListing]]:
-    of_key: defaultdict[Key, list[SliceListing]] = defaultdict(list)
-    for key, listing in zip(keys, listings, strict=True):
-        of_key[key].append(listing)
-    return of_key
+    groups = grouped(zip(keys, listings, strict=True), itemgetter(0))
+    return {key: [listing for _, listing in group] for key, group in groups.items()}
 
 
 def _same_dump(golden: Dump, target: Dump) -> Messages:
@@ -160,10 +162,10 @@ def _same_dump(golden: Dump, target: Dump) -> Messages:
 
 def _how_to_shift(golden: Dump, target: Dump) -> list[Message]:
     """Say what pairs dumps of which the tokens have no number in common."""
-    tokens = [{listing.coordinates.token for listing in dump.slices} - {None} for dump in (golden, target)]
+    tokens = told_numbers(golden, "token"), told_numbers(target, "token")
     if not all(tokens) or tokens[0] & tokens[1]:
         return []
-    first, second = (spelled(token for token in held if token is not None) for held in tokens)
+    first, second = map(spelled, tokens)
     return [Message.of("matching.note.no_common_token", golden=first, target=second)]
 
 
@@ -178,16 +180,22 @@ def _unify(
     assumed: list[Message] = []
     ambiguous: list[Message] = []
     for place, name in enumerate(_COORDINATES):
-        golden, target = ({key[place] for key in side} for side in keys)
-        if golden == target or not golden or not target:
+        golden, target = (set(map(itemgetter(place), side)) for side in keys)
+        is_told = None not in golden | target
+        is_shifted = name == "token" and rules.token_offset and is_told
+        if golden == target or not (golden and target):
             continue
-        is_shifted = name == "token" and rules.token_offset and None not in golden | target
         if len(golden) == len(target) == 1 and not is_shifted:
             assumed.append(_assumed(name, *golden, *target))
-            keys = [[(*key[:place], None, *key[place + 1 :]) for key in side] for side in keys]
-        elif None in golden or None in target:
+            keys = [_put(side, place, None) for side in keys]
+        elif not is_told:
             ambiguous.append(_ambiguous(name, golden, target))
     return keys, assumed, ambiguous
+
+
+def _put(keys: Iterable[Key], place: int, number: int | None) -> list[Key]:
+    """Put a number in place of one of the coordinates of each slice."""
+    return [(*key[:place], number, *key[place + 1 :]) for key in keys]
 
 
 def _ambiguous(name: str, golden: set[int | None], target: set[int | None]) -> Message:
@@ -197,7 +205,7 @@ def _ambiguous(name: str, golden: set[int | None], target: set[int | None]) -> M
         "matching.note.ambiguous",
         side=side_named(side),
         coordinates=coordinates_named(name),
-        numbers=spelled(number for number in numbers if number is not None),
+        numbers=spelled(known(numbers)),
     )
 
 

@@ -5,7 +5,6 @@ input.attention_mask [1, 1, 5, 5]    (no partner)
 output.0             [1, 5, 896]  ── output.0            [1, 5, 896]
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter, ne
 from typing import Final, TypeAlias
@@ -14,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.dumps.checkpoint import how_dequantised
+from firstdrift.groups import grouped
 from firstdrift.matching.plan import Messages, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.statistics_similarity import bare_shape, known_distances, value_distance
@@ -51,8 +51,8 @@ class TensorPairing(Struct):
 
     def leave(self, match: int, golden: Node, target: Node) -> None:
         """List all tensors of a match as left over."""
-        self.unmatched_golden += [UnmatchedTensor(match, golden.name, record) for record in golden.tensors]
-        self.unmatched_target += [UnmatchedTensor(match, target.name, record) for record in target.tensors]
+        self.unmatched_golden += _left_over(match, golden, set())
+        self.unmatched_target += _left_over(match, target, set())
 
     def pair(self, match: int, golden: Node, target: Node, said: Mapping[str, str] | None = None) -> None:
         """Pair the tensors of a match by role and key, where keys differ by order and shape.
@@ -63,11 +63,8 @@ class TensorPairing(Struct):
         names = golden.name, target.name
         if said:
             golden, target = self._pair_said(match, golden, target, said)
-        if (
-            _are_alike(golden.tensors, target.tensors)
-            and _share_arguments(golden, target)
-            and not _exchanged_role(golden, target)
-        ):
+        is_alike = _are_alike(golden.tensors, target.tensors) and _share_arguments(golden, target)
+        if is_alike and not _exchanged_role(golden, target):
             alike = zip(golden.tensors, target.tensors, strict=True)
             self.pairs += [_tensor_pair(match, names, records) for records in alike]
             return
@@ -82,14 +79,12 @@ class TensorPairing(Struct):
         self, match: int, golden: Node, target: Node, said: Mapping[str, str]
     ) -> tuple[Node, Node]:
         """Pair what a person said, and return the nodes with what is left."""
-        first = {record.label: record for record in golden.tensors}
-        second = {record.label: record for record in target.tensors}
+        first, second = ({record.label: record for record in node.tensors} for node in (golden, target))
         labels = {theirs: own for theirs, own in said.items() if own in first and theirs in second}
-        self.pairs += [
-            _tensor_pair(match, (golden.name, target.name), (first[own], second[theirs]), BY_MAPPING)
-            for theirs, own in labels.items()
-        ]
-        return _without(golden, labels.values()), _without(target, labels.keys())
+        for theirs, own in labels.items():
+            records = first[own], second[theirs]
+            self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, BY_MAPPING))
+        return _without(golden, labels.values()), _without(target, labels)
 
 
 def _without(node: Node, labels: Collection[str]) -> Node:
@@ -207,9 +202,8 @@ def _exchanged_role(golden: Node, target: Node) -> Role | None:
     Sums and products say nothing of their order: `act(gate) * up` and `up * act(gate)` are one. Where both
     have one shape, recorded statistics tell which is which, if they tell it clearly.
     """
-    if not (is_operator(golden) and is_operator(target) and are_of_one_family(golden, target)):
-        return None
-    if not is_commutative(operator_family(target.type_name)):
+    are_operators = is_operator(golden) and is_operator(target) and are_of_one_family(golden, target)
+    if not are_operators or not is_commutative(operator_family(target.type_name)):
         return None
     role = Role.OUTPUT if target.direction is Direction.BACKWARD else Role.INPUT
     first, second = (
@@ -280,11 +274,8 @@ def _pair_by_shape(golden: Records, target: Records, *, free_order: bool) -> lis
 
 
 def _by_shape(records: Records) -> dict[Hashable, list[int]]:
-    groups: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for at, record in records.items():
-        if record.shape is not None:
-            groups[bare_shape(record.shape) if record.is_tensor else record.dtype].append(at)
-    return groups
+    shapes = {at: record.shape for at, record in records.items() if record.shape is not None}
+    return grouped(shapes, lambda at: bare_shape(shapes[at]) if records[at].is_tensor else records[at].dtype)
 
 
 def _kind(key: str) -> tuple[bool, ...]:

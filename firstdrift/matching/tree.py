@@ -8,9 +8,12 @@ root ─┬─ 4 model ─┬─ 1 embed          children of one pass in execut
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
+from typing import Final
 
 from msgspec import Struct, field
 
+from firstdrift.groups import positions
 from firstdrift.matching.thresholds import DEEPEST_WRAPPER, MOST_PARAMETERS
 from firstdrift.model.names import PARAMETERS_GRAD
 from firstdrift.model.node import Direction, Node, NodeKind
@@ -63,6 +66,10 @@ class SliceTree(Struct, frozen=True):
         """Index of the root, which is no node of the slice."""
         return len(self.nodes)
 
+    def nodes_at(self, indexes: Iterable[int]) -> list[Node]:
+        """Return nodes by their indexes."""
+        return [self.nodes[index] for index in indexes]
+
     def modules(self, indexes: Iterable[int]) -> list[int]:
         """Return those of some nodes that are modules."""
         return [index for index in indexes if not is_operator(self.nodes[index])]
@@ -71,15 +78,16 @@ class SliceTree(Struct, frozen=True):
         """Return the backward node of a forward node's call."""
         return self.backward_calls.get(call_key(self.nodes[index]))
 
+    def around(self, index: int) -> Iterator[int]:
+        """Yield the nodes around a node, the innermost first."""
+        while (index := self.parents[index]) != self.root:
+            yield index
+
     def relative_name(self, index: int) -> str:
         """Return a node's path without that of its parent: "down_proj"."""
-        path = self.nodes[index].path
-        parent = self.parents[index]
-        if parent != self.root:
-            above = self.nodes[parent].path
-            if above and path.startswith(above) and path[len(above) : len(above) + 1] == ".":
-                return path[len(above) + 1 :]
-        return path
+        path, parent = self.nodes[index].path, self.parents[index]
+        above = "" if parent == self.root else self.nodes[parent].path
+        return path.removeprefix(f"{above}.") if above else path
 
     def contents(self, index: int) -> Contents:
         """Return what a module is made of, itself and all below it."""
@@ -98,13 +106,12 @@ class SliceTree(Struct, frozen=True):
 
     def _combine_contents(self, index: int) -> Contents:
         node = self.nodes[index]
-        parameters = [tensor for tensor in node.tensors if tensor.role is Role.PARAMETER]
+        parameters = node.records(Role.PARAMETER)
         below = self._below(index)
         if not parameters and not below:
             return _contents_of_leaf(operator_family(node.type_name) if is_operator(node) else None)
-        parts: Counter[Hashable] = Counter(tensor.shape for tensor in parameters)
-        if is_operator(node):
-            parts[operator_family(node.type_name)] += 1
+        operators = [operator_family(node.type_name)] if is_operator(node) else []
+        parts: Counter[Hashable] = Counter([*(tensor.shape for tensor in parameters), *operators])
         for child in below:
             contents = self.known_contents[child]
             for part, count in contents.parts.items():  # ten times as fast as an update
@@ -145,23 +152,16 @@ def build_tree(dumped: Slice) -> SliceTree:
 
 
 def _recomputed(nodes: tuple[Node, ...], forward: tuple[list[int], ...]) -> frozenset[int]:
-    waiting = [
-        child
-        for index, node in enumerate(nodes)
-        if node.direction is Direction.BACKWARD
-        for child in forward[index]
-    ]
-    found: set[int] = set()
-    while waiting:
-        index = waiting.pop()
-        found.add(index)
-        waiting += forward[index]
-    return frozenset(found)
+    backward = (index for index, node in enumerate(nodes) if node.direction is Direction.BACKWARD)
+    recomputed = list(chain.from_iterable(forward[index] for index in backward))
+    for index in recomputed:  # grows while it is gone through
+        recomputed += forward[index]
+    return frozenset(recomputed)
 
 
 def _parents(nodes: tuple[Node, ...]) -> list[int]:
     root = len(nodes)
-    numbers = {node.name: index for index, node in enumerate(nodes)}
+    numbers = indexes_by_name(nodes)
     parents = [root if node.parent is None else numbers.get(node.parent, root) for node in nodes]
     hangs = [False] * root + [True]
     for index in range(root):
@@ -176,6 +176,11 @@ def _parents(nodes: tuple[Node, ...]) -> list[int]:
     return parents
 
 
+def indexes_by_name(nodes: Iterable[Node]) -> dict[str, int]:
+    """Return the index of each node by its name."""
+    return positions(node.name for node in nodes)
+
+
 def holds_gradients(node: Node) -> bool:
     """Tell whether a node stands for the gradients of a module's parameters."""
     if node.type_name == PARAMETERS_GRAD:
@@ -183,9 +188,18 @@ def holds_gradients(node: Node) -> bool:
     return bool(node.tensors) and all(tensor.role is Role.GRADIENT for tensor in node.tensors)
 
 
+def pass_of(node: Node) -> tuple[bool, bool]:
+    """Tell whether a node is of the backward pass, and whether it holds gradients of parameters."""
+    return node.direction is Direction.BACKWARD, holds_gradients(node)
+
+
+FORWARD_PASS: Final = (False, False)
+"""The pass of what is neither."""
+
+
 def tensors_of(node: Node, role: Role) -> list[TensorRecord]:
     """Return what is a tensor, and no other argument, among the records of a role."""
-    return [record for record in node.tensors if record.role is role and record.is_tensor]
+    return [record for record in node.records(role) if record.is_tensor]
 
 
 def call_key(node: Node) -> CallKey:
@@ -201,6 +215,11 @@ def operator_family(type_name: str) -> str:
 def is_operator(node: Node) -> bool:
     """Tell an operator call from a module."""
     return node.kind is NodeKind.API
+
+
+def modules_among(nodes: Iterable[Node]) -> list[Node]:
+    """Return those of some nodes that are modules."""
+    return [node for node in nodes if not is_operator(node)]
 
 
 def are_of_one_family(golden: Node, target: Node) -> bool:

@@ -11,12 +11,7 @@ from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
 from firstdrift.matching.fused.stacked_experts import pair_stacks
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
-from firstdrift.matching.ranks.partial_dump import (
-    as_recorded,
-    spread_of_pairs,
-    widen_slice,
-    without_parts,
-)
+from firstdrift.matching.ranks.partial_dump import as_recorded, spread_of_pairs, without_parts
 from firstdrift.matching.ranks.partial_pairs import say_partial_dump, settle_partial_dump
 from firstdrift.matching.ranks.shards import settle_shards
 from firstdrift.matching.structure.compiled_graphs import pair_compiled
@@ -31,10 +26,8 @@ from firstdrift.wording.phrases import side_named
 
 def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> SlicePlan:
     """Write the matches down in the order of the target nodes, with the tensors of those that are certain."""
-    if work.spread is not None and work.spread.is_target:
-        target = widen_slice(target, work.spread.ranks)
-    elif work.spread is not None:
-        golden = widen_slice(golden, work.spread.ranks)
+    if work.spread is not None:
+        golden, target = work.spread.widened(golden, target)
     tensors = TensorPairing()
     matches = _pair_tensors(work, golden.nodes, target.nodes, tensors)
     inferred = add_inferred(work, matches, tensors)
@@ -62,18 +55,18 @@ def _pair_tensors(
     matches: list[NodeMatch] = []
     joins = {join.target[0]: join for join in work.joins}
     for index, match in sorted(work.found.items()):
-        nodes = [golden[match.golden]], [target[index]]
-        if not match.joined:
-            _pair_single(tensors, len(matches), work, index, (nodes[0][0], nodes[1][0]))
-        elif join := joins.get(index):
+        join = joins.get(index)
+        if join is not None:
             nodes = [golden[at] for at in join.golden], [target[at] for at in join.target]
             _pair_join(tensors, len(matches), join, *nodes)
+        elif not match.joined:
+            nodes = [golden[match.golden]], [target[index]]
+            _pair_single(tensors, len(matches), work, index, (nodes[0][0], nodes[1][0]))
         else:
             continue
         names = [tuple(node.name for node in side) for side in nodes]
-        matches.append(
-            NodeMatch(names[0], names[1], match.origin, match.score, match.doubtful, match.reasons)
-        )
+        how = match.origin, match.score, match.doubtful, match.reasons
+        matches.append(NodeMatch(names[0], names[1], *how))
     return matches
 
 

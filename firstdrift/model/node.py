@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from firstdrift.model.tensor import TensorRecord
+from firstdrift.model.tensor import Role, TensorRecord
 
 
 class NodeKind(StrEnum):
@@ -66,3 +66,7 @@ class Node(Struct, frozen=True, gc=False):
     tensors: tuple[TensorRecord, ...]
     micro_step: int | None = None
     sources: tuple[Source, ...] = ()
+
+    def records(self, role: Role) -> list[TensorRecord]:
+        """Return its tensors and other arguments of a role, in order."""
+        return [record for record in self.tensors if record.role is role]

@@ -143,6 +143,11 @@ class Shards(Struct, frozen=True, gc=False):
     of: int = 0
 
     @property
+    def locations(self) -> tuple[DataLocation, ...]:
+        """Where the values of the records lie, of those that were saved."""
+        return tuple(record.location for record in self.records if record.location is not None)
+
+    @property
     def own(self) -> TensorRecord | None:
         """What the one rank holds that is compared; None if all are."""
         return None if self.only is None else self.records[self.ranks.index(self.only)]

@@ -7,15 +7,17 @@ The router tells how many there are in all. Ranks that share each expert (tensor
 rows; those that have their own do not.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, takewhile
+from itertools import chain, combinations, starmap, takewhile
 from math import prod
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import grouped, known
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role
@@ -49,14 +51,14 @@ def done_for_own_experts(stage: Mapping[int, Slice]) -> dict[int, frozenset[str]
     What runs between two experts of a block runs for one of them; so does the like before the first and after
     the last.
     """
-    blocks = {rank: _blocks(part) for rank, part in stage.items()}
+    lines: defaultdict[_Call, dict[int, _BlockCall]] = defaultdict(dict)
+    for rank, part in stage.items():
+        for call, line in _blocks(part).items():
+            lines[call][rank] = line
     names: dict[int, set[str]] = {rank: set() for rank in stage}
-    for call in set().union(*blocks.values()):
-        lines = {rank: each[call] for rank, each in blocks.items() if call in each}
-        if not _have_own_experts(list(lines.values())):
-            continue
-        types = {node.type_name for line in lines.values() for node in line.between if _is_operator(node)}
-        for rank, line in lines.items():
+    for of_ranks in filter(_have_own_experts, lines.values()):
+        types = set().union(*(line.types for line in of_ranks.values()))
+        for rank, line in of_ranks.items():
             names[rank].update(line.operators_of(types))
     return {rank: frozenset(operators) for rank, operators in names.items()}
 
@@ -79,6 +81,11 @@ class _BlockCall(Struct, frozen=True):
         """The paths of the experts."""
         return frozenset(node.path for node in self.between if not _is_operator(node))
 
+    @property
+    def types(self) -> frozenset[str]:
+        """What the operators between the experts are called."""
+        return frozenset(node.type_name for node in self.between if _is_operator(node))
+
     def operators_of(self, types: Container[str]) -> Iterator[str]:
         """Yield the names of the operators between the experts, and of those of some types next to them."""
         for nodes in (self.before, self.after):
@@ -86,24 +93,23 @@ class _BlockCall(Struct, frozen=True):
         yield from (node.name for node in self.between if _is_operator(node))
 
 
-def _have_own_experts(lines: Sequence[_BlockCall]) -> bool:
-    experts = [line.experts for line in lines]
-    return len(lines) > 1 and all(one.isdisjoint(other) for one, other in combinations(experts, 2))
+def _have_own_experts(lines: Mapping[int, _BlockCall]) -> bool:
+    experts = (line.experts for line in lines.values())
+    return len(lines) > 1 and all(starmap(frozenset.isdisjoint, combinations(experts, 2)))
 
 
-def _blocks(part: Slice) -> dict[tuple[str, Direction], _BlockCall]:
-    """Return each call of a block that has experts, by its path and number, and its pass."""
-    by_name = {node.name: node for node in part.nodes}
-    inside: defaultdict[str, list[Node]] = defaultdict(list)
-    blocks: dict[str, None] = {}
-    for node in part.nodes:
-        if node.parent in by_name and (_is_operator(node) or _is_expert(node)):
-            inside[node.parent].append(node)
-            blocks |= {} if _is_operator(node) else {node.parent: None}
-    calls: dict[tuple[str, Direction], _BlockCall] = {}
-    for name in blocks:
-        block = by_name[name]
-        calls.setdefault((f"{block.path} {block.call}", block.direction), _block_call(inside[name]))
+_Call = tuple[str, int, Direction]
+"""A call of a block: path, number and pass."""
+
+
+def _blocks(part: Slice) -> dict[_Call, _BlockCall]:
+    """Return each call of a block that has experts."""
+    inside = grouped(filter(_is_operator_or_expert, part.nodes), lambda node: node.parent)
+    calls: dict[_Call, _BlockCall] = {}
+    for block in part.nodes:
+        line = inside.get(block.name, [])
+        if not all(map(_is_operator, line)):
+            calls.setdefault((block.path, block.call, block.direction), _block_call(line))
     return calls
 
 
@@ -120,53 +126,57 @@ def _is_operator(node: Node) -> bool:
 
 def _is_expert(node: Node) -> bool:
     """Tell an expert from what is inside it, and from operators."""
-    match = None if _is_operator(node) else expert_of_block(node.path)
+    match = _place_in_expert(node)
     return match is not None and not match["rest"]
 
 
+def _place_in_expert(node: Node) -> re.Match[str] | None:
+    return None if _is_operator(node) else expert_of_block(node.path)
+
+
+def _is_operator_or_expert(node: Node) -> bool:
+    return _is_operator(node) or _is_expert(node)
+
+
 def _numbered_on(node: Node, shift: int) -> Node:
-    match = expert_of_block(node.path) if shift and not _is_operator(node) else None
-    if match is None:
+    match = _place_in_expert(node)
+    if match is None or not shift:
         return node
     return replace(node, path=f"{match['list']}.{int(match['number']) + shift}{match['rest']}")
 
 
 def _experts_of_each(stage: Mapping[int, Slice]) -> int | None:
     """Return how many experts each rank has that are numbered from 0 on all; None if they are not."""
-    ranks = len(stage)
     rows = [dict(_rows(part)) for part in stage.values()]
-    if not all(rows) or all(each == rows[0] for each in rows):
+    if not all(rows) or rows.count(rows[0]) == len(rows):
         return None
-    totals = {total for part in stage.values() for total in _totals(part)}
-    if len(totals) != 1:
-        return None
-    count, rest = divmod(totals.pop(), ranks)
-    matches = (expert_of_block(path) for each in rows for path in each)
-    highest = max(int(match["number"]) for match in matches if match)
-    return count if count > 1 and not rest and highest < count else None
+    totals = set(chain.from_iterable(map(_totals, stage.values())))
+    count, rest = divmod(totals.pop(), len(stage)) if len(totals) == 1 else (0, 0)
+    experts = known(map(expert_of_block, chain.from_iterable(rows)))
+    highest = max(int(match["number"]) for match in experts)
+    return count if not rest and max(1, highest) < count else None
 
 
 def _rows(part: Slice) -> Iterator[tuple[str, int]]:
     """Yield how many rows each expert was given in the first pass."""
-    for node in part.nodes:
-        if node.direction is not Direction.BACKWARD and node.call == 0 and _is_expert(node):
-            shapes = (record.shape for record in node.tensors if record.role is Role.INPUT)
-            if shape := next(filter(None, shapes), None):
-                yield node.path, prod(shape[:-1])
+    for node in filter(_is_expert, part.nodes):
+        shapes = [record.shape for record in node.records(Role.INPUT) if record.shape]
+        if shapes and node.direction is not Direction.BACKWARD and node.call == 0:
+            yield node.path, prod(shapes[0][:-1])
 
 
 def _totals(part: Slice) -> Iterator[int]:
-    """Yield for each block with experts how wide the scores of its router are: none beside is narrower."""
-    blocks = {match["block"] for node in part.nodes if (match := expert_of_block(node.path))}
-    widths: defaultdict[str, list[int]] = defaultdict(list)
+    """Return for each block with experts how wide the scores of its router are: none beside is narrower."""
+    experts = known(expert_of_block(node.path) for node in part.nodes)
+    widths: dict[str, list[int]] = {match["block"]: [] for match in experts}
     for node in part.nodes:
         block, _, name = node.path.rpartition(".")
-        if block in blocks and not _is_operator(node) and not is_named_after_experts(name):
+        if block in widths and not _is_operator(node) and not is_named_after_experts(name):
             widths[block] += _output_widths(node)
-    yield from (min(each) for each in widths.values() if each)
+    return map(min, filter(None, widths.values()))
 
 
 def _output_widths(node: Node) -> Iterator[int]:
     """Yield how wide the outputs of a node are that hold more than one number for each token."""
-    shapes = (record.shape for record in node.tensors if record.role is Role.OUTPUT and record.is_tensor)
-    return (shape[-1] for shape in shapes if shape and shape[-1] > 1)
+    shapes = (record.shape for record in node.records(Role.OUTPUT) if record.is_tensor)
+    return (shape[-1] for shape in filter(None, shapes) if shape[-1] > 1)

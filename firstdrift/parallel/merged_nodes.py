@@ -66,8 +66,7 @@ def merge_stage(stage: Mapping[int, Slice]) -> list[MergedNode]:
         anchor = len(stage[leader].nodes)
         for place, node in reversed(list(enumerate(part.nodes))):
             identity = own[node.name]
-            if identity not in places:
-                places[identity] = (place, 1, 0) if rank == leader else (anchor, 0, place)
+            places.setdefault(identity, (place, 1, 0) if rank == leader else (anchor, 0, place))
             anchor = places[identity][0]
             held[identity][rank] = _left_alone(node) if node.name in apart[rank] else node
             parents[identity] = own.get(node.parent or "")

@@ -10,13 +10,15 @@ and is not kept again.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from itertools import count
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from itertools import chain, count, zip_longest
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import grouped, known
 from firstdrift.model.names import enclosing_paths
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Layout
@@ -35,8 +37,7 @@ Piece = list[MergedNode]
 def chain_stages(stages: Sequence[Piece], layout: Layout | None) -> Piece:
     """Put stages one after another: forward first to last, backward last to first."""
     chunked = [_chunks(stage, layout) for stage in stages]
-    most = max(map(len, chunked))
-    pieces = [chunks[number] for number in range(most) for chunks in chunked if number < len(chunks)]
+    pieces = known(chain.from_iterable(zip_longest(*chunked)))
     return pieces[0] if len(pieces) == 1 else _chain(pieces)
 
 
@@ -49,17 +50,16 @@ def _chunks(stage: Piece, layout: Layout | None) -> list[Piece]:
         return [stage]
     tops = outermost_modules(stage)
     chunks = [None if top is None else chunk_of(stage[top].path) for top in tops]
-    present = sorted({chunk for chunk in chunks if chunk is not None})
+    present = sorted(set(known(chunks)))
     if len(present) < 2:  # noqa: PLR2004 (several)
         return [stage]
     current = 0
-    numbers: list[int] = []
+    places: dict[int, list[int]] = {chunk: [] for chunk in (current, *present)}
     loose: dict[Hashable, int] = {}  # an operator outside of modules belongs where it first ran
-    for merged, top, chunk in zip(stage, tops, chunks, strict=True):
+    for at, (merged, top, chunk) in enumerate(zip(stage, tops, chunks, strict=True)):
         current = current if chunk is None else chunk
-        kind = merged.path, merged.node.direction
-        numbers.append(loose.setdefault(kind, current) if top is None else current)
-    return [select(stage, [at for at, held in enumerate(numbers) if held == chunk]) for chunk in present]
+        places[loose.setdefault(_kind(merged), current) if top is None else current].append(at)
+    return [select(stage, places[chunk]) for chunk in present]
 
 
 # ---- stages one after another
@@ -95,12 +95,13 @@ class _Group:
     def held(self) -> dict[int, Node]:
         """What ranks have of it, without what stages send each other."""
         held = self._on_ends() if self.is_around else self._on_all()
-        if any(True for node in held.values() for _ in messages(node.type_name, node.tensors)):
+        sent = chain.from_iterable(messages(node.type_name, node.tensors) for node in held.values())
+        if next(sent, None) is not None:
             return {rank: replace(node, tensors=()) for rank, node in held.items()}
         return held
 
     def _on_all(self) -> dict[int, Node]:
-        return {rank: node for merged in self.members for rank, node in merged.held.items()}
+        return dict(chain.from_iterable(merged.held.items() for merged in self.members))
 
     def _on_ends(self) -> dict[int, Node]:
         """Return a module around stages: what goes in, it gets on the first; what comes out, on the last."""
@@ -108,9 +109,8 @@ class _Group:
         first, last = ends[::-1] if ends[0].is_backward else ends
         held: dict[int, Node] = {}
         for merged in self.members:
-            roles = {Role.PARAMETER, Role.GRADIENT}
-            roles |= {Role.INPUT} if merged is first else set()
-            roles |= {Role.OUTPUT} if merged is last else set()
+            ends_here = [*[Role.INPUT] * (merged is first), *[Role.OUTPUT] * (merged is last)]
+            roles = {Role.PARAMETER, Role.GRADIENT, *ends_here}
             for rank, node in merged.held.items():
                 kept = tuple(record for record in node.tensors if record.role in roles)
                 before = held[rank].tensors if rank in held else ()
@@ -130,14 +130,15 @@ def _chain(stages: list[Piece]) -> Piece:
             occurrences[key].append(_Occurrence(number, merged, moment, around))
     unordered = {key: _Group(members, containing) for key, members in occurrences.items()}
     groups = dict(sorted(unordered.items(), key=lambda entry: entry[1].moment))
-    index = {(key,): at for at, key in enumerate(groups)}
-    several = len({group.moment.micro_step for group in groups.values()} - {_AFTERWARDS}) > 1
+    index: dict[tuple[Hashable] | None, int | None] = {None: None}
+    index |= {(key,): at for at, key in enumerate(groups)}
+    micro_steps = {group.moment.micro_step for group in groups.values()} - {_AFTERWARDS}
     chained = [
         replace(
             group.first.merged,
             held=group.held(),
-            parent=None if group.first.around is None else index[group.first.around],
-            micro_step=_micro_step(group, several=several),
+            parent=index[group.first.around],
+            micro_step=_micro_step(group, micro_steps),
             alike=not group.is_around,
         )
         for group in groups.values()
@@ -145,9 +146,10 @@ def _chain(stages: list[Piece]) -> Piece:
     return _recounted(chained, [group.first.piece for group in groups.values()])
 
 
-def _micro_step(group: _Group, *, several: bool) -> int | None:
+def _micro_step(group: _Group, micro_steps: Collection[int]) -> int | None:
     micro_step = group.moment.micro_step
-    return micro_step if several and micro_step != _AFTERWARDS else group.first.merged.micro_step
+    is_one_of_several = len(micro_steps) > 1 and micro_step in micro_steps
+    return micro_step if is_one_of_several else group.first.merged.micro_step
 
 
 def _renumbered(pieces: list[Piece]) -> list[Piece]:
@@ -170,11 +172,9 @@ def _renumbered(pieces: list[Piece]) -> list[Piece]:
 
 def _layer_numbers(piece: Piece) -> dict[str, set[int]]:
     """Return the numbers of the layers of a stage, by the path of their list."""
-    numbers: dict[str, set[int]] = defaultdict(set)
-    for merged in piece:
-        if not merged.is_operator and (layer := outermost_layer(in_first_chunk(merged.path))):
-            numbers[layer.list].add(layer.number)
-    return numbers
+    paths = (in_first_chunk(merged.path) for merged in piece if not merged.is_operator)
+    lists = grouped(known(map(outermost_layer, paths)), attrgetter("list"))
+    return {name: {layer.number for layer in layers} for name, layers in lists.items()}
 
 
 def _shifted(own_path: str, shifts: Mapping[str, int]) -> str:
@@ -187,9 +187,9 @@ def _shifted(own_path: str, shifts: Mapping[str, int]) -> str:
 
 def _containing(pieces: list[Piece]) -> frozenset[str]:
     """Return the paths of modules that have numbered layers in them, or are one."""
-    modules = (merged for piece in pieces for merged in piece if not merged.is_operator)
-    layers = {layer.path for merged in modules if (layer := outermost_layer(merged.path))}
-    return frozenset(path for layer in layers for path in (layer, *enclosing_paths(layer), ""))
+    paths = (merged.path for merged in chain.from_iterable(pieces) if not merged.is_operator)
+    layers = {layer.path for layer in known(map(outermost_layer, paths))}
+    return frozenset(chain(("",) if layers else (), layers, *map(enclosing_paths, layers)))
 
 
 def _keys(number: int, piece: Piece, containing: frozenset[str]) -> list[Hashable]:
@@ -219,33 +219,39 @@ def _moments(number: int, piece: Piece, pieces: int) -> list[_Moment]:
     each: a stage may begin the next micro step before it has finished with the one before.
     """
     tops = outermost_modules(piece)
-    steps = 1 + max((piece[top].call for top in tops if top is not None), default=0)
-    kinds = [(merged.path, merged.node.direction) for merged in piece]
-    loose = Counter(kind for kind, top in zip(kinds, tops, strict=True) if top is None)
+    steps = 1 + max((piece[top].call for top in known(tops)), default=0)
+    loose = [merged for merged, top in zip(piece, tops, strict=True) if top is None]
+    runs = Counter(map(_kind, loose))
     seen: Counter[tuple[str, Direction]] = Counter()
     moments = []
     micro_step, is_backward = 0, False
-    for at, (merged, top, kind) in enumerate(zip(piece, tops, kinds, strict=True)):
+    for at, (merged, top) in enumerate(zip(piece, tops, strict=True)):
+        kind = _kind(merged)
         if top is not None:
             micro_step, is_backward = piece[top].call, piece[top].is_backward
         elif not merged.is_operator:
             micro_step, is_backward = _AFTERWARDS, False
-        elif loose[kind] % steps == 0 and not is_communication(merged.path):
-            micro_step, is_backward = seen[kind] * steps // loose[kind], merged.is_backward
+        elif runs[kind] % steps == 0 and not is_communication(merged.path):
+            micro_step, is_backward = seen[kind] * steps // runs[kind], merged.is_backward
             seen[kind] += 1
         place = pieces - 1 - number if is_backward else number
         moments.append(_Moment(micro_step, int(is_backward), place, at))
     return moments
 
 
+def _kind(merged: MergedNode) -> tuple[str, Direction]:
+    return merged.path, merged.node.direction
+
+
 def _recounted(merged: Piece, pieces: list[int]) -> Piece:
     """Count the calls of operators over all stages; a backward call bears the number of its forward call."""
-    calls = [each.call for each in merged]
+    recounted = list(merged)
     new: dict[tuple[int, str, int], int] = {}
     counters: dict[str, count[int]] = defaultdict(count)
     for at in sorted(range(len(merged)), key=lambda at: merged[at].is_backward):
         each = merged[at]
         if each.is_operator:
             call = (pieces[at], each.path, each.call)
-            new[call] = calls[at] = new[call] if call in new else next(counters[each.path])
-    return [replace(each, call=call) for each, call in zip(merged, calls, strict=True)]
+            new[call] = new[call] if call in new else next(counters[each.path])
+            recounted[at] = replace(each, call=new[call])
+    return recounted

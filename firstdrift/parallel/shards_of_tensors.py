@@ -5,12 +5,14 @@ What they are to the whole is not asked here: that shows when they are held agai
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from firstdrift.errors import TensorUnreadableError
+from firstdrift.groups import known
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import (
     Role,
@@ -44,15 +46,20 @@ def tensors_of(merged: MergedNode, totals: Totals, only: int | None) -> Iterator
     for rank, node in merged.held.items():
         for record in node.tensors:
             by_label[record.label][rank] = record
+    ranks = merged.held if merged.alike else ()
     for records in by_label.values():
         if only in (None, *records):
             held = tuple(records.values())
-            missing = tuple(rank for rank in merged.held if rank not in records) if merged.alike else ()
+            missing = tuple(filterfalse(records.__contains__, ranks))
             total = totals.get(_values(held))
-            shown = _guessed_whole(held)
-            if total is not None:
-                shown = replace(total, role=held[0].role, key=held[0].key, shape=held[0].shape)
-            yield replace(shown, shards=Shards(tuple(records), held, total, missing=missing, only=only))
+            shards = Shards(tuple(records), held, total, missing=missing, only=only)
+            yield replace(_shown(held, total), shards=shards)
+
+
+def _shown(held: Sequence[TensorRecord], total: TensorRecord | None) -> TensorRecord:
+    if total is None:
+        return _guessed_whole(held)
+    return replace(total, role=held[0].role, key=held[0].key, shape=held[0].shape)
 
 
 def _guessed_whole(held: Sequence[TensorRecord]) -> TensorRecord:
@@ -61,13 +68,13 @@ def _guessed_whole(held: Sequence[TensorRecord]) -> TensorRecord:
     Where ranks hold other values each, they are taken to be side by side along the last dimension.
     """
     first = held[0]
-    of_one_shape = len({record.shape for record in held}) == 1
-    if len(held) == 1 or not of_one_shape or not first.shape or not is_floating(first.dtype):
+    others = [record for record in held[1:] if record.shape == first.shape]
+    if not 0 < len(others) == len(held) - 1 or not first.shape or not is_floating(first.dtype):
         return first
     same = agree(held)
-    if same is None:
-        same = _begin_alike(held)
-    return first if same else replace(first, shape=(*first.shape[:-1], len(held) * first.shape[-1]))
+    if same or (same is None and _begin_alike(held)):
+        return first
+    return replace(first, shape=(*first.shape[:-1], len(held) * first.shape[-1]))
 
 
 # ---- whether ranks hold the same
@@ -77,8 +84,10 @@ def agree(parts: Sequence[TensorRecord]) -> bool | None:
     """Tell whether ranks hold the same tensor, by what was recorded of it; None if nothing was."""
     if all(part.digest is not None for part in parts):
         return len({part.digest for part in parts}) == 1
-    known = [part.statistics for part in parts if part.statistics is not None]
-    return all(_are_near(known[0], other) for other in known[1:]) if len(known) == len(parts) else None
+    recorded = known(part.statistics for part in parts)
+    if len(recorded) < len(parts):
+        return None
+    return all(_are_near(recorded[0], other) for other in recorded[1:])
 
 
 def _are_near(one: Statistics, other: Statistics) -> bool:
@@ -140,39 +149,41 @@ def find_totals(nodes: Iterable[MergedNode]) -> Totals:
     totals: dict[Hashable, TensorRecord] = {}
     for merged in nodes:
         if len(merged.held) > 1 and sum_over_ranks(merged.node.type_name) and _adds_up(merged.node):
-            given = [_first(node, Role.INPUT) for node in merged.held.values()]
-            values = _values([record for record in given if record is not None])
-            total = None if None in given or values is None else _reduced(merged)
-            if total is not None:
+            given = _firsts(merged, Role.INPUT)
+            values, total = _values(given), _reduced(merged, given)
+            if values is not None and total is not None:
                 totals.setdefault(values, total)
     return totals
 
 
-def _reduced(merged: MergedNode) -> TensorRecord | None:
+def _reduced(merged: MergedNode, given: Sequence[TensorRecord]) -> TensorRecord | None:
     """Return the sum that an operator made: on each rank, or each rank its part of the first dimension."""
     if sum_over_ranks(merged.node.type_name) == "whole":
         return _first(merged.node, Role.OUTPUT)
-    whole = _first(merged.node, Role.INPUT)
-    given = [_first(node, Role.OUTPUT) for node in merged.held.values()]
-    parts = [part for part in given if part is not None]
-    shapes = {part.shape for part in parts}
-    shape = shapes.pop() if len(shapes) == 1 and len(parts) == len(given) else None
-    if not shape or whole is None or whole.shape != (len(parts) * shape[0], *shape[1:]):
+    parts = _firsts(merged, Role.OUTPUT)
+    shapes = {part.shape and (len(parts) * part.shape[0], *part.shape[1:]) for part in parts}
+    if not given or not given[0].shape or shapes != {given[0].shape}:
         return None
-    locations = [part.location for part in parts if part.location is not None]
+    locations = known(part.location for part in parts)
     return replace(
         parts[0],
-        shape=whole.shape,
+        shape=given[0].shape,
         statistics=join_statistics(parts),
         digest=None,
         location=shared_location(locations, 0) if len(locations) == len(parts) else None,
-        problem=next((part.problem for part in parts if part.problem is not None), None),
+        problem=next(iter(known(part.problem for part in parts)), None),
         shards=Shards(tuple(merged.held), tuple(parts), sharding=Sharding.CONCATENATED, axis=0),
     )
 
 
+def _firsts(merged: MergedNode, role: Role) -> list[TensorRecord]:
+    """Return the first tensor of a role that each rank has; none if not all have one."""
+    firsts = [_first(node, role) for node in merged.held.values()]
+    return [] if None in firsts else known(firsts)
+
+
 def _first(node: Node, role: Role) -> TensorRecord | None:
-    return next((record for record in node.tensors if record.role is role and record.is_tensor), None)
+    return next((record for record in node.records(role) if record.is_tensor), None)
 
 
 def _adds_up(node: Node) -> bool:

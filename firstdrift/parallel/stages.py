@@ -6,7 +6,9 @@ which they hand on what they computed, else in that of the numbers of their laye
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
+from firstdrift.groups import known
 from firstdrift.model.node import NodeKind
 from firstdrift.model.slice import Layout, Slice
 from firstdrift.parallel.expert_parallel import without_experts
@@ -22,11 +24,8 @@ HandOvers = set[tuple[int, int]]
 
 def find_stages(by_rank: Mapping[int, Slice], layout: Layout | None) -> list[dict[int, Slice]]:
     """Deal the ranks out to stages, in the order of the model; by the layout, if one was said."""
-    ranks = sorted(by_rank)
-    if layout is not None:
-        stages = _cut(ranks, max(1, len(ranks) // layout.pipeline))
-    else:
-        stages = _recognised(by_rank)
+    size = max(1, len(by_rank) // layout.pipeline) if layout is not None else 0
+    stages = _cut(sorted(by_rank), size) if size else _recognised(by_rank)
     return [{rank: by_rank[rank] for rank in stage} for stage in stages]
 
 
@@ -41,7 +40,8 @@ def _recognised(by_rank: Mapping[int, Slice]) -> list[Ranks]:
         else:
             group.append(rank)
     width = min(map(len, alike))
-    return _in_order([stage for group in alike for stage in _cut(group, width)], hand_overs, modules)
+    stages = chain.from_iterable(_cut(group, width) for group in alike)
+    return _in_order(list(stages), hand_overs, modules)
 
 
 def _cut(ranks: Ranks, size: int) -> list[Ranks]:
@@ -74,21 +74,20 @@ def _in_order(
 ) -> list[Ranks]:
     """Order stages: first who hands on before it receives, then by the numbers of layers, then by rank."""
     stage_of = {rank: place for place, stage in enumerate(stages) for rank in stage}
-    senders: dict[int, set[int]] = defaultdict(set)
+    senders: dict[int | None, set[int | None]] = defaultdict(set)
     for sender, receiver in hand_overs:
-        if {sender, receiver} <= stage_of.keys() and stage_of[sender] != stage_of[receiver]:
-            senders[stage_of[receiver]].add(stage_of[sender])
+        senders[stage_of.get(receiver)].add(stage_of.get(sender))
     left = sorted(
         range(len(stages)), key=lambda place: (_first_layer(modules[stages[place][0]]), stages[place])
     )
     ordered: list[Ranks] = []
     while left:
-        place = next((place for place in left if senders[place].isdisjoint(left)), left[0])
+        place = next((place for place in left if senders[place].isdisjoint({*left} - {place})), left[0])
         left.remove(place)
         ordered.append(stages[place])
     return ordered
 
 
 def _first_layer(paths: Iterable[str]) -> int:
-    layers = filter(None, (outermost_layer(without_chunk(path)) for path in paths))
+    layers = known(map(outermost_layer, map(without_chunk, paths)))
     return min((layer.number for layer in layers), default=0)

@@ -9,19 +9,21 @@ is inside; everything else stays as it was. What one edit says of a node is not 
 implies.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import permutations
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, permutations
+from operator import contains
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from firstdrift.groups import grouped, known, positions
 from firstdrift.matching.manual.edits import Edit, EditKind
 from firstdrift.matching.pairing import Join, Pairing, start_pairing
 from firstdrift.matching.plan import Messages, Origin
-from firstdrift.matching.tree import SliceTree, call_key, holds_gradients
-from firstdrift.model.node import Direction
+from firstdrift.matching.tree import FORWARD_PASS, SliceTree, indexes_by_name, pass_of
+from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
 from firstdrift.wording.message import Message
 
@@ -44,52 +46,47 @@ class _Side(Struct):
     Attributes:
         numbers: index of each node by its name.
         gradients: nodes that hold the gradients of a module, by its path.
-        said: nodes whose match was said by hand, or follows from one that was.
+        by_hand: nodes whose match was said by hand, or follows from one that was.
         apart: nodes whose matches were taken apart, by the edit that did.
     """
 
     tree: SliceTree
     numbers: dict[str, int]
     gradients: dict[str, list[int]]
-    said: set[int] = field(default_factory=set)
+    by_hand: set[int] = field(default_factory=set)
     apart: list[set[int]] = field(default_factory=list)
 
     def follow(self, index: int) -> set[int]:
         """Return a node with those that follow from it: backward pass and gradients."""
         node = self.tree.nodes[index]
-        found = {index}
+        following = [index]
         if node.direction is Direction.FORWARD:
-            backward = self.tree.backward_calls.get(call_key(node))
-            found |= {backward} if backward is not None else set()
-        if node.direction is not Direction.BACKWARD and not holds_gradients(node):
-            found.update(self.gradients.get(node.path, ()))
-        return found
+            following += known([self.tree.backward_of(index)])
+        if pass_of(node) == FORWARD_PASS:
+            following += self.gradients.get(node.path, ())
+        return set(following)
 
     def below(self, index: int) -> set[int]:
         """Return a node, all that is inside of it, and what follows from these."""
-        found: set[int] = set()
+        inside: set[int] = set()
         waiting = [index]
         while waiting:
-            for node in self.follow(waiting.pop()) - found:
-                found.add(node)
+            for node in self.follow(waiting.pop()) - inside:
+                inside.add(node)
                 waiting += self.tree.forward[node] + self.tree.backward[node]
-        return found
+        return inside
 
     def reach(self, indexes: Iterable[int], *, descendants: bool) -> set[int]:
         """Return what an edit changes: the nodes it names, those that follow, and those inside."""
         return set().union(*((self.below if descendants else self.follow)(index) for index in indexes))
 
     def is_inside(self, inner: int, outer: int) -> bool:
-        while inner != self.tree.root:
-            inner = self.tree.parents[inner]
-            if inner == outer:
-                return True
-        return False
+        return outer in self.tree.around(inner)
 
     def free_by_hand(self, named: set[int]) -> None:
         """Forget what earlier edits said of nodes that are named again."""
         for index in named:
-            self.said -= self.follow(index)
+            self.by_hand -= self.follow(index)
         self.apart = [nodes for nodes in self.apart if not nodes & named]
 
 
@@ -118,30 +115,25 @@ class _Overlay:
 
     def _why_not(self, golden: list[int], target: list[int]) -> Message | None:
         """Say why nodes cannot be the same."""
-        nodes = [self.work.golden.nodes[index] for index in golden]
-        nodes += [self.work.target.nodes[index] for index in target]
-        first = nodes[0]
-        for node in nodes:
-            if (node.direction is Direction.BACKWARD) is not (first.direction is Direction.BACKWARD):
-                return Message.of("matching.edit.other_pass", first=first.name, second=node.name)
-            if holds_gradients(node) is not holds_gradients(first):
-                return Message.of("matching.edit.only_one_of_gradients", first=first.name, second=node.name)
-        for side, indexes in zip(self.sides, (golden, target), strict=True):
-            for inner, outer in permutations(indexes, 2):
-                if side.is_inside(inner, outer):
-                    return _is_inside(side.tree, inner, outer)
-        return self._why_in_itself(target) if len(target) > 1 else None
+        why_unlike = _why_unlike([*self.work.golden.nodes_at(golden), *self.work.target.nodes_at(target)])
+        inside = (
+            _is_inside(side.tree, inner, outer)
+            for side, indexes in zip(self.sides, (golden, target), strict=True)
+            for inner, outer in permutations(indexes, 2)
+            if side.is_inside(inner, outer)
+        )
+        return next(chain(why_unlike, inside, self._why_in_itself(target)), None)
 
-    def _why_in_itself(self, target: list[int]) -> Message | None:
+    def _why_in_itself(self, target: list[int]) -> Iterator[Message]:
         """Say why nodes cannot become one row of the tree: it would hang below itself, by way of others."""
         firsts = {index: join.target[0] for join in self.work.joins for index in join.target}
         tree = self.work.target
-        above = tree.parents[target[0]]
+        above = tree.parents[target[0]] if len(target) > 1 else tree.root
         while above != tree.root:
             if above in target:
-                return _is_inside(tree, target[0], above)
+                yield _is_inside(tree, target[0], above)
+                return
             above = tree.parents[firsts.get(above, above)]
-        return None
 
     def _match(self, golden: list[int], target: list[int], *, descendants: bool) -> None:
         work, sides = self.work, self.sides
@@ -149,33 +141,29 @@ class _Overlay:
         self.golden.free_by_hand({*golden, *(pair[0] for pair in pairs)})
         self.target.free_by_hand({*target, *(pair[1] for pair in pairs)})
         reach = [
-            side.reach(indexes, descendants=descendants) - side.said.union(*side.apart)
+            side.reach(indexes, descendants=descendants) - side.by_hand.union(*side.apart)
             for side, indexes in zip(sides, (golden, target), strict=True)
         ]
         for pair in pairs:
             work.release(pair[1])
         for pair in work.pairs_of(*reach):
-            if (pair[0] in reach[0]) is not (pair[1] in reach[1]):
+            if not all(map(contains, reach, pair)):  # one of the two is: the pair reaches out
                 work.release(pair[1])
         _match_part(work, reach[0], reach[1], (golden, target), self.match_trees)
         for side, indexes in zip(sides, (golden, target), strict=True):
-            side.said |= side.reach(indexes, descendants=False)
+            side.by_hand |= side.reach(indexes, descendants=False)
 
     def _take_apart(self, golden: list[int], target: list[int], *, descendants: bool) -> Message | None:
         work = self.work
-        pairs = [
-            pair
-            for pair in work.pairs_of(golden, target)
-            if (not golden or pair[0] in golden) and (not target or pair[1] in target)
-        ]
+        named = golden or work.partners, target or work.found
+        pairs = [pair for pair in work.pairs_of(golden, target) if all(map(contains, named, pair))]
         if not pairs:
             return Message.of("matching.edit.not_matched", nodes=len(golden) + len(target))
         reach: list[set[int]] = []
-        for side, named in zip(self.sides, map(set, zip(*pairs, strict=True)), strict=True):
-            side.free_by_hand(named)
-            reach.append(side.reach(named, descendants=descendants) - side.said)
-        pairs = work.pairs_of(*reach)
-        apart = [pair for pair in pairs if pair[0] in reach[0] and pair[1] in reach[1]]
+        for side, matched in zip(self.sides, map(set, zip(*pairs, strict=True)), strict=True):
+            side.free_by_hand(matched)
+            reach.append(side.reach(matched, descendants=descendants) - side.by_hand)
+        apart = [pair for pair in work.pairs_of(*reach) if all(map(contains, reach, pair))]
         for pair in apart:
             work.release(pair[1])
         for side, released in zip(self.sides, zip(*apart, strict=True), strict=False):
@@ -183,15 +171,25 @@ class _Overlay:
         return None
 
 
+def _why_unlike(nodes: Sequence[Node]) -> Iterator[Message]:
+    """Say which nodes are not of the pass of the first one."""
+    names = {"first": nodes[0].name}
+    is_backward, of_gradients = pass_of(nodes[0])
+    for node in nodes:
+        own_pass = pass_of(node)
+        if own_pass[0] is not is_backward:
+            yield Message.of("matching.edit.other_pass", second=node.name, **names)
+        if own_pass[1] is not of_gradients:
+            yield Message.of("matching.edit.only_one_of_gradients", second=node.name, **names)
+
+
 def _is_inside(tree: SliceTree, inner: int, outer: int) -> Message:
     return Message.of("matching.edit.inside", inner=tree.nodes[inner].name, outer=tree.nodes[outer].name)
 
 
 def _side(tree: SliceTree) -> _Side:
-    gradients: dict[str, list[int]] = {}
-    for index in tree.gradients:
-        gradients.setdefault(tree.nodes[index].path, []).append(index)
-    return _Side(tree, {node.name: index for index, node in enumerate(tree.nodes)}, gradients)
+    gradients = grouped(tree.gradients, lambda index: tree.nodes[index].path)
+    return _Side(tree, indexes_by_name(tree.nodes), gradients)
 
 
 def _match_part(
@@ -207,13 +205,11 @@ def _match_part(
     where the rules leave it out: that is what the person asked for.
     """
     numbers = sorted(golden), sorted(target)
-    here = [{index: at for at, index in enumerate(side)} for side in numbers]
-    slices = [
-        Slice(_PART, tuple(tree.nodes[index] for index in side))
-        for tree, side in zip((work.golden, work.target), numbers, strict=True)
-    ]
-    part = start_pairing(slices[0], slices[1], replace(work.rules, structure=True, mappings=(), edits=()))
-    join = Join(tuple(here[0][at] for at in same[0]), tuple(here[1][at] for at in same[1]), *_SAID)
+    here = list(map(positions, numbers))
+    rules = replace(work.rules, structure=True, mappings=(), edits=())
+    nodes = work.golden.nodes_at(numbers[0]), work.target.nodes_at(numbers[1])
+    part = start_pairing(Slice(_PART, tuple(nodes[0])), Slice(_PART, tuple(nodes[1])), rules)
+    join = _numbered(Join(tuple(same[0]), tuple(same[1]), *_BY_A_PERSON), *here)
     if len(join.golden) == len(join.target) == 1:
         part.add_sure((join.golden[0], join.target[0]), Origin.MANUAL, _BY_HAND)
     else:
@@ -239,7 +235,7 @@ def _copy_matches(
 
 
 _PART: Final = SliceListing(Coordinates(), Path())
-_SAID: Final = (Origin.MANUAL, 1.0, _BY_HAND)
+_BY_A_PERSON: Final = (Origin.MANUAL, 1.0, _BY_HAND)
 
 
 def _numbered(join: Join, golden: Mapping[int, int], target: Mapping[int, int]) -> Join:

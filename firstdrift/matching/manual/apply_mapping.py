@@ -8,17 +8,27 @@ module  .model  .layers.3.mlp.down_proj                what the next part is cal
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
 
+from firstdrift.groups import grouped
 from firstdrift.matching.fused.find_fused import complete_join, join_operators
 from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
-from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
+from firstdrift.matching.tree import (
+    FORWARD_PASS,
+    SliceTree,
+    call_key,
+    holds_gradients,
+    indexes_by_name,
+    is_operator,
+    pass_of,
+)
 from firstdrift.model.node import Direction, Node
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
@@ -100,20 +110,12 @@ def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     # From the outside in, so that a note names the outermost module that is missing.
     for index, node in sorted(_modules(work.target), key=lambda module: module[1].path.count(".")):
         path, entries = walker.translate(node.path)
-        if not entries:
-            continue
         partner = golden.get((node.kind, path, node.call))
-        if partner is None:
+        if entries and partner is None:
             applied.fail(entries[-1], Message.of("matching.mapping.no_golden_module", path=path))
-        else:
+        elif entries and partner is not None:
             applied.match((partner, index), entries)
-
-    def why_never(entry: MappingEntry) -> Message:
-        if entry.scope != TOP_LAYER and entry.scope not in walker.class_of.values():
-            return Message.of("matching.mapping.no_target_class", scope=entry.scope)
-        return Message.of("matching.mapping.no_target_path", scope=entry.scope)
-
-    return applied.notes(why_never)
+    return applied.notes(walker.why_never)
 
 
 class _Walker:
@@ -144,11 +146,15 @@ class _Walker:
         return ".".join(golden), used
 
     def _longest(self, scope: str, parts: tuple[str, ...]) -> MappingEntry | None:
-        section = self._sections.get(scope)
-        if not section:
-            return None
-        found = (section.get(parts[:length]) for length in range(len(parts), 0, -1))
-        return next((entry for entry in found if entry is not None), None)
+        section = self._sections.get(scope, {})
+        beginnings = (parts[:length] for length in range(len(parts), 0, -1))
+        return next((section[beginning] for beginning in beginnings if beginning in section), None)
+
+    def why_never(self, entry: MappingEntry) -> Message:
+        """Say why an entry was never used."""
+        if entry.scope != TOP_LAYER and entry.scope not in self.class_of.values():
+            return Message.of("matching.mapping.no_target_class", scope=entry.scope)
+        return Message.of("matching.mapping.no_target_path", scope=entry.scope)
 
 
 def _apply_cells(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
@@ -157,23 +163,23 @@ def _apply_cells(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     whole = {entry.target: entry for entry in mapping.entries}
     for index, node in _forward(work.target):
         name = _cell(node)
-        if name in whole:
-            entries, golden_name = [whole[name]], whole[name].golden[0]
-        else:
-            entries, golden_name = [], name
-            for entry in mapping.entries:
-                if entry.target in golden_name:
-                    entries.append(entry)
-                    golden_name = golden_name.replace(entry.target, entry.golden[0], 1)
-        if not entries:
-            continue
+        golden_name, entries = _translate(name, (whole[name],) if name in whole else mapping.entries)
         partner = golden.get((golden_name, node.direction, node.call))
-        if partner is None:
-            for entry in entries:
-                applied.fail(entry, _absent("golden", golden_name))
-        else:
+        if entries and partner is not None:
             applied.match((partner, index), entries)
+        for entry in entries if partner is None else ():
+            applied.fail(entry, _absent("golden", golden_name))
     return applied.notes(lambda entry: Message.of("matching.mapping.no_target_name", name=entry.target))
+
+
+def _translate(name: str, entries: Iterable[MappingEntry]) -> tuple[str, list[MappingEntry]]:
+    """Replace what entries name in a name, one after the other; return which were used, too."""
+    used: list[MappingEntry] = []
+    for entry in entries:
+        if entry.target in name:
+            used.append(entry)
+            name = name.replace(entry.target, entry.golden[0], 1)
+    return name, used
 
 
 def _cell(node: Node) -> str:
@@ -185,20 +191,15 @@ def _cell(node: Node) -> str:
 
 def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     applied = _Applied(work, mapping)
-    golden = {node.name: index for index, node in enumerate(work.golden.nodes)}
-    target = {node.name: index for index, node in enumerate(work.target.nodes)}
+    indexes = indexes_by_name(work.golden.nodes), indexes_by_name(work.target.nodes)
+    labels = {"golden": _labels(work.golden), "target": _labels(work.target)}
     for entry in mapping.entries:
-        items = {"target": split_item(entry.target), "golden": split_item(entry.golden[0])}
-        (golden_node, golden_label), (target_node, target_label) = items["golden"], items["target"]
-        nodes = {
-            "target": work.target.nodes[target[target_node]] if target_node in target else None,
-            "golden": work.golden.nodes[golden[golden_node]] if golden_node in golden else None,
-        }
-        why = next(_missing(items, nodes), None)
+        golden, target = split_item(entry.golden[0]), split_item(entry.target)
+        why = next(_missing({"target": target, "golden": golden}, labels), None)
         if why is not None:
             applied.fail(entry, why)
             continue
-        pair = golden[golden_node], target[target_node]
+        pair = indexes[0][golden[0]], indexes[1][target[0]]
         if work.is_free(pair):
             applied.match(pair, (entry,))
         match = work.found.get(pair[1])
@@ -206,21 +207,23 @@ def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
             applied.fail(entry, Message.of("matching.mapping.said_otherwise"))
         else:
             applied.used.add(entry)
-            applied.name_tensors(pair, golden_label, target_label)
+            applied.name_tensors(pair, golden[1], target[1])
     return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
 
 
+def _labels(tree: SliceTree) -> dict[str, set[str | None]]:
+    """Return the labels of the tensors of each node by its name; that of no tensor is None."""
+    return {node.name: {None, *(record.label for record in node.tensors)} for node in tree.nodes}
+
+
 def _missing(
-    items: Mapping[str, tuple[str, str | None]], nodes: Mapping[str, Node | None]
+    items: Mapping[str, tuple[str, str | None]], labels: Mapping[str, Mapping[str, set[str | None]]]
 ) -> Iterator[Message]:
-    """Say which of the nodes that an entry names are not there, and which tensors of those that are."""
-    for side, node in nodes.items():
-        if node is None:
-            yield _absent(side, items[side][0])
-    for side, node in nodes.items():
-        name, label = items[side]
-        if node is not None and label is not None and label not in {each.label for each in node.tensors}:
-            yield Message.of("matching.mapping.no_tensor", node=name, tensor=label)
+    """Say which of the nodes that an entry names are not there, else which of their tensors."""
+    yield from (_absent(side, node) for side, (node, _) in items.items() if node not in labels[side])
+    for side, (node, label) in items.items():
+        if label not in labels[side][node]:
+            yield Message.of("matching.mapping.no_tensor", node=node, tensor=label)
 
 
 def _absent(side: str, name: str) -> Message:
@@ -248,42 +251,39 @@ def _apply_types(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     return applied.notes(lambda entry: _absent("target", _split_type(entry.target)[0]))
 
 
-def _split_type(said: str) -> tuple[str, str | None]:
-    found = _OUTPUT.fullmatch(said)
-    return (found["type"], f"output.{int(found['number'])}") if found else (said, None)
+def _split_type(name: str) -> tuple[str, str | None]:
+    output = _OUTPUT.fullmatch(name)
+    return (output["type"], f"output.{int(output['number'])}") if output else (name, None)
 
 
 def _by_type(tree: SliceTree) -> dict[str, dict[int | None, list[int]]]:
     """Return the forward nodes of each type, by the number of the layer they are in."""
-    found: defaultdict[str, defaultdict[int | None, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for index, node in _forward(tree):
-        found[node.type_name.rpartition(".")[2]][_layer(tree, index)].append(index)
-    return {name: dict(layers) for name, layers in found.items()}
+    types = grouped(_forward(tree), lambda entry: entry[1].type_name.rpartition(".")[2])
+    return {
+        name: grouped((index for index, _ in entries), partial(_layer, tree))
+        for name, entries in types.items()
+    }
 
 
 def _layer(tree: SliceTree, index: int) -> int | None:
     """Return the first number in the path of a node or of the innermost module around it."""
-    while index != tree.root:
-        if not is_operator(tree.nodes[index]):
-            number = _NUMBER.search(tree.nodes[index].path)
-            return int(number[1]) if number else None
-        index = tree.parents[index]
-    return None
+    modules = tree.modules((index, *tree.around(index)))
+    numbers = (_NUMBER.search(tree.nodes[module].path) for module in modules[:1])
+    return next((int(number[1]) for number in numbers if number), None)
 
 
 def _modules(tree: SliceTree) -> Iterator[tuple[int, Node]]:
     """Yield the modules whose forward pass was recorded, and the others by what was."""
-    for index, node in enumerate(tree.nodes):
-        if is_operator(node) or holds_gradients(node):
-            continue
-        if node.direction is not Direction.BACKWARD or call_key(node) not in tree.forward_calls:
+    for index in tree.modules(range(len(tree.nodes))):
+        node = tree.nodes[index]
+        is_forward = node.direction is not Direction.BACKWARD
+        if not holds_gradients(node) and (is_forward or call_key(node) not in tree.forward_calls):
             yield index, node
 
 
 def _forward(tree: SliceTree) -> Iterator[tuple[int, Node]]:
-    for index, node in enumerate(tree.nodes):
-        if node.direction is not Direction.BACKWARD and not holds_gradients(node):
-            yield index, node
+    entries = enumerate(tree.nodes)
+    return (entry for entry in entries if pass_of(entry[1]) == FORWARD_PASS)
 
 
 _APPLY: Final[dict[MappingKind, Callable[[Pairing, MappingFile], Iterable[Message]]]] = {

@@ -51,8 +51,8 @@ class Edit(Struct, frozen=True):
         sides = {"golden": self.golden, "target": self.target}
         nodes = {side: _listed(names) for side, names in sides.items() if names}
         named = "both" if len(nodes) > 1 else next(iter(nodes), "none")
-        said = Message.of(f"matching.edit.{self.kind}.{named}", **nodes)
-        return Message.of("matching.edit.with_children", edit=said) if self.descendants else said
+        decision = Message.of(f"matching.edit.{self.kind}.{named}", **nodes)
+        return Message.of("matching.edit.with_children", edit=decision) if self.descendants else decision
 
     def refused(self, why: Message) -> Message:
         """Write the remark that it could not be applied to a pair of slices."""
@@ -64,10 +64,10 @@ class Edit(Struct, frozen=True):
 
     def why_absent(self, golden: Container[str], target: Container[str]) -> Message | None:
         """Say which of its nodes a pair of slices lacks, given the names it has; None if it has all."""
-        for side, names, known in (("golden", self.golden, golden), ("target", self.target, target)):
-            for name in names:
-                if name not in known:
-                    return Message.of("matching.edit.no_node", side=side_named(side), node=name)
+        absent = [("golden", name) for name in self.golden if name not in golden]
+        absent += [("target", name) for name in self.target if name not in target]
+        for side, name in absent[:1]:
+            return Message.of("matching.edit.no_node", side=side_named(side), node=name)
         return None
 
 
@@ -139,8 +139,8 @@ def _require_sides(edit: Edit) -> None:
         )
 
 
-def _names(said: str | Iterable[str]) -> tuple[str, ...]:
-    return (said,) if isinstance(said, str) else tuple(said)
+def _names(nodes: str | Iterable[str]) -> tuple[str, ...]:
+    return (nodes,) if isinstance(nodes, str) else tuple(nodes)
 
 
 def _listed(names: tuple[str, ...]) -> Message:

@@ -61,9 +61,9 @@ class MappingFile(Struct, frozen=True):
 
     def name_entry(self, entry: MappingEntry) -> Message:
         """Say which entry it is: "layers.yaml line 9, MLP: linear_fc2 -> down_proj"."""
-        said = {"file": self.name, "target": entry.target, "scope": entry.scope}
+        names = {"file": self.name, "target": entry.target, "scope": entry.scope}
         which = "matching.mapping.scoped_entry" if entry.scope else "matching.mapping.entry"
-        return Message.of(which, line=entry.line, golden=entry.golden, **said)
+        return Message.of(which, line=entry.line, golden=entry.golden, **names)
 
 
 def split_item(name: str) -> tuple[str, str | None]:
@@ -71,9 +71,8 @@ def split_item(name: str) -> tuple[str, str | None]:
 
     `Module.fc.Linear.forward.0.parameters.weight` is `parameter.weight` of `Module.fc.Linear.forward.0`.
     """
-    if found := _ITEM.fullmatch(name):
-        role = found["role"].removesuffix("s") if found["role"] == "parameters" else found["role"]
-        return found["node"], f"{role}.{found['key']}"
-    if (found := _GRADIENT_ITEM.fullmatch(name)) and not found["key"].isdigit():
-        return found["node"], f"gradient.{found['key']}"
+    if item := _ITEM.fullmatch(name):
+        return item["node"], f"{item['role'].removesuffix('s')}.{item['key']}"
+    if (item := _GRADIENT_ITEM.fullmatch(name)) and not item["key"].isdigit():
+        return item["node"], f"gradient.{item['key']}"
     return name, None

@@ -9,8 +9,9 @@ op_mapping      {"LinearOperation_outtensor0": ["Linear_output_0"]}    types
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, filterfalse
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import yaml
 from msgspec.structs import replace
@@ -42,7 +43,7 @@ _SECRET: Final = re.compile(
 )
 """What names the secrets of people, and no module of a network."""
 
-_SAID_OF_YAML: Final = {
+_FAULTS_OF_YAML: Final = {
     "mapping values are not allowed in this context": "values_not_allowed",
     "could not find expected ':'": "colon_expected",
     "did not find expected key": "key_expected",
@@ -123,13 +124,7 @@ class _WrongError(Exception):
     """
 
     def __init__(
-        self,
-        problem: Message,
-        *,
-        line: int = 0,
-        key: str = "",
-        scope: str = "",
-        hint: Message | None = None,
+        self, problem: Message, *, line: int = 0, key: str = "", scope: str = "", hint: Message | None = None
     ) -> None:
         """Take a problem, in which what the file says is `_quoted`, and where it is."""
         super().__init__(problem.id)
@@ -166,17 +161,21 @@ def _without_quotes(message: Message) -> Message:
     return Message(message.id, arguments)
 
 
-def _require_genuine(name: str, mapping: MappingFile) -> None:
+def _names(entry: MappingEntry) -> tuple[str, ...]:
+    return entry.target, *entry.golden
+
+
+def _require_genuine(file: str, mapping: MappingFile) -> None:
     """Refuse what only happens to be laid out like a mapping."""
     hint = Message.of("matching.hint.mapping_file", suffixes=_SUFFIXES)
-    if not name.endswith(_SUFFIXES) or name.startswith("."):
+    if not file.endswith(_SUFFIXES) or file.startswith("."):
         raise _WrongError(Message.of("matching.mapping.other_suffix"), hint=hint)
-    for entry in mapping.entries:
-        for said in (entry.target, *entry.golden, entry.scope or "x"):
-            if not _NAME.fullmatch(said):
-                raise _WrongError(Message.of("matching.mapping.no_name"), line=entry.line, hint=hint)
-            if _SECRET.search(said):
-                raise _WrongError(Message.of("matching.mapping.secret"), line=entry.line, hint=hint)
+    names = ((entry, name) for entry in mapping.entries for name in (*_names(entry), entry.scope or "x"))
+    for entry, name in names:
+        if not _NAME.fullmatch(name):
+            raise _WrongError(Message.of("matching.mapping.no_name"), line=entry.line, hint=hint)
+        if _SECRET.search(name):
+            raise _WrongError(Message.of("matching.mapping.secret"), line=entry.line, hint=hint)
     if not _IS_GENUINE[mapping.kind](mapping.entries):
         raise _WrongError(Message.of("matching.mapping.unlike_mapping"), hint=hint)
 
@@ -189,12 +188,12 @@ def _names_classes(entries: Sequence[MappingEntry]) -> bool:
 
 def _names_cells(entries: Sequence[MappingEntry]) -> bool:
     """Tell a cell mapping: one entry at least has modules with their classes, or calls, on both sides."""
-    return any(all(map(_CELL.fullmatch, (entry.target, *entry.golden))) for entry in entries)
+    return any(all(map(_CELL.fullmatch, _names(entry))) for entry in entries)
 
 
 def _names_types(entries: Sequence[MappingEntry]) -> bool:
     """Tell an operator mapping: all types are classes, or outputs of such."""
-    return all(_TYPE.fullmatch(said) for entry in entries for said in (entry.target, *entry.golden))
+    return all(map(_TYPE.fullmatch, chain.from_iterable(map(_names, entries))))
 
 
 _IS_GENUINE: Final[Mapping[MappingKind, Callable[[Sequence[MappingEntry]], bool]]] = {
@@ -227,29 +226,28 @@ def _read_text(path: Path, within: Sequence[Path] | None) -> str:
 def _parse(name: str, text: str) -> MappingFile:
     is_json = text.lstrip().startswith("{")
     items = _items(_compose(text.replace("\t", " ") if is_json else text))
-    if any(isinstance(value, yaml.MappingNode) for _, value in items):
+    layouts = {type(value) for _, value in items}
+    if yaml.MappingNode in layouts:
         return MappingFile(name, MappingKind.LAYER, tuple(_layer_entries(items)))
-    if any(isinstance(value, yaml.SequenceNode) for _, value in items) or (
-        is_json and _has_types_only(items)
-    ):
+    if yaml.SequenceNode in layouts or (is_json and _has_types_only(items)):
         return MappingFile(name, MappingKind.OPERATOR, tuple(_operator_entries(items)))
     entries = tuple(MappingEntry(_line(key), key.value, (_text(key, value),)) for key, value in items)
     if not any(_is_node_or_tensor(entry.target) for entry in entries):
         return MappingFile(name, MappingKind.CELL, entries)
-    _require_tensors(entries)
+    for entry in entries:
+        _require_tensors(entry)
     return MappingFile(name, MappingKind.DATA, entries)
 
 
-def _require_tensors(entries: Sequence[MappingEntry]) -> None:
-    for entry in entries:
-        for name in (entry.target, *entry.golden):
-            if not _is_node_or_tensor(name):
-                raise _WrongError(
-                    Message.of("matching.mapping.names_no_tensor", name=_quoted(name)),
-                    line=entry.line,
-                    key=entry.target,
-                    hint=Message.of("matching.hint.tensor_names"),
-                )
+def _require_tensors(entry: MappingEntry) -> None:
+    for name in _names(entry):
+        if not _is_node_or_tensor(name):
+            raise _WrongError(
+                Message.of("matching.mapping.names_no_tensor", name=_quoted(name)),
+                line=entry.line,
+                key=entry.target,
+                hint=Message.of("matching.hint.tensor_names"),
+            )
 
 
 def _compose(text: str) -> yaml.Node:
@@ -266,10 +264,10 @@ def _compose(text: str) -> yaml.Node:
 
 
 def _no_yaml(problem: str | None) -> Message:
-    known = _SAID_OF_YAML.get(problem or "")
-    if known is None:
+    fault = _FAULTS_OF_YAML.get(problem or "")
+    if fault is None:
         return Message.of("matching.mapping.no_yaml")
-    return Message.of("matching.mapping.no_yaml_as", why=Message.of(f"matching.yaml.{known}"))
+    return Message.of("matching.mapping.no_yaml_as", why=Message.of(f"matching.yaml.{fault}"))
 
 
 def _refuse_bombs(text: str) -> None:
@@ -309,24 +307,26 @@ def _layer_entries(items: _Scalars) -> Iterator[MappingEntry]:
         scope = section.value
         if scope in _TOP_LAYER_NAMES:
             if top is not None:
-                raise _WrongError(
-                    Message.of("matching.mapping.other_name", of=top), line=_line(section), key=scope
-                )
+                problem = Message.of("matching.mapping.other_name", of=top)
+                raise _WrongError(problem, line=_line(section), key=scope)
             top, scope = scope, TOP_LAYER
-        if _is_nothing(held):
-            continue
-        if not isinstance(held, yaml.MappingNode):
-            raise _WrongError(
-                Message.of("matching.mapping.holds_no_mapping", kind=_kind(held)),
-                line=_line(held),
-                key=section.value,
-                hint=Message.of("matching.hint.layer_mapping"),
-            )
-        for key, value in _items(held, scope):
-            target, golden = _without_class(key.value), _without_class(_text(key, value))
-            if not target or not golden:
-                raise _WrongError(Message.of("matching.mapping.empty_path"), line=_line(key), key=key.value)
-            yield MappingEntry(_line(key), target, (golden,), scope)
+        if not _is_nothing(held):
+            yield from _section_entries(section, held, scope)
+
+
+def _section_entries(section: yaml.ScalarNode, held: yaml.Node, scope: str) -> Iterator[MappingEntry]:
+    if not isinstance(held, yaml.MappingNode):
+        raise _WrongError(
+            Message.of("matching.mapping.holds_no_mapping", kind=_kind(held)),
+            line=_line(held),
+            key=section.value,
+            hint=Message.of("matching.hint.layer_mapping"),
+        )
+    for key, value in _items(held, scope):
+        target, golden = _without_class(key.value), _without_class(_text(key, value))
+        if not (target and golden):
+            raise _WrongError(Message.of("matching.mapping.empty_path"), line=_line(key), key=key.value)
+        yield MappingEntry(_line(key), target, (golden,), scope)
 
 
 def _operator_entries(items: _Scalars) -> Iterator[MappingEntry]:
@@ -335,14 +335,13 @@ def _operator_entries(items: _Scalars) -> Iterator[MappingEntry]:
         types = tuple(_text(key, item) for item in held)
         if not types:
             raise _WrongError(Message.of("matching.mapping.empty_list"), line=_line(key), key=key.value)
-        for said in (key.value, *types):
-            if not _OPERATOR_TYPE.fullmatch(said):
-                raise _WrongError(
-                    Message.of("matching.mapping.no_type", name=_quoted(said)),
-                    line=_line(key),
-                    key=key.value,
-                    hint=Message.of("matching.hint.types"),
-                )
+        for name in filterfalse(_OPERATOR_TYPE.fullmatch, (key.value, *types)):
+            raise _WrongError(
+                Message.of("matching.mapping.no_type", name=_quoted(name)),
+                line=_line(key),
+                key=key.value,
+                hint=Message.of("matching.hint.types"),
+            )
         yield MappingEntry(_line(key), key.value, types)
 
 
@@ -360,13 +359,9 @@ def _text(key: yaml.ScalarNode, value: yaml.Node) -> str:
     if _is_nothing(value):
         raise _WrongError(Message.of("matching.mapping.no_value"), line=_line(key), key=key.value)
     if not isinstance(value, yaml.ScalarNode):
-        _refuse_value(key, value)
+        problem = Message.of("matching.mapping.holds_no_name", kind=_kind(value))
+        raise _WrongError(problem, line=_line(value), key=key.value)
     return str(value.value).strip()
-
-
-def _refuse_value(key: yaml.ScalarNode, value: yaml.Node) -> NoReturn:
-    problem = Message.of("matching.mapping.holds_no_name", kind=_kind(value))
-    raise _WrongError(problem, line=_line(value), key=key.value)
 
 
 def _is_nothing(node: yaml.Node) -> bool:

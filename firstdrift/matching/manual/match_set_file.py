@@ -8,6 +8,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,13 +36,13 @@ def read_matches(files: Iterable[Path], *, within: Sequence[Path] | None = None)
         SettingsError: a file cannot be read, or says something that makes no sense.
         PathOutsideRootsError: one lies elsewhere.
     """
-    read = [
+    sets = [
         parse_matches(*read_mapping_text(path, within=within), may_quote=within is None) for path in files
     ]
     return MatchSetFile(
-        name=", ".join(file.name for file in read),
-        edits=tuple(edit for file in read for edit in file.edits),
-        mappings=tuple(mapping for file in read for mapping in file.mappings),
+        name=", ".join(each.name for each in sets),
+        edits=tuple(chain.from_iterable(each.edits for each in sets)),
+        mappings=tuple(chain.from_iterable(each.mappings for each in sets)),
     )
 
 
@@ -56,26 +57,19 @@ def parse_matches(path: Path, text: str, *, may_quote: bool = True) -> MatchSetF
     if not _is_match_set(text):
         return MatchSetFile(path.name, mappings=(parse_mapping(path, text, may_quote=may_quote),))
     try:
-        said = json.loads(text)
-        if (why := _shape_problem(said)) is not None:
-            raise SettingsError(Message.of("matching.match_set.unreadable", why=why), path=path)
-        if MARK not in said:
-            raise SettingsError(Message.of("matching.match_set.no_mark", mark=MARK), path=path)
-        if said[MARK] != FORMAT:
-            which = said[MARK] if isinstance(said[MARK], int) else "?"
-            reason = Message.of("matching.match_set.other_format", format=which, known=FORMAT)
-            raise SettingsError(reason, path=path, hint=Message.of("matching.hint.newer_version"))
-        read = msgspec.convert({"name": path.name} | said, MatchSetFile)
+        document = json.loads(text)
+        _require_format(document, path)
+        match_set = msgspec.convert({"name": path.name} | document, MatchSetFile)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         reason = Message.of("matching.match_set.unreadable", why=verbatim(str(error)))
         raise SettingsError(reason, path=path) from error
-    for number, edit in enumerate(read.edits, 1):
+    for number, edit in enumerate(match_set.edits, 1):
         try:
             checked(edit)
         except SettingsError as error:
             reason = Message.of("matching.match_set.edit", number=number, why=error.message)
             raise SettingsError(reason, path=path, hint=error.advice) from error
-    return read
+    return match_set
 
 
 def _is_match_set(text: str) -> bool:
@@ -83,18 +77,30 @@ def _is_match_set(text: str) -> bool:
     return text.lstrip().startswith("{") and f'"{MARK}"' in text
 
 
-def _shape_problem(said: Any) -> Message | None:  # noqa: ANN401 (what JSON has)
-    """Say what is wrong with the layout of a match set, before it is read: no object, or one too deep."""
-    if not isinstance(said, Mapping | list):
+def _require_format(document: Any, path: Path) -> None:  # noqa: ANN401 (what JSON has)
+    """Refuse what is laid out otherwise than a match set, before it is read."""
+    if (why := _shape_problem(document)) is not None:
+        raise SettingsError(Message.of("matching.match_set.unreadable", why=why), path=path)
+    if MARK not in document:
+        raise SettingsError(Message.of("matching.match_set.no_mark", mark=MARK), path=path)
+    if document[MARK] != FORMAT:
+        which = document[MARK] if isinstance(document[MARK], int) else "?"
+        reason = Message.of("matching.match_set.other_format", format=which, known=FORMAT)
+        raise SettingsError(reason, path=path, hint=Message.of("matching.hint.newer_version"))
+
+
+def _shape_problem(document: Any) -> Message | None:  # noqa: ANN401 (what JSON has)
+    """Say what is wrong with the layout of a match set: no object, or one too deep."""
+    if not isinstance(document, Mapping | list):
         return Message.of("matching.match_set.no_object")
-    return Message.of("matching.match_set.too_deep") if _depth(said) > DEEPEST else None
+    return Message.of("matching.match_set.too_deep") if _depth(document) > DEEPEST else None
 
 
-def _depth(said: Any) -> int:  # noqa: ANN401 (what JSON has)
+def _depth(document: Any) -> int:  # noqa: ANN401 (what JSON has)
     """Return how many levels of objects and lists lie in each other, counted no further than the deepest."""
-    level, depth = [said], 0
+    level, depth = [document], 0
     while level and depth <= DEEPEST:
-        inner = (one.values() if isinstance(one, Mapping) else one for one in level)
-        level = [each for held in inner for each in held if isinstance(each, Mapping | list)]
+        inner = (held.values() if isinstance(held, Mapping) else held for held in level)
+        level = [value for values in inner for value in values if isinstance(value, Mapping | list)]
         depth += 1
     return depth

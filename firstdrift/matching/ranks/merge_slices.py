@@ -4,14 +4,16 @@ golden  rank 0           ─▶  rank 0
 target  rank 0, 1        ─▶  rank 0+1, merged; where rank 1 was asked for, what it holds of the two
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.matching.ranks.missing_ranks import ranks_of
-from firstdrift.model.slice import Coordinates, Layout, SliceListing
+from firstdrift.groups import grouped
+from firstdrift.matching.ranks.missing_ranks import in_order, ranks_of
+from firstdrift.model.slice import Layout, SliceListing
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import ranks_named, side_named
 
@@ -43,29 +45,27 @@ def merge_slices(
     Returns:
         The slices of both sides, and what could not be merged or was assumed.
     """
-    ranks = [ranks_of(side) for side in sides]
-    if max(1, len(ranks[0])) == max(1, len(ranks[1])) and layouts == (None, None) and not spread_otherwise:
+    ranks = list(map(ranks_of, sides))
+    are_as_many = max(1, len(ranks[0])) == max(1, len(ranks[1]))
+    if are_as_many and layouts == (None, None) and not spread_otherwise:
         return sides, []
-    merged: list[list[SliceListing]] = []
-    notes: list[Message] = []
-    for name, side, held, layout in zip(SIDES, sides, ranks, layouts, strict=True):
-        slices, note = _merge_side(name, side, held, layout)
-        merged.append(slices)
-        notes += [one for one in note if tells_merged or one.id != _MERGED]
-    return tuple(merged), notes
+    merged, notes = zip(*map(_merge_side, SIDES, sides, ranks, layouts), strict=True)
+    told = (note for note in chain(*notes) if tells_merged or note.id != _MERGED)
+    return merged, list(told)
 
 
 def _merge_side(
     name: str, side: list[SliceListing], ranks: list[int], layout: Layout | None
 ) -> tuple[list[SliceListing], list[Message]]:
-    known = layout or Layout(tensor=max(1, len(ranks)))
+    count = max(1, len(ranks))
+    known = layout or Layout(tensor=count)
     size = known.tensor * known.pipeline
-    if len(ranks) < 2 and size == 1:  # noqa: PLR2004 (several)
+    if count == size == 1:
         return side, []
     if len(ranks) % size or not ranks:
-        count = len(ranks) or 1
         return side, [Message.of("matching.note.no_multiple", side=side_named(name), ranks=count, size=size)]
-    slices = [merged for model in _models(ranks, known) for merged in _merge_model(side, model, layout)]
+    models = _models(ranks, known)
+    slices = list(chain.from_iterable(_merge_model(side, model, layout) for model in models))
     note = Message.of(_MERGED, side=side_named(name), ranks=ranks_named(ranks))
     return slices, [note] if layout is None else []
 
@@ -80,12 +80,9 @@ def _models(ranks: list[int], layout: Layout) -> Iterator[Model]:
 
 def _merge_model(side: list[SliceListing], model: Model, layout: Layout | None) -> Iterator[SliceListing]:
     """Merge the slices of some ranks, for each step and token; one rank alone stays as it is."""
-    groups: defaultdict[Coordinates, list[SliceListing]] = defaultdict(list)
-    for listing in side:
-        if listing.coordinates.rank in model:
-            groups[replace(listing.coordinates, rank=None)].append(listing)
-    for at, of_ranks in groups.items():
-        parts = tuple(sorted(of_ranks, key=lambda listing: listing.coordinates.sort_key()))
+    held = (listing for listing in side if listing.coordinates.rank in model)
+    for at, of_ranks in grouped(held, lambda listing: replace(listing.coordinates, rank=None)).items():
+        parts = tuple(sorted(of_ranks, key=in_order))
         if len(model) == 1:
             yield from parts
         else:
@@ -102,24 +99,27 @@ def choose_rank(sides: Sides, rank: int) -> tuple[Sides, list[Message]]:
     Returns:
         The slices of both sides, and what is compared with what.
     """
-    models = [models_of(side) for side in sides]
+    models = list(map(models_of, sides))
     widths = [max(map(len, held), default=1) for held in models]
     if max(widths) == 1:
-        return tuple([one for one in side if one.coordinates.rank in {None, rank}] for side in sides), []
+        return tuple(_of_rank(side, rank) for side in sides), []
     wider = int(widths[1] >= widths[0])
-    number = next((at for at, model in enumerate(models[wider]) if rank in model), None)
-    if number is None:
+    ranks = next((model for model in models[wider] if rank in model), ())
+    if not ranks:
         return ([], []), []
-    of_model = [_slices_of(side, held[number : number + 1]) for side, held in zip(sides, models, strict=True)]
+    of_model = list(map(partial(_of_model, models[wider].index(ranks)), sides, models))
     of_model[wider] = [_held_by(listing, rank) for listing in of_model[wider]]
-    ranks = models[wider][number]
     side, named = side_named(SIDES[wider]), ranks_named(ranks)
     note = Message.of("matching.note.part_of_model", side=side, rank=rank, ranks=named)
     return tuple(of_model), [note] if len(ranks) > 1 else []
 
 
-def _slices_of(side: Iterable[SliceListing], models: list[Model]) -> list[SliceListing]:
-    return [listing for listing in side if model_of(listing) in models]
+def _of_rank(side: Iterable[SliceListing], rank: int) -> list[SliceListing]:
+    return [listing for listing in side if listing.coordinates.rank in {None, rank}]
+
+
+def _of_model(number: int, side: Iterable[SliceListing], models: list[Model]) -> list[SliceListing]:
+    return [listing for listing in side if model_of(listing) in models[number : number + 1]]
 
 
 def models_of(side: Iterable[SliceListing]) -> list[Model]:

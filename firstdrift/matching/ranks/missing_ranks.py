@@ -9,11 +9,13 @@ target  rank 0, 1  (stages)
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import compress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.groups import known
 from firstdrift.matching.ranks.rank_correspondence import are_spread_otherwise, hold_same_part
 from firstdrift.matching.ranks.thresholds import MOST_TRIED
 from firstdrift.model.slice import Dump, Slice, SliceListing
@@ -66,19 +68,17 @@ def find_missing_ranks(
     if few is None:
         return None
     other_side = sides[not few.in_target]
-    slice_of = cache(
-        lambda listing: read(dumps[few.in_target if listing is few.own else not few.in_target], listing)
-    )
-    for rank in few.held[:1] or few.all_ranks[:MOST_TRIED]:
-        same = corresponding_slice(few.own, other_side, rank)
-        other = corresponding_slice(few.own, other_side, few.missing(rank)[0])
-        try:
-            is_same = hold_same_part(slice_of(few.own), slice_of(same), partial(slice_of, other))
-        except DumpUnreadableError:  # which is said once it is read to be compared
-            return None
-        if is_same:
-            return MissingRanks(few.in_target, None if few.held else rank, _note(few, rank))
-    return None
+    read_other = cache(partial(read, dumps[not few.in_target]))
+    slice_of = partial(corresponding_slice, few.own, other_side)
+    ranks = few.held[:1] or few.all_ranks[:MOST_TRIED]
+    try:
+        own = read(dumps[few.in_target], few.own)
+        others = ((read_other(slice_of(rank)), slice_of(few.missing(rank)[0])) for rank in ranks)
+        same = (hold_same_part(own, same, partial(read_other, other)) for same, other in others)
+        rank = next(compress(ranks, same), None)
+    except DumpUnreadableError:  # which is said once it is read to be compared
+        return None
+    return None if rank is None else MissingRanks(few.in_target, None if few.held else rank, _note(few, rank))
 
 
 def _candidate(sides: tuple[list[SliceListing], ...]) -> _Candidate | None:
@@ -88,7 +88,7 @@ def _candidate(sides: tuple[list[SliceListing], ...]) -> _Candidate | None:
     if len(all_ranks) < 2 or not set(held) < set(all_ranks) or not sides[few]:  # noqa: PLR2004 (several)
         return None
     first = (one for one in sides[few] if one.coordinates.rank in {None, *held[:1]})
-    return _Candidate(few, min(first, key=_order), held, all_ranks)
+    return _Candidate(few, min(first, key=in_order), held, all_ranks)
 
 
 def _note(few: _Candidate, rank: int) -> Message:
@@ -101,10 +101,10 @@ def _note(few: _Candidate, rank: int) -> Message:
 def have_other_parts(dumps: tuple[Dump, Dump], sides: tuple[list[SliceListing], ...], read: Read) -> bool:
     """Tell whether dumps of as many ranks have other parts of a model on them."""
     golden, target = ({listing.coordinates.rank for listing in side} for side in sides)
-    ranks = ranks_of(sides[0])
-    if golden != target or len(golden) < 2 or not ranks:  # noqa: PLR2004 (several)
+    if golden != target or len(golden) < 2:  # noqa: PLR2004 (several)
         return False
-    own = min((listing for listing in sides[0] if listing.coordinates.rank == ranks[0]), key=_order)
+    ranks = ranks_of(sides[0])
+    own = min((listing for listing in sides[0] if listing.coordinates.rank == ranks[0]), key=in_order)
     try:
         slices = read(dumps[0], own), read(dumps[1], corresponding_slice(own, sides[1], ranks[0]))
         return are_spread_otherwise(*slices, len(ranks))
@@ -114,16 +114,16 @@ def have_other_parts(dumps: tuple[Dump, Dump], sides: tuple[list[SliceListing], 
 
 def ranks_of(side: Sequence[SliceListing]) -> list[int]:
     """Return the ranks of the slices of a side, in ascending order."""
-    ranks = (listing.coordinates.rank for listing in side)
-    return sorted({rank for rank in ranks if rank is not None})
+    return sorted(set(known(listing.coordinates.rank for listing in side)))
 
 
 def corresponding_slice(own: SliceListing, side: Sequence[SliceListing], rank: int) -> SliceListing:
     """Return a rank's slice of the same step and token in the other dump; if it has none, its first."""
     at = replace(own.coordinates, rank=rank)
     of_rank = [listing for listing in side if listing.coordinates.rank == rank]
-    return min(of_rank, key=lambda listing: (listing.coordinates != at, _order(listing)))
+    return min(of_rank, key=lambda listing: (listing.coordinates != at, in_order(listing)))
 
 
-def _order(listing: SliceListing) -> tuple[int, ...]:
+def in_order(listing: SliceListing) -> tuple[int, ...]:
+    """Order slices as they ran."""
     return listing.coordinates.sort_key()

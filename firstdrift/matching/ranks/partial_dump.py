@@ -11,13 +11,16 @@ compared as far as it agrees: until an all-reduce it is a part of a sum, and may
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product, starmap
+from functools import partial
+from itertools import chain, compress, product, starmap
 from math import isfinite, sqrt
-from typing import Final
+from operator import attrgetter
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.cross_framework.layer_ops import Layer, Line, Op, layer_nodes
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.ranks.thresholds import (
@@ -29,7 +32,7 @@ from firstdrift.matching.ranks.thresholds import (
 )
 from firstdrift.matching.structure.statistics_similarity import bare_shape
 from firstdrift.matching.tree import SliceTree, is_operator
-from firstdrift.model.node import Direction, Node
+from firstdrift.model.node import Direction
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, Shards, TensorRecord, is_floating
 from firstdrift.operators.kinds import OpKind
@@ -37,10 +40,14 @@ from firstdrift.operators.recognise import kind_of
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
+Wide = TypeVar("Wide", Slice, SliceTree)
+
 Align = Callable[[Sequence[Op], Sequence[Op]], list[tuple[Op, Op]]]
 """Aligns the operators of two layers."""
 
 _NUMBER: Final = re.compile(r"\d+")
+LINEAR: Final = (OpKind.LINEAR, OpKind.GROUPED)
+"""What is computed with weights, of which ranks may have parts."""
 
 
 class Spread(Struct, frozen=True):
@@ -66,6 +73,17 @@ class Spread(Struct, frozen=True):
     def whole(self, pair: TensorPair) -> TensorRecord:
         """Return the tensor of a pair that the other dump has."""
         return pair.golden if self.is_target else pair.target
+
+    def widened(self, *sides: Wide) -> list[Wide]:
+        """Let the tensors that the one rank holds be parts: as wide as they are, or so many times wider."""
+        own = sides[self.is_target]
+        nodes = tuple(
+            replace(node, tensors=tuple(_as_part(record, self.ranks) for record in node.tensors))
+            for node in own.nodes
+        )
+        both = list(sides)
+        both[self.is_target] = replace(own, nodes=nodes)
+        return both
 
 
 class Part(Struct, frozen=True):
@@ -124,21 +142,19 @@ def spread_of_lines(
     It is, if all linear operators of the layers correspond once each output of that run may be a part, and
     do not otherwise. Of several numbers of ranks the smallest is taken.
     """
+    if any(op.other_widths for op in chain(lines[0].ops, lines[1].ops)):
+        return None
     looked_at = [
         (golden, target)
         for golden, target in layers
         if isinstance(golden, Layer) and isinstance(target, Layer) and golden.ops and target.ops
     ][:LAYERS_LOOKED_AT]
-    if any(op.other_widths for line in lines for op in line.ops) or not looked_at:
-        return None
-    if all(_is_covered(align, golden.ops, target.ops) for golden, target in looked_at):
-        return None
-    candidates = (
-        spread
-        for spread in _candidates(looked_at)
-        if all(_is_covered(align, *_widened(pair, spread)) for pair in looked_at)
-    )
-    return next(candidates, None)
+    candidates = None, *_candidates(looked_at)
+    return next(filter(partial(_are_covered, align, looked_at), candidates), None)
+
+
+def _are_covered(align: Align, layers: Iterable[tuple[Layer, Layer]], spread: Spread | None) -> bool:
+    return all(_is_covered(align, *_widened(pair, spread)) for pair in layers)
 
 
 def _is_covered(align: Align, *layers: Sequence[Op]) -> bool:
@@ -159,8 +175,7 @@ def _candidates(layers: Iterable[tuple[Layer, Layer]]) -> list[Spread]:
         small, large = _widths(pair[is_target], most=1), _widths(pair[not is_target], most=3)
         ratios = {wide // width for wide in large for width in small if width and wide % width == 0}
         candidates |= {Spread(is_target, ratio) for ratio in ratios if 1 < ratio <= MOST_RANKS}
-    ordered = sorted(candidates, key=lambda spread: (spread.ranks, not spread.is_target))
-    return ordered[:MOST_CANDIDATES]
+    return sorted(candidates, key=lambda spread: (spread.ranks, not spread.is_target))[:MOST_CANDIDATES]
 
 
 def _widths(layer: Layer, *, most: int) -> set[int]:
@@ -173,30 +188,15 @@ def _widths(layer: Layer, *, most: int) -> set[int]:
     }
 
 
-def _widened(layers: tuple[Layer, Layer], spread: Spread) -> list[tuple[Op, ...]]:
+def _widened(layers: tuple[Layer, Layer], spread: Spread | None) -> list[tuple[Op, ...]]:
     """Return the operators of two layers, with outputs of the one rank that may be parts of wider ones."""
     ops = [layer.ops for layer in layers]
-    ops[spread.is_target] = tuple(
-        op if op.width is None else replace(op, other_widths=(spread.ranks * op.width,))
-        for op in ops[spread.is_target]
-    )
+    if spread is not None:
+        ops[spread.is_target] = tuple(
+            op if op.width is None else replace(op, other_widths=(spread.ranks * op.width,))
+            for op in ops[spread.is_target]
+        )
     return ops
-
-
-def widen(tree: SliceTree, ranks: int) -> SliceTree:
-    """Let the tensors of a run be parts: as wide as they are, or so many times wider."""
-    return replace(tree, nodes=_with_parts(tree.nodes, ranks), known_contents={})
-
-
-def widen_slice(dumped: Slice, ranks: int) -> Slice:
-    """Likewise, of a slice."""
-    return replace(dumped, nodes=_with_parts(dumped.nodes, ranks))
-
-
-def _with_parts(nodes: Iterable[Node], ranks: int) -> tuple[Node, ...]:
-    return tuple(
-        replace(node, tensors=tuple(_as_part(record, ranks) for record in node.tensors)) for node in nodes
-    )
 
 
 def _as_part(record: TensorRecord, ranks: int) -> TensorRecord:
@@ -233,20 +233,29 @@ def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTr
     """
     if all(pair.incomparable is None for pair in pairs):
         return None
-    weighed = [pair for pair in pairs if _is_weighed(pair)]
-    parts = [(pair, how) for pair in weighed if (how := shard(pair.golden, pair.target)) is not None]
-    found = {Spread(how.of_target, how.times) for _, how in parts}
-    if len({spread.is_target for spread in found}) != 1 or len(parts) < LEAST_PARTS:
+    weighed = list(filter(_is_weighed, pairs))
+    ways = [shard(pair.golden, pair.target) for pair in weighed]
+    parts = list(compress(weighed, ways))
+    shards = known(ways)
+    if len({how.of_target for how in shards}) != 1 or len(parts) < LEAST_PARTS:
         return None
-    kinds = _kinds_of_linear(trees[0])
-    spread_kinds = {kinds.get(pair.golden_node, "") for pair, _ in parts} - {""}
-    if len(spread_kinds) < LEAST_SPREAD * len(set(kinds.values())) or not _pass_on_alike(weighed, trees[0]):
-        return None
-    spread = max(found, key=lambda spread: spread.ranks)
-    ratios = [ratio for pair, _ in parts for ratio in _relative_norm(pair, spread)]
-    norm_of_part = 1 / sqrt(spread.ranks)
-    whole = [ratio for ratio in ratios if ratio > (1 + norm_of_part) / 2]
-    return None if 2 * len(whole) > len(ratios) else spread
+    widest = max(shards, key=attrgetter("times"))
+    spread = Spread(widest.of_target, widest.times)
+    is_spread = _are_enough_kinds(parts, trees[0]) and _pass_on_alike(weighed, trees[0])
+    return spread if is_spread and not _are_of_all_ranks(parts, spread) else None
+
+
+def _are_enough_kinds(parts: Iterable[TensorPair], tree: SliceTree) -> bool:
+    kinds = _kinds_of_linear(tree)
+    spread_kinds = {kinds[pair.golden_node] for pair in parts if pair.golden_node in kinds}
+    return len(spread_kinds) >= LEAST_SPREAD * len(set(kinds.values()))
+
+
+def _are_of_all_ranks(parts: Iterable[TensorPair], spread: Spread) -> bool:
+    """Tell whether the norms of tensors that look like parts are rather those of the whole."""
+    ratios = [ratio for pair in parts for ratio in _relative_norm(pair, spread)]
+    whole = [ratio for ratio in ratios if ratio > (1 + 1 / sqrt(spread.ranks)) / 2]
+    return 2 * len(whole) > len(ratios)
 
 
 def _is_weighed(pair: TensorPair) -> bool:
@@ -280,7 +289,7 @@ def _kinds_of_linear(tree: SliceTree) -> dict[str, str]:
     """Return the linear nodes of the forward pass, each with its path, or that around it, without numbers."""
     kinds: dict[str, str] = {}
     for node, around in zip(tree.nodes, tree.parents, strict=True):
-        if node.direction is not Direction.BACKWARD and kind_of(node) in (OpKind.LINEAR, OpKind.GROUPED):
+        if node.direction is not Direction.BACKWARD and kind_of(node) in LINEAR:
             path = tree.nodes[around].path if is_operator(node) and around != tree.root else node.path
             kinds[node.name] = _NUMBER.sub("", path) or node.type_name
     return kinds

@@ -5,17 +5,19 @@ parts may be an addend, until the next communication adds them up: its values de
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import chain
 from math import prod
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.layer_ops import first_input, layer_nodes
 from firstdrift.matching.plan import NodeMatch, TensorPair
-from firstdrift.matching.ranks.partial_dump import Spread, part
+from firstdrift.matching.ranks.partial_dump import LINEAR, Spread, part
 from firstdrift.matching.ranks.thresholds import MOST_DIGITS
-from firstdrift.matching.tree import SliceTree
+from firstdrift.matching.tree import SliceTree, indexes_by_name, tensors_of
+from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, Sharding, Shards, TensorRecord, is_floating, is_part_of_rank
 from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.recognise import kind_of
@@ -54,18 +56,16 @@ def say_partial_dump(spread: Spread, pairs: Sequence[TensorPair]) -> Message:
 
 def _settle(pair: TensorPair, spread: Spread, rank: int, *, may_be_addend: bool) -> TensorPair:
     own, whole = spread.own(pair), spread.whole(pair)
-    if not own.is_tensor or not whole.is_tensor:
-        is_dealt_out = _is_dealt_out(own.scalar, whole.scalar, spread.ranks)
-        return replace(pair, incomparable=_DIVIDED, transform=()) if is_dealt_out else pair
-    if own.shards is not None:
+    if _is_dealt_out(own.scalar, whole.scalar, spread.ranks):
+        return replace(pair, incomparable=_DIVIDED, transform=())
+    if not (own.is_tensor and whole.is_tensor) or own.shards is not None:
         return pair
     if (why := _say_part(pair, spread)) is not None:
         settled = _with_sharding(pair, spread, rank, Sharding.CONCATENATED)
         return replace(settled, incomparable=why, transform=())
     is_single = pair.incomparable is None and pair.joining is None
-    if is_single and may_be_addend and is_floating(own.dtype):
-        return _with_sharding(pair, spread, rank, Sharding.BY_VALUES)
-    return pair
+    is_addend = may_be_addend and is_single and is_floating(own.dtype)
+    return _with_sharding(pair, spread, rank, Sharding.BY_VALUES) if is_addend else pair
 
 
 def _with_sharding(pair: TensorPair, spread: Spread, rank: int, sharding: Sharding) -> TensorPair:
@@ -79,7 +79,7 @@ def _is_dealt_out(own: str | None, whole: str | None, ranks: int) -> bool:
     """Tell whether an argument is a number that is dealt out to the ranks: of heads, of columns."""
     if own is None or whole is None or not own.isdecimal() or not whole.isdecimal():
         return False
-    return len(whole) <= MOST_DIGITS and int(own) > 0 and int(whole) == ranks * int(own)
+    return len(whole) <= MOST_DIGITS and int(whole) == ranks * int(own) > 0
 
 
 def _say_part(pair: TensorPair, spread: Spread) -> Message | None:
@@ -109,11 +109,16 @@ class _Addends:
         self._spread = spread
         self._trees = trees
         self._tree = trees[spread.is_target]
-        self._numbers = [{node.name: at for at, node in enumerate(tree.nodes)} for tree in trees]
+        self._numbers = [indexes_by_name(tree.nodes) for tree in trees]
         self._layers = layer_nodes(self._tree)
-        self._paths = self._by_rows(pairs)
+        by_rows = self._by_rows(pairs)
         self._giving: set[str] = set()
         self._given_on: set[str] = set()
+        self._names = {
+            Role.OUTPUT: self._giving,
+            Role.INPUT: self._given_on,
+            Role.GRADIENT: {node.name for node in self._tree.nodes if node.path in by_rows},
+        }
         for match in matches:
             if len(match.golden) == len(match.target) == 1 and not match.doubtful:
                 indices = self._numbers[0][match.golden[0]], self._numbers[1][match.target[0]]
@@ -122,61 +127,45 @@ class _Addends:
 
     def has(self, pair: TensorPair) -> bool:
         """Tell whether what the one rank holds of a pair may be a part of a sum."""
-        name = self._name(pair)
-        match self._spread.own(pair).role:
-            case Role.GRADIENT:
-                return self._path(name) in self._paths
-            case Role.OUTPUT:
-                return name in self._giving
-            case Role.INPUT:
-                return name in self._given_on
-            case _:
-                return False
+        return self._name(pair) in self._names.get(self._spread.own(pair).role, ())
 
     def _name(self, pair: TensorPair) -> str:
         return pair.target_node if self._spread.is_target else pair.golden_node
 
-    def _path(self, name: str) -> str:
-        return self._tree.nodes[self._numbers[self._spread.is_target][name]].path
-
     def _by_rows(self, pairs: Sequence[TensorPair]) -> frozenset[str]:
         """Return the modules that ran on a part of the rows: gradients of their parameters are addends."""
         values = (pair for pair in pairs if pair.target.role in (Role.INPUT, Role.OUTPUT))
-        parts = ((pair, part(pair.golden.shape, pair.target.shape)) for pair in values)
-        return frozenset(self._path(self._name(pair)) for pair, how in parts if how and how.axis != -1)
+        parts = ((self._name(pair), part(pair.golden.shape, pair.target.shape)) for pair in values)
+        own = self._numbers[self._spread.is_target]
+        rows = [own[name] for name, how in parts if how and how.axis != -1]
+        return frozenset(map(attrgetter("path"), self._tree.nodes_at(rows)))
 
     def _adds_up(self, golden: int, target: int) -> bool:
         """Tell whether a node was given parts: what it gives as a whole may be a part of a sum."""
         own = (golden, target)[self._spread.is_target]
+        node = self._tree.nodes[own]
         given = self._given(golden, target)
         if not given:
-            kind = kind_of(self._tree.nodes[own])
-            is_linear = kind in (OpKind.LINEAR, OpKind.GROUPED)
-            return kind is OpKind.LOOKUP or (is_linear and self._is_in_layer(own))
-        outputs = (record for record in self._tree.nodes[own].tensors if record.role is Role.OUTPUT)
-        width = next((record.shape[-1] for record in outputs if record.is_tensor and record.shape), None)
-        parts = ((record.role, part(record.shape, other.shape)) for record, other in given)
-        return any(
-            how.of_target is self._spread.is_target
-            and (role is Role.INPUT or how.axis == -1 or how.size != width)
-            for role, how in parts
-            if how is not None
-        )
+            kind = kind_of(node)
+            return kind is OpKind.LOOKUP or (kind in LINEAR and self._is_in_layer(own))
+        width = next((record.shape[-1] for record in tensors_of(node, Role.OUTPUT) if record.shape), None)
+        return any(self._is_summed_over(*records, width) for records in given)
+
+    def _is_summed_over(self, golden: TensorRecord, target: TensorRecord, width: int | None) -> bool:
+        """Tell whether the one rank has a part of what is given, and the output is not as long a part."""
+        how = part(golden.shape, target.shape)
+        if how is None or how.of_target is not self._spread.is_target:
+            return False
+        return golden.role is Role.INPUT or how.axis == -1 or how.size != width
 
     def _given(self, golden: int, target: int) -> list[tuple[TensorRecord, TensorRecord]]:
         """Return what both nodes were given, and their parameters."""
         nodes = self._trees[0].nodes[golden], self._trees[1].nodes[target]
-        known = {record.label: record for record in nodes[0].tensors if record.is_tensor}
-        own = (
-            record
-            for record in nodes[1].tensors
-            if record.role in (Role.INPUT, Role.PARAMETER) and record.is_tensor and is_floating(record.dtype)
-        )
-        given = [(known[record.label], record) for record in own if record.label in known]
-        firsts = first_input(self._trees[0], golden), first_input(self._trees[1], target)
-        if not any(record.role is Role.INPUT for record, _ in given) and firsts[0] and firsts[1]:
-            given.append((firsts[0], firsts[1]))
-        return given
+        inputs = _common(*nodes, Role.INPUT)
+        if not inputs:
+            firsts = first_input(self._trees[0], golden), first_input(self._trees[1], target)
+            inputs = [(firsts[0], firsts[1])] if firsts[0] and firsts[1] else []
+        return inputs + _common(*nodes, Role.PARAMETER)
 
     def _mark(self, index: int) -> None:
         """Mark a node that adds up, what is inside it, and what follows in its part of the layer.
@@ -185,17 +174,19 @@ class _Addends:
         may hand its addend on.
         """
         nodes = self._tree.nodes
-        self._giving.update(nodes[below].name for below in _below(self._tree, index))
         around = self._around(index)
+        reached = self._reached(index, around)
+        self._giving.update(nodes[at].name for at in (*_below(self._tree, index), *reached))
+        self._given_on.update(nodes[at].name for at in reached if at not in around)
+
+    def _reached(self, index: int, around: list[int]) -> list[int]:
+        """Return what follows a node in its part of the layer, else in the model, until they communicate."""
         is_in_layer = self._is_in_layer(index)
-        block = around[-2] if is_in_layer and len(around) > 1 else None
-        following = [] if is_in_layer else list(range(index + 1, len(nodes)))
-        if block is not None:
-            following = sorted(at for at in _below(self._tree, block) if at > index)
-        reached = list(takewhile(lambda at: not is_communication(nodes[at].type_name), following))
-        if block is not None or len(reached) < len(following):
-            self._giving.update(nodes[at].name for at in reached)
-            self._given_on.update(nodes[at].name for at in reached if at not in around)
+        part_of_layer = chain.from_iterable(_below(self._tree, block) for block in around[-2:-1])
+        following = part_of_layer if is_in_layer else range(len(self._tree.nodes))
+        after = sorted(at for at in following if at > index)
+        talks = (at for at, node in enumerate(self._tree.nodes_at(after)) if is_communication(node.type_name))
+        return after[: next(talks, len(after) if is_in_layer else 0)]
 
     def _is_in_layer(self, index: int) -> bool:
         around = self._around(index)
@@ -203,12 +194,16 @@ class _Addends:
 
     def _around(self, index: int) -> list[int]:
         """Return the modules around a node, the innermost first, up to its layer if it is in one."""
-        around: list[int] = []
-        while (index := self._tree.parents[index]) != self._tree.root:
-            around.append(index)
-            if index in self._layers:
-                break
-        return around
+        around = list(self._tree.around(index))
+        layer = next((at for at, module in enumerate(around) if module in self._layers), len(around))
+        return around[: layer + 1]
+
+
+def _common(golden: Node, target: Node, role: Role) -> list[tuple[TensorRecord, TensorRecord]]:
+    """Return the tensors of a role that two nodes have, where they hold fractions."""
+    others = {record.key: record for record in tensors_of(golden, role)}
+    own = (record for record in tensors_of(target, role) if is_floating(record.dtype))
+    return [(others[record.key], record) for record in own if record.key in others]
 
 
 def _below(tree: SliceTree, index: int) -> Iterator[int]:

@@ -9,10 +9,11 @@ target  rank 0, 1     else                                      rank 0 ── ra
 """
 
 import re
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, starmap
 from typing import Final
 
+from firstdrift.groups import grouped, known
 from firstdrift.matching.ranks.partial_dump import shard
 from firstdrift.matching.ranks.thresholds import (
     LEAST_COPIES,
@@ -27,7 +28,7 @@ from firstdrift.matching.ranks.thresholds import (
     TOLD,
 )
 from firstdrift.matching.structure.statistics_similarity import value_distance
-from firstdrift.matching.tree import is_operator
+from firstdrift.matching.tree import modules_among
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, TensorRecord, is_floating
 from firstdrift.parallel.shards_of_tensors import first_values
@@ -36,7 +37,8 @@ _CHUNK: Final = re.compile(r"\d{1,9}(?=\.)")
 
 
 Tensors = dict[tuple[str, str], TensorRecord]
-Records = tuple[TensorRecord, TensorRecord, TensorRecord]
+Records = tuple[TensorRecord, ...]
+"""A tensor as several slices have it."""
 
 
 def hold_same_part(own: Slice, same: Slice, other: Callable[[], Slice]) -> bool:
@@ -56,14 +58,17 @@ def hold_same_part(own: Slice, same: Slice, other: Callable[[], Slice]) -> bool:
     beside = other()
     if not _have_same_nodes(same, beside):
         return True
-    return any(map(_are_nearer, _common(own, same, beside)))
+    common = _as_large(_common(own, same, beside))
+    # Parameters are looked at by themselves: no fault changes them.
+    kinds = grouped(common, lambda records: records[0].role is Role.PARAMETER)
+    return any(map(_are_nearer, kinds.values()))
 
 
 def _are_nearer(common: Sequence[Records]) -> bool:
     """Tell whether most of the first tensors of which ranks hold other values are nearer to the same rank."""
-    is_recorded = bool(common) and all(record.statistics is not None for record in common[0])
-    known = (_is_nearer(*records) for records in common[: LOOKED_AT if is_recorded else LOADED])
-    told = list(islice((nearer for nearer in known if nearer is not None), TOLD))
+    is_recorded = all(record.statistics is not None for record in common[0])
+    answers = (_is_nearer(*records) for records in common[: LOOKED_AT if is_recorded else LOADED])
+    told = list(islice((nearer for nearer in answers if nearer is not None), TOLD))
     return 2 * sum(told) > len(told)
 
 
@@ -78,20 +83,16 @@ def are_spread_otherwise(golden: Slice, target: Slice, ranks: int) -> bool:
         ranks: how many ranks either dump has.
     """
     sides = golden, target
-    chunks = [len(_chunks(one)) for one in sides]
+    chunks = [len(_chunks(side)) for side in sides]
     if min(chunks) < 2 <= max(chunks):  # noqa: PLR2004
         cut = chunks[1] > chunks[0]
         return ranks == 2 or _is_stage_of(sides[cut], sides[not cut], ranks)  # noqa: PLR2004
-    tensors, others = _tensors(golden), _tensors(target)
-    pairs = [(tensors[key], others[key]) for key in tensors.keys() & others.keys()]
-    copies = sum(record.shape == other.shape for record, other in pairs)
-    shards = [how.of_target for pair in pairs if (how := shard(*pair)) is not None and how.times == ranks]
+    pairs = _common(golden, target)
+    copies = _as_large(pairs)
+    shards = [how.of_target for how in known(starmap(shard, pairs)) if how.times == ranks]
     is_target = 2 * sum(shards) > len(shards)
-    return (
-        len(shards) > LEAST_SHARDS * len(pairs)
-        and copies >= LEAST_COPIES * len(pairs)
-        and _is_stage_of(sides[not is_target], sides[is_target], ranks)
-    )
+    are_shards = len(shards) > LEAST_SHARDS * len(pairs) and len(copies) >= LEAST_COPIES * len(pairs)
+    return are_shards and _is_stage_of(sides[not is_target], sides[is_target], ranks)
 
 
 def _is_stage_of(stage: Slice, whole: Slice, ranks: int) -> bool:
@@ -107,10 +108,9 @@ def _chunks(dumped: Slice) -> set[str]:
 
 
 def _are_laid_out_alike(one: Slice, other: Slice) -> bool:
-    tensors, others = _tensors(one), _tensors(other)
-    common = tensors.keys() & others.keys()
-    as_large = sum(tensors[key].shape == others[key].shape for key in common)
-    return _is_all_in(one, other) and bool(common) and as_large >= SAME_LAYOUT * len(common)
+    common = _common(one, other)
+    are_as_large = len(_as_large(common)) >= SAME_LAYOUT * len(common)
+    return bool(common) and are_as_large and _is_all_in(one, other)
 
 
 def _is_all_in(one: Slice, other: Slice) -> bool:
@@ -121,7 +121,7 @@ def _is_all_in(one: Slice, other: Slice) -> bool:
 
 
 def _modules(dumped: Slice) -> set[str]:
-    return {node.path for node in dumped.nodes if not is_operator(node)}
+    return {node.path for node in modules_among(dumped.nodes)}
 
 
 def _have_same_nodes(one: Slice, other: Slice) -> bool:
@@ -138,16 +138,16 @@ def _tensors(dumped: Slice) -> Tensors:
     }
 
 
-def _common(*slices: Slice) -> tuple[list[Records], list[Records]]:
-    """Return the tensors of equal shapes, in order: parameters, which no fault changes, and the rest."""
-    own, same, other = map(_tensors, slices)
-    common = [
-        (own[key], same[key], other[key])
-        for key in own
-        if key in same and key in other and own[key].shape == same[key].shape == other[key].shape
-    ]
-    parameters = [records for records in common if records[0].role is Role.PARAMETER]
-    return parameters, [records for records in common if records[0].role is not Role.PARAMETER]
+def _common(*slices: Slice) -> list[Records]:
+    """Return the tensors that all of some slices have, in order."""
+    tensors = list(map(_tensors, slices))
+    keys = set(tensors[0]).intersection(*tensors[1:])
+    return [tuple(of_slice[key] for of_slice in tensors) for key in tensors[0] if key in keys]
+
+
+def _as_large(common: Iterable[Records]) -> list[Records]:
+    """Return those that are of one shape in all slices."""
+    return [records for records in common if len({record.shape for record in records}) == 1]
 
 
 def _is_nearer(own: TensorRecord, same: TensorRecord, other: TensorRecord) -> bool | None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.plan import Messages, TensorPair
 from firstdrift.model.tensor import Sharding, Shards, TensorRecord, is_part_of_rank, say_addend
 from firstdrift.parallel.shards_of_tensors import agree
@@ -26,7 +27,7 @@ def narrow_to_rank(pair: TensorPair) -> TensorPair:
         pair: what is compared; shards say what they are to the whole.
     """
     parts = pair.golden_parts, pair.target_parts
-    shards = [side.shards for side in (pair.golden, pair.target, *parts[0], *parts[1]) if side.shards]
+    shards = shards_of(pair.golden, pair.target, *parts[0], *parts[1])
     if all(held.only is None for held in shards):
         return pair
     own = replace(pair, golden_parts=tuple(map(_own, parts[0])), target_parts=tuple(map(_own, parts[1])))
@@ -38,14 +39,18 @@ def narrow_to_rank(pair: TensorPair) -> TensorPair:
     return replace(own, golden=sides[0], target=sides[1], transform=_transform(pair, shards))
 
 
+def shards_of(*records: TensorRecord) -> list[Shards]:
+    """Return what ranks hold of those tensors that are of several."""
+    return known(record.shards for record in records)
+
+
 def _transform(pair: TensorPair, shards: Sequence[Shards]) -> Messages:
     """Say what is done to a pair; a sum that is not made is not said, but of which rank a joined part is."""
     is_summed = any(held.sharding is Sharding.SUMMED for held in shards)
     transform = () if is_summed and pair.target.is_tensor else pair.transform
     if pair.joining is None:
         return transform
-    own = (part_of_rank(side.shards) for side in (pair.golden, pair.target) if side.shards)
-    return (*transform, *filter(None, own))
+    return (*transform, *known(map(part_of_rank, shards_of(pair.golden, pair.target))))
 
 
 def part_of_rank(shards: Shards) -> Message | None:
@@ -58,15 +63,14 @@ def part_of_rank(shards: Shards) -> Message | None:
 
 def _why_not(pair: TensorPair) -> Message | None:
     """Return why what a rank holds cannot be compared with what the other dump has; None if it can."""
-    why = _why_not_side(pair.golden, pair.target, pair.target_parts) or _why_not_side(
-        pair.target, pair.golden, pair.golden_parts
+    parts = (*pair.golden_parts, *pair.target_parts)
+    cut = (part.shards for part in parts if part.shards is not None and _own(part).shape != part.shape)
+    reasons = (
+        _why_not_side(pair.golden, pair.target, pair.target_parts),
+        _why_not_side(pair.target, pair.golden, pair.golden_parts),
+        *(Message.of("matching.incomparable.parts_of_joined", rank=shards.only) for shards in cut),
     )
-    if why is not None:
-        return why
-    for part in (*pair.golden_parts, *pair.target_parts):
-        if part.shards is not None and _own(part).shape != part.shape:
-            return Message.of("matching.incomparable.parts_of_joined", rank=part.shards.only)
-    return None
+    return next(iter(known(reasons)), None)
 
 
 def _why_not_side(
@@ -75,12 +79,14 @@ def _why_not_side(
     shards = side.shards
     if shards is None or shards.only is None or not side.is_tensor:
         return None
-    if shards.sharding is Sharding.SUMMED and not agree((_own(side), other)):
-        return say_addend(shards)
     needed = (*shards.records, *(other_parts or (other,)))
-    if shards.sharding is Sharding.CONCATENATED and any(record.location is None for record in needed):
-        return Message.of("matching.incomparable.part_without_values", rank=shards.only)
-    return None
+    match shards.sharding:
+        case Sharding.SUMMED if not agree((_own(side), other)):
+            return say_addend(shards)
+        case Sharding.CONCATENATED if None in [record.location for record in needed]:
+            return Message.of("matching.incomparable.part_without_values", rank=shards.only)
+        case _:
+            return None
 
 
 def _own(record: TensorRecord) -> TensorRecord:
@@ -101,7 +107,5 @@ def _compared(record: TensorRecord, pair: TensorPair) -> TensorRecord:
         return record
     if not record.is_tensor and shards.sharding is Sharding.SUMMED:
         return replace(record, shards=None)
-    undecided = shards.sharding is Sharding.BY_VALUES and pair.joining is None
-    if undecided or shards.sharding is Sharding.CONCATENATED:
-        return replace(_own(record), shards=shards)
-    return _own(record)
+    open_until_read = {Sharding.CONCATENATED, *[Sharding.BY_VALUES] * (pair.joining is None)}
+    return replace(_own(record), shards=shards) if shards.sharding in open_until_read else _own(record)

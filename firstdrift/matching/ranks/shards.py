@@ -11,14 +11,16 @@ Nothing is read: shapes and statistics tell, and where there are none, the value
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby, product, starmap
+from operator import ne
 from typing import Final
 
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.fused.joined_tensors import concatenated, whole_axes
 from firstdrift.matching.plan import Messages, TensorPair
-from firstdrift.matching.ranks.select_shard import narrow_to_rank, part_of_rank
+from firstdrift.matching.ranks.select_shard import narrow_to_rank, part_of_rank, shards_of
 from firstdrift.matching.tensors import BY_SHAPE, relate_shapes
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, Sharding, Shards, TensorRecord, is_floating, shared_location
@@ -68,12 +70,12 @@ def _with_summed_gradients(
 
 def _lies_by_rows(pair: TensorPair) -> bool:
     """Tell whether ranks hold rows of what a node takes or gives: along another dimension than the last."""
-    return pair.target.role in (Role.INPUT, Role.OUTPUT) and any(
-        side.shards is not None
-        and side.shards.sharding is Sharding.CONCATENATED
-        and side.shards.axis != len(side.shape or ()) - 1
+    concatenated = (
+        (held.axis, len(side.shape or ()) - 1)
         for side in (pair.golden, pair.target)
+        if (held := side.shards) and held.sharding is Sharding.CONCATENATED
     )
+    return pair.target.role in (Role.INPUT, Role.OUTPUT) and any(starmap(ne, concatenated))
 
 
 def _is_given(pair: TensorPair) -> bool:
@@ -82,24 +84,23 @@ def _is_given(pair: TensorPair) -> bool:
 
 def _is_part(pair: TensorPair) -> bool:
     """Tell whether a pair shows that each rank had only a part of what was to be computed with."""
-    shards = (pair.golden.shards, pair.target.shards)
-    return any(
-        each is not None and each.sharding in (Sharding.CONCATENATED, Sharding.SUMMED) for each in shards
-    )
+    shards = shards_of(pair.golden, pair.target)
+    return any(held.sharding in (Sharding.CONCATENATED, Sharding.SUMMED) for held in shards)
 
 
 def _settle(pair: TensorPair, *, reduces: bool) -> TensorPair:
-    for name, side in (("golden", pair.golden), ("target", pair.target)):
-        if side.problem == OWN_EXPERTS:
-            return _left_out(pair, Message.of("matching.incomparable.own_experts", side=side_named(name)))
+    apart = {"golden": pair.golden.problem, "target": pair.target.problem}
+    side = next((side for side, problem in apart.items() if problem == OWN_EXPERTS), None)
+    if side is not None:
+        return _left_out(pair, Message.of("matching.incomparable.own_experts", side=side_named(side)))
     return _settle_shards(pair, reduces=reduces)
 
 
 def _settle_shards(pair: TensorPair, *, reduces: bool) -> TensorPair:
     golden, target = pair.golden, pair.target
-    if golden.shards is None and target.shards is None:
+    if not shards_of(golden, target):
         return pair
-    if not golden.is_tensor or not target.is_tensor:
+    if not (golden.is_tensor and target.is_tensor):
         return _settle_scalars(pair)
     if pair.joining is not None:
         return replace(pair, golden=_complete(golden, reduces), target=_complete(target, reduces))
@@ -107,18 +108,18 @@ def _settle_shards(pair: TensorPair, *, reduces: bool) -> TensorPair:
         transform, why = relate_shapes(one.shape, other.shape)
         if why is None:
             return _settled(pair, _complete(one, reduces), _complete(other, reduces), transform)
-    if (why_not := _why_unlike(golden, target)) is not None:
+    why_not = _why_unlike(golden, target)
+    if why_not is not None:
         return _left_out(pair, why_not)
     return _settled(pair, _complete(golden, reduces), _complete(target, reduces), None)
 
 
 def _why_unlike(golden: TensorRecord, target: TensorRecord) -> Message | None:
     """Say why shards do not make up the other tensor; None if each side is of one rank."""
-    shards = [side.shards for side in (golden, target) if side.shards is not None]
-    if damaged := [why for held in shards for why in _damaged(held)]:
-        return joined(*damaged)
-    if lost := [_lost(held) for held in shards if held.missing]:
-        return joined(*lost)
+    shards = shards_of(golden, target)
+    unusable = [*chain.from_iterable(map(_damaged, shards))] or known(map(_lost, shards))
+    if unusable:
+        return joined(*unusable)
     ranks = tuple(ranks_named(held.ranks) for held in shards if len(held.ranks) > 1)
     shapes = {"golden": _shapes(golden), "target": _shapes(target)}
     return Message.of("matching.incomparable.shards_do_not_join", ranks=ranks, **shapes) if ranks else None
@@ -130,14 +131,12 @@ def _left_out(pair: TensorPair, why: Message) -> TensorPair:
 
 def _arrangements(golden: TensorRecord, target: TensorRecord) -> Iterator[tuple[TensorRecord, TensorRecord]]:
     """Yield in what ways shards can be laid together: as they are, one side joined, both sides joined."""
-    one, other = _single(golden), _single(target)
-    if one is not None and other is not None:
-        yield one, other
-    if one is not None:
-        yield from ((one, concatenated(target, axis)) for axis in whole_axes(target))
-    if other is not None:
-        yield from ((concatenated(golden, axis), other) for axis in whole_axes(golden))
-    for axis in set(whole_axes(golden)) & set(whole_axes(target)):
+    one, other = known([_single(golden)]), known([_single(target)])
+    axes = whole_axes(golden), whole_axes(target)
+    yield from product(one, other)
+    yield from product(one, (concatenated(target, axis) for axis in axes[1]))
+    yield from product((concatenated(golden, axis) for axis in axes[0]), other)
+    for axis in set(axes[0]).intersection(axes[1]):
         yield concatenated(golden, axis), concatenated(target, axis)
 
 
@@ -160,7 +159,7 @@ def _complete(record: TensorRecord, reduces: bool) -> TensorRecord:
         return replace(shards.records[0], shards=settled)
     if shards.total is not None:
         return replace(shards.total, role=record.role, key=record.key, shape=record.shape, shards=settled)
-    locations = tuple(part.location for part in shards.records if part.location is not None)
+    locations = shards.locations
     if len(locations) < len(shards.records):
         why = Message.of("matching.incomparable.addends_without_values", ranks=ranks_named(shards.ranks))
         problem = record.problem or why
@@ -173,19 +172,18 @@ def _sharding(record: TensorRecord, shards: Shards, reduces: bool) -> Sharding:
     parts = shards.records
     if len(parts) == 1 or not is_floating(record.dtype) or agree(parts):
         return Sharding.REPLICATED
-    if shards.total is not None or (reduces and any(part.statistics for part in parts)):
+    is_recorded = bool(known(part.statistics for part in parts))
+    if shards.total is not None or (reduces and is_recorded):
         return Sharding.SUMMED
-    undecided = all(part.location is not None for part in parts) and not any(
-        part.statistics for part in parts
-    )
-    return Sharding.BY_VALUES if undecided else Sharding.REPLICATED
+    is_open = not is_recorded and len(shards.locations) == len(parts)
+    return Sharding.BY_VALUES if is_open else Sharding.REPLICATED
 
 
 def _settled(
     pair: TensorPair, golden: TensorRecord, target: TensorRecord, transform: Messages | None
 ) -> TensorPair:
     """Put the settled records into a pair, and say in its transform what was done."""
-    said = tuple(how for side in (golden, target) if (how := _how_merged(side)) is not None)
+    said = tuple(known(map(_how_merged, (golden, target))))
     pair = replace(pair, golden=golden, target=target)
     if transform is None:
         return replace(pair, transform=pair.transform + said)
@@ -241,13 +239,11 @@ def _settled_scalar(side: TensorRecord, other: TensorRecord) -> TensorRecord:
 def _are_dealt_out(shards: Shards, whole: str | None) -> bool:
     """Tell whether the whole numbers that ranks have add up to the one of the other dump."""
     held = [part.scalar or "" for part in shards.records]
-    if len(held) < 2 or whole in held or not all(map(_is_int, (*held, whole))):  # noqa: PLR2004 (several)
+    if len(held) < 2 or whole is None or whole in held:  # noqa: PLR2004 (several)
         return False
-    return all(part.dtype == "int" for part in shards.records) and sum(map(int, held)) == int(whole or 0)
-
-
-def _is_int(text: str | None) -> bool:
-    return text is not None and _WHOLE.fullmatch(text) is not None
+    are_whole = {part.dtype for part in shards.records} == {"int"}
+    are_numbers = are_whole and all(map(_WHOLE.fullmatch, (*held, whole)))
+    return are_numbers and sum(map(int, held)) == int(whole)
 
 
 def _damaged(shards: Shards) -> Iterator[Message]:
@@ -256,8 +252,9 @@ def _damaged(shards: Shards) -> Iterator[Message]:
             yield Message.of("matching.incomparable.on_rank", rank=rank, why=record.problem)
 
 
-def _lost(shards: Shards) -> Message:
-    return Message.of("matching.incomparable.lost", missing=shards.missing, ranks=shards.ranks)
+def _lost(shards: Shards) -> Message | None:
+    lost = Message.of("matching.incomparable.lost", missing=shards.missing, ranks=shards.ranks)
+    return lost if shards.missing else None
 
 
 def _shapes(record: TensorRecord) -> tuple[Message, ...]:

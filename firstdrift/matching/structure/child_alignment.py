@@ -8,12 +8,15 @@ First what has the same name, then operators whose outputs agree and agree with 
 left between two such pairs is aligned. What corresponds to nothing stays unmatched.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from itertools import groupby, product
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
+from firstdrift.groups import grouped, positions
 from firstdrift.matching.fused.find_fused import join_siblings
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Origin
@@ -65,22 +68,19 @@ def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact:
 
     `exact` says whether the nodes around them have the same path.
     """
-    if not work.free_golden(golden) or not work.free_target(target):
+    rules = work.rules
+    if not (work.free_golden(golden) and work.free_target(target)):
         return
-    if work.rules.exact and _pair_in_place(work, golden, target, exact=exact):
+    if rules.exact and _pair_in_place(work, golden, target, exact=exact):
         return
-    by_name = exact and work.rules.exact
-    if by_name:
-        _pair_by_name(work, golden, target, exact=True)
-    if work.rules.fuzzy:
+    if rules.fuzzy:
         _pair_gaps(work, golden, target, partial(_pair_by_path, work))
-    if work.rules.structure:
-        if not by_name:
-            _pair_by_name(work, golden, target, exact=False)
-        _pair_gaps(work, golden, target, partial(join_siblings, work))
-    _pair_gaps(work, golden, target, _Siblings(work, golden, target, exact=exact).pair_gap)
-    if work.rules.structure:
-        _pair_gaps(work, golden, target, partial(_look_inside, work))
+    if rules.structure and not (exact and rules.exact):
+        _pair_by_name(work, golden, target, exact=False)
+    align = _Siblings(work, golden, target, exact=exact).pair_gap
+    structural = partial(join_siblings, work), align, partial(_look_inside, work)
+    for step in structural if rules.structure else (align,):
+        _pair_gaps(work, golden, target, step)
 
 
 def _pair_gaps(
@@ -96,25 +96,24 @@ def _gaps(work: Pairing, golden: list[int], target: list[int]) -> list[tuple[lis
     Of what was fused, the first part marks the place: what a part alone is needed for may come before the
     other parts, and always comes after the whole (`gate_proj act up_proj`, `gate_up_proj act`).
     """
-    positions = {index: position for position, index in enumerate(target)}
-    first: dict[int, int] = {}
-    for position, index in enumerate(golden):
-        partner = work.partners.get(index)
-        if partner in positions:
-            first.setdefault(positions[partner], position)
-    chain = longest_chain((left, right) for right, left in first.items())
+    places = {work.partners.get(index): at for at, index in reversed(list(enumerate(golden)))}
+    chain = longest_chain((places[index], at) for at, index in enumerate(target) if index in places)
     gaps = [
         (work.free_golden(golden[left.start : left.stop]), work.free_target(target[right.start : right.stop]))
         for left, right in gaps_between(chain, len(golden), len(target))
     ]
-    return [(left, right) for left, right in gaps if left and right]
+    return [gap for gap in gaps if all(gap)]
 
 
 def _pair_in_place(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> bool:
-    """Pair calls that changed places, and lists that are equal; tell whether nothing is left to be paired."""
-    if exact:
-        _pair_by_words(work, golden, target)
-    return _pair_equal_lists(work, golden, target, exact=exact)
+    """Pair lists that are equal, else what has the same path; tell whether nothing is left to be paired."""
+    if not exact:
+        return _pair_equal_lists(work, golden, target, exact=False)
+    _pair_by_words(work, golden, target)
+    is_done = _pair_equal_lists(work, golden, target, exact=True)
+    if not is_done:
+        _pair_by_name(work, golden, target, exact=True)
+    return is_done
 
 
 def _pair_equal_lists(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> bool:
@@ -171,30 +170,22 @@ def _pair_by_words(work: Pairing, golden: list[int], target: list[int]) -> None:
 
 def _calls_by_words(tree: SliceTree, siblings: list[int]) -> dict[str, dict[Words, int]]:
     """Return the forward calls of each module that was called several times, each time with other words."""
-    calls: defaultdict[str, list[int]] = defaultdict(list)
-    for index in tree.modules(siblings):
-        if tree.nodes[index].direction is Direction.FORWARD:
-            calls[tree.nodes[index].path].append(index)
-    by_words = {
-        path: {_words(tree.nodes[index]): index for index in indexes}
-        for path, indexes in calls.items()
-        if len(indexes) > 1
-    }
-    return {path: known for path, known in by_words.items() if len(known) == len(calls[path])}
+    modules = tree.modules(siblings)
+    forward = (index for index in modules if tree.nodes[index].direction is Direction.FORWARD)
+    calls = grouped(forward, lambda index: tree.nodes[index].path)
+    several = {path: indexes for path, indexes in calls.items() if len(indexes) > 1}
+    by_words = {path: {_words(tree.nodes[at]): at for at in indexes} for path, indexes in several.items()}
+    return {path: known for path, known in by_words.items() if len(known) == len(several[path])}
 
 
 def _words(node: Node) -> Words:
     """Return the strings that a call was given, in order."""
-    inputs = (record for record in node.tensors if record.role is Role.INPUT and record.dtype == "str")
-    return tuple(record.scalar or "" for record in inputs)
+    return tuple(record.scalar or "" for record in node.records(Role.INPUT) if record.dtype == "str")
 
 
 def _pair_by_name(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> None:
     """Pair modules of the same path and call; if not `exact`, those of the same name that fit."""
-    modules = (
-        work.golden.modules(work.free_golden(golden)),
-        work.target.modules(work.free_target(target)),
-    )
+    modules = (work.golden.modules(work.free_golden(golden)), work.target.modules(work.free_target(target)))
     names = _names(work.golden, modules[0], exact=exact), _names(work.target, modules[1], exact=exact)
     for left, right in unique_pairs(*names):
         pair = modules[0][left], modules[1][right]
@@ -202,6 +193,20 @@ def _pair_by_name(work: Pairing, golden: list[int], target: list[int], *, exact:
             work.add_same_place(pair)
         elif work.evidence.score(*pair, neighbours=1) >= CONFIDENT:
             work.add_weighed(pair, SAME_NAME_SCORE)
+
+
+class _LeftOver(Struct, frozen=True):
+    """The siblings of a gap that are in no pair, by their places."""
+
+    siblings: list[int]
+    kinds: list[str]
+    taken: set[int]
+
+    def of_kind(self, kind: str, before: int, after: int) -> list[int]:
+        """Return the first of those of one operator between two places."""
+        between = range(before + 1, after)
+        places = [at for at in between if at not in self.taken and self.kinds[at] == kind]
+        return [self.siblings[at] for at in places[:MOST_RIVALS]]
 
 
 class _Siblings:
@@ -219,23 +224,16 @@ class _Siblings:
 
     def _agreeing_pairs(self, golden: list[int], target: list[int]) -> Iterator[Pair]:
         """Yield the siblings whose outputs agree, and agree with those of no other sibling."""
-        nodes = self._work.golden.nodes, self._work.target.nodes
-        keys = (
-            [fingerprint(nodes[0][index]) for index in golden],
-            [fingerprint(nodes[1][index]) for index in target],
-        )
-        for left, right in unique_pairs(*keys):
+        nodes = self._work.golden.nodes_at(golden), self._work.target.nodes_at(target)
+        for left, right in unique_pairs(*(list(map(fingerprint, side)) for side in nodes)):
             pair = golden[left], target[right]
-            if self._score(pair) >= CONFIDENT or _are_twins(nodes[0][pair[0]], nodes[1][pair[1]]):
+            if self._score(pair) >= CONFIDENT or _are_twins(nodes[0][left], nodes[1][right]):
                 yield pair
 
     def _align(self, golden: list[int], target: list[int]) -> list[Pair]:
-        positions = {index: position for position, index in enumerate(target)}
-        anchors = longest_chain(
-            (position, positions[self._anchors[index]])
-            for position, index in enumerate(golden)
-            if self._anchors.get(index) in positions
-        )
+        places = positions(target)
+        partners = ((at, self._anchors.get(index)) for at, index in enumerate(golden))
+        anchors = longest_chain((at, places[partner]) for at, partner in partners if partner in places)
         return _fill(anchors, golden, target, self._align_between)
 
     def _align_between(self, golden: list[int], target: list[int]) -> list[Pair]:
@@ -248,21 +246,18 @@ class _Siblings:
         return _fill(_undisturbed(common, len(golden), len(target)), golden, target, self._weigh)
 
     def _align_by_shape(self, golden: list[int], target: list[int]) -> list[Pair]:
-        nodes = self._work.golden.nodes, self._work.target.nodes
-        return common_subsequence(
-            [shape_key(nodes[0][index]) for index in golden], [shape_key(nodes[1][index]) for index in target]
-        )
+        nodes = self._work.golden.nodes_at(golden), self._work.target.nodes_at(target)
+        return common_subsequence(*(list(map(shape_key, side)) for side in nodes))
 
     def _weigh(self, golden: list[int], target: list[int]) -> list[Pair]:
         """Align two runs by all that speaks for each pair; equal call numbers only break ties."""
         if len(golden) * len(target) > LARGEST_TABLE:
             return self._align_by_shape(golden, target)
-        nodes = self._work.golden.nodes, self._work.target.nodes
+        nodes = self._work.golden.nodes_at(golden), self._work.target.nodes_at(target)
 
         def gain(left: int, right: int) -> float:
-            pair = golden[left], target[right]
-            same_call = nodes[0][pair[0]].call == nodes[1][pair[1]].call
-            return self._score(pair) - DOUBTFUL + SAME_CALL * same_call
+            same_call = nodes[0][left].call == nodes[1][right].call
+            return self._score((golden[left], target[right])) - DOUBTFUL + SAME_CALL * same_call
 
         return best_alignment(len(golden), len(target), gain, CONTIGUOUS)
 
@@ -277,27 +272,21 @@ class _Siblings:
         Rivals of a pair are siblings that were left over and could have stood in its place: those of the
         same operator between the pairs of other operators before and after it.
         """
-        kinds = _kinds(self._work.golden, golden), _kinds(self._work.target, target)
-        unpaired = (
-            set(range(len(golden))).difference(left for left, _ in pairs),
-            set(range(len(target))).difference(right for _, right in pairs),
+        kinds = _kinds(self._work.golden, golden)
+        left_over = (
+            _LeftOver(golden, kinds, {left for left, _ in pairs}),
+            _LeftOver(target, _kinds(self._work.target, target), {right for _, right in pairs}),
         )
         bounds = [(-1, -1), *pairs, (len(golden), len(target))]
         done = 0
-        for kind, group in groupby(pairs, key=lambda pair: kinds[0][pair[0]]):
+        for kind, group in groupby(pairs, key=lambda pair: kinds[pair[0]]):
             run = list(group)
-            before, after = bounds[done], bounds[done + len(run) + 1]
+            between = zip(bounds[done], bounds[done + len(run) + 1], strict=True)
             done += len(run)
-            between = [range(before[side] + 1, after[side]) for side in (0, 1)]
-            rivals = [
-                [at for at in between[side] if at in unpaired[side] and kinds[side][at] == kind][:MOST_RIVALS]
-                for side in (0, 1)
-            ]
-            golden_rivals, target_rivals = [golden[at] for at in rivals[0]], [target[at] for at in rivals[1]]
+            rivals = [side.of_kind(kind, *ends) for side, ends in zip(left_over, between, strict=True)]
             for left, right in run:
                 pair = golden[left], target[right]
-                rival_pairs = [*product(golden_rivals, pair[1:]), *product(pair[:1], target_rivals)]
-                self._settle_pair(pair, rival_pairs)
+                self._settle_pair(pair, [*product(rivals[0], pair[1:]), *product(pair[:1], rivals[1])])
 
     def _settle_pair(self, pair: Pair, rivals: list[Pair]) -> None:
         work = self._work
@@ -306,44 +295,44 @@ class _Siblings:
             work.add_weighed(pair, TWINS, _ONLY_OUTPUTS_THAT_AGREE)
             return
         score = self._score(pair, contested=bool(rivals))
-        if score < DOUBTFUL:
-            return
+        if score >= DOUBTFUL:
+            self._add(pair, score, rivals)
+
+    def _add(self, pair: Pair, score: float, rivals: list[Pair]) -> None:
+        work = self._work
+        golden, target = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
         unlike = not self._exact and work.evidence.is_contradicted(*pair)
         is_same_operator = is_operator(golden) and golden.type_name == target.type_name
         if work.rules.exact and is_same_operator and not (rivals or unlike):
             work.add_same_place(pair)
         elif work.rules.structure:
-            remarks = [*self._ties(pair, rivals, score), *([_ARGUMENTS_UNLIKE] if unlike else [])]
+            remarks = [*self._ties(pair, rivals, score), *[_ARGUMENTS_UNLIKE] * unlike]
             by_name_alone = bool(rivals) and not (golden.tensors and target.tensors)
             work.add_weighed(pair, score, *remarks, doubtful=by_name_alone or bool(remarks))
 
     def _ties(self, pair: Pair, rivals: list[Pair], score: float) -> Iterator[Message]:
-        """Name the first rival that a pair is no better than."""
-        for rival in rivals:
-            if self._score(rival) > score - TIE:
-                yield Message.of("matching.reason.rival", node=self._other(rival, pair))
+        """Name the first rival that a pair is no better than: the node in which it differs from the pair."""
+        for golden, target in rivals:
+            if self._score((golden, target)) > score - TIE:
+                nodes = self._work.golden.nodes, self._work.target.nodes
+                rival = nodes[0][golden] if golden != pair[0] else nodes[1][target]
+                yield Message.of("matching.reason.rival", node=rival.name)
                 return
-
-    def _other(self, pair: Pair, known: Pair) -> str:
-        """Name the node in which a pair differs from a known one."""
-        if pair[0] != known[0]:
-            return self._work.golden.nodes[pair[0]].name
-        return self._work.target.nodes[pair[1]].name
 
 
 def _look_inside(work: Pairing, golden: list[int], target: list[int]) -> None:
     """Pair siblings that are left over with the children of another that wraps their partners."""
     for wrapper in target:
-        inside = list(wrapped_modules(work.target, wrapper))
-        if inside and _any_fits(work, free := work.free_golden(golden), inside):
+        free = work.free_golden(golden)
+        if _any_fits(work, free, wrapped_modules(work.target, wrapper)):
             pair_siblings(work, free, work.target.forward[wrapper], exact=False)
     for wrapper in work.free_golden(golden):
-        inside = list(wrapped_modules(work.golden, wrapper))
-        if inside and _any_fits(work, inside, free := work.free_target(target)):
+        free = work.free_target(target)
+        if _any_fits(work, wrapped_modules(work.golden, wrapper), free):
             pair_siblings(work, work.golden.forward[wrapper], free, exact=False)
 
 
-def _any_fits(work: Pairing, golden: list[int], target: list[int]) -> bool:
+def _any_fits(work: Pairing, golden: Iterable[int], target: Iterable[int]) -> bool:
     return any(work.evidence.score(*pair, neighbours=1) >= CONFIDENT for pair in product(golden, target))
 
 
@@ -354,9 +343,9 @@ def _are_twins(golden: Node, target: Node) -> bool:
 
 
 def _pair_by_path(work: Pairing, golden: list[int], target: list[int]) -> None:
-    paths = [(work.golden.nodes[index].kind, work.golden.nodes[index].path) for index in golden]
-    others = [(work.target.nodes[index].kind, work.target.nodes[index].path) for index in target]
-    for left, right in common_subsequence(paths, others):
+    nodes = work.golden.nodes_at(golden), work.target.nodes_at(target)
+    paths = ([(node.kind, node.path) for node in side] for side in nodes)
+    for left, right in common_subsequence(*paths):
         work.add_sure((golden[left], target[right]), Origin.FUZZY, (_SAME_PATH,), FUZZY)
 
 
@@ -392,17 +381,14 @@ def _undisturbed(pairs: list[Pair], golden: int, target: int) -> list[Pair]:
 
 def _beside(tree: SliceTree, siblings: list[int]) -> dict[int, tuple[str, str]]:
     """Return what stands before and after each sibling: an operator, a module, or nothing."""
-    kinds = ["start"]
-    for index in siblings:
-        node = tree.nodes[index]
-        kinds.append(operator_family(node.type_name) if is_operator(node) else "module")
-    kinds.append("end")
-    return {index: (kinds[at], kinds[at + 2]) for at, index in enumerate(siblings)}
+    nodes = tree.nodes_at(siblings)
+    kinds = [operator_family(node.type_name) if is_operator(node) else "module" for node in nodes]
+    return dict(zip(siblings, zip(["start", *kinds], [*kinds[1:], "end"], strict=False), strict=False))
 
 
 def _kinds(tree: SliceTree, siblings: list[int]) -> list[str]:
     """Name siblings by operator; all modules are of one kind."""
-    return [tree.nodes[index].type_name if is_operator(tree.nodes[index]) else "" for index in siblings]
+    return [node.type_name if is_operator(node) else "" for node in tree.nodes_at(siblings)]
 
 
 def _operators(tree: SliceTree, siblings: list[int]) -> list[Hashable]:

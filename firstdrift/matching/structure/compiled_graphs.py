@@ -8,12 +8,12 @@ A source says what a node is, whatever its type is called; order and shapes need
 compiler put in or left out corresponds to nothing.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
+from firstdrift.groups import alone, grouped
 from firstdrift.matching.pairing import INSIDE_CORRESPONDS, Join, Pairing
 from firstdrift.matching.plan import Messages, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.statistics_similarity import bare_shape
@@ -67,12 +67,8 @@ def pair_compiled(tensors: TensorPairing, match: int, golden: Sequence[Node], ta
     tensors.pairs += [
         left.take(match, pair, (BY_SHAPE,)) for pair in left.by_shape(known) if left.holds(pair)
     ]
-    tensors.unmatched_golden += [
-        UnmatchedTensor(match, place[0], record) for place, record in left.golden.items()
-    ]
-    tensors.unmatched_target += [
-        UnmatchedTensor(match, place[0], record) for place, record in left.target.items()
-    ]
+    tensors.unmatched_golden += _unmatched(match, left.golden)
+    tensors.unmatched_target += _unmatched(match, left.target)
 
 
 Place: TypeAlias = tuple[str, str]
@@ -111,30 +107,31 @@ class _Left(Struct):
         return pairs
 
 
+def _unmatched(match: int, left: dict[Place, TensorRecord]) -> list[UnmatchedTensor]:
+    return [UnmatchedTensor(match, node, record) for (node, _), record in left.items()]
+
+
 def _only_of_shape(left: dict[Place, TensorRecord], node: str) -> dict[tuple[int, ...], Place]:
     """Return the inputs of a node of which no other has the same shape."""
-    places: defaultdict[tuple[int, ...], list[Place]] = defaultdict(list)
-    for place, record in left.items():
-        if place[0] == node and record.role is Role.INPUT and record.shape:
-            places[bare_shape(record.shape)].append(place)
-    return {shape: alike[0] for shape, alike in places.items() if len(alike) == 1}
+    shapes = {
+        place: bare_shape(record.shape)
+        for place, record in left.items()
+        if place[0] == node and record.role is Role.INPUT and record.shape
+    }
+    return alone(shapes, shapes.__getitem__)
 
 
 def _links(made: SliceTree, sources: SliceTree) -> Iterator[tuple[int, int, bool]]:
     """Yield each node of a slice with each node of the other that it was made from."""
     if not any(node.sources for node in made.nodes):
         return
-    by_place: dict[Place, int] = {}
-    by_name: defaultdict[str, list[int]] = defaultdict(list)
-    for index in range(len(sources.nodes)):
-        place = _place(sources, index)
-        by_place.setdefault(place, index)
-        by_name[place[1]].append(index)
-    alone = {name: indexes[0] for name, indexes in by_name.items() if len(indexes) == 1}
+    indexes = range(len(sources.nodes))
+    by_place = {_place(sources, index): index for index in reversed(indexes)}
+    by_name = alone(indexes, lambda index: _local_name(sources.nodes[index]))
     for index, node in enumerate(made.nodes):
         around = _place(made, index)[0]
         for source in node.sources:
-            origin = by_place.get((around, source.node), alone.get(source.node))
+            origin = by_place.get((around, source.node), by_name.get(source.node))
             if origin is not None:
                 yield index, origin, any(own.startswith(Role.OUTPUT) for own, _ in source.tensors)
 
@@ -156,17 +153,16 @@ def _groups(links: Sequence[_Link]) -> Iterator[Group]:
     """
     for together in _hanging_together(links):
         golden, target = {link.golden for link in together}, {link.target for link in together}
+        giving = [link for link in together if link.gives]
         if min(len(golden), len(target)) == 1:
             yield tuple(sorted(golden)), tuple(sorted(target))
-        elif not all(link.gives for link in together):
-            yield from _groups([link for link in together if link.gives])
+        elif len(giving) < len(together):
+            yield from _groups(giving)
 
 
-def _hanging_together(links: Iterable[_Link]) -> Iterator[list[_Link]]:
-    of_node: defaultdict[tuple[str, int], list[_Link]] = defaultdict(list)
-    for link in links:
-        of_node["golden", link.golden].append(link)
-        of_node["target", link.target].append(link)
+def _hanging_together(links: Sequence[_Link]) -> Iterator[list[_Link]]:
+    of_golden = grouped(links, lambda link: link.golden)
+    of_target = grouped(links, lambda link: link.target)
     seen: set[_Link] = set()
     for start in links:
         waiting, together = [start], list[_Link]()
@@ -175,14 +171,14 @@ def _hanging_together(links: Iterable[_Link]) -> Iterator[list[_Link]]:
             if link not in seen:
                 seen.add(link)
                 together.append(link)
-                waiting += of_node["golden", link.golden] + of_node["target", link.target]
+                waiting += of_golden[link.golden] + of_target[link.target]
         if together:
             yield together
 
 
 def _reason(work: Pairing, golden: Iterable[int], target: Iterable[int]) -> Message:
-    nodes = [work.target.nodes[index] for index in target]
-    names = tuple(_local_name(work.golden.nodes[index]) for index in golden)
+    nodes = work.target.nodes_at(target)
+    names = tuple(map(_local_name, work.golden.nodes_at(golden)))
     others = tuple(map(_local_name, nodes))
     if any(source.node in names for node in nodes for source in node.sources):
         return Message.of("matching.reason.compiled", made=others, sources=names)
@@ -191,15 +187,19 @@ def _reason(work: Pairing, golden: Iterable[int], target: Iterable[int]) -> Mess
 
 def _match_by_name(work: Pairing) -> None:
     """Match operators of the same name and type: those that the compiler left as they were."""
-    golden = {
-        (*_place(work.golden, index), node.type_name): index
-        for index, node in enumerate(work.golden.nodes)
-        if is_operator(node) and index not in work.partners
-    }
-    for index, node in enumerate(work.target.nodes):
-        partner = golden.get((*_place(work.target, index), node.type_name))
-        if is_operator(node) and partner is not None and work.is_free((partner, index)):
+    golden = {_identity(work.golden, index): index for index in work.free_golden(_operators(work.golden))}
+    for index in work.free_target(_operators(work.target)):
+        partner = golden.get(_identity(work.target, index))
+        if partner is not None and partner not in work.partners:
             work.add_same_place((partner, index))
+
+
+def _operators(tree: SliceTree) -> list[int]:
+    return [index for index, node in enumerate(tree.nodes) if is_operator(node)]
+
+
+def _identity(tree: SliceTree, index: int) -> tuple[Place, str]:
+    return _place(tree, index), tree.nodes[index].type_name
 
 
 def _match_around(work: Pairing) -> None:

@@ -12,30 +12,26 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from firstdrift.matching.tree import is_operator
+from firstdrift.matching.tree import is_operator, modules_among
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Slice
 
 
 def without_lists(own: Slice, other: Slice) -> Slice:
     """Return a slice whose modules hang outside of the lists that the other slice does not record."""
-    others = {node.path for node in other.nodes if not is_operator(node)}
+    others = {node.path for node in modules_among(other.nodes)}
     unknown = {node.name: node for node in _possible_lists(own) if node.path not in others}
-    elements = (node for node in own.nodes if node.path in others and not is_operator(node))
+    elements = (node for node in modules_among(own.nodes) if node.path in others)
     lists = set(chain.from_iterable(_lists_around(node, unknown) for node in elements))
-    if not lists:
-        return own
-    return replace(
-        own,
-        nodes=tuple(_outside(node, unknown) if node.parent in lists else node for node in own.nodes),
-    )
+    nodes = (_outside(node, unknown) if node.parent in lists else node for node in own.nodes)
+    return replace(own, nodes=tuple(nodes)) if lists else own
 
 
 def _possible_lists(own: Slice) -> Iterator[Node]:
     """Yield the modules that take and give nothing, and in which no operator runs."""
-    of_operators = {node.parent or "" for node in own.nodes if is_operator(node)}
-    modules = (node for node in own.nodes if not (node.tensors or is_operator(node)))
-    return (node for node in modules if node.name not in of_operators)
+    of_operators = {node.parent for node in own.nodes if is_operator(node)}
+    modules = modules_among(own.nodes)
+    return (node for node in modules if not node.tensors and node.name not in of_operators)
 
 
 def _outside(node: Node, lists: Mapping[str, Node]) -> Node:

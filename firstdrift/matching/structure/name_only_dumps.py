@@ -11,22 +11,22 @@ else has no namesake is left over: without class or inputs, likeness would be a 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, takewhile
-from operator import eq
+from itertools import chain, product
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import alone, grouped
 from firstdrift.matching.pairing import SAME_PLACE, Pairing
 from firstdrift.matching.plan import Messages, Origin
-from firstdrift.matching.structure.sequence_alignment import Pair
+from firstdrift.matching.structure.sequence_alignment import Pair, common_beginning
 from firstdrift.matching.structure.similarity import SAME_NAME
 from firstdrift.matching.structure.thresholds import NAMES_LOOKED_AT
 from firstdrift.matching.tensors import relate_shapes
-from firstdrift.matching.tree import is_operator
+from firstdrift.matching.tree import indexes_by_name, is_operator
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Slice
 from firstdrift.operators.fused import fused_names
@@ -45,6 +45,7 @@ Shift = tuple[tuple[str, ...], tuple[str, ...]]
 """Words that names of one dump begin with, and those of the other in their place; one of them is empty."""
 
 _NO_SHIFT: Final[Shift] = (), ()
+_TOLD_BY_NAMESAKES: Final = ("path", "kind", "type_name", "direction", "call")
 
 
 class Namesakes(Struct, frozen=True):
@@ -97,9 +98,9 @@ def _is_nameonly(node: Node) -> bool:
 def _resolve(own: Slice, other: Slice, side: str) -> _Resolved:
     """Find the namesakes of the nodes of a slice, which stays as it is if no value has any."""
     nameonly = [at for at, node in enumerate(own.nodes) if _is_nameonly(node)]
-    modules = _modules_to_name(own, other) if nameonly else None
-    if modules is None or not modules.calls:
+    if not nameonly:
         return _Resolved(own)
+    modules = _modules_to_name(own, other)
     valued = [at for at in nameonly if own.nodes[at].tensors]
     modules.shift = _common_shift([own.nodes[at].path for at in valued], modules)
     calls = _named_calls(own, modules, valued, nameonly)
@@ -127,12 +128,12 @@ def _named_calls(
     calls: dict[int, tuple[int, Messages]] = {}
     taken: set[int] = set()
     # Values first: a folder around them is no rival. A name as it is comes before one that had to be read.
-    for only_as_it_is, indices in ((True, valued), (False, valued), (True, nameonly)):
-        for at in indices:
-            call = None if at in calls else modules.find(own.nodes[at], only_as_it_is=only_as_it_is)
-            if call is not None and call[0] not in taken:
-                calls[at] = call
-                taken.add(call[0])
+    rounds = product((True,), valued), product((False,), valued), product((True,), nameonly)
+    for only_as_it_is, at in chain(*rounds):
+        call = None if at in calls else modules.find(own.nodes[at], only_as_it_is=only_as_it_is)
+        if call is not None and call[0] not in taken:
+            calls[at] = call
+            taken.add(call[0])
     return calls
 
 
@@ -142,9 +143,9 @@ def _is_spelled_otherwise(own: Slice, other: Slice) -> bool:
     others = {node.path for node in other.nodes}
     return (
         all(map(_is_nameonly, (*own.nodes, *other.nodes)))
-        and any("." in path for path in others)
-        and not any("." in name for name in names)
-        and 2 * sum(name in others for name in names) < len(names)
+        and "." in "".join(others)
+        and "." not in "".join(names)
+        and 2 * sum(map(others.__contains__, names)) < len(names)
     )
 
 
@@ -158,11 +159,8 @@ class _Modules:
                 calls[node.path].setdefault(node.call, at)
         self.calls = dict(calls)
         self.shift: Shift = ((), ())
-        spelled: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-        for path in self.calls:
-            spelled[_words(path)].append(path)
-        self._paths = {words: paths[0] for words, paths in spelled.items() if len(paths) == 1}
-        self.words = tuple(spelled)
+        self._paths = alone(self.calls, _words)
+        self.words = tuple(dict.fromkeys(map(_words, self.calls)))
 
     def find(self, node: Node, *, only_as_it_is: bool) -> tuple[int, Messages] | None:
         """Return the call that a node is named after, and what spoke for it; None if there is none."""
@@ -182,11 +180,10 @@ class _Modules:
             return name
         words = _words(name)
         here, there = self.shift
+        shifted = None
         if words[: len(here)] == here and (here or there):
             shifted = self._paths.get((*there, *words[len(here) :]))
-            if shifted is not None:
-                return shifted
-        return self._paths.get(words) if words else None
+        return self._paths.get(words) if words and shifted is None else shifted
 
     def _which(self, path: str, number: int) -> Message:
         calls = len(self.calls[path])
@@ -201,19 +198,23 @@ def _readings(node: Node) -> Iterator[tuple[str, int | None]]:
 
     A number that is the place of a tensor in what was saved is no call: the first is what a module gave.
     """
-    entries = [record.location.entry for record in node.tensors if record.location is not None]
-    is_place = any(entry and f".{node.path}".endswith(f".{entry}") for entry in entries)
+    is_place = _is_place_in_file(node)
     numbered = _CALL.fullmatch(node.path)
-    marked = _MARKED.fullmatch(node.path)
     if numbered and not (is_place and int(numbered["call"])):
         call = None if is_place else int(numbered["call"])
         yield numbered["base"], call
         if inner := _MARKED.fullmatch(numbered["base"]):
             yield inner["base"], call
-    if marked:
+    if marked := _MARKED.fullmatch(node.path):
         yield marked["base"], None
         if inner := _CALL.fullmatch(marked["base"]):
             yield inner["base"], int(inner["call"])
+
+
+def _is_place_in_file(node: Node) -> bool:
+    """Tell whether the end of a name is where a tensor of it lies in its file."""
+    entries = (record.location.entry for record in node.tensors if record.location is not None)
+    return any(f".{node.path}".endswith(f".{entry}") for entry in entries if entry)
 
 
 @lru_cache(maxsize=1 << 16)  # each name is asked for several times
@@ -228,9 +229,7 @@ def _common_shift(paths: Sequence[str], modules: _Modules) -> Shift:
         return _NO_SHIFT
     every = max(1, len(unknown) // NAMES_LOOKED_AT)
     looked_at = unknown[::every][:NAMES_LOOKED_AT]
-    endings: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
-    for words in filter(None, modules.words):
-        endings[words[-1]].append(words)
+    endings = grouped(filter(None, modules.words), lambda words: words[-1])
     votes = Counter(chain.from_iterable(_shifts(words, endings) for words in looked_at))
     ranks = {shift: (count, -len(shift[0]) - len(shift[1])) for shift, count in votes.items()}
     best = max(ranks, key=ranks.__getitem__, default=_NO_SHIFT)
@@ -250,7 +249,7 @@ def _read_words(words: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
 
 
 def _shift(words: tuple[str, ...], other: tuple[str, ...]) -> Shift:
-    same = len(list(takewhile(bool, map(eq, reversed(words), reversed(other)))))
+    same = common_beginning(reversed(words), reversed(other))
     return words[: len(words) - same], other[: len(other) - same]
 
 
@@ -258,31 +257,20 @@ def _adopt(
     nodes: tuple[Node, ...], others: tuple[Node, ...], partners: dict[int, int], valued: set[int]
 ) -> tuple[Node, ...]:
     """Give nodes pass, class and place of their namesakes; those without hang at the nearest that has one."""
-    numbers = {node.name: at for at, node in enumerate(nodes)}
-    by_name = {node.name: at for at, node in enumerate(others)}
+    numbers, by_name = indexes_by_name(nodes), indexes_by_name(others)
     here = {partner: nodes[at].name for at, partner in partners.items()}
-
-    def adopted(at: int, node: Node) -> Node:
-        if at in partners:
-            partner = others[partners[at]]
-            around = _around(by_name, others, partners[at])
-            parent = next((here[each] for each in around if each in here), None)
-            return replace(
-                node,
-                path=partner.path,
-                kind=partner.kind,
-                type_name=partner.type_name,
-                direction=partner.direction,
-                call=partner.call,
-                parent=parent,
-            )
-        if at in valued and node.path.rpartition(".")[2].lower() in fused_names():
-            around = _around(numbers, nodes, at)
-            parent = next((nodes[each].name for each in around if each in partners), None)
-            return replace(node, direction=Direction.FORWARD, parent=parent)
-        return node
-
-    return tuple(adopted(at, node) for at, node in enumerate(nodes))
+    own = {at: nodes[at].name for at in partners}
+    adopted = list(nodes)
+    for at, partner in partners.items():
+        parents = map(here.get, _around(by_name, others, partner))
+        told = {what: getattr(others[partner], what) for what in _TOLD_BY_NAMESAKES}
+        adopted[at] = replace(nodes[at], parent=next(filter(None, parents), None), **told)
+    for at in valued - partners.keys():
+        if nodes[at].path.rpartition(".")[2].lower() in fused_names():
+            parents = map(own.get, _around(numbers, nodes, at))
+            parent = next(filter(None, parents), None)
+            adopted[at] = replace(nodes[at], direction=Direction.FORWARD, parent=parent)
+    return tuple(adopted)
 
 
 def _around(numbers: dict[str, int], nodes: tuple[Node, ...], at: int) -> Iterator[int]:
@@ -293,17 +281,14 @@ def _around(numbers: dict[str, int], nodes: tuple[Node, ...], at: int) -> Iterat
         yield at
 
 
-def _notes(own: Slice, modules: _Modules, side: str, named: Container[int]) -> Iterator[Message]:
+def _notes(own: Slice, modules: _Modules, side: str, named: Iterable[int]) -> Iterator[Message]:
     here, there = modules.shift
     if there:
         yield Message.of("matching.note.prefix_absent", side=side_named(side), prefix=".".join(there))
     elif here:
         yield Message.of("matching.note.prefix_more", side=side_named(side), prefix=".".join(here))
-    several = sum(
-        len(modules.calls[node.path]) > 1
-        for at, node in enumerate(own.nodes)
-        if at in named and node.tensors and node.path in modules.calls
-    )
+    valued = (own.nodes[at].path for at in named if own.nodes[at].tensors)
+    several = sum(len(modules.calls.get(path, ())) > 1 for path in valued)
     if several:
         yield Message.of("matching.note.no_call_numbers", side=side_named(side), nodes=several)
 
@@ -319,10 +304,11 @@ def _same_operators(golden: Slice, target: Slice) -> Iterator[Pair]:
     sides = _operators(golden), _operators(target)
     for key, first in sides[0].items():
         second = sides[1].get(key, {})
+        pairs = [(first[call], second.get(call, -1)) for call in first]
         if first.keys() == second.keys() and all(
-            _have_same_shapes(golden.nodes[first[call]], target.nodes[second[call]]) for call in first
+            _have_same_shapes(golden.nodes[at], target.nodes[partner]) for at, partner in pairs
         ):
-            yield from ((first[call], second[call]) for call in first)
+            yield from pairs
 
 
 def _operators(dumped: Slice) -> dict[tuple[str, Direction], dict[int, int]]:

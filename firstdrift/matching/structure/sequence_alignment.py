@@ -9,11 +9,13 @@ subsequence of keys, and the alignment of the highest gain.
 """
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import inf, isqrt
+from operator import eq
 from typing import TypeAlias
+
+from firstdrift.groups import alone
 
 Pair: TypeAlias = tuple[int, int]
 """Position in the first sequence, position in the second."""
@@ -24,31 +26,23 @@ Gap: TypeAlias = tuple[range, range]
 
 def unique_pairs(first: Sequence[Hashable | None], second: Sequence[Hashable | None]) -> list[Pair]:
     """Pair the keys that occur exactly once in both sequences; None is no key."""
-    once_in_second = _positions_of_unique(second)
-    return [
-        (position, once_in_second[key])
-        for key, position in _positions_of_unique(first).items()
-        if key in once_in_second
-    ]
+    positions, others = (alone(range(len(keys)), keys.__getitem__) for keys in (first, second))
+    return [(at, others[key]) for key, at in positions.items() if key is not None and key in others]
 
 
 def longest_chain(pairs: Iterable[Pair]) -> list[Pair]:
     """Return a longest selection of pairs that do not cross, by position; each position occurs once."""
     ends: list[int] = []
-    last_of: list[int] = []
+    last_of = [-1]
     before: list[int] = []
     ordered = sorted(pairs, key=lambda pair: (pair[0], -pair[1]))
     for index, (_, position) in enumerate(ordered):
         length = bisect_left(ends, position)
-        before.append(last_of[length - 1] if length else -1)
-        if length == len(ends):
-            ends.append(position)
-            last_of.append(index)
-        else:
-            ends[length] = position
-            last_of[length] = index
+        before.append(last_of[length])
+        ends[length : length + 1] = [position]
+        last_of[length + 1 : length + 2] = [index]
     chain: list[Pair] = []
-    index = last_of[-1] if last_of else -1
+    index = last_of[-1]
     while index >= 0:
         chain.append(ordered[index])
         index = before[index]
@@ -71,7 +65,8 @@ def common_subsequence(first: Sequence[Hashable], second: Sequence[Hashable]) ->
     one integer. Rows are kept at intervals and computed again on the way back, so 36,000 keys a side
     take a few megabytes.
     """
-    start, end = _common_ends(first, second)
+    start = common_beginning(first, second)
+    end = common_beginning(reversed(first[start:]), reversed(second[start:]))
     middle = _subsequence_of_middle(first[start : len(first) - end], second[start : len(second) - end])
     return [
         *((index, index) for index in range(start)),
@@ -121,17 +116,9 @@ def _walk(best: list[list[float]], paired: list[list[float]], bonus: float) -> l
     return pairs
 
 
-def _positions_of_unique(keys: Sequence[Hashable | None]) -> dict[Hashable, int]:
-    counts = Counter(keys)
-    return {key: index for index, key in enumerate(keys) if key is not None and counts[key] == 1}
-
-
-def _common_ends(first: Sequence[Hashable], second: Sequence[Hashable]) -> tuple[int, int]:
-    shorter = min(len(first), len(second))
-    start = next((at for at in range(shorter) if first[at] != second[at]), shorter)
-    rest = shorter - start
-    end = next((at for at in range(rest) if first[-1 - at] != second[-1 - at]), rest)
-    return start, end
+def common_beginning(first: Iterable[Hashable], second: Iterable[Hashable]) -> int:
+    """Return how many keys two sequences have in common from their beginnings on."""
+    return len(list(takewhile(bool, map(eq, first, second))))
 
 
 def _subsequence_of_middle(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[Pair]:
@@ -140,8 +127,6 @@ def _subsequence_of_middle(first: Sequence[Hashable], second: Sequence[Hashable]
     Bit `left` of row `right` is 0 where first[: left + 1] has one key more in common with
     second[:right] than first[:left] has.
     """
-    if not first or not second:
-        return []
     numbers: dict[Hashable, int] = {}
     for position, key in enumerate(first):
         numbers[key] = numbers.get(key, 0) | 1 << position

@@ -13,7 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.matching.structure.statistics_similarity import agreement, bare_shape, known_distances
+from firstdrift.groups import known
+from firstdrift.matching.structure.statistics_similarity import agreed, agreement, bare_shape, known_distances
 from firstdrift.matching.structure.thresholds import (
     CONFIDENT,
     FIRST_SHAPE,
@@ -112,7 +113,7 @@ class Evidence(Struct, frozen=True):
         for role in (Role.INPUT, Role.OUTPUT):
             if shape_similarity(first, second, role) == 1.0:
                 reasons.append(SAME_SHAPES[role])
-            if (agreement(first, second, role) or 0.0) >= CONFIDENT:
+            if agreed(first, second, role) >= CONFIDENT:
                 reasons.append(VALUES_AGREE[role])
         return tuple(reasons)
 
@@ -133,10 +134,10 @@ class Evidence(Struct, frozen=True):
         modules if the one takes tensors of other shapes than the other and what they give differs.
         """
         first, second = self.golden.nodes[golden], self.target.nodes[target]
-        agreed = agreement(first, second, Role.OUTPUT)
         if not is_operator(first):
-            return agreed == 0.0 and shape_similarity(first, second, Role.INPUT) == 0.0
-        if (agreed or 0.0) >= CONFIDENT:
+            are_other = shape_similarity(first, second, Role.INPUT) == 0.0
+            return are_other and agreement(first, second, Role.OUTPUT) == 0.0
+        if agreed(first, second, Role.OUTPUT) >= CONFIDENT:
             return False
         looks = {record.label: _look(record) for record in first.tensors}
         return any(looks.get(record.label, _look(record)) != _look(record) for record in second.tensors)
@@ -145,12 +146,12 @@ class Evidence(Struct, frozen=True):
         """Score two modules of different names against what the other wraps, if its values agree as well."""
         if self.golden.relative_name(golden) == self.target.relative_name(target):
             return
-        agreed = self._value_agreement(golden, target)
+        agreement_of_both = self._value_agreement(golden, target)
         equal = self.contents_similarity(golden, target) == 1.0
         pairs = [(golden, child) for child in wrapped_modules(self.target, target, all_in_one=equal)]
         pairs += [(child, target) for child in wrapped_modules(self.golden, golden, all_in_one=equal)]
         for pair in pairs:
-            if self._value_agreement(*pair) >= agreed:
+            if self._value_agreement(*pair) >= agreement_of_both:
                 yield self._module_score(*pair, neighbours, contested=True)
 
     def _module_score(self, golden: int, target: int, neighbours: int, *, contested: bool) -> float:
@@ -167,11 +168,11 @@ class Evidence(Struct, frozen=True):
         parameters = self._parameter_agreement(golden, target)
         if parameters == 0.0 and contested and names[0] != names[1]:
             return PARAMETERS_DIFFER * score
-        score += (1 - score) * MODULE_OUTPUTS_AGREE * (agreement(first, second, Role.OUTPUT) or 0.0)
+        score += (1 - score) * MODULE_OUTPUTS_AGREE * agreed(first, second, Role.OUTPUT)
         return score + (1 - score) * PARAMETERS_AGREE * (parameters or 0.0)
 
     def _value_agreement(self, golden: int, target: int) -> float:
-        outputs = agreement(self.golden.nodes[golden], self.target.nodes[target], Role.OUTPUT) or 0.0
+        outputs = agreed(self.golden.nodes[golden], self.target.nodes[target], Role.OUTPUT)
         return max(outputs, self._parameter_agreement(golden, target) or 0.0)
 
     def contents_similarity(self, golden: int, target: int) -> float | None:
@@ -191,8 +192,8 @@ class Evidence(Struct, frozen=True):
 
 def weighted_mean(likeness: Mapping[str, float | None], weights: Mapping[str, float]) -> float:
     """Return the mean of the likenesses that are known, each with its weight."""
-    known = {what: value for what, value in likeness.items() if value is not None}
-    return sum(weights[what] * value for what, value in known.items()) / sum(weights[what] for what in known)
+    counted = [(weights[what], value) for what, value in likeness.items() if value is not None]
+    return sum(weight * value for weight, value in counted) / sum(weight for weight, _ in counted)
 
 
 def shape_key(node: Node) -> Hashable:
@@ -209,13 +210,13 @@ def shape_similarity(golden: Node, target: Node, role: Role) -> float | None:
     """
     if not golden.tensors or not target.tensors:
         return None
-    first, second = ([_bare_shape(tensor) for tensor in tensors_of(node, role)] for node in (golden, target))
+    first, second = (list(map(_bare_shape, tensors_of(node, role))) for node in (golden, target))
     if first == second:
         return 1.0 if first else None
-    if not first or not second:
-        return 0.0
     counts = Counter(first), Counter(second)
     shared = (counts[0] & counts[1]).total() / (counts[0] | counts[1]).total()
+    if not shared:
+        return 0.0
     return FIRST_SHAPE * (first[0] == second[0]) + (1 - FIRST_SHAPE) * shared
 
 
@@ -247,11 +248,9 @@ def _operator_score(golden: Node, target: Node, neighbours: int) -> float:
         return 0.0
     score = SAME_OPERATOR if golden.type_name == target.type_name else SAME_FAMILY
     score += NEIGHBOUR * (neighbours - 1)
-    shapes = [shape_similarity(golden, target, role) for role in (Role.INPUT, Role.OUTPUT)]
-    known = [shape for shape in shapes if shape is not None]
-    score += sum(shape * SAME_SHAPE + (1 - shape) * OTHER_SHAPE for shape in known) if known else NO_SHAPES
-    outputs = agreement(golden, target, Role.OUTPUT) or 0.0
-    inputs = agreement(golden, target, Role.INPUT) or 0.0
+    shapes = known(shape_similarity(golden, target, role) for role in (Role.INPUT, Role.OUTPUT))
+    score += sum(shape * SAME_SHAPE + (1 - shape) * OTHER_SHAPE for shape in shapes) if shapes else NO_SHAPES
+    outputs, inputs = agreed(golden, target, Role.OUTPUT), agreed(golden, target, Role.INPUT)
     return score + max(0.0, 1 - score) * (OUTPUTS_AGREE * outputs + INPUTS_AGREE * inputs)
 
 

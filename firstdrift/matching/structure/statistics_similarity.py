@@ -6,8 +6,9 @@ target   norm 6.5789  max 0.8203        9.1022  1.4411    differ: says nothing, 
 
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
-from math import isfinite, isnan, log10, prod, sqrt
+from math import isfinite, log10, prod, sqrt
 
+from firstdrift.groups import known
 from firstdrift.matching.structure.thresholds import AGREES, DIFFERS, EQUAL
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, Statistics, TensorRecord, is_floating
@@ -24,15 +25,18 @@ def agreement(golden: Node, target: Node, role: Role) -> float | None:
 
     1 is agreement to a thousandth, 0 a difference of a tenth or more.
     """
-    sides = ([tensor for tensor in node.tensors if tensor.role is role] for node in (golden, target))
-    distances = known_distances(*sides)
+    distances = known_distances(golden.records(role), target.records(role))
     return sum(map(_closeness, distances)) / len(distances) if distances else None
+
+
+def agreed(golden: Node, target: Node, role: Role) -> float:
+    """Return the same; 0 if nothing is known."""
+    return agreement(golden, target, role) or 0.0
 
 
 def known_distances(golden: Iterable[TensorRecord], target: Iterable[TensorRecord]) -> list[float]:
     """Return the distance of each two tensors of which it says something."""
-    distances = map(value_distance, golden, target)
-    return [distance for distance in distances if distance is not None]
+    return known(map(value_distance, golden, target))
 
 
 def _closeness(distance: float) -> float:
@@ -76,7 +80,7 @@ def _largest_difference(first: Statistics, second: Statistics, size: int) -> flo
         _difference(first.norm, second.norm, norm),
         _difference(first.mean, second.mean, root_mean_square),
     )
-    return max((difference for difference in differences if difference is not None), default=None)
+    return max(known(differences), default=None)
 
 
 def _difference(golden: float | None, target: float | None, scale: float) -> float | None:
@@ -85,7 +89,7 @@ def _difference(golden: float | None, target: float | None, scale: float) -> flo
         return None
     if isfinite(golden) and isfinite(target):
         return abs(golden - target) / scale if isfinite(scale) else None
-    return None if golden == target or (isnan(golden) and isnan(target)) else 1.0
+    return None if repr(golden) == repr(target) else 1.0  # NaN is like NaN
 
 
 def have_equal_outputs(golden: Node, target: Node) -> bool:
@@ -100,19 +104,17 @@ def have_equal_outputs(golden: Node, target: Node) -> bool:
 def fingerprint(node: Node) -> Hashable | None:
     """Return shape, norm and maximum of a node's first output, rounded; None if they say nothing."""
     output = _primary_output(node)
-    recorded = None if output is None else _telling(output)
-    if output is None or recorded is None:
+    recorded = output and _telling(output)
+    if not output or not recorded:
         return None
-    values = [value for value in (recorded.norm, recorded.maximum) if value is not None and isfinite(value)]
-    if len(values) < 2:  # noqa: PLR2004 (both)
+    values = known((recorded.norm, recorded.maximum))
+    if len(values) < 2 or not all(map(isfinite, values)):  # noqa: PLR2004 (both)
         return None
-    return output.shape and bare_shape(output.shape), *(f"{value:.3e}" for value in values)
+    return output.shape and bare_shape(output.shape), *map("{:.3e}".format, values)
 
 
 def _primary_output(node: Node) -> TensorRecord | None:
-    return next(
-        (tensor for tensor in node.tensors if tensor.role is Role.OUTPUT and is_floating(tensor.dtype)), None
-    )
+    return next((tensor for tensor in node.records(Role.OUTPUT) if is_floating(tensor.dtype)), None)
 
 
 def _have_like_shapes(golden: TensorRecord, target: TensorRecord) -> bool:

@@ -7,12 +7,15 @@ Scores only order candidates: nothing is matched by them. What was left over was
 here everything of the same pass is considered, also operators of other names and modules elsewhere.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import compress
 from typing import Final
 
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
+from firstdrift.groups import known
 from firstdrift.matching.fused.find_fused import possible_joins
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages
@@ -29,8 +32,8 @@ from firstdrift.matching.structure.similarity import (
 )
 from firstdrift.matching.structure.statistics_similarity import agreement
 from firstdrift.matching.structure.thresholds import ALIKE, LOWEST, OTHER_LAYER, VALUES_COUNT
-from firstdrift.matching.tree import SliceTree, holds_gradients, is_operator, operator_family
-from firstdrift.model.node import Direction, Node
+from firstdrift.matching.tree import SliceTree, indexes_by_name, is_operator, operator_family, pass_of
+from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
@@ -101,43 +104,38 @@ def suggest(
         raise SettingsError(Message.of("matching.suggestion.one_node"))
     of_golden = golden is not None
     index = _node_named(work, golden if golden is not None else target, of_golden=of_golden)
-    around = _Neighbours(work)
-    weighed = (_weigh(work, around, pair) for pair in _candidates(work, index, of_golden=of_golden))
-    candidates: list[_Weighed | Suggestion] = [pair for pair in weighed if pair is not None]
-    candidates += [_fused(work, join) for join in possible_joins(work, index, of_golden=of_golden)]
+    pairs = _candidates(work, index, of_golden=of_golden)
+    joins = possible_joins(work, index, of_golden=of_golden)
+    candidates: list[_Weighed | Suggestion] = [*known(map(partial(_weigh, work, _Neighbours(work)), pairs))]
+    candidates += map(partial(_fused, work), joins)
     candidates.sort(key=lambda candidate: -candidate.score)
-    suggestions = (_explained(work, candidate) for candidate in candidates[:most])
+    suggestions = map(partial(_explained, work), candidates[:most])
     return tuple(each for each in suggestions if each.score >= LOWEST and each.reasons)
 
 
 def _node_named(work: Pairing, name: str | None, *, of_golden: bool) -> int:
-    tree = work.golden if of_golden else work.target
-    for index, node in enumerate(tree.nodes):
-        if node.name == name:
-            return index
-    side = side_named("golden" if of_golden else "target")
-    raise SettingsError(Message.of("matching.edit.no_node", side=side, node=name))
+    tree, side = (work.golden, "golden") if of_golden else (work.target, "target")
+    index = indexes_by_name(tree.nodes).get(name or "")
+    if index is None:
+        raise SettingsError(Message.of("matching.edit.no_node", side=side_named(side), node=name))
+    return index
 
 
 def _candidates(work: Pairing, index: int, *, of_golden: bool) -> Iterator[tuple[int, int]]:
     """Yield the pairs of a node with each free node of the other side, of the same pass."""
     tree, others = (work.golden, work.target) if of_golden else (work.target, work.golden)
-    taken: Container[int] = work.found if of_golden else work.partners
-    doubtful = _doubtful_partner(work, index, of_golden=of_golden)
-    own_pass = _pass_of(tree.nodes[index])
+    matched = (work.found if of_golden else work.partners).keys()
+    taken = matched - {_doubtful_partner(work, index, of_golden=of_golden)}
+    own_pass = pass_of(tree.nodes[index])
     for at, node in enumerate(others.nodes):
-        if (at not in taken or at == doubtful) and _pass_of(node) == own_pass:
+        if at not in taken and pass_of(node) == own_pass:
             yield (index, at) if of_golden else (at, index)
-
-
-def _pass_of(node: Node) -> tuple[bool, bool]:
-    return node.direction is Direction.BACKWARD, holds_gradients(node)
 
 
 def _doubtful_partner(work: Pairing, index: int, *, of_golden: bool) -> int | None:
     """Return what a node is matched with until a person confirms it; None if that is nothing, or is sure."""
-    target = work.partners.get(index) if of_golden else index
-    match = work.found.get(target) if target is not None else None
+    target = work.partners.get(index, -1) if of_golden else index
+    match = work.found.get(target)
     if match is None or not match.doubtful:
         return None
     return target if of_golden else match.golden
@@ -296,13 +294,12 @@ def _reasons(
 ) -> Iterator[Message]:
     """Say what speaks for a pair, one clause each."""
     same = {what for what, value in known.items() if value == 1.0}
-    if "parent" in same:
-        same.discard("around")
+    same -= {"around"} if "parent" in same else set()
     if values >= ALIKE:
         yield VALUES_AGREE[Role.OUTPUT]
-    yield from (reason for what, reason in _SAME_PLACES.items() if what in same)
+    yield from compress(_SAME_PLACES.values(), map(same.__contains__, _SAME_PLACES))
     yield from _reasons_of_names(work, pair, known)
-    yield from (reason for what, reason in _SAME.items() if what in same)
+    yield from compress(_SAME.values(), map(same.__contains__, _SAME))
 
 
 def _reasons_of_names(work: Pairing, pair: tuple[int, int], known: Mapping[str, float]) -> Iterator[Message]:

@@ -1,0 +1,30 @@
+"""Items by what they have in common."""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items of each key, in their order; the keys in the order of their first items."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def alone(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, Item]:
+    """Return the items whose key no other has, by their keys."""
+    return {own: group[0] for own, group in grouped(items, key).items() if len(group) == 1}
+
+
+def positions(items: Iterable[Key]) -> dict[Key, int]:
+    """Return where each item stands; of equal ones the last."""
+    return {item: at for at, item in enumerate(items)}
+
+
+def known(values: Iterable[Item | None]) -> list[Item]:
+    """Return the values that are known: all but None."""
+    return [value for value in values if value is not None]
