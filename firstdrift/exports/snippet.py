@@ -66,7 +66,7 @@ def _joined(loaded: list[str], parts: tuple[TensorRecord, ...], pair: TensorPair
     if pair.joining is Joining.SUMMED:
         return f"sum(part.astype(float) for part in [{lines}\n])"
     whole = pair.target if pair.golden_parts else pair.golden
-    axis = joined_axis([part.shape for part in parts], whole.shape)
+    axis = joined_axis(parts, whole)
     return None if axis is None else f"np.concatenate([{lines}\n], axis={axis})"
 
 

@@ -196,6 +196,10 @@ class Pairing(Struct):
             joins=list(self.joins),
         )
 
+    def first_target(self, target: int) -> int | None:
+        """Return the first target node of the match that a target node is in; None if it is in none."""
+        return self.partners[self.found[target].golden] if target in self.found else None
+
     def is_free(self, pair: Pair) -> bool:
         """Tell whether neither of two nodes is matched yet."""
         return pair[0] not in self.partners and pair[1] not in self.found

@@ -5,7 +5,7 @@ input.attention_mask [1, 1, 5, 5]    (no partner)
 output.0             [1, 5, 896]  ── output.0            [1, 5, 896]
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter, ne
 from typing import Final, TypeAlias
 
@@ -51,8 +51,8 @@ class TensorPairing(Struct):
 
     def leave(self, match: int, golden: Node, target: Node) -> None:
         """List all tensors of a match as left over."""
-        self.unmatched_golden += _left_over(match, golden, set())
-        self.unmatched_target += _left_over(match, target, set())
+        self.unmatched_golden += left_over(match, [golden])
+        self.unmatched_target += left_over(match, [target])
 
     def pair(self, match: int, golden: Node, target: Node, said: Mapping[str, str] | None = None) -> None:
         """Pair the tensors of a match by role and key, where keys differ by order and shape.
@@ -85,6 +85,18 @@ class TensorPairing(Struct):
             records = first[own], second[theirs]
             self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, BY_MAPPING))
         return _without(golden, labels.values()), _without(target, labels)
+
+
+def left_over(
+    match: int, nodes: Iterable[Node], taken: Container[tuple[str, str]] = ()
+) -> list[UnmatchedTensor]:
+    """List the tensors of nodes of a match that are not taken: those go by name of the node and label."""
+    return [
+        UnmatchedTensor(match, node.name, record)
+        for node in nodes
+        for record in node.tensors
+        if (node.name, record.label) not in taken
+    ]
 
 
 def _without(node: Node, labels: Collection[str]) -> Node:

@@ -32,7 +32,7 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
     matches = _pair_tensors(work, golden.nodes, target.nodes, tensors)
     inferred = add_inferred(work, matches, tensors)
     stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
-    add_operands(matches, (work.golden, work.target), work.lines)
+    add_operands(matches, (work.golden, work.target))
     pairs = tensors.pairs if work.spread is None else list(map(without_parts, tensors.pairs))
     plan = SlicePlan(
         golden=golden.listing,
@@ -78,7 +78,7 @@ def _pair_single(
     if match.doubtful:
         tensors.leave(row, *nodes)
     elif work.lines and match.origin is Origin.STRUCTURE:
-        pair_values(tensors, row, work, match.golden, index)
+        pair_values(tensors, row, work, work.lines, (match.golden, index))
     else:
         tensors.pair(row, *nodes, work.said_tensors.get((match.golden, index)))
 

@@ -11,7 +11,7 @@ recorded, decide between what is equal in all that.
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -113,19 +113,20 @@ def _kinds_and_widths(units: Sequence[Op | Layer]) -> dict[int, Hashable]:
 
 def _unsure(trees: Trees, golden: Line, target: Line, pairs: list[Pair]) -> set[Pair]:
     """Return the pairs of layers in whose stretch one side has more of them, unless their values agree."""
-    layers = [
-        {at for at, unit in enumerate(line.units) if isinstance(unit, Layer)} for line in (golden, target)
-    ]
-    ops = [pair for pair in pairs if pair[0] not in layers[0]]
-    gaps = gaps_between(ops, len(golden.units), len(target.units))
-    uneven = [left for left, right in gaps if len(layers[0] & set(left)) != len(layers[1] & set(right))]
+    ops = [pair for pair in pairs if isinstance(golden.units[pair[0]], Op)]
+    stretches = gaps_between(ops, len(golden.units), len(target.units))
+    uneven = [left for left, right in stretches if _layers(golden, left) != _layers(target, right)]
+    open_places = set(chain.from_iterable(uneven))
     return {
-        pair
-        for pair in pairs
-        if pair[0] in layers[0]
-        and any(pair[0] in stretch for stretch in uneven)
-        and _value_gain(trees, golden.units[pair[0]], target.units[pair[1]]) < SAME_VALUES / 2
+        (left, right)
+        for left, right in pairs
+        if left in open_places
+        and _value_gain(trees, golden.units[left], target.units[right]) < SAME_VALUES / 2
     }
+
+
+def _layers(line: Line, places: range) -> int:
+    return sum(isinstance(line.units[at], Layer) for at in places)
 
 
 def align_ops(trees: Trees, golden: Sequence[Op], target: Sequence[Op]) -> list[tuple[Op, Op]]:
@@ -140,10 +141,10 @@ def align_ops(trees: Trees, golden: Sequence[Op], target: Sequence[Op]) -> list[
     apart = set_experts_apart(trees, golden, target)
     if apart is None:
         return _align_in_order(trees, with_experts(trees[0], golden), with_experts(trees[1], target))
-    experts = _align_variants(trees, apart.golden, apart.target)
+    experts = _align_variants(trees, apart[0].ways, apart[1].ways)
     rest = (
-        apart.rest(golden, {node for op, _ in experts for node in op.nodes}, golden=True),
-        apart.rest(target, {node for _, op in experts for node in op.nodes}, golden=False),
+        apart[0].rest(golden, (op for op, _ in experts)),
+        apart[1].rest(target, (op for _, op in experts)),
     )
     return _align_in_order(trees, *rest) + experts
 
@@ -196,8 +197,7 @@ def _layer_gain(trees: Trees, golden: Layer, target: Layer) -> float:
             return 0.0
         worth += SAME_WIDTH
     if golden.ops and target.ops:
-        norms = [sum(op.kind is OpKind.NORM for op in layer.ops) for layer in (golden, target)]
-        worth += SAME_BLOCK * (norms[0] == norms[1])
+        worth += SAME_BLOCK * (golden.norms == target.norms)
     return worth + _value_gain(trees, golden, target)
 
 
@@ -209,9 +209,9 @@ def op_gain(trees: Trees, golden: Op, target: Op) -> float:
         return 0.0
     worth = _WORTH[golden.kind] + JOINED * (len(golden.nodes) + len(target.nodes) - 2)
     if None not in (golden.width, target.width):
-        is_sure = not golden.other_widths and not target.other_widths
-        worth += SAME_WIDTH if is_sure or golden.width == target.width else 0.0
-    if golden.block and target.block:
+        is_sure = not (golden.other_widths or target.other_widths)
+        worth += SAME_WIDTH * (is_sure or golden.width == target.width)
+    if "" not in (golden.block, target.block):
         worth = worth + SAME_BLOCK if golden.block == target.block else worth * OTHER_BLOCK
     worth += SAME_NAME * _name_likeness(*_names(trees, golden, target))
     return worth + _value_gain(trees, golden, target)
@@ -219,21 +219,26 @@ def op_gain(trees: Trees, golden: Op, target: Op) -> float:
 
 def _may_correspond(trees: Trees, golden: Op, target: Op) -> bool:
     """Tell whether two operators of one kind may be the same: block, widths and names tell."""
-    if (golden.parts and target.parts) or (golden.kind in _LOCAL and golden.block != target.block):
-        return False
-    is_fused = bool(golden.parts or target.parts)
-    if is_fused if None in (golden.width, target.width) else not _fit(golden, target):
-        return False
-    return golden.kind is not OpKind.LINEAR or is_fused or not are_other_parts(*_names(trees, golden, target))
+    fused = [op for op in (golden, target) if op.parts]
+    are_known = None not in (golden.width, target.width)
+    return (
+        len(fused) <= 1
+        and (golden.kind not in _LOCAL or golden.block == target.block)
+        and (_fit(golden, target) if are_known else not fused)
+        and (bool(fused) or _may_be_called_so(trees, golden, target))
+    )
+
+
+def _may_be_called_so(trees: Trees, golden: Op, target: Op) -> bool:
+    return golden.kind is not OpKind.LINEAR or not are_other_parts(*_names(trees, golden, target))
 
 
 def _fit(golden: Op, target: Op) -> bool:
-    of_experts = golden.experts or target.experts or golden.of_expert or target.of_expert
-    if golden.kind is OpKind.GROUPED or of_experts:
-        return golden.width == target.width and golden.size == target.size
-    if golden.may_be_as_wide_as(target):
+    if golden.is_of_experts or target.is_of_experts:
+        return (golden.width, golden.size) == (target.width, target.size)
+    if not golden.possible_widths.isdisjoint(target.possible_widths):
         return True
-    return golden.kind in _ANY_SPLIT and golden.may_be_as_large_as(target)
+    return golden.kind in _ANY_SPLIT and not golden.possible_sizes.isdisjoint(target.possible_sizes)
 
 
 _name_likeness = lru_cache(maxsize=4096)(name_similarity)

@@ -9,15 +9,14 @@ repeated, or that are numbered elements of a list; the experts in them are opera
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from math import prod
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.matching.structure.statistics_similarity import bare_shape
-from firstdrift.matching.tree import SliceTree
-from firstdrift.model.node import Node
+from firstdrift.matching.tree import SliceTree, tensors_of
 from firstdrift.model.tensor import Role, TensorRecord, is_floating, possible_shapes
 from firstdrift.operators.kinds import CHARACTERISTIC, OpKind
 from firstdrift.operators.paths import is_layer_class, is_layer_list, part_of_layer
@@ -56,28 +55,27 @@ class Op(Struct, frozen=True):
     @property
     def width(self) -> int | None:
         """Size of the last dimension of its first output; None where unknown."""
-        if self.shape is None:
-            return None
-        return self.shape[-1] if self.shape else 1
-
-    def may_be_as_wide_as(self, other: "Op") -> bool:
-        """Tell whether two outputs may be of one width."""
-        return not {self.width, *self.other_widths}.isdisjoint((other.width, *other.other_widths))
-
-    def may_be_as_large_as(self, other: "Op") -> bool:
-        """Tell whether two outputs may have as many elements."""
-        return not self.possible_sizes.isdisjoint(other.possible_sizes)
-
-    @property
-    def possible_sizes(self) -> set[int | None]:
-        """How many elements its first output may have."""
-        rows = prod((self.shape or ())[:-1])
-        return {self.size, *(rows * width for width in self.other_widths)}
+        return None if self.shape is None else (1, *self.shape)[-1]
 
     @property
     def size(self) -> int | None:
         """How many elements its first output has; None where unknown."""
         return None if self.shape is None else prod(self.shape)
+
+    @property
+    def possible_widths(self) -> set[int]:
+        """Sizes that the last dimension of its first output may have; none where unknown."""
+        return set() if self.width is None else {self.width, *self.other_widths}
+
+    @property
+    def possible_sizes(self) -> set[int]:
+        """How many elements its first output may have; none where unknown."""
+        return {prod((self.shape or ())[:-1]) * width for width in self.possible_widths}
+
+    @property
+    def is_of_experts(self) -> bool:
+        """True if it runs on rows of experts alone."""
+        return self.kind is OpKind.GROUPED or self.of_expert or bool(self.experts)
 
 
 class Layer(Struct, frozen=True):
@@ -92,6 +90,11 @@ class Layer(Struct, frozen=True):
     def possible_widths(self) -> set[int]:
         """Sizes that the last dimension of its output may have."""
         return {*(self.shape or ())[-1:], *self.other_widths}
+
+    @property
+    def norms(self) -> int:
+        """How many norms it holds."""
+        return sum(op.kind is OpKind.NORM for op in self.ops)
 
 
 class Line(Struct, frozen=True):
@@ -126,16 +129,17 @@ def lay_out(tree: SliceTree) -> Line:
 
 def first_output(tree: SliceTree, node: int) -> TensorRecord | None:
     """Return the first tensor that a node gives; None if none was recorded."""
-    return _first(tree.nodes[node], Role.OUTPUT)
+    return next(iter(outputs_of(tree, node)), None)
 
 
 def first_input(tree: SliceTree, node: int) -> TensorRecord | None:
     """Return the first tensor that a node takes; None if none was recorded."""
-    return _first(tree.nodes[node], Role.INPUT)
+    return next(iter(tensors_of(tree.nodes[node], Role.INPUT)), None)
 
 
-def _first(node: Node, role: Role) -> TensorRecord | None:
-    return next((record for record in node.tensors if record.role is role and record.is_tensor), None)
+def outputs_of(tree: SliceTree, node: int) -> list[TensorRecord]:
+    """Return the tensors that a node gives."""
+    return tensors_of(tree.nodes[node], Role.OUTPUT)
 
 
 def value_key(record: TensorRecord | None) -> Hashable | None:
@@ -170,31 +174,28 @@ def _ops_in(tree: SliceTree, module: int) -> Iterator[Op]:
 
     One that is named does what it is called: a model may hand it one half of what the operator before gave.
     """
-    before: Op | None = None
-    for node, block in _outermost(tree, module):
-        op = _op(tree, node, block)
-        gates = op.kind is OpKind.ACTIVATE and _halves(op, before) and may_gate(tree.nodes[node])
-        before = replace(op, kind=OpKind.GATE) if gates else op
-        yield before
+    ops = [_op(tree, node, block) for node, block in _outermost(tree, module)]
+    for before, op in zip([*ops[:1], *ops], ops, strict=False):
+        gates = op.kind is OpKind.ACTIVATE and _halves(op, before) and may_gate(tree.nodes[op.node])
+        yield replace(op, kind=OpKind.GATE) if gates else op
 
 
-def _halves(op: Op, before: Op | None) -> bool:
-    is_product = before is not None and before.kind in (OpKind.LINEAR, OpKind.GROUPED)
-    return before is not None and is_product and op.size is not None and before.size == 2 * op.size
+def _halves(op: Op, before: Op) -> bool:
+    is_product = before.kind in (OpKind.LINEAR, OpKind.GROUPED)
+    return is_product and op.size is not None and before.size == 2 * op.size
 
 
 def _outermost(
     tree: SliceTree, module: int, layers: Collection[int] = frozenset()
 ) -> Iterator[tuple[int, str]]:
     """Yield the operators, and layers, in a module in execution order, each with its part of a layer."""
-    waiting = [(child, "") for child in reversed(tree.forward[module])]
+    waiting = list(zip(reversed(tree.forward[module]), repeat("")))
     while waiting:
         node, block = waiting.pop()
         if node in layers or is_op(tree, node):
             yield node, block
         else:
-            inside = block or block_of(tree, node)
-            waiting += [(child, inside) for child in reversed(tree.forward[node])]
+            waiting += zip(reversed(tree.forward[node]), repeat(block or block_of(tree, node)))
 
 
 def _op(tree: SliceTree, node: int, block: str = "") -> Op:
@@ -207,12 +208,11 @@ def _kind(tree: SliceTree, node: int) -> OpKind:
     kind = kind_of(tree.nodes[node])
     if kind is not OpKind.POSITIONS:
         return kind
-    tensors = [
-        record for record in tree.nodes[node].tensors if is_floating(record.dtype) and record.is_tensor
-    ]
-    given = [record.shape for record in tensors if record.role is Role.OUTPUT]
-    taken = {record.shape for record in tensors if record.role is Role.INPUT}
-    applies_it = len(given) > 1 and taken.issuperset(given)
+    given, taken = (
+        [record.shape for record in tensors_of(tree.nodes[node], role) if is_floating(record.dtype)]
+        for role in (Role.OUTPUT, Role.INPUT)
+    )
+    applies_it = len(given) > 1 and set(taken).issuperset(given)
     return OpKind.ROTATE if applies_it or OpKind.ROTATE in _characteristic(tree, node) else kind
 
 
@@ -221,9 +221,8 @@ def _shape(record: TensorRecord | None) -> tuple[int, ...] | None:
 
 
 def _other_widths(record: TensorRecord | None) -> tuple[int, ...]:
-    if record is None or record.shards is None:
-        return ()
-    return tuple((bare_shape(shape) or (1,))[-1] for shape in possible_shapes(record)[1:])
+    others = () if record is None else possible_shapes(record)[1:]
+    return tuple((1, *bare_shape(shape))[-1] for shape in others)
 
 
 def block_of(tree: SliceTree, node: int) -> str:
@@ -241,8 +240,8 @@ def is_op(tree: SliceTree, node: int) -> bool:
 
 def _characteristic(tree: SliceTree, node: int) -> list[OpKind]:
     """Return what the innermost nodes below a module do, of what is characteristic."""
-    leaves = (below for below in nodes_below(tree, node) if not tree.forward[below])
-    return [kind for leaf in leaves if (kind := kind_of(tree.nodes[leaf])) in CHARACTERISTIC]
+    leaves = (kind_of(tree.nodes[below]) for below in nodes_below(tree, node) if not tree.forward[below])
+    return [kind for kind in leaves if kind in CHARACTERISTIC]
 
 
 def nodes_below(tree: SliceTree, node: int) -> Iterator[int]:
@@ -259,28 +258,32 @@ def layer_nodes(tree: SliceTree) -> set[int]:
 
     They are repeated elements of a list, or called so; what is called so and holds repeated ones is a stack.
     """
-    repeated: set[int] = set()
-    called: set[int] = set()
-    for children in tree.forward:
-        counts = Counter(tree.nodes[child].type_name for child in children)
-        for child in children:
-            is_called = _is_called_layer(tree.nodes[child])
-            is_one_of_many = is_called or counts[tree.nodes[child].type_name] > 1
-            is_numbered = tree.relative_name(child).rpartition(".")[2].isdigit()
-            if is_one_of_many and is_numbered and _may_be_layer(tree, child, named=is_called):
-                repeated.add(child)
-            elif is_called and _may_be_layer(tree, child, named=True):
-                called.add(child)
-    stacks = {above for child in repeated for above in modules_around(tree, child)}
-    return repeated | (called - stacks)
+    forward = list(chain.from_iterable(tree.forward))
+    called = {node for node in forward if _is_called_layer(tree, node)}
+    classes = Counter((tree.parents[node], tree.nodes[node].type_name) for node in forward)
+    repeated = {
+        node
+        for node in forward
+        if tree.relative_name(node).rpartition(".")[2].isdigit()
+        and (
+            node in called
+            or (classes[tree.parents[node], tree.nodes[node].type_name] > 1 and _holds_several(tree, node))
+        )
+    }
+    return repeated | called.difference(*(modules_around(tree, node) for node in repeated))
 
 
-def _is_called_layer(node: Node) -> bool:
+def _is_called_layer(tree: SliceTree, index: int) -> bool:
     """Tell whether the class of a module says that it is a layer; where it is unknown, that of what list."""
-    if node.type_name:
-        return is_layer_class(node.type_name)
+    node = tree.nodes[index]
     around, _, number = node.path.rpartition(".")
-    return number.isdigit() and is_layer_list(around.rpartition(".")[2])
+    is_called = (
+        is_layer_class(node.type_name)
+        if node.type_name
+        else number.isdigit() and is_layer_list(around.rpartition(".")[2])
+    )
+    is_hidden = not tree.forward[index] and kind_of(node) is OpKind.OTHER
+    return is_called and (is_hidden or _holds_several(tree, index))
 
 
 def modules_around(tree: SliceTree, node: int) -> Iterator[int]:
@@ -289,7 +292,5 @@ def modules_around(tree: SliceTree, node: int) -> Iterator[int]:
         yield node
 
 
-def _may_be_layer(tree: SliceTree, node: int, *, named: bool) -> bool:
-    if not tree.forward[node]:
-        return named and kind_of(tree.nodes[node]) is OpKind.OTHER
+def _holds_several(tree: SliceTree, node: int) -> bool:
     return not is_op(tree, node) and len(_characteristic(tree, node)) > 1

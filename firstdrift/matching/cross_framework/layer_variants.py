@@ -6,20 +6,20 @@ q_proj [k_proj v_proj] o_proj       partly so
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
-from itertools import chain, islice, product
-from typing import Final
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain, groupby, islice, product
+from operator import attrgetter
+
+from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.layer_ops import Op, first_input, value_key
-from firstdrift.matching.cross_framework.thresholds import MOST_VARIANTS
+from firstdrift.matching.cross_framework.thresholds import LONGEST_RUN, MOST_VARIANTS
 from firstdrift.matching.fused.find_fused import parts_of_one
 from firstdrift.matching.tree import SliceTree
 from firstdrift.operators.kinds import CHARACTERISTIC, OpKind
 
 Group = tuple[Op, ...]
 """Linear operators that may have been fused into one."""
-
-_RUN: Final = (2, 3)
 
 
 def layer_variants(tree: SliceTree, ops: Sequence[Op], others: Sequence[Op]) -> list[list[Op]]:
@@ -29,77 +29,81 @@ def layer_variants(tree: SliceTree, ops: Sequence[Op], others: Sequence[Op]) -> 
     depend on one another: they stand together, whatever ran between them, if they or their names say that
     they may be one.
     """
-    widths = {width for op in others if op.kind is OpKind.LINEAR for width in (op.width, *op.other_widths)}
-    groups = {group: _fused_ways(group, widths) for group in _groups(tree, ops)}
-    named = set(parts_of_one(tree, [op.node for group in groups for op in group]))
-    bound = [group for group, ways in groups.items() if ways or tuple(op.node for op in group) in named]
-    together = _together(ops, bound)
-    usual = dict.fromkeys([tuple(() for _ in groups), tuple((*ways, ())[0] for ways in groups.values())])
+    widths = set(chain.from_iterable(op.possible_widths for op in _linear(others).values()))
+    linear = _linear(ops)
+    named = list(_by_name(tree, linear))
+    ways = {group: _fused_ways(group, widths) for group in (*named, *_alike(tree, ops, linear, named))}
+    together = _together(ops, [*named, *filter(ways.get, ways)])
     # Of many groups there are more ways than can be gone through: they are never listed.
-    rest = (chosen for chosen in product(*(((), *ways) for ways in groups.values())) if chosen not in usual)
-    return [_with_fused(together, chosen) for chosen in islice(chain(usual, rest), MOST_VARIANTS)]
+    all_ways = product(*([(), *found] for found in ways.values()))
+    all_fused = tuple([(), *found][:2][-1] for found in ways.values())
+    chosen = dict.fromkeys(chain(islice(all_ways, 1), [all_fused], islice(all_ways, MOST_VARIANTS)))
+    return [_with_fused(together, groups) for groups in islice(chosen, MOST_VARIANTS)]
 
 
-def _fused_ways(group: Group, widths: set[int | None]) -> list[Group]:
+def _linear(ops: Sequence[Op]) -> dict[int, Op]:
+    """Return the linear operators of known width, by node."""
+    return {op.node: op for op in ops if op.kind is OpKind.LINEAR and op.width is not None}
+
+
+def _fused_ways(group: Group, widths: set[int]) -> list[Group]:
     """Return what of a group may be one operator of the other side: all of it, or all but the first."""
-    without_first = [group[1:]] if len(group) > 2 else []  # noqa: PLR2004 (q apart from k and v)
-    return [way for way in (group, *without_first) if sum(op.width or 0 for op in way) in widths]
+    ways = (group, group[1:])[: len(group) - 1]  # q may stand apart from k and v
+    return [way for way in ways if _width(way) in widths]
 
 
-def _together(ops: Sequence[Op], groups: Sequence[Group]) -> list[Op]:
+def _width(group: Group) -> int:
+    return sum(op.width or 0 for op in group)
+
+
+def _together(ops: Sequence[Op], groups: Iterable[Group]) -> list[Op]:
     """Return operators with those of each group one after another, at the place of the first."""
-    group_of = {op.node: group for group in groups for op in group}
-    by_node = {op.node: op for op in ops}
-    order = dict.fromkeys(member.node for op in ops for member in group_of.get(op.node, (op,)))
-    return [by_node[node] for node in order]
+    group_of = {op: group for group in groups for op in group}
+    return list(dict.fromkeys(member for op in ops for member in group_of.get(op, (op,))))
 
 
 def _with_fused(ops: Sequence[Op], chosen: Sequence[Group]) -> list[Op]:
     """Return a layer with each of the chosen groups as one operator, at the place of its first."""
-    fused = {group[0].node: _as_one(group) for group in chosen if group}
-    gone = {op.node for group in chosen for op in group[1:]}
-    return [fused.get(op.node, op) for op in ops if op.node not in gone]
+    fused = {op: _as_one(group) for group in chosen for op in group}
+    return list(dict.fromkeys(fused.get(op, op) for op in ops))
 
 
 def _as_one(group: Group) -> Op:
     first = group[0]
-    shape = (*(first.shape or ())[:-1], sum(op.width or 0 for op in group))
-    nodes = tuple(op.node for op in group)
-    return Op(first.node, OpKind.LINEAR, first.block, shape, nodes, of_expert=first.of_expert)
+    shape = (*(first.shape or ())[:-1], _width(group))
+    return replace(first, shape=shape, parts=tuple(op.node for op in group), other_widths=())
 
 
-def _groups(tree: SliceTree, ops: Sequence[Op]) -> Iterator[Group]:
-    """Yield linear operators that may have been fused: of one input, or of names that belong together."""
-    linear = {op.node: op for op in ops if op.kind is OpKind.LINEAR and op.width is not None}
+def _by_name(tree: SliceTree, linear: dict[int, Op]) -> Iterator[Group]:
+    """Yield linear operators whose names belong together."""
     grouped: set[int] = set()
-    for nodes in parts_of_one(tree, list(linear)):
+    for nodes in parts_of_one(tree, linear):
         if grouped.isdisjoint(nodes):
             grouped.update(nodes)
-            yield tuple(linear[node] for node in nodes)
-    of_one_input = _by_input(tree, [op for op in linear.values() if op.node not in grouped])
-    yield from (group for group in of_one_input if len(group) > 1)
-    grouped.update(op.node for group in of_one_input for op in group)
-    yield from _runs([op for op in ops if op.node not in grouped])
+            yield tuple(map(linear.__getitem__, nodes))
 
 
-def _by_input(tree: SliceTree, ops: Sequence[Op]) -> list[Group]:
-    """Group operators that are given the same in one module; without those of which it is not known."""
-    groups: defaultdict[Hashable, list[Op]] = defaultdict(list)
-    for op in ops:
+def _alike(
+    tree: SliceTree, ops: Sequence[Op], linear: dict[int, Op], named: Iterable[Group]
+) -> Iterator[Group]:
+    """Yield other linear operators that may have been fused: of one input, then such that run in a row."""
+    left = dict.fromkeys(ops)
+    for op in chain.from_iterable(named):
+        del left[op]
+    by_input: defaultdict[Hashable, list[Op]] = defaultdict(list)
+    for op in filter(left.__contains__, linear.values()):
         key = value_key(first_input(tree, op.node))
         if key is not None:
-            groups[key, tree.parents[op.node]].append(op)
-    return [tuple(group) for group in groups.values()]
+            by_input[key, tree.parents[op.node]].append(op)
+            del left[op]
+    yield from map(tuple, by_input.values())
+    yield from _in_a_row(left)
 
 
-def _runs(ops: Sequence[Op]) -> Iterator[Group]:
-    """Yield two or three linear operators of one part of a layer with nothing characteristic between them."""
-    run: list[Op] = []
-    for op in (*(op for op in ops if op.kind in CHARACTERISTIC), None):
-        is_linear = op is not None and op.kind is OpKind.LINEAR
-        if op is not None and is_linear and (not run or run[-1].block == op.block):
-            run.append(op)
-            continue
-        if len(run) in _RUN and all(each.width is not None for each in run):
-            yield tuple(run)
-        run = [op] if op is not None and is_linear else []
+def _in_a_row(ops: Iterable[Op]) -> Iterator[Group]:
+    """Yield a few linear operators of one part of a layer with nothing characteristic between them."""
+    characteristic = (op for op in ops if op.kind in CHARACTERISTIC)
+    for (kind, _), run in groupby(characteristic, attrgetter("kind", "block")):
+        group = tuple(run)
+        if kind is OpKind.LINEAR and len(group) <= LONGEST_RUN and all(op.width is not None for op in group):
+            yield group

@@ -3,10 +3,13 @@
 What the two do is aligned operator by operator (`align`); modules follow from the operators that they hold.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
+from string import digits
 from typing import Final
+
+from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.align import Aligned, align_lines, align_ops
 from firstdrift.matching.cross_framework.inferred_values import Inferred, Known, infer_values
@@ -33,15 +36,16 @@ from firstdrift.matching.cross_framework.thresholds import (
     SHARED_TYPES,
 )
 from firstdrift.matching.fused.joined_tensors import (
-    ARRANGED_BY_VALUES,
-    concatenated,
+    Tensor,
+    golden_first,
     join_records,
-    whole_axes,
+    pair_of,
+    possible_wholes,
 )
 from firstdrift.matching.pairing import Found, Join, Pairing
-from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
+from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair
 from firstdrift.matching.ranks.partial_dump import spread_of_lines
-from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tensors import TensorPairing, left_over
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.operators.kinds import CHARACTERISTIC
@@ -49,13 +53,18 @@ from firstdrift.operators.paths import PARTS_OF_LAYER
 from firstdrift.wording.message import Message
 
 _SAME_BLOCK: Final = {
-    "attention": Message.of("matching.reason.same_block.attention"),
-    "cross attention": Message.of("matching.reason.same_block.cross_attention"),
-    "mlp": Message.of("matching.reason.same_block.mlp"),
+    "attention": (Message.of("matching.reason.same_block.attention"),),
+    "cross attention": (Message.of("matching.reason.same_block.cross_attention"),),
+    "mlp": (Message.of("matching.reason.same_block.mlp"),),
+    "": (),
 }
-_SAME_OUTPUT_WIDTH: Final = Message.of("matching.reason.same_output_width")
+_BY_WIDTH: Final = {
+    True: (KNOWN_WIDTH, (Message.of("matching.reason.same_output_width"),)),
+    False: (NO_WIDTH, ()),
+}
+"""How sure a pair of operators is, and what is said of it, by whether the widths of both are known."""
+
 _SAME_OPERATORS: Final = Message.of("matching.reason.same_operators")
-_PARTS_JOINED: Final = Message.of("matching.transform.parts_joined")
 
 
 def match_across_frameworks(work: Pairing, *, late: bool) -> bool:
@@ -121,34 +130,33 @@ def add_inferred(
     known = [pair for pair in tensors.pairs if pair.incomparable is None]
     golden = infer_values(work, work.lines, known, of_target=False)
     target = infer_values(work, work.lines, known, of_target=True)
-    for inferred in golden:
-        _add_inferred_node(inferred, (work.golden, work.target), matches, tensors, of_target=False)
-    for inferred in target:
-        _add_inferred_node(inferred, (work.target, work.golden), matches, tensors, of_target=True)
-    return frozenset(inferred.node for inferred in golden), frozenset(inferred.node for inferred in target)
+    return (
+        frozenset(_add_inferred_node(each, work, matches, tensors, of_target=False) for each in golden),
+        frozenset(_add_inferred_node(each, work, matches, tensors, of_target=True) for each in target),
+    )
 
 
 def _add_inferred_node(
     inferred: Inferred,
-    trees: tuple[SliceTree, SliceTree],
+    work: Pairing,
     matches: list[NodeMatch],
     tensors: TensorPairing,
     *,
     of_target: bool,
-) -> None:
-    """Add a node without partner, and its tensors; `trees` are its own and that of the other dump."""
-    node = trees[0].nodes[inferred.node]
-    match = len(matches)
-    taken = {record.label for records, _ in inferred.values for record in records}
-    left = tensors.unmatched_target if of_target else tensors.unmatched_golden
-    rest = (record for record in node.tensors if record.label not in taken)
-    left += [UnmatchedTensor(match, node.name, record) for record in rest]
+) -> int:
+    """Add a node without partner, and its tensors; return the node."""
+    own, other = golden_first(work.golden, work.target, own_is_golden=not of_target)
+    node, row = own.nodes[inferred.node], len(matches)
+    taken = {(node.name, record.label) for records, _ in inferred.values for record in records}
+    left = (tensors.unmatched_golden, tensors.unmatched_target)[of_target]
+    left += left_over(row, [node], taken)
     tensors.pairs += [
-        _inferred_pair(match, node.name, *value, trees[1], of_target=of_target) for value in inferred.values
+        _inferred_pair(row, node.name, *value, other, of_target=of_target) for value in inferred.values
     ]
     reasons = tuple(dict.fromkeys(known.why for _, known in inferred.values))
-    golden, target = ((), (node.name,)) if of_target else ((node.name,), ())
-    matches.append(NodeMatch(golden, target, Origin.STRUCTURE, INFERRED, reasons=reasons))
+    sides = golden_first((node.name,), (), own_is_golden=not of_target)
+    matches.append(NodeMatch(*sides, Origin.STRUCTURE, INFERRED, reasons=reasons))
+    return inferred.node
 
 
 def _inferred_pair(
@@ -161,36 +169,22 @@ def _inferred_pair(
     of_target: bool,
 ) -> TensorPair:
     """Pair what a node gives, one tensor or several as one, with where its value is known from."""
-    own_parts = records if len(records) > 1 else ()
-    joining = Joining.CONCATENATED if own_parts else known.joining
-    if own_parts:
-        own = join_records(records, -1)
-    else:
-        own = records[0] if joining is None else _whole(records[0], known.record)
-    names = [other.nodes[index].name for index in known.nodes]
-    sides = (node, own, own_parts), (names[0], known.record, known.parts)
-    golden, target = sides[::-1] if of_target else sides
-    said = known.transform or ((_PARTS_JOINED, ARRANGED_BY_VALUES) if own_parts else ())
-    return TensorPair(
-        match=match,
-        golden_node=golden[0],
-        target_node=target[0],
-        golden=golden[1],
-        target=target[1],
-        transform=said or reshape_to_fit(golden[1], target[1]),
-        golden_parts=golden[2],
-        target_parts=target[2],
-        joining=joining,
-        part_nodes=tuple(names) if joining is Joining.OF_EXPERTS else (),
-    )
+    names = tuple(other.nodes[index].name for index in known.nodes)
+    own = Tensor(node, _as_one(records, known), records[1:] and records)
+    there = Tensor(names[0], known.record, known.parts)
+    golden, target = golden_first(own, there, own_is_golden=not of_target)
+    said = known.transform or reshape_to_fit(golden.record, target.record)
+    pair = pair_of(match, golden, target, said, known.joining)
+    return replace(pair, part_nodes=names) if known.joining is Joining.OF_EXPERTS else pair
 
 
-def _whole(record: TensorRecord, other: TensorRecord) -> TensorRecord:
-    """Return a tensor as a whole, if ranks have shards of it and the other tensor is as large as these."""
-    if record.shards is None or other.shards is not None:
-        return record
-    wholes = (concatenated(record, axis) for axis in whole_axes(record))
-    return next((whole for whole in wholes if fit(whole, other)), record)
+def _as_one(records: tuple[TensorRecord, ...], known: Known) -> TensorRecord:
+    """Return what a node gives as one tensor: several joined, one whole where ranks have shards of it."""
+    if len(records) > 1:
+        return join_records(records, -1)
+    is_as_it_is = known.joining is None or known.record.shards is not None
+    wholes = [] if is_as_it_is else possible_wholes(records[0])
+    return next((whole for whole in wholes if fit(whole, known.record)), records[0])
 
 
 def _is_topology(tree: SliceTree) -> bool:
@@ -206,28 +200,25 @@ def _call_nothing_alike(work: Pairing) -> bool:
     What modules are called counts where a dump does not tell the class of all of them.
     """
     trees = work.golden, work.target
-    if any((*trees[0].backward, *trees[1].backward)):
-        return False
-    types = [_types(tree) for tree in trees]
-    if not types[0].isdisjoint(types[1]):
-        return False
-    if all(node.type_name for tree in trees for node in tree.nodes):
-        return True
-    labels = [
-        {node.path.rpartition(".")[2] for node in tree.nodes if not is_operator(node)} for tree in trees
-    ]
-    return not any(label and not label.isdigit() for label in labels[0] & labels[1])
+    types_told = all(node.type_name for tree in trees for node in tree.nodes)
+    called = [_types(tree) | (set() if types_told else _labels(tree)) for tree in trees]
+    return called[0].isdisjoint(called[1]) and not any((*trees[0].backward, *trees[1].backward))
+
+
+def _labels(tree: SliceTree) -> set[str]:
+    """Return what the modules of a dump are called, but for numbers; with a point, as no class is."""
+    labels = {node.path.rpartition(".")[2] for node in tree.nodes if not is_operator(node)}
+    return {f".{label}" for label in labels if label.strip(digits)}
 
 
 def _were_hardly_found(work: Pairing) -> bool:
     """Tell whether two dumps call hardly anything alike, and hardly anything was found by name."""
-    types = [_types(tree) for tree in (work.golden, work.target)]
-    if not all(tree.nodes for tree in (work.golden, work.target)):
-        return False
+    golden, target = work.golden, work.target
+    types = _types(golden), _types(target)
     if len(types[0] & types[1]) > SHARED_TYPES * len(types[0] | types[1]):
         return False
     by_rule = sum(found.origin not in (Origin.MAPPING, Origin.MANUAL) for found in work.found.values())
-    return by_rule <= SHARED_NODES * min(len(work.golden.nodes), len(work.target.nodes))
+    return by_rule <= SHARED_NODES * min(len(golden.nodes), len(target.nodes))
 
 
 def _types(tree: SliceTree) -> set[str]:
@@ -244,21 +235,20 @@ def _add(
 
 
 def _add_ops(work: Pairing, pair: Aligned, golden: Op, target: Op) -> None:
-    known = golden.width is not None and target.width is not None
-    score = KNOWN_WIDTH if known else NO_WIDTH
-    reasons = [Message.of("matching.reason.same_kind", kind=golden.kind.value)]
-    if golden.block and golden.block == target.block:
-        reasons.append(_SAME_BLOCK[golden.block])
-    if known:
-        reasons.append(_SAME_OUTPUT_WIDTH)
-    reasons += _told_by_names(work, golden, target)
+    score, reasons_of_width = _BY_WIDTH[None not in (golden.width, target.width)]
+    reasons = (
+        Message.of("matching.reason.same_kind", kind=golden.kind.value),
+        *(_SAME_BLOCK[golden.block] if golden.block == target.block else ()),
+        *reasons_of_width,
+        *_told_by_names(work, golden, target),
+    )
     first, second = _recorded(work.golden, golden), _recorded(work.target, target)
     if not golden.parts and not target.parts:
         _add(work, (first[0], second[0]), pair, *reasons, score=score)
     elif not pair.doubtful:
-        reasons.insert(0, _fused(work, golden, target))
+        reasons = (_fused(work, golden, target), *reasons)
         experts = golden.experts or target.experts
-        work.add_join(Join(first, second, Origin.STRUCTURE, score, tuple(reasons), experts=experts))
+        work.add_join(Join(first, second, Origin.STRUCTURE, score, reasons, experts=experts))
 
 
 def _told_by_names(work: Pairing, *ops: Op) -> Iterator[Message]:
@@ -269,14 +259,15 @@ def _told_by_names(work: Pairing, *ops: Op) -> Iterator[Message]:
 
 
 def _fused(work: Pairing, golden: Op, target: Op) -> Message:
-    trees = (work.golden, work.target) if golden.parts else (work.target, work.golden)
-    parts, whole = (golden, target) if golden.parts else (target, golden)
-    # Of experts, each column is named by the first of them: there may be hundreds.
-    names = tuple(trees[0].relative_name(node) for node in parts.nodes[:: len(parts.experts) or 1])
-    name, experts = trees[1].relative_name(whole.node), len(parts.experts)
-    if experts:
-        return Message.of("matching.reason.fused_experts", whole=name, parts=names, experts=experts)
-    return Message.of("matching.reason.fused", whole=name, parts=names)
+    sides = (work.golden, golden), (work.target, target)
+    (of_parts, parts), (of_whole, whole) = golden_first(*sides, own_is_golden=bool(golden.parts))
+    name, experts = of_whole.relative_name(whole.node), len(parts.experts)
+    if not experts:
+        names = tuple(map(of_parts.relative_name, parts.nodes))
+        return Message.of("matching.reason.fused", whole=name, parts=names)
+    # Each column is named by the first expert: there may be hundreds.
+    names = tuple(map(of_parts.relative_name, parts.nodes[::experts]))
+    return Message.of("matching.reason.fused_experts", whole=name, parts=names, experts=experts)
 
 
 def _recorded(tree: SliceTree, op: Op) -> tuple[int, ...]:
@@ -294,64 +285,62 @@ def _recorded(tree: SliceTree, op: Op) -> tuple[int, ...]:
 
 def _is_convincing(lines: tuple[Line, Line], aligned: list[Aligned]) -> bool:
     """Tell whether most of what is characteristic of one of two runs was found in the other."""
-    there = [sum(op.kind in CHARACTERISTIC for op in line.ops) for line in lines]
-    sides = [pair.golden for pair in aligned], [pair.target for pair in aligned]
+    there = [_characteristic(line.ops) for line in lines]
     matched = [
-        sum(len(op.nodes) for op in side if isinstance(op, Op) and op.kind in CHARACTERISTIC)
-        for side in sides
+        _characteristic(pair.golden for pair in aligned),
+        _characteristic(pair.target for pair in aligned),
     ]
     is_most = any(number >= LEAST_SHARED * total for number, total in zip(matched, there, strict=True))
     return min(matched) >= LEAST_OPS and is_most
+
+
+def _characteristic(units: Iterable[Op | Layer]) -> int:
+    """Count the nodes of operators of which a model is made."""
+    ops = (unit for unit in units if isinstance(unit, Op))
+    return sum(len(op.nodes) for op in ops if op.kind in CHARACTERISTIC)
 
 
 def _match_modules(work: Pairing, layers: Aligned) -> None:
     """Match the modules of two layers that have most of their matched operators in common."""
     golden = _modules(work.golden, layers.golden.node)
     target = _modules(work.target, layers.target.node)
-    inside = set(nodes_below(work.golden, layers.golden.node))
-    joins = [join for join in work.joins if join.golden[0] in inside]
-    first = {node: _matched_below(work, node, joins, of_golden=True) for node in golden}
-    second = {node: _matched_below(work, node, joins, of_golden=False) for node in target}
+    first = {node: _matched_below(work, node, of_golden=True) for node in golden}
+    second = {node: _matched_below(work, node, of_golden=False) for node in target}
     scores = [(_share(first[one], second[other]), one, other) for one, other in product(golden, target)]
     scores = [score for score in scores if score[0] >= LEAST_SHARED] + _only_ones(work, golden, target)
     for _, one, other in sorted(scores, key=lambda score: -score[0]):
         _add(work, (one, other), layers, _SAME_OPERATORS, score=SAME_CONTENTS)
 
 
-def _share(first: set[int], second: set[int]) -> float:
+def _share(first: set[int | None], second: set[int | None]) -> float:
     return len(first & second) / max(1, len(first | second))
 
 
-def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_golden: bool) -> set[int]:
-    """Return the target nodes of the matches below a module of either side; of a fused one the first.
+def _matched_below(work: Pairing, module: int, *, of_golden: bool) -> set[int | None]:
+    """Return the matches below a module of either side, each by its first target node.
 
     Who holds a part of what was fused does not hold it.
     """
     below = set(nodes_below(work.golden if of_golden else work.target, module))
-    if of_golden:
-        found = {work.partners[node] for node in below if node in work.partners}
-    else:
-        found = {node for node in below if node in work.found}
-    for join in joins:
-        found.difference_update(join.target)
-        if below.issuperset(join.golden if of_golden else join.target):
-            found.add(join.target[0])
-    return found
+    found = set(map(work.partners.get if of_golden else work.first_target, below))
+    torn = (join for join in work.joins if not below.issuperset(join.golden if of_golden else join.target))
+    return found.difference([None], (join.target[0] for join in torn))
 
 
 def _only_ones(work: Pairing, golden: Sequence[int], target: Sequence[int]) -> list[tuple[float, int, int]]:
     """Return the modules that are the only one of their part of a layer on either side."""
     found: list[tuple[float, int, int]] = []
-    for block in PARTS_OF_LAYER:
-        first = _outermost(work.golden, [node for node in golden if block_of(work.golden, node) == block])
-        second = _outermost(work.target, [node for node in target if block_of(work.target, node) == block])
+    for part in PARTS_OF_LAYER:
+        first, second = _outermost(work.golden, golden, part), _outermost(work.target, target, part)
         if len(first) == len(second) == 1:
             found.append((0.0, first[0], second[0]))
     return found
 
 
-def _outermost(tree: SliceTree, nodes: list[int]) -> list[int]:
-    return [node for node in nodes if tree.parents[node] not in nodes]
+def _outermost(tree: SliceTree, modules: Sequence[int], part: str) -> list[int]:
+    """Return the modules of a part of a layer that lie in no other such."""
+    of_part = [node for node in modules if block_of(tree, node) == part]
+    return [node for node in of_part if tree.parents[node] not in of_part]
 
 
 def _modules(tree: SliceTree, layer: int) -> list[int]:

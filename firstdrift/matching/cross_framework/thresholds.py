@@ -1,29 +1,30 @@
 """The numbers by which runs of different frameworks are aligned.
 
-Of each: unit | meaning | where it comes from. The trial went through the 643 pairs of dumps of tests/truth
-with the fixtures, and counted those in which a number is asked.
+Of each: unit | meaning | where it comes from. A "judgement" was made by hand; where it says so, some pairs of
+dumps of tests/truth were matched with another number.
 """
 
 from typing import Final
 
 SAME_BLOCK: Final = 0.3
-"""worth | both in the same part of a layer, or as many norms in two layers | trial: asked in 110 pairs"""
+"""worth | both in the same part of a layer, or as many norms in two layers | judgement; 0 or
+a million change matches of tests/truth"""
 
 OTHER_BLOCK: Final = 0.2
-"""factor | in other parts of a layer | trial: asked in 108 pairs"""
+"""factor | in other parts of a layer | judgement; a million changes matches of tests/truth, 0 changed
+none of 44 pairs"""
 
 SAME_WIDTH: Final = 0.3
-"""worth | outputs of the same width | trial: asked in 79 pairs"""
+"""worth | outputs of the same width | judgement; 0 changes a match of tests/truth"""
 
 SAME_NAME: Final = 0.1
-"""worth | the same name | trial: asked in 112 pairs"""
+"""worth | the same name | judgement"""
 
 SAME_VALUES: Final = 1.0
 """worth | output values that agree | as much as an operator itself: values decide between equals"""
 
 JOINED: Final = 0.6
-"""worth | each part of a fused operator beyond the first | trial: asked in 171 pairs; less than an
-operator"""
+"""worth | each part of a fused operator beyond the first | judgement: less than an operator"""
 
 FOLLOWING: Final = 1e-3
 """worth | two pairs that follow each other | far below the other terms: it decides between equals only"""
@@ -31,46 +32,46 @@ FOLLOWING: Final = 1e-3
 MOST_VARIANTS: Final = 64
 """ways | to see a layer that are tried | bounds the time it takes"""
 
+LONGEST_RUN: Final = 3
+"""operators | in a row that may have been fused, by place alone | query, key and value"""
+
 LARGEST_TABLE: Final = 1_000_000
 """pairs | of layers or operators, up to which each is weighed | 1000 by 1000"""
 
 SHARED_TYPES: Final = 0.2
-"""share of all types | dumps of one framework share more of them | trial: asked 1,333
-times, 59 times they share fewer"""
+"""share of all types | dumps of one framework share more of them | judgement; in the 643 pairs of tests/truth
+with the fixtures it is asked 1,333 times, and 59 times they share fewer"""
 
 SHARED_NODES: Final = 0.1
-"""share of nodes | ... or more of their nodes are found by name | trial: asked 59
-times, 3 times fewer are found"""
+"""share of nodes | ... or more of their nodes are found by name | judgement; of those 59
+times 3 times fewer are found"""
 
 KNOWN_WIDTH: Final = 0.9
-"""score, 0 to 1 | a pair of operators whose output widths are known | shown only: no rule compares it"""
+"""score, 0 to 1 | a pair of operators whose output widths are known | judgement; nothing compares it"""
 
 NO_WIDTH: Final = 0.7
-"""score, 0 to 1 | a pair whose widths are not | shown only: no rule compares it"""
+"""score, 0 to 1 | a pair whose widths are not | judgement; nothing compares it"""
 
 SAME_CONTENTS: Final = 0.8
-"""score, 0 to 1 | modules that hold the same operators | shown only: no rule compares it"""
+"""score, 0 to 1 | modules that hold the same operators | judgement; nothing compares it"""
 
 LEAST_SHARED: Final = 0.5
 """share of operators | that two modules, or two runs, have in common at least | the majority"""
 
 INFERRED: Final = 0.8
-"""score, 0 to 1 | values that are known from neighbours | shown only: no rule compares it"""
+"""score, 0 to 1 | values that are known from neighbours | judgement; nothing compares it"""
 
 LEAST_OPS: Final = 4
-"""operators | characteristic ones that two dumps of one model have in common at least | trial: asked in 10
-pairs, which all have more"""
+"""operators | characteristic ones that two dumps of one model have in common at least | judgement; asked
+in 10 of those pairs, which all have more"""
 
 DOUBTFUL_LAYER: Final = 0.5
 """score, 0 to 1 | layers of which one side has more, and no values tell which | between DOUBTFUL and
-CONFIDENT of structure"""
+CONFIDENT of structure; nothing compares it"""
 
 NEAR: Final = 4
-"""operators | before a rotation or after a node that are searched | trial: asked in 149 pairs"""
-
-ROTATION: Final = 3
-"""tensors | that a rotation takes | what it rotates, cosine and sine"""
+"""operators | before a rotation or after a node that are searched | judgement"""
 
 MOST_ADDENDS: Final = 4
-"""addends | of a sum that are told apart; the sum before stands for more | trial: asked in 76 pairs; bounds
-the walk back through sums"""
+"""addends | of a sum that are told apart; the sum before stands for more | judgement; bounds the walk back
+through sums"""

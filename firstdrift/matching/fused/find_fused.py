@@ -9,12 +9,14 @@ Names say what may have been fused; shapes, and values where there are any, say 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import chain, product
+from functools import partial
+from itertools import chain, islice, product
+from math import inf
 from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.matching.fused.joined_tensors import join_records, joined_axis
+from firstdrift.matching.fused.joined_tensors import golden_first, join_records, joined_axis
 from firstdrift.matching.fused.thresholds import BY_NAME, FITS, SAME_VALUES
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Origin
@@ -30,23 +32,23 @@ _SHAPES_JOIN: Final = Message.of("matching.reason.shapes_join")
 _VALUES_AGREE: Final = Message.of("matching.reason.values_of_whole_agree")
 _SAME_OPERATORS: Final = Message.of("matching.reason.same_operators_inside")
 
+_TOLD: Final = {
+    (True, True, True): (1.0, (_SHAPES_JOIN, _VALUES_AGREE)),
+    (False, True, True): (FITS, (_SHAPES_JOIN, _VALUES_AGREE)),
+    (True, True, False): (FITS, (_SHAPES_JOIN,)),
+    (True, None, False): (BY_NAME, ()),
+}
+"""How sure it is, and why, that parts were fused: by whether names, shapes (if known) and values say so."""
+
 
 def join_siblings(work: Pairing, golden: list[int], target: list[int]) -> None:
     """Match what was fused on one side and not on the other, among siblings that are not matched yet."""
-    for parts in _groups(work.golden, work.free_golden(golden)):
-        _join_first(
-            work, (_Fused(work, parts, whole, parts_are_golden=True) for whole in work.free_target(target))
-        )
-    for parts in _groups(work.target, work.free_target(target)):
-        _join_first(
-            work, (_Fused(work, parts, whole, parts_are_golden=False) for whole in work.free_golden(golden))
-        )
-
-
-def _join_first(work: Pairing, candidates: Iterable["_Fused"]) -> None:
-    join = next(filter(None, map(_Fused.join, candidates)), None)
-    if join is not None:
-        work.add_join(join)
+    sides = (work.golden, partial(work.free_golden, golden)), (work.target, partial(work.free_target, target))
+    for (tree, own), (_, others), of_golden in ((*sides, True), (*sides[::-1], False)):
+        for parts in _groups(tree, own()):
+            joins = (_Fused(work, parts, whole, of_golden).join() for whole in others())
+            for join in islice(filter(None, joins), 1):
+                work.add_join(join)
 
 
 def possible_joins(work: Pairing, node: int, *, of_golden: bool) -> Iterator[Join]:
@@ -54,9 +56,9 @@ def possible_joins(work: Pairing, node: int, *, of_golden: bool) -> Iterator[Joi
 
     The modules around them need not correspond.
     """
-    golden, target = work.free_golden(range(work.golden.root)), work.free_target(range(work.target.root))
-    tree, other = (work.golden, work.target) if of_golden else (work.target, work.golden)
-    free, others = (golden, target) if of_golden else (target, golden)
+    golden = work.golden, work.free_golden(range(work.golden.root))
+    target = work.target, work.free_target(range(work.target.root))
+    (tree, free), (other, others) = golden_first(golden, target, own_is_golden=of_golden)
     siblings = [index for index in free if tree.parents[index] == tree.parents[node]]
     groups = (parts for parts in _groups(tree, siblings) if node in parts)
     candidates = [_Fused(work, parts, whole, of_golden) for parts, whole in product(groups, others)]
@@ -70,8 +72,7 @@ def complete_join(work: Pairing, pair: Pair, origin: Origin, reason: Message) ->
     None where the shapes of the two fit each other, or those of the parts do not join to that of the whole.
     """
     for tree, (part, whole), of_golden in ((work.golden, pair, True), (work.target, pair[::-1], False)):
-        siblings = [] if is_operator(tree.nodes[part]) else tree.forward[tree.parents[part]]
-        for parts in _groups(tree, siblings):
+        for parts in _groups(tree, tree.forward[tree.parents[part]]):
             fused = _Fused(work, parts, whole, of_golden)
             if part in parts and fused.fits():
                 return fused.match(origin, 1.0, reason, fused.name(), _SHAPES_JOIN)
@@ -80,14 +81,19 @@ def complete_join(work: Pairing, pair: Pair, origin: Origin, reason: Message) ->
 
 def join_operators(work: Pairing, join: Join) -> None:
     """Match the operators inside a match of several nodes, where each part runs those of the whole."""
-    golden = [work.golden.forward[node] for node in join.golden]
-    target = [work.target.forward[node] for node in join.target]
-    runs = [[work.golden.nodes[child] for child in children] for children in golden]
-    runs += [[work.target.nodes[child] for child in children] for children in target]
-    kinds = {tuple(node.type_name for node in run) for run in runs}
-    if len(kinds) == 1 and all(map(is_operator, chain.from_iterable(runs))):
-        for inside in zip(zip(*golden, strict=True), zip(*target, strict=True), strict=True):
+    sides = (work.golden, join.golden), (work.target, join.target)
+    runs = [[tree.forward[node] for node in nodes] for tree, nodes in sides]
+    kinds = {_operators(tree, run) for (tree, _), side in zip(sides, runs, strict=True) for run in side}
+    if len(kinds) == 1 and None not in kinds:
+        golden, target = (zip(*side, strict=True) for side in runs)
+        for inside in zip(golden, target, strict=True):
             work.add_join(Join(*inside, join.origin, join.score, (_SAME_OPERATORS,)))
+
+
+def _operators(tree: SliceTree, nodes: Iterable[int]) -> tuple[str, ...] | None:
+    """Return which operators some nodes are; None if one is a module."""
+    run = [tree.nodes[node] for node in nodes]
+    return tuple(node.type_name for node in run) if all(map(is_operator, run)) else None
 
 
 def parts_of_one(tree: SliceTree, nodes: Iterable[int]) -> Iterator[tuple[int, ...]]:
@@ -101,15 +107,13 @@ def parts_of_one(tree: SliceTree, nodes: Iterable[int]) -> Iterator[tuple[int, .
 
 def _groups(tree: SliceTree, siblings: Iterable[int]) -> Iterator[tuple[int, ...]]:
     """Yield what may be the parts of something fused: modules of one call whose names belong together."""
-    calls: defaultdict[str, dict[tuple[int, Direction], int]] = defaultdict(dict)
+    calls: defaultdict[tuple[int, Direction], dict[str, int]] = defaultdict(dict)
     for index in tree.modules(siblings):
         node = tree.nodes[index]
-        calls[tree.relative_name(index).lower()].setdefault((node.call, node.direction), index)
+        calls[node.call, node.direction].setdefault(tree.relative_name(index).lower(), index)
     for names in chain.from_iterable(fusion.parts for fusion in fusions()):
-        for call in calls.get(names[0], ()):
-            parts = tuple(calls[name].get(call, -1) for name in names if name in calls)
-            if len(parts) == len(names) and -1 not in parts:
-                yield parts
+        of_all = (call for call in calls.values() if call.keys() >= set(names))
+        yield from (tuple(map(call.__getitem__, names)) for call in of_all)
 
 
 class _Fused(Struct, frozen=True):
@@ -123,14 +127,12 @@ class _Fused(Struct, frozen=True):
     @property
     def _trees(self) -> tuple[SliceTree, SliceTree]:
         """The tree of the parts, and that of the whole."""
-        trees = self.work.golden, self.work.target
-        return trees if self.parts_are_golden else trees[::-1]
+        return golden_first(self.work.golden, self.work.target, own_is_golden=self.parts_are_golden)
 
     def match(self, origin: Origin, score: float, *reasons: Message) -> Join:
         """Return the match of the parts with the whole."""
-        whole = (self.whole,)
-        golden, target = (self.parts, whole) if self.parts_are_golden else (whole, self.parts)
-        return Join(golden, target, origin, score, reasons)
+        sides = golden_first(self.parts, (self.whole,), own_is_golden=self.parts_are_golden)
+        return Join(*sides, origin, score, reasons)
 
     def join(self) -> Join | None:
         """Return the match if parts were fused into a whole: by name and shape, or by shape and value."""
@@ -138,15 +140,9 @@ class _Fused(Struct, frozen=True):
         node, first = of_whole.nodes[self.whole], of_parts.nodes[self.parts[0]]
         if is_operator(node) or (node.direction, node.call) != (first.direction, first.call):
             return None
-        fits, is_named = self.fits(), self._is_named()
-        if fits and self._values_agree():
-            score = 1.0 if is_named else FITS
-            return self.match(Origin.STRUCTURE, score, self.name(), _SHAPES_JOIN, _VALUES_AGREE)
-        if not is_named or fits is False:
-            return None
-        if fits is None:
-            return self.match(Origin.STRUCTURE, BY_NAME, self.name())
-        return self.match(Origin.STRUCTURE, FITS, self.name(), _SHAPES_JOIN)
+        fits = self.fits()
+        told = _TOLD.get((self._is_named(), fits, bool(fits) and self._values_agree()))
+        return told and self.match(Origin.STRUCTURE, told[0], self.name(), *told[1])
 
     def _is_named(self) -> bool:
         """Tell whether the names of all are those of parts and whole of one fusion."""
@@ -168,21 +164,19 @@ class _Fused(Struct, frozen=True):
 
     def _values_agree(self) -> bool:
         wholes = [(join_records(parts, axis or 0), whole) for parts, whole, axis in self._joined()]
-        distances = known_distances(*zip(*wholes, strict=True))
-        return bool(distances) and max(distances) <= SAME_VALUES
+        return max(known_distances(*zip(*wholes, strict=True)), default=inf) <= SAME_VALUES
 
     def _joined(self) -> Iterator[tuple[list[TensorRecord], TensorRecord, int | None]]:
         """Yield the first output and the weight of each part, those of the whole, and how they are joined."""
         of_parts, of_whole = self._trees
-        whole = of_whole.nodes[self.whole]
-        result = Role.INPUT if whole.direction is Direction.BACKWARD else Role.OUTPUT
+        nodes = of_whole.nodes[self.whole], *map(of_parts.nodes.__getitem__, self.parts)
+        result = Role.INPUT if nodes[0].direction is Direction.BACKWARD else Role.OUTPUT
         for role in (result, Role.PARAMETER):
-            record = _first(whole, role)
-            records = [_first(of_parts.nodes[part], role) for part in self.parts]
-            parts = [part for part in records if part is not None]
-            if record is not None and len(parts) == len(records):
-                yield parts, record, joined_axis([part.shape for part in parts], record.shape)
+            found = [record for node in nodes for record in _first(node, role)]
+            if len(found) == len(nodes):
+                whole, *parts = found
+                yield parts, whole, joined_axis(parts, whole)
 
 
-def _first(node: Node, role: Role) -> TensorRecord | None:
-    return next((tensor for tensor in tensors_of(node, role) if tensor.shape), None)
+def _first(node: Node, role: Role) -> list[TensorRecord]:
+    return [tensor for tensor in tensors_of(node, role) if tensor.shape][:1]

@@ -9,7 +9,7 @@ rows add up to those of the whole, and so do the columns.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple, TypeAlias
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.layer_ops import Layer, Op, first_output
 from firstdrift.matching.fused.find_fused import parts_of_one
+from firstdrift.matching.fused.joined_tensors import golden_first
 from firstdrift.matching.fused.thresholds import GATE_UP_DOWN, MOST_DIGITS
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.operators.kinds import GATHERED, OpKind
@@ -43,6 +44,10 @@ class _Column(NamedTuple):
     rows: tuple[int, ...]
     width: int
 
+    @property
+    def first(self) -> Op:
+        return next(iter(self.ops.values()))
+
 
 def has_experts(tree: SliceTree, layer: Layer) -> bool:
     """Tell whether a layer has experts, by what its operators do and where in it they lie."""
@@ -53,56 +58,43 @@ def has_experts(tree: SliceTree, layer: Layer) -> bool:
 
 
 class Apart(Struct, frozen=True):
-    """Operators of experts that are aligned by themselves.
+    """The operators of experts of one of two layers, which are aligned by themselves.
 
     Attributes:
-        golden: the ways to see the golden ones: where experts are listed, each operator of all of them as
-            one, the first two linear ones apart or as one; else what lies between the first and the last
-            grouped operator. Likewise target.
-        lists: of each list of experts, the nodes of their operators, each with the number of its expert.
-        together: the nodes between the first and the last grouped operator, of the other side.
-        golden_is_listed: which side lists them.
+        ways: the ways to see them: where experts are listed, each operator of all of them as one, the first
+            two linear ones apart or as one; else what lies between the first and the last grouped operator.
+        nodes: their nodes, those of each list of experts by themselves, and whether it is sure that they are
+            experts': what looks like the only expert of a list may be none.
     """
 
-    golden: Ways
-    target: Ways
-    lists: tuple[dict[int, int], ...]
-    together: frozenset[int]
-    golden_is_listed: bool
+    ways: Ways
+    nodes: tuple[tuple[frozenset[int], bool], ...]
 
-    def rest(self, ops: Sequence[Op], found: Collection[int], *, golden: bool) -> list[Op]:
-        """Return the operators of a layer that are not of experts.
-
-        What looks like the only expert of a list counts as one if some of it was aligned (`found`).
-        """
-        if golden is not self.golden_is_listed:
-            return [op for op in ops if op.node not in self.together]
-        gone: set[int] = set()
-        for numbers in self.lists:
-            if len(set(numbers.values())) > 1 or not numbers.keys().isdisjoint(found):
-                gone.update(numbers)
-        return [op for op in ops if op.node not in gone]
+    def rest(self, ops: Sequence[Op], aligned: Iterable[Op]) -> list[Op]:
+        """Return the operators of a layer that are not of experts; what was aligned shows who is one."""
+        found = {node for op in aligned for node in op.nodes}
+        gone = (nodes for nodes, is_sure in self.nodes if is_sure or not nodes.isdisjoint(found))
+        all_gone = frozenset[int]().union(*gone)
+        return [op for op in ops if op.node not in all_gone]
 
 
 def set_experts_apart(
     trees: tuple[SliceTree, SliceTree], golden: Sequence[Op], target: Sequence[Op]
-) -> Apart | None:
+) -> tuple[Apart, Apart] | None:
     """Take the operators of experts out of two layers; None unless one lists what the other groups."""
     sides = golden, target
     places = _places(trees[0], golden), _places(trees[1], target)
-    if bool(places[0]) is bool(places[1]):
+    listed = bool(places[1])
+    together = _grouped_part(sides[not listed])
+    if bool(places[0]) is listed or not together:
         return None
-    listed = 0 if places[0] else 1
-    together = _grouped_part(sides[1 - listed])
-    if not together:
-        return None
-    ways = _ways(trees[listed], sides[listed], places[listed])
     lists: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for node, place in places[listed].items():
         lists[place.experts][node] = place.number
-    nodes = frozenset(op.node for op in together)
-    golden_ways, target_ways = ([together], ways) if listed else (ways, [together])
-    return Apart(golden_ways, target_ways, tuple(lists.values()), nodes, golden_is_listed=not listed)
+    nodes = tuple((frozenset(numbers), len(set(numbers.values())) > 1) for numbers in lists.values())
+    one_by_one = Apart(_ways(trees[listed], sides[listed], places[listed]), nodes)
+    grouped = Apart([together], ((frozenset(op.node for op in together), True),))
+    return golden_first(one_by_one, grouped, own_is_golden=not listed)
 
 
 def ops_of_shared(tree: SliceTree, ops: Sequence[Op]) -> list[Op]:
@@ -112,10 +104,10 @@ def ops_of_shared(tree: SliceTree, ops: Sequence[Op]) -> list[Op]:
 
 def with_experts(tree: SliceTree, ops: Sequence[Op]) -> list[Op]:
     """Return operators, those of one expert marked as such; without those of experts that did not run."""
-    places = _places(tree, ops)
-    ran = {places[op.node][:2] for op in ops if op.node in places and op.shape is not None}
-    left_out = {node for node, place in places.items() if ran and place[:2] not in ran}
-    return [replace(op, of_expert=True) if op.node in places else op for op in ops if op.node not in left_out]
+    experts = {node: (place.experts, place.number) for node, place in _places(tree, ops).items()}
+    ran = {experts.get(op.node) for op in ops if op.shape is not None} - {None} or set(experts.values())
+    here = [op for op in ops if experts.get(op.node) in {None, *ran}]
+    return [replace(op, of_expert=op.node in experts) for op in here]
 
 
 def _grouped_part(ops: Sequence[Op]) -> list[Op]:
@@ -157,68 +149,55 @@ def _place(path: str) -> _Place | None:
 
 def _ways(tree: SliceTree, ops: Sequence[Op], places: Mapping[int, _Place]) -> Ways:
     columns = _columns(tree, ops, places)
-    pair = _side_by_side(tree, columns)
-    if pair is None:
-        return [[_whole([column]) for column in columns]]
+    both = _side_by_side(tree, columns)
     # What may lie side by side does not depend on one another: it stands together, whatever ran between.
-    both = [columns[at] for at in pair]
-    before = [_whole([column]) for column in columns[: min(pair)]]
-    after = [_whole([column]) for at, column in enumerate(columns) if at > min(pair) and at not in pair]
-    return [[*before, *map(_whole, ([one] for one in both)), *after], [*before, _whole(both), *after]]
+    at = min(map(columns.index, both), default=0)
+    before, after = columns[:at], [column for column in columns[at:] if column not in both]
+    apart = list(map(_whole, (*before, *both, *after)))
+    return [apart, [*apart[:at], _whole(*both), *apart[at + len(both) :]]] if both else [apart]
 
 
 def _columns(tree: SliceTree, ops: Sequence[Op], places: Mapping[int, _Place]) -> list[_Column]:
     """Gather each operator of the experts; one that is not known of all that ran is left out."""
     by_name: defaultdict[tuple[str, Hashable], dict[int, Op]] = defaultdict(dict)
     ran: defaultdict[str, set[int]] = defaultdict(set)
-    sizes = {op.node: _rows_and_width(tree, op.node) for op in ops if op.node in places}
     for op in ops:
         place = places.get(op.node)
-        if place is None or sizes[op.node] == (0, 0) or op.kind not in GATHERED:
-            continue
-        by_name[place.experts, place.name][place.number] = op
-        if op.kind is OpKind.LINEAR:
-            ran[place.experts].add(place.number)
-    columns: list[_Column] = []
-    for (experts, _), members in by_name.items():
-        if members.keys() == ran[experts] and len({op.kind for op in members.values()}) == 1:
-            ordered = dict(sorted(members.items()))
-            rows, widths = zip(*(sizes[op.node] for op in ordered.values()), strict=True)
-            if len(set(widths)) == 1:
-                columns.append(_Column(ordered, rows, widths[0]))
-    return columns
+        if place and op.kind in GATHERED and _rows_and_width(tree, op) != (0, 0):
+            by_name[place.experts, place.name][place.number] = op
+            if op.kind is OpKind.LINEAR:
+                ran[place.experts].add(place.number)
+    of_all = (members for (experts, _), members in by_name.items() if members.keys() == ran[experts])
+    return list(filter(None, (_column(tree, dict(sorted(members.items()))) for members in of_all)))
 
 
-def _rows_and_width(tree: SliceTree, node: int) -> tuple[int, int]:
-    """Return the size of what a node gives as rows; 0 and 0 if it gives none."""
-    record = first_output(tree, node)
+def _column(tree: SliceTree, ops: Mapping[int, Op]) -> _Column | None:
+    """Return the same operator of all experts, by their numbers; None where it is not as wide, or another."""
+    rows, widths = zip(*(_rows_and_width(tree, op) for op in ops.values()), strict=True)
+    kinds = {op.kind for op in ops.values()}
+    return _Column(ops, rows, widths[0]) if len(kinds) == len(set(widths)) == 1 else None
+
+
+def _rows_and_width(tree: SliceTree, op: Op) -> tuple[int, int]:
+    """Return the size of what an operator gives as rows; 0 and 0 if it gives none."""
+    record = first_output(tree, op.node)
     if record is None or not record.shape or 0 in record.shape:
         return 0, 0
     return prod(record.shape[:-1]), record.shape[-1]
 
 
-def _side_by_side(tree: SliceTree, columns: Sequence[_Column]) -> tuple[int, int] | None:
+def _side_by_side(tree: SliceTree, columns: Sequence[_Column]) -> list[_Column]:
     """Return which two columns may lie side by side, in that order: by name, or as the first of three."""
-    firsts = {
-        next(iter(column.ops.values())).node: at
-        for at, column in enumerate(columns)
-        if next(iter(column.ops.values())).kind is OpKind.LINEAR
-    }
-    named = [nodes for nodes in parts_of_one(tree, firsts) if len(nodes) == 2]  # noqa: PLR2004
-    linear = list(firsts.values())
-    if named:
-        first, second = (firsts[node] for node in named[0])
-    elif len(linear) == GATE_UP_DOWN:
-        first, second = linear[:2]
-    else:
-        return None
-    one, other = columns[first], columns[second]
-    return (first, second) if (one.rows, one.width) == (other.rows, other.width) else None
+    linear = {column.first.node: column for column in columns if column.first.kind is OpKind.LINEAR}
+    named = (nodes for nodes in parts_of_one(tree, linear) if len(nodes) == 2)  # noqa: PLR2004
+    first_two = tuple(linear)[:2] if len(linear) == GATE_UP_DOWN else ()
+    both = [linear[node] for node in next(named, first_two)]
+    return both if len({(column.rows, column.width) for column in both}) == 1 else []
 
 
-def _whole(columns: Sequence[_Column]) -> Op:
+def _whole(*columns: _Column) -> Op:
     """Return the same operators of all experts as one, those of several columns side by side."""
-    first = next(iter(columns[0].ops.values()))
+    first = columns[0].first
     return replace(
         first,
         kind=GATHERED[first.kind],

@@ -6,17 +6,18 @@ v_proj  output.0 [2, 16, 32] ─┘
 q_proj  input.0  [2, 16, 64] ─── linear_qkv input.0 [2, 16, 64]      and so for k_proj and v_proj
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from math import prod
-from typing import Final, TypeAlias
+from operator import attrgetter
+from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.matching.fused.thresholds import NAMED_EXPERTS
-from firstdrift.matching.plan import Joining, Messages, TensorPair, UnmatchedTensor
-from firstdrift.matching.tensors import TensorPairing, relate_shapes
+from firstdrift.matching.plan import Joining, Messages, TensorPair
+from firstdrift.matching.tensors import TensorPairing, left_over, relate_shapes
 from firstdrift.matching.tree import is_operator, tensors_of
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, Sharding, TensorRecord, join_statistics, shared_location
@@ -32,11 +33,13 @@ _AXES: Final = (-1, 0)
 ARRANGED_BY_VALUES: Final = Message.of("matching.transform.arranged_by_values")
 """Said of parts of which only the values tell how they lie in the whole."""
 
+_PARTS_NOT_RECORDED: Final = Message.of("matching.incomparable.parts_not_recorded")
+_PROBLEM: Final = attrgetter("problem")
 
-def joined_axis(parts: Sequence[Shape | None], whole: Shape | None) -> int | None:
+
+def joined_axis(parts: Sequence[TensorRecord], whole: TensorRecord) -> int | None:
     """Return the dimension along which parts make up a whole, -1 or 0; None if along none of them."""
-    joined = ((axis, _joined_shape(parts, axis)) for axis in _AXES if whole is not None)
-    return next((axis for axis, shape in joined if shape is not None and _fits(shape, whole)), None)
+    return next((axis for axis in _AXES if _is_known_to_fit(_joined_shape(parts, axis), whole.shape)), None)
 
 
 def join_records(parts: Sequence[TensorRecord], axis: int) -> TensorRecord:
@@ -45,18 +48,15 @@ def join_records(parts: Sequence[TensorRecord], axis: int) -> TensorRecord:
     It bears role and key of the first. Its statistics are those of all elements, however they are arranged:
     the largest maximum, the smallest minimum, the weighted mean and the root of the sum of squared norms.
     """
-    problem = next((part.problem for part in parts if part.problem is not None), None)
     statistics = join_statistics(parts)
-    if problem is None and statistics is None and any(part.location is None for part in parts):
-        problem = Message.of("matching.incomparable.parts_not_recorded")
-    shape = _joined_shape([part.shape for part in parts], axis)
+    is_recorded = statistics is not None or are_located(parts)
     return replace(
         parts[0],
-        shape=shape,
+        shape=_joined_shape(parts, axis),
         statistics=statistics,
         digest=None,
         location=None,
-        problem=problem,
+        problem=next(filter(None, map(_PROBLEM, parts)), None if is_recorded else _PARTS_NOT_RECORDED),
         shards=None,
     )
 
@@ -66,29 +66,30 @@ def join_rows(parts: Sequence[TensorRecord], columns: int = 1) -> TensorRecord |
 
     Parts are those of all experts that lie in the first column, then those of the second.
     """
-    shapes = [part.shape for part in parts if part.is_tensor and part.shape]
-    count = len(parts) // columns
-    rows = [prod(shape[:-1]) for shape in shapes]
-    widths = [shape[-1] for shape in shapes]
-    if len(shapes) < len(parts) or len(set(widths)) != 1 or rows != rows[:count] * columns:
+    sizes = [(prod(part.shape[:-1]), part.shape[-1]) for part in parts if part.shape]
+    rows = [count for count, _ in sizes[: len(parts) // columns]]
+    if len(sizes) < len(parts) or sizes != [(count, sizes[0][1]) for count in rows] * columns:
         return None
-    return replace(join_records(parts, 0), shape=(sum(rows[:count]), columns * widths[0]))
+    return replace(join_records(parts, 0), shape=(sum(rows), columns * sizes[0][1]))
 
 
-def are_located(parts: Sequence[TensorRecord], whole: TensorRecord) -> bool:
-    """Tell whether the values of a whole and of all its parts were saved."""
-    return all(record.location is not None for record in (*parts, whole))
+def are_located(records: Iterable[TensorRecord]) -> bool:
+    """Tell whether the values of all these tensors were saved."""
+    return all(record.location is not None for record in records)
 
 
 def whole_axes(record: TensorRecord) -> list[int]:
     """Return the dimensions along which the shards of a tensor can lie side by side, the last one first."""
-    shapes = [shard.shape for shard in record.shards.records] if record.shards else []
-    is_alone = record.shards is not None and record.shards.of > 1
-    first = shapes[0] if len(shapes) > 1 or is_alone else None
-    if not first:
+    shards = record.shards
+    if shards is None or max(len(shards.records), shards.of) <= 1:
         return []
-    axes = (len(first) - 1, *range(len(first) - 1))
-    return [axis for axis in axes if _joined_shape(shapes, axis) is not None]
+    axes = range(len(shards.records[0].shape or ()))
+    return [axis for axis in (*axes[-1:], *axes[:-1]) if _joined_shape(shards.records, axis) is not None]
+
+
+def possible_wholes(record: TensorRecord) -> list[TensorRecord]:
+    """Return what a tensor may be as a whole: its shards side by side, or as it is."""
+    return [*(concatenated(record, axis) for axis in whole_axes(record)), record]
 
 
 def concatenated(record: TensorRecord, axis: int) -> TensorRecord:
@@ -119,8 +120,7 @@ def pair_joined(tensors: TensorPairing, match: int, golden: Sequence[Node], targ
     taken: set[tuple[str, str]] = set()
     for record in work.whole.tensors:
         records = work.partners(record)
-        pairs = work.pairs(*_with_whole_shards(records, record)) if records is not None else []
-        if records is not None and pairs:
+        if records and (pairs := work.pairs(*_with_whole_shards(records, record))):
             tensors.pairs += pairs
             taken |= work.places(work.parts, records, record)
     _list_left_over(tensors, match, golden, target, taken)
@@ -161,22 +161,22 @@ def _list_left_over(
     target: Sequence[Node],
     taken: set[tuple[str, str]],
 ) -> None:
-    for side, nodes in ((tensors.unmatched_golden, golden), (tensors.unmatched_target, target)):
-        side += [
-            UnmatchedTensor(match, node.name, record)
-            for node in nodes
-            for record in node.tensors
-            if (node.name, record.label) not in taken
-        ]
+    tensors.unmatched_golden += left_over(match, golden, taken)
+    tensors.unmatched_target += left_over(match, target, taken)
 
 
-def say_rows(experts: Sequence[int], *, located: bool) -> Messages:
-    """Say how the rows of experts are joined; for many the first few are named."""
+def say_arranged(records: Iterable[TensorRecord]) -> Messages:
+    """Say that values tell how parts lie in a whole, where those of all were saved."""
+    return (ARRANGED_BY_VALUES,) if are_located(records) else ()
+
+
+def say_rows(experts: Sequence[int], records: Iterable[TensorRecord]) -> Messages:
+    """Say how the rows of experts, of which there are records, are joined; for many the first are named."""
     named = tuple(experts[:NAMED_EXPERTS])
     rows = Message.of("matching.transform.rows_by_expert", experts=named)
     if len(experts) > NAMED_EXPERTS:
         rows = Message.of("matching.transform.rows_by_many_experts", experts=named, count=len(experts))
-    return (rows, ARRANGED_BY_VALUES) if located else (rows,)
+    return (rows, *say_arranged(records))
 
 
 class _Fused(Struct, frozen=True):
@@ -194,85 +194,111 @@ class _Fused(Struct, frozen=True):
         places = {(node.name, part.label) for node, part in zip(nodes, parts, strict=True)}
         return places | {(self.whole.name, whole.label)}
 
-    def partners(self, record: TensorRecord) -> list[TensorRecord] | None:
-        """Return the tensor of each part that a tensor of the whole corresponds to; None if one has none."""
+    def partners(self, record: TensorRecord) -> list[TensorRecord]:
+        """Return the tensor of each part that a tensor of the whole corresponds to, if each has one."""
         partners = [_partner(part, self.whole, record) for part in self.parts]
         alike = [part for part in partners if part is not None and part.is_tensor is record.is_tensor]
-        return alike if len(alike) == len(self.parts) else None
+        return alike if len(alike) == len(partners) else []
 
     def pairs(self, parts: list[TensorRecord], whole: TensorRecord) -> list[TensorPair]:
         """Pair a tensor of the whole with that of each part, with all joined, or with their sum."""
-        shapes = [part.shape for part in parts]
-        relations = [relate_shapes(shape, whole.shape) for shape in shapes]
-        is_shared = not whole.is_tensor or all(incomparable is None for _, incomparable in relations)
-        axis = joined_axis(shapes, whole.shape) if whole.is_tensor else None
-        if not is_shared:
-            return [self._concatenated(parts, whole, axis)]
-        if self.whole.direction is Direction.BACKWARD and whole.role is Role.OUTPUT:
-            return [self._summed(parts, whole)] if are_located(parts, whole) else []
-        if axis is None or whole.role is Role.INPUT:
-            return [
-                self._pair(node.name, part, whole, transform)
-                for node, part, (transform, _) in zip(self.parts, parts, relations, strict=True)
-            ]
-        return [self._concatenated(parts, whole, axis)]
+        if not all(_may_fit(part.shape, whole.shape) for part in parts):
+            return [self._concatenated(parts, whole)]
+        if (self.whole.direction, whole.role) == (Direction.BACKWARD, Role.OUTPUT):
+            return [self._summed(parts, whole)] if are_located([*parts, whole]) else []
+        nodes = zip(self.parts, parts, strict=True)
+        return [self._pair(Tensor(node.name, part), whole, ()) for node, part in nodes]
 
-    def _concatenated(self, parts: list[TensorRecord], whole: TensorRecord, axis: int | None) -> TensorPair:
+    def _concatenated(self, parts: list[TensorRecord], whole: TensorRecord) -> TensorPair:
+        axis = joined_axis(parts, whole)
         joined = join_records(parts, -1 if axis is None else axis)
+        first = Tensor(self.parts[0].name, joined, tuple(parts))
         if axis is None:
             shapes = tuple(map(_shape, parts))
             why = Message.of("matching.incomparable.parts_do_not_join", parts=shapes, whole=_shape(whole))
-            pair = replace(self._pair(self.parts[0].name, joined, whole), incomparable=why)
-            return self._of_parts(pair, parts, Joining.CONCATENATED)
-        said: Messages = (Message.of(_JOINED_ALONG[axis], parts=self._names()),)
-        if are_located(parts, whole):
-            said = (*said, ARRANGED_BY_VALUES)
-        reshape = relate_shapes(joined.shape, whole.shape)[0]
-        pair = self._pair(self.parts[0].name, joined, whole, said + reshape)
-        return self._of_parts(pair, parts, Joining.CONCATENATED)
+            return replace(self._pair(first, whole, (), Joining.CONCATENATED), incomparable=why)
+        said = (Message.of(_JOINED_ALONG[axis], parts=self._names()),)
+        return self._pair(first, whole, said + say_arranged([*parts, whole]), Joining.CONCATENATED)
 
     def of_experts(
         self, nodes: Sequence[Node], parts: list[TensorRecord], whole: TensorRecord, experts: Sequence[int]
     ) -> TensorPair | None:
         """Pair the rows of experts with those of the whole; None unless the shapes prove it."""
         joined = join_rows(parts, len(parts) // len(experts))
-        wholes = [*(concatenated(whole, axis) for axis in whole_axes(whole)), whole]
         if joined is None:
             return None
-        fitting = [record for record in wholes if record.shape and _fits(joined.shape, record.shape)]
-        if not fitting:
+        wholes = (each for each in possible_wholes(whole) if _is_known_to_fit(joined.shape, each.shape))
+        fitting = next(wholes, None)
+        if fitting is None:
             return None
-        whole = fitting[0]
-        reshape = relate_shapes(joined.shape, whole.shape)[0]
-        said = say_rows(experts, located=are_located(parts, whole))
-        pair = self._pair(nodes[0].name, joined, whole, said + reshape)
-        pair = replace(pair, part_nodes=tuple(node.name for node in nodes))
-        return self._of_parts(pair, parts, Joining.OF_EXPERTS)
+        said = say_rows(experts, [*parts, fitting])
+        rows = Tensor(nodes[0].name, joined, tuple(parts))
+        pair = self._pair(rows, fitting, said, Joining.OF_EXPERTS)
+        return replace(pair, part_nodes=tuple(node.name for node in nodes))
 
     def _summed(self, parts: list[TensorRecord], whole: TensorRecord) -> TensorPair:
         total = replace(parts[0], statistics=None, digest=None, location=None)
-        summed = Message.of("matching.transform.sum_of_parts", parts=self._names())
-        pair = self._pair(self.parts[0].name, total, whole, (summed,))
-        return self._of_parts(pair, parts, Joining.SUMMED)
+        summed = (Message.of("matching.transform.sum_of_parts", parts=self._names()),)
+        pair = self._pair(Tensor(self.parts[0].name, total, tuple(parts)), whole, summed, Joining.SUMMED)
+        return replace(pair, transform=summed)
 
     def _pair(
-        self, node: str, part: TensorRecord, whole: TensorRecord, transform: Messages = ()
+        self, part: "Tensor", whole: TensorRecord, said: Messages, joining: Joining | None = None
     ) -> TensorPair:
-        if self.parts_are_golden:
-            return TensorPair(self.match, node, self.whole.name, part, whole, transform)
-        return TensorPair(self.match, self.whole.name, node, whole, part, transform)
-
-    def _of_parts(self, pair: TensorPair, parts: list[TensorRecord], joining: Joining) -> TensorPair:
-        if self.parts_are_golden:
-            return replace(pair, golden_parts=tuple(parts), joining=joining)
-        return replace(pair, target_parts=tuple(parts), joining=joining)
+        """Pair a tensor of the whole with what corresponds to it; say how that is brought to its shape."""
+        said += relate_shapes(part.record.shape, whole.shape)[0]
+        sides = golden_first(part, Tensor(self.whole.name, whole), own_is_golden=self.parts_are_golden)
+        return pair_of(self.match, *sides, said, joining)
 
     def _names(self) -> tuple[str, ...]:
         names = [f"{node.path}.{node.call}" if is_operator(node) else node.path for node in self.parts]
         return tuple(name.rpartition(".")[2] if not is_operator(self.whole) else name for name in names)
 
 
-def _fits(golden: Shape | None, target: Shape | None) -> bool:
+class Tensor(Struct, frozen=True):
+    """One side of a pair of tensors: the name of its node, its record, and the parts it is joined from."""
+
+    node: str
+    record: TensorRecord
+    parts: tuple[TensorRecord, ...] = ()
+
+
+T = TypeVar("T")
+
+
+def golden_first(own: T, other: T, *, own_is_golden: bool) -> tuple[T, T]:
+    """Return what belongs to the two dumps, the golden one's first."""
+    return (own, other) if own_is_golden else (other, own)
+
+
+def tensors_in(pair: TensorPair) -> tuple["Tensor", "Tensor"]:
+    """Return the golden and the target tensor of a pair."""
+    golden = Tensor(pair.golden_node, pair.golden, pair.golden_parts)
+    return golden, Tensor(pair.target_node, pair.target, pair.target_parts)
+
+
+def pair_of(
+    match: int, golden: Tensor, target: Tensor, transform: Messages, joining: Joining | None
+) -> TensorPair:
+    """Return the pair of two tensors, one of which may be joined from parts."""
+    return TensorPair(
+        match=match,
+        golden_node=golden.node,
+        target_node=target.node,
+        golden=golden.record,
+        target=target.record,
+        transform=transform,
+        golden_parts=golden.parts,
+        target_parts=target.parts,
+        joining=joining,
+    )
+
+
+def _is_known_to_fit(golden: Shape | None, target: Shape | None) -> bool:
+    return None not in (golden, target) and _may_fit(golden, target)
+
+
+def _may_fit(golden: Shape | None, target: Shape | None) -> bool:
     return relate_shapes(golden, target)[1] is None
 
 
@@ -280,37 +306,33 @@ def _with_whole_shards(
     parts: list[TensorRecord], whole: TensorRecord
 ) -> tuple[list[TensorRecord], TensorRecord]:
     """Lay the shards of ranks side by side where only then the parts make up the whole."""
-    sides = (
-        [parts, *([concatenated(part, axis) for part in parts] for axis in whole_axes(parts[0]))],
-        [*(concatenated(whole, axis) for axis in whole_axes(whole)), whole],
-    )
-    if whole.is_tensor and whole.role is not Role.INPUT:
-        for shards, record in product(*sides):
-            if joined_axis([shard.shape for shard in shards], record.shape) is not None:
-                return shards, record
-    return parts, whole
+    if whole.role is Role.INPUT:
+        return parts, whole
+    shards = [parts, *([concatenated(part, axis) for part in parts] for axis in whole_axes(parts[0]))]
+    ways = product(shards, possible_wholes(whole))
+    joining = (way for way in ways if joined_axis(*way) is not None)
+    return next(joining, (parts, whole))
 
 
 def _partner(part: Node, whole: Node, record: TensorRecord) -> TensorRecord | None:
     """Return the tensor of a part of the same key, or the only one of its role where each has only one."""
-    of_role = [tensor for tensor in part.tensors if tensor.role is record.role]
-    for tensor in of_role:
-        if tensor.key == record.key:
-            return tensor
-    only = sum(tensor.role is record.role for tensor in whole.tensors) == len(of_role) == 1
-    return of_role[0] if only else None
+    own, others = _by_key(part, record.role), _by_key(whole, record.role)
+    return own.get(record.key) if (len(own), len(others)) != (1, 1) else next(iter(own.values()))
+
+
+def _by_key(node: Node, role: Role) -> dict[str, TensorRecord]:
+    return {tensor.key: tensor for tensor in reversed(node.tensors) if tensor.role is role}
 
 
 def _shape(record: TensorRecord) -> Message:
     return Message.of("matching.kind.unknown_shape") if record.shape is None else shape(record.shape)
 
 
-def _joined_shape(shapes: Sequence[Shape | None], axis: int) -> Shape | None:
-    known = [shape for shape in shapes if shape]
-    if len(known) != len(shapes) or len({len(shape) for shape in known}) != 1:
+def _joined_shape(parts: Sequence[TensorRecord], axis: int) -> Shape | None:
+    """Return the shape of what is joined along a dimension; None unless shapes are alike but for it."""
+    known = [part.shape for part in parts if part.shape]
+    around = {(shape[:axis], shape[axis:][1:]) for shape in known}
+    if len(known) < len(parts) or len(around) != 1:
         return None
-    at = axis % len(known[0])
-    if len({(*shape[:at], *shape[at + 1 :]) for shape in known}) != 1:
-        return None
-    first = known[0]
-    return (*first[:at], sum(shape[at] for shape in known), *first[at + 1 :])
+    before, after = around.pop()
+    return (*before, sum(shape[axis] for shape in known), *after)

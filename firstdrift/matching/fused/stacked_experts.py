@@ -10,18 +10,25 @@ one may hold two of the other side by side.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain, islice, product
 from math import prod
 from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from firstdrift.matching.fused.joined_tensors import ARRANGED_BY_VALUES, are_located, join_records
+from firstdrift.matching.fused.joined_tensors import (
+    Tensor,
+    golden_first,
+    join_records,
+    pair_of,
+    say_arranged,
+)
 from firstdrift.matching.fused.thresholds import STACK_FITS
 from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
-from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tensors import TensorPairing, left_over
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.fused import other_spellings, parts_of_name
@@ -37,7 +44,7 @@ Place: TypeAlias = tuple[str, str]
 
 
 class _Held(Struct, frozen=True):
-    """A weight and the node that has it."""
+    """A weight, or a value of unknown role that may be one, and the node that has it."""
 
     node: Node
     record: TensorRecord
@@ -45,6 +52,16 @@ class _Held(Struct, frozen=True):
     @property
     def place(self) -> Place:
         return self.node.name, self.record.label
+
+    @property
+    def path(self) -> str:
+        """Its full name."""
+        is_named = self.record.role is Role.PARAMETER
+        return f"{self.node.path}.{self.record.key}" if is_named else self.node.path
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.record.shape or ()
 
 
 class _List(Struct):
@@ -59,6 +76,10 @@ class _List(Struct):
         if any(sorted(column) != list(range(experts)) for column in columns):
             return []
         return [column[number] for column in columns for number in range(experts)]
+
+    def in_stacks(self, keys: Sequence[_Key]) -> list[_Held]:
+        """Return the stacks of those keys; nothing unless all are there."""
+        return [self.stacked[key] for key in keys] if self.stacked.keys() >= set(keys) else []
 
 
 def pair_stacks(
@@ -75,9 +96,7 @@ def pair_stacks(
     lists = work.golden.lists(), work.target.lists()
     work.pair(lists[1], lists[0], parts_are_golden=True)
     work.pair(lists[0], lists[1], parts_are_golden=False)
-    for side in (work.golden, work.target):
-        side.list_left_over(work.first_new)
-    return _with_empty(golden, work.golden.paired), _with_empty(target, work.target.paired)
+    return work.golden.settle(work.first_new), work.target.settle(work.first_new)
 
 
 class _Side(Struct):
@@ -100,23 +119,32 @@ class _Side(Struct):
     def lists(self) -> Mapping[str, _List]:
         """Gather the weights of experts that are not compared yet, by the path of their list."""
         lists: defaultdict[str, _List] = defaultdict(_List)
-        for node in self.nodes:
-            if runs_through_experts(node.path) and node.direction is not Direction.BACKWARD:
-                for record, name in _weights(node):
-                    held = _Held(node, record)
-                    if held.place not in self.taken:
-                        _enter(lists, held, name)
+        for held in chain.from_iterable(map(_weights, self.nodes)):
+            if held.place not in self.taken:
+                _enter(lists, held)
         return lists
 
-    def list_left_over(self, first_new: int) -> None:
-        """List the unpaired tensors of newly matched nodes; a node without row that has some stays free."""
-        for node in [node for node in self.nodes if node.name in self.paired]:
-            others = [record for record in node.tensors if (node.name, record.label) not in self.taken]
-            row = self.row_of.get(node.name)
-            if row is None and others:
-                self.paired.discard(node.name)
-            elif row is not None and row >= first_new:
-                self.left.extend(UnmatchedTensor(row, node.name, record) for record in others)
+    def settle(self, first_new: int) -> frozenset[str]:
+        """List the unpaired tensors of newly matched nodes; a node without row that has some stays free.
+
+        Returns:
+            The nodes that have a partner, and the modules around them that hold nothing else.
+        """
+        for node in self.nodes:
+            if node.name in self.paired:
+                row = self.row_of.get(node.name, -1)
+                others = left_over(row, [node], self.taken)
+                if row >= first_new:
+                    self.left.extend(others)
+                elif row < 0 and others:
+                    self.paired.discard(node.name)
+        return frozenset(self.paired.union(self._around()))
+
+    def _around(self) -> Iterator[str]:
+        """Yield the modules around weights that have a partner, if they hold nothing else."""
+        inside = {(node.parent, node.name in self.paired) for node in self.nodes}
+        empty = (node.name for node in self.nodes if is_one_expert(node.path) and not node.tensors)
+        return (name for name in empty if (name, True) in inside and (name, False) not in inside)
 
     def take(self, places: set[Place]) -> None:
         """Take what is compared now out of what was left over."""
@@ -124,12 +152,12 @@ class _Side(Struct):
         self.left[:] = [tensor for tensor in self.left if (tensor.node, tensor.record.label) not in places]
 
 
-def _enter(lists: defaultdict[str, _List], held: _Held, name: str) -> None:
-    """Enter a weight of that name into the list that it belongs to."""
-    if match := single_weight(name):
+def _enter(lists: defaultdict[str, _List], held: _Held) -> None:
+    """Enter a weight into the list that its name says it belongs to."""
+    if match := single_weight(held.path):
         of_list = lists[match["list"]].single[match["name"].lower(), bool(match["bias"])]
         of_list.setdefault(int(match["number"]), held)
-    elif (match := stacked_weight(name)) and len(held.record.shape or ()) == 3 - bool(match["bias"]):
+    elif (match := stacked_weight(held.path)) and len(held.shape) == 3 - bool(match["bias"]):
         lists[match["list"]].stacked.setdefault((match["name"].lower(), bool(match["bias"])), held)
 
 
@@ -144,19 +172,10 @@ class _Stacks:
         tensors: TensorPairing,
     ) -> None:
         self.matches, self.tensors, self.first_new = matches, tensors, len(matches)
-        compared = [pair for pair in tensors.pairs if pair.incomparable is None]
-        self.golden = _Side(
-            golden,
-            {name: at for at, match in enumerate(matches) for name in match.golden},
-            {(pair.golden_node, pair.golden.label) for pair in compared},
-            tensors.unmatched_golden,
-        )
-        self.target = _Side(
-            target,
-            {name: at for at, match in enumerate(matches) for name in match.target},
-            {(pair.target_node, pair.target.label) for pair in compared},
-            tensors.unmatched_target,
-        )
+        compared = [_places(pair) for pair in tensors.pairs if pair.incomparable is None]
+        rows = _rows(match.golden for match in matches), _rows(match.target for match in matches)
+        self.golden = _Side(golden, rows[0], {place for place, _ in compared}, tensors.unmatched_golden)
+        self.target = _Side(target, rows[1], {place for _, place in compared}, tensors.unmatched_target)
 
     def pair(
         self, wholes: Mapping[str, _List], parts: Mapping[str, _List], *, parts_are_golden: bool
@@ -165,30 +184,26 @@ class _Stacks:
         for path, of_list in wholes.items():
             other = _list_of(path, parts)
             for key, whole in of_list.stacked.items():
-                held = next(_candidates(key, whole.record, other), None)
-                if held is not None:
+                for held in islice(_candidates(key, whole, other), 1):
                     self._add(held, whole, parts_are_golden=parts_are_golden)
 
     def _add(self, parts: Sequence[_Held], whole: _Held, *, parts_are_golden: bool) -> None:
-        golden, target = (parts, [whole]) if parts_are_golden else ([whole], parts)
-        places = {held.place for held in golden}, {held.place for held in target}
-        if self.golden.taken & places[0] or self.target.taken & places[1]:
+        taken = {held.place for held in parts}, {whole.place}
+        golden, target = golden_first(*taken, own_is_golden=parts_are_golden)
+        if self.golden.taken & golden or self.target.taken & target:
             return
         row = self._row(parts, whole, parts_are_golden=parts_are_golden)
-        self.golden.take(places[0])
-        self.target.take(places[1])
+        self.golden.take(golden)
+        self.target.take(target)
+        replaced = set(product(golden, target))
         self.tensors.pairs[:] = [
-            pair
-            for pair in self.tensors.pairs
-            if pair.incomparable is None
-            or (pair.golden_node, pair.golden.label) not in places[0]
-            or (pair.target_node, pair.target.label) not in places[1]
+            pair for pair in self.tensors.pairs if pair.incomparable is None or _places(pair) not in replaced
         ]
         self.tensors.pairs.append(_stacked_pair(row, parts, whole, parts_are_golden=parts_are_golden))
 
     def _row(self, parts: Sequence[_Held], whole: _Held, *, parts_are_golden: bool) -> int:
         """Return the match that the pair belongs to: that of the whole, a new one, or one that it joins."""
-        of_parts, of_whole = (self.golden, self.target) if parts_are_golden else (self.target, self.golden)
+        of_parts, of_whole = golden_first(self.golden, self.target, own_is_golden=parts_are_golden)
         names = tuple(dict.fromkeys(part.node.name for part in parts))
         free = tuple(name for name in names if name not in of_parts.row_of)
         own = (whole.node.name,)
@@ -196,49 +211,48 @@ class _Stacks:
         of_whole.paired.update(own)
         row = of_whole.row_of.setdefault(whole.node.name, len(self.matches))
         if row == len(self.matches):
-            golden, target = (free, own) if parts_are_golden else (own, free)
+            sides = golden_first(free, own, own_is_golden=parts_are_golden)
             reasons = (Message.of("matching.reason.stacked_experts"),)
-            self.matches.append(NodeMatch(golden, target, Origin.STRUCTURE, STACK_FITS, reasons=reasons))
+            self.matches.append(NodeMatch(*sides, Origin.STRUCTURE, STACK_FITS, reasons=reasons))
             of_parts.row_of.update(dict.fromkeys(free, row))
         return row
+
+
+def _rows(names: Iterable[tuple[str, ...]]) -> dict[str, int]:
+    """Return the match of each matched node, by the names of the nodes of each match."""
+    return {name: at for at, of_match in enumerate(names) for name in of_match}
+
+
+def _places(pair: TensorPair) -> tuple[Place, Place]:
+    return (pair.golden_node, pair.golden.label), (pair.target_node, pair.target.label)
 
 
 def _stacked_pair(row: int, parts: Sequence[_Held], whole: _Held, *, parts_are_golden: bool) -> TensorPair:
     """Pair a stack with what it consists of."""
     records = tuple(part.record for part in parts)
-    record = replace(whole.record, role=Role.PARAMETER, key=_label(whole))
-    joined = replace(join_records(records, 0), shape=record.shape, role=Role.PARAMETER, key=record.key)
-    located = are_located(records, record)
-    golden, target = (parts[0].node.name, joined), (whole.node.name, record)
-    if not parts_are_golden:
-        golden, target = target, golden
-    return TensorPair(
-        row,
-        golden[0],
-        target[0],
-        golden[1],
-        target[1],
-        (_how_stacked(parts, record), *([ARRANGED_BY_VALUES] if located else [])),
-        golden_parts=records if parts_are_golden else (),
-        target_parts=() if parts_are_golden else records,
-        joining=Joining.STACKED,
-        part_nodes=tuple(part.node.name for part in parts),
+    key = whole.record.key if whole.record.role is Role.PARAMETER else whole.path.rpartition(".")[2]
+    record = replace(whole.record, role=Role.PARAMETER, key=key)
+    joined = replace(join_records(records, 0), shape=record.shape, role=Role.PARAMETER, key=key)
+    sides = golden_first(
+        Tensor(parts[0].node.name, joined, records),
+        Tensor(whole.node.name, record),
+        own_is_golden=parts_are_golden,
     )
+    said = (_how_stacked(parts, whole), *say_arranged([*records, record]))
+    pair = pair_of(row, *sides, said, Joining.STACKED)
+    return replace(pair, part_nodes=tuple(part.node.name for part in parts))
 
 
-def _weights(node: Node) -> Iterator[tuple[TensorRecord, str]]:
-    """Yield the weights of a node with their full names; a value of unknown role may be one."""
-    for record in node.tensors:
-        if not record.is_tensor or not record.shape:
-            continue
-        if record.role is Role.PARAMETER:
-            yield record, f"{node.path}.{record.key}"
-        elif node.direction is Direction.NONE and record.key == "0":
-            yield record, node.path
+def _weights(node: Node) -> Iterator[_Held]:
+    """Yield the weights that a node may have of experts."""
+    if node.direction is not Direction.BACKWARD and runs_through_experts(node.path):
+        yield from (_Held(node, record) for record in node.tensors if _may_be_weight(node, record))
 
 
-def _label(held: _Held) -> str:
-    return held.record.key if held.record.role is Role.PARAMETER else held.node.path.rpartition(".")[2]
+def _may_be_weight(node: Node, record: TensorRecord) -> bool:
+    """Tell a weight, which a value of unknown role may be, from other tensors."""
+    is_value = (node.direction, record.key) == (Direction.NONE, "0")
+    return bool(record.shape) and (is_value or record.role is Role.PARAMETER)
 
 
 def _list_of(path: str, lists: Mapping[str, _List]) -> _List:
@@ -250,51 +264,31 @@ def _list_of(path: str, lists: Mapping[str, _List]) -> _List:
     return alike[0] if len(alike) == 1 else _List()
 
 
-def _candidates(key: _Key, whole: TensorRecord, of_list: _List) -> Iterator[list[_Held]]:
+def _candidates(key: _Key, whole: _Held, of_list: _List) -> Iterator[list[_Held]]:
     """Yield what a stack may consist of: weights one by one, or other stacks."""
     name, is_bias = key
-    others = ((other,) for other in other_spellings(name, "down"))
-    for columns in ((name,), *parts_of_name(name), *others):
+    for columns in ((name,), *parts_of_name(name), *zip(other_spellings(name, "down"), strict=True)):
         keys = [(column, is_bias) for column in columns]
-        single = of_list.one_by_one(keys, (whole.shape or (0,))[0])
-        if _fit([part.record for part in single], whole, stacked=False):
-            yield single
-        stacked = [of_list.stacked[key] for key in keys if key in of_list.stacked]
-        if len(stacked) == len(keys) and _fit([part.record for part in stacked], whole, stacked=True):
-            yield stacked
+        for dimension, parts in enumerate(
+            (of_list.one_by_one(keys, whole.shape[0]), of_list.in_stacks(keys))
+        ):
+            if parts and _fit(parts, whole, dimension):
+                yield parts
 
 
-def _fit(parts: Sequence[TensorRecord], whole: TensorRecord, *, stacked: bool) -> bool:
-    """Tell whether weights may make up a stack: as many values, and one dimension in common."""
-    shape = whole.shape or ()
-    shapes = [part.shape or () for part in parts]
-    if sum(map(prod, shapes)) != prod(shape) or any(part.problem for part in parts):
-        return False
-    inner = {each[1:] if stacked else each for each in shapes}
-    if {len(each) for each in inner} != {len(shape) - 1} or len({each[-1:] for each in inner}) != 1:
-        return False
-    return len(shape) == 2 or not set(shape[1:]).isdisjoint(next(iter(inner)))  # noqa: PLR2004
-
-
-def _how_stacked(parts: Sequence[_Held], whole: TensorRecord) -> Message:
-    names = tuple(dict.fromkeys(re.split(r"[.]", _plain(part))[-1] for part in parts))
-    experts = (whole.shape or (0,))[0]
-    if len(names) > 1:
-        return Message.of("matching.transform.stacked_side_by_side", experts=experts, names=names)
-    return Message.of("matching.transform.stacked", experts=experts)
-
-
-def _plain(held: _Held) -> str:
-    """Return the name of a weight without what only says that it is one."""
-    name = f"{held.node.path}.{held.record.key}" if held.record.role is Role.PARAMETER else held.node.path
-    return name.removesuffix(".weight")
-
-
-def _with_empty(nodes: Sequence[Node], paired: set[str]) -> frozenset[str]:
-    """Add the modules around weights that have a partner, if they hold nothing else."""
-    around = {node.parent for node in nodes if node.name in paired}
-    around -= {node.parent for node in nodes if node.name not in paired}
-    empty = (
-        node.name for node in nodes if node.name in around and not node.tensors and is_one_expert(node.path)
+def _fit(parts: Sequence[_Held], whole: _Held, dimension: int) -> bool:
+    """Tell whether weights, from a dimension on, may make up a stack: as many values, a size in common."""
+    first, *_ = inner = [part.shape[dimension:] for part in parts]
+    return (
+        sum(prod(part.shape) for part in parts) == prod(whole.shape)
+        and {(len(each), each[-1:]) for each in inner} == {(len(whole.shape) - 1, first[-1:])}
+        and (len(first) == 1 or not set(whole.shape[1:]).isdisjoint(first))
+        and not any(part.record.problem for part in parts)
     )
-    return frozenset(paired.union(empty))
+
+
+def _how_stacked(parts: Sequence[_Held], whole: _Held) -> Message:
+    names = tuple(dict.fromkeys(part.path.removesuffix(".weight").rpartition(".")[2] for part in parts))
+    if len(names) > 1:
+        return Message.of("matching.transform.stacked_side_by_side", experts=whole.shape[0], names=names)
+    return Message.of("matching.transform.stacked", experts=whole.shape[0])

@@ -1,29 +1,27 @@
 """The numbers by which ranks and their parts of a model are recognised.
 
-Of each: unit | meaning | where it comes from; the trial is that of `cross_framework/thresholds.py`.
+Of each: unit | meaning | where it comes from; a "judgement" was made by hand.
 """
 
 from typing import Final
 
 SAME_LAYOUT: Final = 0.95
-"""share | of nodes, and of tensors as large, from which on two slices are laid out alike | trial: asked in 21
-pairs, both answers occur"""
+"""share | of nodes, and of tensors as large, from which on two slices are laid out alike | judgement;
+21 of the 643 pairs of tests/truth with the fixtures ask it, and both answers occur"""
 
 TELLING: Final = 0.02
-"""relative difference | from which on ranks hold other values each |
-tests/library/comparison/test_lacking_ranks.py: a rank is known by its values"""
+"""relative difference | from which on ranks hold other values each | judgement"""
 
 NEARER: Final = 0.2
-"""share | of the difference from another rank up to which a tensor belongs to a rank |
-tests/library/comparison/test_lacking_ranks.py: a rank is known by its values"""
+"""share | of the difference from another rank up to which a tensor belongs to a rank | judgement"""
 
 LEAST_SHARDS: Final = 0.1
 """share of tensors | that are shards of the other dump's, from which on that was spread otherwise |
-tests/library/comparison/test_lacking_ranks.py: ranks spread otherwise; trial: asked in 10 pairs"""
+judgement"""
 
 LEAST_COPIES: Final = 0.3
 """share of tensors | that are as large all the same, as what passes from layer to layer is |
-tests/library/comparison/test_lacking_ranks.py: ranks spread otherwise"""
+judgement"""
 
 STAGE: Final = 1.5
 """factor | its share of the nodes that a stage may have | the first and the last stage have more than
@@ -36,22 +34,21 @@ LOADED: Final = 32
 """tensors | as above, of those without statistics, which have to be loaded | bounds the time it takes"""
 
 TOLD: Final = 8
-"""tensors | that decide | tests/library/comparison/test_lacking_ranks.py: a fault changes what ran after
-it"""
+"""tensors | that decide | judgement: the first ones, as a fault changes what ran after it"""
 
 SAMPLE: Final = 4096
 """elements | of a tensor that are compared | bounds the time it takes"""
 
 LEAST_PARTS: Final = 2
-"""tensors | that are parts, from which on a dump is held to be that of one rank | trial: asked in 5 pairs,
-which all have more; one alone may be a fault"""
+"""tensors | that are parts, from which on a dump is held to be that of one rank | judgement: one
+alone may be a fault"""
 
 LEAST_SPREAD: Final = 0.3
 """share of the kinds of linear nodes | that are parts at least | a model with fewer heads for keys has 2 of
 7, which is 0.286"""
 
 MOST_RANKS: Final = 1024
-"""ranks | over which a model is spread | trial: asked in 107 pairs, always far below"""
+"""ranks | over which a model is spread at most | judgement; dumps of tests/truth stay far below"""
 
 LAYERS_LOOKED_AT: Final = 2
 """layers | by which a model is recognised as spread | bounds the time it takes"""

@@ -9,9 +9,12 @@ from messages import ids
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
 from firstdrift.matching.match import find_matches
-from firstdrift.matching.pairing import Pairing
+from firstdrift.matching.pairing import Pairing, start_pairing
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.matching.structure.suggestions import Suggestion, suggest
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_slice
 
 Unpack = Callable[[str], Path]
@@ -119,3 +122,20 @@ def test_a_question_about_no_node_is_refused(by_name: Pairing, asked: dict[str, 
 def test_place_alone_makes_no_module_of_an_operator(frameworks: Pairing) -> None:
     first, *_ = suggest(frameworks, golden="Torch.arange.0.forward")
     assert first.target == ("Torch.arange.0.forward",)
+
+
+def test_a_module_is_suggested_though_what_it_wraps_fits_better() -> None:
+    def module(path: str, type_name: str, parent: str | None) -> Node:
+        given = (TensorRecord(Role.OUTPUT, "0", "float32", (2, 8)),)
+        return Node(path, path, NodeKind.MODULE, type_name, Direction.FORWARD, 0, 0, parent, given)
+
+    golden = (module("mlp", "GatedMLP", None), module("mlp.up", "Linear", "mlp"))
+    target = (
+        module("outer", "Wrapper", None),
+        module("outer.mlp", "GatedMLP", "outer"),
+        module("outer.mlp.up", "Linear", "outer.mlp"),
+    )
+    listing = SliceListing(Coordinates(), Path("made"))
+    work = start_pairing(Slice(listing, golden), Slice(listing, target), MatchingRules())
+    assert work.evidence.score(0, 0, neighbours=0) < work.evidence.score(0, 1, neighbours=0)
+    assert {one.target[0] for one in suggest(work, golden="mlp")} >= {"outer", "outer.mlp"}
