@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import PurePath
@@ -15,7 +15,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from firstdrift.paths import spelt
 from firstdrift.wording.message import Message
 from firstdrift.wording.plain import message_object
 from firstdrift.wording.text import SOURCE
@@ -24,12 +23,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _compact = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
-def to_json(value: object, *, language: str = SOURCE, indent: int | None = None) -> str:
+def to_json(
+    value: object, *, language: str = SOURCE, names: Callable[[str], str] = str, indent: int | None = None
+) -> str:
     """Write a value as strict JSON: records as objects, messages with their text in a language.
 
-    The text can be encoded: bytes of a file name that are no UTF-8 stand as escapes.
+    The text can be encoded: bytes of a file name that are no UTF-8 stand as escapes, unless `names` writes
+    them otherwise.
     """
-    text = json.dumps(spelled_out(plain(value, language)), allow_nan=False, ensure_ascii=False, indent=indent)
+    text = json.dumps(
+        spelled_out(plain(value, language, names)), allow_nan=False, ensure_ascii=False, indent=indent
+    )
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -52,15 +56,17 @@ def spelled_out(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def plain(value: object, language: str = SOURCE) -> Any:  # noqa: ANN401, PLR0911 - whatever JSON has
+def plain(  # noqa: PLR0911 (whatever JSON has)
+    value: object, language: str = SOURCE, names: Callable[[str], str] = str
+) -> Any:  # noqa: ANN401
     """Take a view apart into dicts, lists, strings and numbers.
 
-    Records become objects, messages `message_object`, times text; names that are no UTF-8 are `spelt`.
+    Records become objects, messages `message_object`, times text; `names` writes strings and paths.
     """
-    inner = partial(plain, language=language)
+    inner = partial(plain, language=language, names=names)
     match value:
         case Mapping():
-            return {spelt(key) if isinstance(key, str) else key: inner(item) for key, item in value.items()}
+            return {names(key) if isinstance(key, str) else key: inner(item) for key, item in value.items()}
         case list() | tuple():
             return [inner(item) for item in value]
         case frozenset():
@@ -68,7 +74,7 @@ def plain(value: object, language: str = SOURCE) -> Any:  # noqa: ANN401, PLR091
         case datetime():
             return value.isoformat()
         case str() | PurePath():
-            return spelt(value)
+            return names(str(value))
         case Message():
             return inner(message_object(value, language))
         case Struct():

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from starlette.responses import Response
 
+from firstdrift.paths import spelt
 from firstdrift.strict_json import to_json
 from firstdrift_server.reader_language import VARY, language_now
 
@@ -21,7 +22,7 @@ class StrictJSONResponse(Response):
 
     def render(self, content: object) -> bytes:
         """Encode the content in the language of the reader; names of files that are no UTF-8 are `spelt`."""
-        return to_json(content, language=language_now()).encode()
+        return to_json(content, language=language_now(), names=spelt).encode()
 
 
 class ManyNumbersResponse(Response):
