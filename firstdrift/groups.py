@@ -1,5 +1,6 @@
 """Items by what they have in common."""
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
@@ -12,6 +13,14 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def gathered(pairs: Iterable[tuple[Key, Item]]) -> defaultdict[Key, list[Item]]:
+    """Gather what belongs to each key, in the order given."""
+    groups: defaultdict[Key, list[Item]] = defaultdict(list)
+    for key, item in pairs:
+        groups[key].append(item)
     return groups
 
 

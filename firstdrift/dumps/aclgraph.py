@@ -21,13 +21,14 @@ from firstdrift.dumps.execution_order import children_of, finish_order, natural_
 from firstdrift.dumps.msprobe.file_names import labels_of, telling_values
 from firstdrift.dumps.msprobe.layout import DUMP_MARK, Layout, Mark, find_slices
 from firstdrift.dumps.msprobe.tree import WHOLE_MODEL, Construct, repair_parents
-from firstdrift.dumps.nodes import call_node, grouped, with_distinct_keys
+from firstdrift.dumps.nodes import call_node, with_distinct_keys
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import files_in, is_folder, printable, shown_below, sub_folders
 from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
 from firstdrift.dumps.storage.tensor_files import NO_TENSOR, headers_of, no_header, record_of
 from firstdrift.files import Entry
+from firstdrift.groups import gathered
 from firstdrift.model.names import NameParts, parse_name
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
@@ -100,7 +101,9 @@ class AclgraphReader(DumpReader):
         folder = _data_folder(listing.directory)
         where = shown_below(folder, dump.path)
         named, unknown = list_named(folder, Bounds.around(dump.path), _FILE.fullmatch)
-        saved = grouped((_node_name(printable(match["scope"])), _saved(file, match)) for file, match in named)
+        saved = gathered(
+            (_node_name(printable(match["scope"])), _saved(file, match)) for file, match in named
+        )
         problems = passed_over(where, unknown)
         by_node: dict[str, tuple[TensorRecord, ...]] = {}
         for name, files in saved.items():
@@ -155,7 +158,7 @@ def _node_name(scope: str) -> str:
 
 
 def _span(files: list[_Saved]) -> _Times:
-    times = grouped((file.record.role, file.time) for file in files)
+    times = gathered((file.record.role, file.time) for file in files)
     inputs, outputs = times[Role.INPUT], times[Role.OUTPUT]
     last = max(outputs or inputs)
     return _Times(max(inputs, default=0), min(outputs, default=last), last)

@@ -151,8 +151,8 @@ def read_indexes(files: Iterable[Path], bounds: Bounds) -> tuple[tuple[Index, ..
     indexes: list[Index] = []
     problems: list[Problem] = []
     for folder in list(folders)[:_MOST_FOLDERS]:
-        files = files_in(folder, MOST_ENTRIES, bounds=bounds)
-        for file in (file for file in files if file.name.endswith(_INDEX_SUFFIX)):
+        beside = files_in(folder, MOST_ENTRIES, bounds=bounds)
+        for file in (each for each in beside if each.name.endswith(_INDEX_SUFFIX)):
             try:
                 indexes.append(_read_index(file))
             except DumpUnreadableError as exc:

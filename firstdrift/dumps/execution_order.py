@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from math import prod
 from zlib import crc32
 
-from firstdrift.dumps.nodes import grouped
+from firstdrift.groups import gathered
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.order import stage_of
 
@@ -66,7 +66,7 @@ def after_children(
 
 def children_of(names: Iterable[str], parents: Mapping[str, str | None]) -> Mapping[str | None, list[str]]:
     """Return the names of the children of each node, of the topmost under None, in the order given."""
-    return grouped((parents[name], name) for name in names)
+    return gathered((parents[name], name) for name in names)
 
 
 def natural_key(name: str) -> list[tuple[int, int | str]]:

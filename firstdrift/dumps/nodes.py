@@ -19,14 +19,6 @@ Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
 
-def grouped(pairs: Iterable[tuple[Key, Item]]) -> defaultdict[Key, list[Item]]:
-    """Gather what belongs to each key, in the order given."""
-    groups: defaultdict[Key, list[Item]] = defaultdict(list)
-    for key, item in pairs:
-        groups[key].append(item)
-    return groups
-
-
 def counted(items: Iterable[Item], label: Callable[[Item], Hashable]) -> Iterator[tuple[Item, int]]:
     """Yield items, each with how often its label came before."""
     seen: Counter[Hashable] = Counter()
@@ -88,9 +80,17 @@ def call_node(
     micro_step: int | None = None,
 ) -> Node:
     """Make the node of a call from its name, taken apart."""
-    kind, direction = NodeKind(parts.kind), Direction(parts.direction)
     return Node(
-        name, parts.path, kind, parts.type_name, direction, parts.call, order, parent, tensors, micro_step
+        name=name,
+        path=parts.path,
+        kind=NodeKind(parts.kind),
+        type_name=parts.type_name,
+        direction=Direction(parts.direction),
+        call=parts.call,
+        order=order,
+        parent=parent,
+        tensors=tensors,
+        micro_step=micro_step,
     )
 
 

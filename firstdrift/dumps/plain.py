@@ -24,7 +24,7 @@ from firstdrift.dumps.checkpoint import Index, dequantised, is_shard, missing_sh
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.file_names import calls_of, is_call_name, parse_file_name
-from firstdrift.dumps.nodes import counted, grouped, last_part, module_around, module_node, numbered
+from firstdrift.dumps.nodes import counted, last_part, module_around, module_node, numbered
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
@@ -40,6 +40,7 @@ from firstdrift.dumps.storage.tensor_data import CONTAINER_BY_SUFFIX, container_
 from firstdrift.dumps.storage.tensor_files import dotted, headers_of, record_of
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.files import Entry, list_folder, said_by_system
+from firstdrift.groups import gathered
 from firstdrift.model.names import enclosing_paths, module_path
 from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
@@ -179,9 +180,9 @@ class _Search:
 
     def _look_through(self, folder: Path) -> tuple[list[Entry], list[Path]]:
         """Return the files in a folder, and the folders that are looked through next."""
-        entries = grouped((is_folder(entry), entry) for entry in self._entries(folder))
+        entries = gathered((is_folder(entry), entry) for entry in self._entries(folder))
         shown = (entry for entry in entries[True] if not entry.name.startswith("."))
-        folders = grouped((entry.is_symlink(), entry) for entry in shown)
+        folders = gathered((entry.is_symlink(), entry) for entry in shown)
         if links := [entry.name for entry in folders[True]]:
             self._report(folder, Message.of("dumps.plain.links_not_followed", links=first_names(links)))
         names = (entry.name for entry in entries[False])
@@ -352,7 +353,7 @@ def _file_name(record: TensorRecord) -> str:
 def _build_slice(
     listing: SliceListing, by_node: Mapping[str, Sequence[TensorRecord]], problems: list[Problem]
 ) -> Slice:
-    is_call = grouped((is_call_name(name), name) for name in by_node)
+    is_call = gathered((is_call_name(name), name) for name in by_node)
     calls, moved = calls_of({name: by_node[name] for name in is_call[True]})
     modules = {name: by_node[name] for name in is_call[False]}
     names = sorted({*modules, *chain.from_iterable(map(enclosing_paths, modules))}, key=natural_key)

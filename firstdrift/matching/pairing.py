@@ -110,7 +110,8 @@ class Pairing(Struct):
     def widen(self) -> tuple[SliceTree, SliceTree]:
         """Let the tensors of the run that is that of one rank be parts of wider ones."""
         if self.spread is not None:
-            self.golden, self.target = self.spread.widened(self.golden, self.target)
+            wider = self.spread.widened(self.golden, self.target)
+            self.golden, self.target = (replace(tree, known_contents={}) for tree in wider)
         return self.golden, self.target
 
     def add(self, pair: Pair, found: Found) -> None:

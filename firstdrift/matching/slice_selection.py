@@ -62,10 +62,10 @@ def is_chosen(at: Coordinates, rules: MatchingRules, token_offset: int) -> bool:
 def spelled(numbers: Iterable[int]) -> str:
     """Write numbers as runs, each as its ends with an en dash between; of very many runs the first few."""
     # What follows another number of its run is as far behind it as it has more numbers before it.
-    groups = grouped(enumerate(sorted(numbers)), lambda place: place[1] - place[0]).values()
+    groups = grouped(enumerate(sorted(set(numbers))), lambda place: place[1] - place[0]).values()
     ends = ([str(run[0][1]), str(run[-1][1])] for run in groups)
     runs = ["\N{EN DASH}".join(dict.fromkeys(run)) for run in ends]
-    return ", ".join([*runs[:MOST_RUNS], *["\N{HORIZONTAL ELLIPSIS}"] * (len(runs) > MOST_RUNS)])
+    return ", ".join(runs[:MOST_RUNS]) + (", \N{HORIZONTAL ELLIPSIS}" if len(runs) > MOST_RUNS else "")
 
 
 def _absence(

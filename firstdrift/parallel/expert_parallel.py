@@ -148,7 +148,7 @@ def _numbered_on(node: Node, shift: int) -> Node:
 def _experts_of_each(stage: Mapping[int, Slice]) -> int | None:
     """Return how many experts each rank has that are numbered from 0 on all; None if they are not."""
     rows = [dict(_rows(part)) for part in stage.values()]
-    if not all(rows) or rows.count(rows[0]) == len(rows):
+    if not all(rows) or all(each == rows[0] for each in rows):
         return None
     totals = set(chain.from_iterable(map(_totals, stage.values())))
     count, rest = divmod(totals.pop(), len(stage)) if len(totals) == 1 else (0, 0)
@@ -166,7 +166,7 @@ def _rows(part: Slice) -> Iterator[tuple[str, int]]:
 
 
 def _totals(part: Slice) -> Iterator[int]:
-    """Return for each block with experts how wide the scores of its router are: none beside is narrower."""
+    """Say of each block with experts how wide the scores of its router are: none beside is narrower."""
     experts = known(expert_of_block(node.path) for node in part.nodes)
     widths: dict[str, list[int]] = {match["block"]: [] for match in experts}
     for node in part.nodes:

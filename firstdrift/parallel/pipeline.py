@@ -109,8 +109,11 @@ class _Group:
         first, last = ends[::-1] if ends[0].is_backward else ends
         held: dict[int, Node] = {}
         for merged in self.members:
-            ends_here = [*[Role.INPUT] * (merged is first), *[Role.OUTPUT] * (merged is last)]
-            roles = {Role.PARAMETER, Role.GRADIENT, *ends_here}
+            roles = {Role.PARAMETER, Role.GRADIENT}
+            if merged is first:
+                roles.add(Role.INPUT)
+            if merged is last:
+                roles.add(Role.OUTPUT)
             for rank, node in merged.held.items():
                 kept = tuple(record for record in node.tensors if record.role in roles)
                 before = held[rank].tensors if rank in held else ()

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct, field
 
 from firstdrift.dumps.atb.layout import OPERATION_NAME, AtbProcess
-from firstdrift.dumps.nodes import grouped
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import folder_entries, printable
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.groups import gathered
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Problem
 from firstdrift.model.tensor import TensorRecord
@@ -216,7 +216,7 @@ def _paths(operations: Iterable[Operation]) -> dict[str, str]:
     "20_Decoder_layer/0_Attention/4_LinearNoQuant" is "Decoder_layer.2.Attention.LinearNoQuant".
     """
     in_order = sorted(operations, key=lambda operation: (operation.orders, operation.name))
-    siblings = grouped(((operation.parent, operation.type_name), operation.name) for operation in in_order)
+    siblings = gathered(((operation.parent, operation.type_name), operation.name) for operation in in_order)
     paths: dict[str, str] = {}
     for (parent, type_name), names in siblings.items():
         path = f"{paths[parent]}.{type_name}" if parent else type_name

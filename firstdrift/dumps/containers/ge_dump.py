@@ -33,7 +33,7 @@ from firstdrift.dumps.containers.contents import (
 )
 from firstdrift.dumps.containers.protobuf import Field, fields, numbers, signed
 from firstdrift.dumps.containers.values import INT4, read_only, size_of, values_at
-from firstdrift.dumps.nodes import grouped
+from firstdrift.groups import gathered
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
@@ -193,7 +193,7 @@ def describe(contents: Contents) -> GeFile:
     end = _LENGTH.size + length
     if end > len(contents):
         raise DamagedError(Message.of("dumps.ge.not_one"))
-    found = grouped((field.number, field) for field in fields(contents, _LENGTH.size, end) if field.is_bytes)
+    found = gathered((field.number, field) for field in fields(contents, _LENGTH.size, end) if field.is_bytes)
     if len(found[_INPUTS]) + len(found[_OUTPUTS]) > _MOST_TENSORS:
         raise DamagedError(Message.of("dumps.ge.too_many_tensors", most=_MOST_TENSORS))
     names = [bytes(contents[at.start : min(at.end, at.start + _LONGEST_NAME)]) for at in found[_NAME][-1:]]

@@ -27,7 +27,7 @@ from firstdrift.dumps.msit.layout import (
 )
 from firstdrift.dumps.msit.module_folder import ModuleFolder, read_module_folder
 from firstdrift.dumps.msit.tree import Outline, TreeEntry, is_cut_short, outline_nodes, read_tree
-from firstdrift.dumps.nodes import grouped, inputs_first
+from firstdrift.dumps.nodes import inputs_first
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
@@ -43,6 +43,7 @@ from firstdrift.dumps.storage.folders import (
 from firstdrift.dumps.storage.listed_files import folder_unreadable, passed_over
 from firstdrift.dumps.storage.tensor_files import records_of_file
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.groups import gathered
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
@@ -235,7 +236,7 @@ def _parameter_files(device: Path, bounds: Bounds) -> list[_ParameterFile]:
 
 
 def _read_parameters(device: Path, bounds: Bounds) -> dict[str, list[TensorRecord]]:
-    return grouped(
+    return gathered(
         (owner, record)
         for owner, key, file, refusal in _parameter_files(device, bounds)
         for record in records_of_file(file, "pt", Role.PARAMETER, key, refusal)

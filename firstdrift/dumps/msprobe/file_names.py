@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.tree import Construct, repair_parents
-from firstdrift.dumps.nodes import call_node, grouped
+from firstdrift.dumps.nodes import call_node
+from firstdrift.groups import gathered
 from firstdrift.model.names import NameParts, parse_name, with_direction
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
@@ -205,7 +206,7 @@ def _first_places(
     modules: Mapping[str, Sequence[TensorRecord]], role: Role, places: Mapping[str, int]
 ) -> dict[str, int]:
     """Return for each value the first place of a module that gives it, or takes it."""
-    found = grouped(
+    found = gathered(
         (value, at) for name, at in places.items() for value in telling_values(modules[name], role)
     )
     return {value: min(of_value) for value, of_value in found.items()}

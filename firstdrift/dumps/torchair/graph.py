@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import DamagedError
-from firstdrift.dumps.nodes import grouped
+from firstdrift.groups import gathered
 from firstdrift.model.node import Source
 from firstdrift.operators.properties import hands_on, is_given, passes_on, transposes
 from firstdrift.wording.message import Message
@@ -110,7 +110,7 @@ class Graph(Struct, frozen=True):
             self._input_labels(self._taken(operators, inputs), dumped),
             self._output_labels(self._given(operators, outputs)),
         )
-        made = grouped(labels)
+        made = gathered(labels)
         return tuple(Source(node, tuple(dict(made[node]).items())) for node in nodes)
 
     def _input_labels(self, taken: list[Input], dumped: Container[str]) -> Iterator[_Label]:
@@ -130,7 +130,7 @@ class Graph(Struct, frozen=True):
         takers = [taker for taker, _ in outer]
         if len(operators) == 1 or len(outer) == dumped:
             return takers[:dumped]
-        by_tensor = grouped((tensor, taker) for taker, tensor in outer)
+        by_tensor = gathered((tensor, taker) for taker, tensor in outer)
         if len(by_tensor) == dumped:  # what two of the parts take is one input of the whole
             return [of_tensor[0] for of_tensor in by_tensor.values()]
         return [taker for taker in takers if taker[0] == operators[0].name][:dumped]
@@ -140,7 +140,7 @@ class Graph(Struct, frozen=True):
         inside = {operator.name for operator in operators}
         outer: list[Output] = []
         for operator in operators:
-            takers = grouped(self.takers.get(operator.name, ()))
+            takers = gathered(self.takers.get(operator.name, ()))
             inner = {at for at, by in takers.items() if inside.issuperset(by)}
             outer += [(operator.name, at) for at in sorted({0, *operator.fx_outputs, *takers} - inner)]
         if len(operators) > 1 and len(outer) == dumped:
@@ -194,7 +194,7 @@ def parse_graph(text: str) -> Graph:
     except DamagedError as exc:
         problem = exc.message
     operators.pop("", None)
-    takers = grouped(
+    takers = gathered(
         (name, (index, operator.name)) for operator in operators.values() for name, index in operator.inputs
     )
     if not operators and problem is None:

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.nodes import grouped
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import files_in, folder_entries, search_folders, sub_folders
+from firstdrift.groups import gathered
 from firstdrift.model.slice import Coordinates
 
 GRAPH_TEXT = re.compile(
@@ -208,7 +208,7 @@ def _with_devices(runs: list[Run]) -> list[Run]:
 def _with_numbers(runs: list[Run]) -> Iterator[Run]:
     """Number the graphs of a token by their times, and tokens from 0 where they count from 1."""
     first = 0 if any(run.token == 0 for run in runs) else 1
-    for group in grouped(((run.folder.parent, run.rank), run) for run in runs).values():
+    for group in gathered(((run.folder.parent, run.rank), run) for run in runs).values():
         for number, run in enumerate(sorted(group, key=lambda run: run.folder.name), start=1):
             token = None if run.token is None else run.token - first
             yield replace(run, token=token, graph=f"graph_{number}")

@@ -27,12 +27,13 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.containers.contents import DamagedError, TensorHeader, file_contents
 from firstdrift.dumps.containers.ge_dump import GeTensor, describe
-from firstdrift.dumps.nodes import counted, distinct, grouped, numbered
+from firstdrift.dumps.nodes import counted, distinct, numbered
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import printable
 from firstdrift.dumps.storage.listed_files import Listed, list_named, not_part_of_a_dump, problem_of_file
 from firstdrift.dumps.storage.tensor_files import NO_TENSOR, no_header, record_of, records_of_file
 from firstdrift.dumps.torchair.layout import FX_FILE, GE_FILE
+from firstdrift.groups import gathered
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message, joined, verbatim
 
@@ -83,7 +84,7 @@ def read_fx(folder: Path, bounds: Bounds) -> tuple[list[Operator], Notes]:
     """Read the headers of all files of a folder; operators come in the order of their times."""
     named, unknown = list_named(folder, bounds, FX_FILE.fullmatch)
     notes = _notes_of_unknown(unknown)
-    by_node = grouped((printable(match["node"]), (file, match)) for file, match in named)
+    by_node = gathered((printable(match["node"]), (file, match)) for file, match in named)
     return _in_order([_fx_operator(name, files, notes) for name, files in by_node.items()]), notes
 
 
@@ -117,7 +118,7 @@ def read_ge(folder: Path, bounds: Bounds) -> tuple[list[Operator], Notes]:
     long_names = _long_names(folder / _MAPPING, bounds, notes)
     named, unknown = list_named(folder, bounds, lambda name: GE_FILE.fullmatch(long_names.get(name, name)))
     notes += _notes_of_unknown([name for name in unknown if name != _MAPPING])
-    by_name = grouped((printable(match["name"]), (file, match)) for file, match in named)
+    by_name = gathered((printable(match["name"]), (file, match)) for file, match in named)
     operators = [
         operator for name, files in by_name.items() for operator in _ge_operators(name, files, notes)
     ]

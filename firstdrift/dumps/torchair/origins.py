@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.containers.contents import DamagedError, file_contents
 from firstdrift.dumps.execution_order import finish_order
-from firstdrift.dumps.nodes import grouped, of_role
+from firstdrift.dumps.nodes import of_role
 from firstdrift.dumps.storage.folders import printable
 from firstdrift.dumps.torchair.graph import Graph, parse_graph
 from firstdrift.dumps.torchair.layout import GRAPH_TEXT, Run, graph_texts
 from firstdrift.dumps.torchair.operators import Notes, Operator
 from firstdrift.files import said_by_system
+from firstdrift.groups import gathered
 from firstdrift.model.node import Source
 from firstdrift.model.tensor import Role
 from firstdrift.operators.order import OPERATOR
@@ -122,7 +123,7 @@ def _graph_of(run: Run, operators: Sequence[Operator], notes: Notes) -> Graph | 
 def _texts_of(run: Run) -> Mapping[bool, list[Path]]:
     """Return the texts of the rank of a run: those of its graph (True), and those of others."""
     matches = ((text, GRAPH_TEXT.fullmatch(text.name)) for text in graph_texts(run))
-    return grouped(
+    return gathered(
         (f"graph_{int(match['number'])}" == run.graph, text)
         for text, match in matches
         if match and (not match["rank"] or run.rank in (None, int(match["rank"])))

@@ -137,10 +137,13 @@ class _Inference:
         """Infer in rounds, as modules share values with what is inside them, until nothing new is known."""
         inferred: dict[int, Values] = {}
         forward = set(chain.from_iterable(self._tree.forward))
-        waiting = {index for index in forward - self._matched if outputs_of(self._tree, index)}
-        while found := {index: values for index in sorted(waiting) if (values := self._values_of(index))}:
-            inferred |= found
-            waiting -= found.keys()
+        waiting = [index for index in sorted(forward - self._matched) if outputs_of(self._tree, index)]
+        known = -1
+        while len(inferred) > known:
+            known = len(inferred)
+            for index in waiting:
+                if index not in inferred and (values := self._values_of(index)):
+                    inferred[index] = values
         return [Inferred(index, inferred[index]) for index in sorted(inferred)]
 
     def _values_of(self, index: int) -> Values:
@@ -229,7 +232,7 @@ class _Inference:
             return {}
         if known.joining is Joining.OF_EXPERTS:
             return self._as_split_experts(known, before, outputs)
-        if len(known.parts) != len(outputs):
+        if known.joining is not Joining.CONCATENATED or len(known.parts) != len(outputs):
             return {}
         return {
             record.label: self._known_at(node, part, "matching.reason.output_of")
@@ -289,10 +292,10 @@ class _Inference:
     def _as_rotated(self, index: int, outputs: list[TensorRecord]) -> Found:
         """Find the values of a rotation by position: the other dump has what is rotated, and the angles."""
         place = self._places.get(index, -1)
-        angles = self._angles()
-        if place < 0 or not angles or self._line[place].kind is not OpKind.ROTATE:
+        if place < 0 or self._line[place].kind is not OpKind.ROTATE:
             return {}
-        rotated = zip(outputs, self._given_to_rotation(place), strict=False)
+        angles = self._angles()
+        rotated = zip(outputs, self._given_to_rotation(place) if angles else (), strict=False)
         return {record.label: self._rotated(known, angles, record) for record, known in rotated}
 
     def _rotated(self, known: Known, angles: tuple[TensorRecord, ...], record: TensorRecord) -> Known | None:

@@ -130,10 +130,9 @@ def add_inferred(
     known = [pair for pair in tensors.pairs if pair.incomparable is None]
     golden = infer_values(work, work.lines, known, of_target=False)
     target = infer_values(work, work.lines, known, of_target=True)
-    return (
-        frozenset(_add_inferred_node(each, work, matches, tensors, of_target=False) for each in golden),
-        frozenset(_add_inferred_node(each, work, matches, tensors, of_target=True) for each in target),
-    )
+    added_golden = [_add_inferred_node(each, work, matches, tensors, of_target=False) for each in golden]
+    added_target = [_add_inferred_node(each, work, matches, tensors, of_target=True) for each in target]
+    return frozenset(added_golden), frozenset(added_target)
 
 
 def _add_inferred_node(
@@ -214,6 +213,8 @@ def _labels(tree: SliceTree) -> set[str]:
 def _were_hardly_found(work: Pairing) -> bool:
     """Tell whether two dumps call hardly anything alike, and hardly anything was found by name."""
     golden, target = work.golden, work.target
+    if not (golden.nodes and target.nodes):
+        return False
     types = _types(golden), _types(target)
     if len(types[0] & types[1]) > SHARED_TYPES * len(types[0] | types[1]):
         return False
@@ -304,8 +305,10 @@ def _match_modules(work: Pairing, layers: Aligned) -> None:
     """Match the modules of two layers that have most of their matched operators in common."""
     golden = _modules(work.golden, layers.golden.node)
     target = _modules(work.target, layers.target.node)
-    first = {node: _matched_below(work, node, of_golden=True) for node in golden}
-    second = {node: _matched_below(work, node, of_golden=False) for node in target}
+    inside = set(nodes_below(work.golden, layers.golden.node))
+    joins = [join for join in work.joins if join.golden[0] in inside]
+    first = {node: _matched_below(work, node, joins, of_golden=True) for node in golden}
+    second = {node: _matched_below(work, node, joins, of_golden=False) for node in target}
     scores = [(_share(first[one], second[other]), one, other) for one, other in product(golden, target)]
     scores = [score for score in scores if score[0] >= LEAST_SHARED] + _only_ones(work, golden, target)
     for _, one, other in sorted(scores, key=lambda score: -score[0]):
@@ -316,14 +319,14 @@ def _share(first: set[int | None], second: set[int | None]) -> float:
     return len(first & second) / max(1, len(first | second))
 
 
-def _matched_below(work: Pairing, module: int, *, of_golden: bool) -> set[int | None]:
+def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_golden: bool) -> set[int | None]:
     """Return the matches below a module of either side, each by its first target node.
 
     Who holds a part of what was fused does not hold it.
     """
     below = set(nodes_below(work.golden if of_golden else work.target, module))
     found = set(map(work.partners.get if of_golden else work.first_target, below))
-    torn = (join for join in work.joins if not below.issuperset(join.golden if of_golden else join.target))
+    torn = (join for join in joins if not below.issuperset(join.golden if of_golden else join.target))
     return found.difference([None], (join.target[0] for join in torn))
 
 

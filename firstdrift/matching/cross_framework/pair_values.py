@@ -166,7 +166,7 @@ def is_split(tree: SliceTree, op: int, following: int) -> bool:
 
 
 def _begin_alike(work: Pairing, sides: Sides) -> bool:
-    first, second = (side.ops() for side in sides)
+    first, second = (ops_below(side.tree, side.index) for side in sides)
     return not first or not second or _are_matched(work, first[0].node, second[0].node)
 
 

@@ -206,6 +206,8 @@ class _Fused(Struct, frozen=True):
             return [self._concatenated(parts, whole)]
         if (self.whole.direction, whole.role) == (Direction.BACKWARD, Role.OUTPUT):
             return [self._summed(parts, whole)] if are_located([*parts, whole]) else []
+        if whole.is_tensor and whole.role is not Role.INPUT and joined_axis(parts, whole) is not None:
+            return [self._concatenated(parts, whole)]
         nodes = zip(self.parts, parts, strict=True)
         return [self._pair(Tensor(node.name, part), whole, ()) for node, part in nodes]
 
@@ -331,8 +333,8 @@ def _shape(record: TensorRecord) -> Message:
 def _joined_shape(parts: Sequence[TensorRecord], axis: int) -> Shape | None:
     """Return the shape of what is joined along a dimension; None unless shapes are alike but for it."""
     known = [part.shape for part in parts if part.shape]
-    around = {(shape[:axis], shape[axis:][1:]) for shape in known}
+    around = {(len(shape), shape[:axis], shape[axis:][1:]) for shape in known}
     if len(known) < len(parts) or len(around) != 1:
         return None
-    before, after = around.pop()
+    _, before, after = around.pop()
     return (*before, sum(shape[axis] for shape in known), *after)

@@ -9,7 +9,6 @@ target  rank 0, 1  (stages)
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from itertools import compress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -71,11 +70,14 @@ def find_missing_ranks(
     read_other = cache(partial(read, dumps[not few.in_target]))
     slice_of = partial(corresponding_slice, few.own, other_side)
     ranks = few.held[:1] or few.all_ranks[:MOST_TRIED]
+
+    def is_same_part(rank: int) -> bool:
+        same, other = slice_of(rank), slice_of(few.missing(rank)[0])
+        return hold_same_part(own, read_other(same), partial(read_other, other))
+
     try:
         own = read(dumps[few.in_target], few.own)
-        others = ((read_other(slice_of(rank)), slice_of(few.missing(rank)[0])) for rank in ranks)
-        same = (hold_same_part(own, same, partial(read_other, other)) for same, other in others)
-        rank = next(compress(ranks, same), None)
+        rank = next((rank for rank in ranks if is_same_part(rank)), None)
     except DumpUnreadableError:  # which is said once it is read to be compared
         return None
     return None if rank is None else MissingRanks(few.in_target, None if few.held else rank, _note(few, rank))

@@ -247,15 +247,16 @@ def spread_of_pairs(pairs: Sequence[TensorPair], trees: tuple[SliceTree, SliceTr
 
 def _are_enough_kinds(parts: Iterable[TensorPair], tree: SliceTree) -> bool:
     kinds = _kinds_of_linear(tree)
-    spread_kinds = {kinds[pair.golden_node] for pair in parts if pair.golden_node in kinds}
+    spread_kinds = {kinds[pair.golden_node] for pair in parts if pair.golden_node in kinds} - {""}
     return len(spread_kinds) >= LEAST_SPREAD * len(set(kinds.values()))
 
 
 def _are_of_all_ranks(parts: Iterable[TensorPair], spread: Spread) -> bool:
     """Tell whether the norms of tensors that look like parts are rather those of the whole."""
+    from statistics import median  # imported late: few dumps are those of one rank, and it is slow to load
+
     ratios = [ratio for pair in parts for ratio in _relative_norm(pair, spread)]
-    whole = [ratio for ratio in ratios if ratio > (1 + 1 / sqrt(spread.ranks)) / 2]
-    return 2 * len(whole) > len(ratios)
+    return bool(ratios) and median(ratios) > (1 + 1 / sqrt(spread.ranks)) / 2
 
 
 def _is_weighed(pair: TensorPair) -> bool:

@@ -79,7 +79,7 @@ def _is_dealt_out(own: str | None, whole: str | None, ranks: int) -> bool:
     """Tell whether an argument is a number that is dealt out to the ranks: of heads, of columns."""
     if own is None or whole is None or not own.isdecimal() or not whole.isdecimal():
         return False
-    return len(whole) <= MOST_DIGITS and int(whole) == ranks * int(own) > 0
+    return max(len(own), len(whole)) <= MOST_DIGITS and int(whole) == ranks * int(own) > 0
 
 
 def _say_part(pair: TensorPair, spread: Spread) -> Message | None:

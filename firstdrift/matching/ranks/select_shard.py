@@ -107,5 +107,6 @@ def _compared(record: TensorRecord, pair: TensorPair) -> TensorRecord:
         return record
     if not record.is_tensor and shards.sharding is Sharding.SUMMED:
         return replace(record, shards=None)
-    open_until_read = {Sharding.CONCATENATED, *[Sharding.BY_VALUES] * (pair.joining is None)}
-    return replace(_own(record), shards=shards) if shards.sharding in open_until_read else _own(record)
+    by_values = shards.sharding is Sharding.BY_VALUES and pair.joining is None
+    is_open_until_read = by_values or shards.sharding is Sharding.CONCATENATED
+    return replace(_own(record), shards=shards) if is_open_until_read else _own(record)

@@ -11,7 +11,7 @@ Nothing is read: shapes and statistics tell, and where there are none, the value
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, groupby, product, starmap
+from itertools import chain, groupby, starmap
 from operator import ne
 from typing import Final
 
@@ -70,12 +70,12 @@ def _with_summed_gradients(
 
 def _lies_by_rows(pair: TensorPair) -> bool:
     """Tell whether ranks hold rows of what a node takes or gives: along another dimension than the last."""
-    concatenated = (
+    places = (
         (held.axis, len(side.shape or ()) - 1)
         for side in (pair.golden, pair.target)
         if (held := side.shards) and held.sharding is Sharding.CONCATENATED
     )
-    return pair.target.role in (Role.INPUT, Role.OUTPUT) and any(starmap(ne, concatenated))
+    return pair.target.role in (Role.INPUT, Role.OUTPUT) and any(starmap(ne, places))
 
 
 def _is_given(pair: TensorPair) -> bool:
@@ -131,12 +131,14 @@ def _left_out(pair: TensorPair, why: Message) -> TensorPair:
 
 def _arrangements(golden: TensorRecord, target: TensorRecord) -> Iterator[tuple[TensorRecord, TensorRecord]]:
     """Yield in what ways shards can be laid together: as they are, one side joined, both sides joined."""
-    one, other = known([_single(golden)]), known([_single(target)])
-    axes = whole_axes(golden), whole_axes(target)
-    yield from product(one, other)
-    yield from product(one, (concatenated(target, axis) for axis in axes[1]))
-    yield from product((concatenated(golden, axis) for axis in axes[0]), other)
-    for axis in set(axes[0]).intersection(axes[1]):
+    one, other = _single(golden), _single(target)
+    if one is not None and other is not None:
+        yield one, other
+    if one is not None:
+        yield from ((one, concatenated(target, axis)) for axis in whole_axes(target))
+    if other is not None:
+        yield from ((concatenated(golden, axis), other) for axis in whole_axes(golden))
+    for axis in set(whole_axes(golden)).intersection(whole_axes(target)):
         yield concatenated(golden, axis), concatenated(target, axis)
 
 

@@ -9,7 +9,7 @@ left between two such pairs is aligned. What corresponds to nothing stays unmatc
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from itertools import groupby, product
 from typing import Final, TypeAlias
@@ -323,16 +323,16 @@ class _Siblings:
 def _look_inside(work: Pairing, golden: list[int], target: list[int]) -> None:
     """Pair siblings that are left over with the children of another that wraps their partners."""
     for wrapper in target:
-        free = work.free_golden(golden)
-        if _any_fits(work, free, wrapped_modules(work.target, wrapper)):
+        inside = list(wrapped_modules(work.target, wrapper))
+        if inside and _any_fits(work, free := work.free_golden(golden), inside):
             pair_siblings(work, free, work.target.forward[wrapper], exact=False)
     for wrapper in work.free_golden(golden):
-        free = work.free_target(target)
-        if _any_fits(work, wrapped_modules(work.golden, wrapper), free):
+        inside = list(wrapped_modules(work.golden, wrapper))
+        if inside and _any_fits(work, inside, free := work.free_target(target)):
             pair_siblings(work, work.golden.forward[wrapper], free, exact=False)
 
 
-def _any_fits(work: Pairing, golden: Iterable[int], target: Iterable[int]) -> bool:
+def _any_fits(work: Pairing, golden: list[int], target: list[int]) -> bool:
     return any(work.evidence.score(*pair, neighbours=1) >= CONFIDENT for pair in product(golden, target))
 
 

@@ -6,7 +6,7 @@ target   norm 6.5789  max 0.8203        9.1022  1.4411    differ: says nothing, 
 
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
-from math import isfinite, log10, prod, sqrt
+from math import isfinite, isnan, log10, prod, sqrt
 
 from firstdrift.groups import known
 from firstdrift.matching.structure.thresholds import AGREES, DIFFERS, EQUAL
@@ -89,7 +89,7 @@ def _difference(golden: float | None, target: float | None, scale: float) -> flo
         return None
     if isfinite(golden) and isfinite(target):
         return abs(golden - target) / scale if isfinite(scale) else None
-    return None if repr(golden) == repr(target) else 1.0  # NaN is like NaN
+    return None if golden == target or (isnan(golden) and isnan(target)) else 1.0
 
 
 def have_equal_outputs(golden: Node, target: Node) -> bool:

@@ -9,7 +9,6 @@ here everything of the same pass is considered, also operators of other names an
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import compress
 from typing import Final
 
 from msgspec import Struct
@@ -297,9 +296,9 @@ def _reasons(
     same -= {"around"} if "parent" in same else set()
     if values >= ALIKE:
         yield VALUES_AGREE[Role.OUTPUT]
-    yield from compress(_SAME_PLACES.values(), map(same.__contains__, _SAME_PLACES))
+    yield from (reason for what, reason in _SAME_PLACES.items() if what in same)
     yield from _reasons_of_names(work, pair, known)
-    yield from compress(_SAME.values(), map(same.__contains__, _SAME))
+    yield from (reason for what, reason in _SAME.items() if what in same)
 
 
 def _reasons_of_names(work: Pairing, pair: tuple[int, int], known: Mapping[str, float]) -> Iterator[Message]:
