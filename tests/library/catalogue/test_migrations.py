@@ -201,3 +201,4 @@ def test_a_database_whose_step_is_not_said_is_refused(database: str) -> None:
         session.execute(text("DELETE FROM alembic_version"))
     with refuses(CatalogueError, "catalogue.database.not_ours"):
         upgrade(engine)
+    engine.dispose()
