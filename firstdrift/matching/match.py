@@ -199,7 +199,8 @@ def _match_around(work: Pairing) -> bool:
     for golden in work.free_golden(modules):
         if work.golden.nodes[golden].direction is not Direction.BACKWARD:
             around = _around_partners(work, golden)
-            for target in [other for other in around if _correspond(work, golden, other)][:1]:
+            target = next((other for other in around if _correspond(work, golden, other)), None)
+            if target is not None:
                 reasons = (INSIDE_CORRESPONDS, *work.evidence.reasons(golden, target))
                 work.add_sure((golden, target), Origin.STRUCTURE, reasons, AROUND)
     return len(work.found) > before

@@ -55,8 +55,9 @@ def messages(type_name: str, records: Iterable[TensorRecord]) -> Iterator[Messag
     if exchanged == _SEVERAL:
         yield from _messages_of_batch(given, ranks)
         return
-    for key in list(filter(_PEERS.__contains__, ranks))[:1]:
-        yield Message(operator, ranks[key], "")
+    peer = next((rank for key, rank in ranks.items() if key in _PEERS), None)
+    if peer is not None:
+        yield Message(operator, peer, "")
 
 
 def _messages_of_batch(given: Mapping[str, str], ranks: Mapping[str, int]) -> Iterator[Message]:

@@ -268,8 +268,8 @@ def _by_type(tree: SliceTree) -> dict[str, dict[int | None, list[int]]]:
 def _layer(tree: SliceTree, index: int) -> int | None:
     """Return the first number in the path of a node or of the innermost module around it."""
     modules = tree.modules((index, *tree.around(index)))
-    numbers = (_NUMBER.search(tree.nodes[module].path) for module in modules[:1])
-    return next((int(number[1]) for number in numbers if number), None)
+    number = _NUMBER.search(tree.nodes[modules[0]].path) if modules else None
+    return None if number is None else int(number[1])
 
 
 def _modules(tree: SliceTree) -> Iterator[tuple[int, Node]]:

@@ -66,9 +66,10 @@ class Edit(Struct, frozen=True):
         """Say which of its nodes a pair of slices lacks, given the names it has; None if it has all."""
         absent = [("golden", name) for name in self.golden if name not in golden]
         absent += [("target", name) for name in self.target if name not in target]
-        for side, name in absent[:1]:
-            return Message.of("matching.edit.no_node", side=side_named(side), node=name)
-        return None
+        if not absent:
+            return None
+        side, name = absent[0]
+        return Message.of("matching.edit.no_node", side=side_named(side), node=name)
 
 
 class MatchSetFile(Struct, frozen=True):
