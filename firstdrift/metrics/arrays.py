@@ -1,6 +1,6 @@
 """Measure tensors by their values."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from firstdrift.metrics.elementwise.measure import measure_elements, summarise
 from firstdrift.metrics.elementwise.rows import row_profile, stands_out
 from firstdrift.metrics.integers import measure_integers
 from firstdrift.metrics.logits import measure_logits
-from firstdrift.metrics.masks import MASK_RANGES, is_mask_value
+from firstdrift.metrics.masks import is_mask_value, masked_on_both_sides
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors, SideSummary
 from firstdrift.metrics.stored_format import stored_roundoff
 from firstdrift.model.tensor import DataLocation
@@ -80,7 +80,7 @@ def _measure(golden: Array, target: Array, may_reshape: bool, logits: bool) -> M
     golden, target = golden.reshape(shape), target.reshape(shape)
     *sides, errors = measure_elements(golden, target)
     if errors.equal < errors.size and any(is_mask_value(side.minimum) for side in sides):
-        errors = _unmasked_errors(golden, target, sides) or errors
+        errors = _unmasked_errors(golden, target) or errors
     kinds = {number_kind(golden.dtype), number_kind(target.dtype)}
     return Measurement(
         MeasurementKind.DATA,
@@ -99,30 +99,21 @@ def _stored_roundoff(golden: Array, target: Array) -> float:
     return max(stored_roundoff(golden), stored_roundoff(target))
 
 
-def _unmasked_errors(golden: Array, target: Array, sides: Iterable[SideSummary]) -> PairErrors | None:
+def _unmasked_errors(golden: Array, target: Array) -> PairErrors | None:
     """Measure with elements masked on both sides as -inf; None if there are none.
 
     Only floating-point tensors have masks: -65504 among integers is a number like any other.
     """
     are_floating = number_kind(golden.dtype) is number_kind(target.dtype) is NumberKind.FLOATING
-    if not are_floating or not all(map(_may_be_masked, sides)):
+    if not are_floating:
         return None
-    masked = _masked(golden) & _masked(target)
+    masked = masked_on_both_sides(_as_float64(golden), _as_float64(target))
     return measure_elements(_filled(golden, masked), _filled(target, masked))[2] if masked.any() else None
 
 
-def _may_be_masked(side: SideSummary) -> bool:
-    """Tell whether a tensor has masks; those that are simply -inf on both sides agree as they are."""
-    return is_mask_value(side.minimum) or bool(side.negative_infinity)
-
-
-def _masked(array: Array) -> Array:
+def _as_float64(array: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
-        values = array.astype(np.float64)
-    found: Array = values == -np.inf
-    for low, high in MASK_RANGES:
-        found |= (values >= low) & (values <= high)
-    return found
+        return array.astype(np.float64)
 
 
 def _filled(array: Array, masked: Array) -> Array:

@@ -6,44 +6,55 @@ far apart the numbers are; taken as numbers they would drown everything else in 
 
 | range                    | what ends up there                                                  |
 | ------------------------ | ------------------------------------------------------------------- |
-| -inf                     |                                                                     |
+| below -1e30, -inf        | the lowest of bfloat16, float32 and float64, also times a scale     |
 | [-65536, -65176]         | float16's lowest, rounded to bfloat16 or with a score added to it   |
-| [-3.40e38, -3.06e38]     | the lowest of bfloat16 and float32                                  |
-| [-1.80e308, -1.61e308]   | the lowest of float64                                               |
+| below -1000              | where the other side masks: float16's lowest times a scale          |
+
+What is masked is what softmax makes zero: exp(-1000) is 0 in every dtype.
 """
 
-import math
-import sys
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from firstdrift.metrics.measurement import SideSummary
 
-_LOWEST_FLOAT32 = -(2.0**128 - 2.0**104)
-_LOWEST_FLOAT64 = -sys.float_info.max
+_LOWEST_OF_FLOAT16: Final = (-65536.0, -65176.0)
+_FAR_BELOW: Final = -1e30
+"""Nobody computes with what is lower: its square overflows in float32."""
 
-MASK_RANGES = (
-    (-65536.0, -65176.0),
-    (_LOWEST_FLOAT32, 0.9 * _LOWEST_FLOAT32),
-    (_LOWEST_FLOAT64, 0.9 * _LOWEST_FLOAT64),
-)
-"""From lowest to highest, both included."""
+_ZERO_FOR_SOFTMAX: Final = -1e3
 
 
 def is_mask_value(value: float | None) -> bool:
     """Tell whether a number stands for minus infinity in a mask."""
-    if value is None or math.isnan(value):
-        return False
-    return value == -math.inf or any(low <= value <= high for low, high in MASK_RANGES)
+    return value is not None and bool(masks(value))
+
+
+def masks(values: Any) -> Any:  # noqa: ANN401 (a number, or an array of them)
+    """Tell which numbers stand for minus infinity in a mask, whatever the other side holds."""
+    low, high = _LOWEST_OF_FLOAT16
+    return (values <= _FAR_BELOW) | ((values >= low) & (values <= high))
+
+
+def masked_on_both_sides(golden: Any, target: Any) -> Any:  # noqa: ANN401
+    """Tell which places are masked on both sides: one of them masks, and the other is zero for softmax."""
+    is_mask = masks(golden) | masks(target)
+    return is_mask & (golden <= _ZERO_FOR_SOFTMAX) & (target <= _ZERO_FOR_SOFTMAX)
 
 
 def agreeing_masks(golden: SideSummary, target: SideSummary) -> tuple[SideSummary, SideSummary]:
     """Forget the statistics that mask constants on both sides decide: the minimum, mean and norm."""
-    if not (is_mask_value(golden.minimum) and is_mask_value(target.minimum)):
+    if not _are_masked(golden.minimum, target.minimum):
         return golden, target
-    masked_throughout = is_mask_value(golden.maximum) and is_mask_value(target.maximum)
+    masked_throughout = _are_masked(golden.maximum, target.maximum)
     maximum = golden.maximum if masked_throughout else target.maximum
     return (
         replace(golden, mean=None, norm=None),
         replace(target, minimum=golden.minimum, maximum=maximum, mean=None, norm=None),
     )
+
+
+def _are_masked(golden: float | None, target: float | None) -> bool:
+    known = golden is not None and target is not None
+    return known and bool(masked_on_both_sides(golden, target))

@@ -70,7 +70,7 @@ def difference_of_statistics(golden: SideSummary, target: SideSummary) -> Statis
     return StatisticDifferences(
         *differences,
         *_each(_relative, differences, sides[0]),
-        error_bound=_error_bound(golden, _beyond_text(*sides, differences)),
+        error_bound=_error_bound(_with_norm(golden, target), _beyond_text(*sides, differences)),
         nonfinite_differs=any(map(_nonfinite_differs, sides[0][:2], sides[1][:2])),
     )
 
@@ -170,12 +170,18 @@ def _nonfinite_differs(golden: float | None, target: float | None) -> bool:
     return _difference(golden, target) not in (None, 0.0)
 
 
+def _with_norm(golden: SideSummary, target: SideSummary) -> SideSummary:
+    """Take the norm of the other side where the tool recorded none: maximum and minimum alone bound no norm."""
+    is_known = golden.norm is not None or target.norm is None
+    return golden if is_known else replace(golden, norm=target.norm)
+
+
 def _lower_bounds(golden: SideSummary, apart: _Four) -> tuple[_Four, list[float | None]]:
     """Return what |d| is at least, and the numbers of golden that it is relative to."""
     # |d| is at least the difference of the norms, sqrt(size) times that of the means (Cauchy-Schwarz),
     # and any single element of d, of which the differences of the extrema are lower bounds.
     maximum, minimum, mean, norm = apart
-    if norm is None:
+    if golden.norm is None:
         return apart, [golden.maximum, golden.minimum]
     of_means = None if mean is None or not golden.size else mean * math.sqrt(golden.size)
     return (maximum, minimum, of_means, norm), [golden.norm]

@@ -28,18 +28,44 @@ class OpKind(StrEnum):
     OTHER = "other"
 
 
-class Magnification(StrEnum):
-    """How an operator turns errors of its inputs into larger ones."""
+class ErrorModel(StrEnum):
+    """How the errors of its inputs become the error of an operator's output; see `verdict/error_model.py`."""
 
     NONE = ""
-    ABSOLUTE = "absolute"
-    """By their absolute size: softmax, exponential, sine."""
+    """No model: relative errors are passed on as they are."""
 
-    CANCELLING = "cancelling"
-    """By the cancellation of a sum."""
+    ADDITIVE = "additive"
+    """Errors add up as they are: sums, and whatever changes by no more than its input does."""
 
-    CENTRING = "centring"
-    """As the mean is removed."""
+    SUMMED = "summed"
+    """Elements of one tensor are added up."""
+
+    AVERAGED = "averaged"
+    """Elements of one tensor are averaged."""
+
+    MULTIPLIED = "multiplied"
+    """Elements of one input are multiplied by those of another."""
+
+    DIVIDED = "divided"
+    """Elements of the first input are divided by those of the second."""
+
+    POWER = "power"
+    """Elements of the first input are raised to a power, the second."""
+
+    PRODUCT = "product"
+    """A product of matrices, or a convolution."""
+
+    EXPONENTIAL = "exponential"
+    """Absolute errors become relative ones."""
+
+    LOGARITHMIC = "logarithmic"
+    """The other way round: a logarithm of a sum of exponentials."""
+
+    CENTRED = "centred"
+    """The mean is taken away, and the rest divided by its deviation."""
+
+    SCALED = "scaled"
+    """What is given is divided by its root mean square."""
 
 
 CHARACTERISTIC: Final = frozenset(

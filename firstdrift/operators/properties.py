@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Final
 
-from firstdrift.operators.kinds import Magnification, snake_case
+from firstdrift.operators.kinds import ErrorModel, snake_case
 from firstdrift.operators.registry import PARAMETERS, Operator, operators_named, registry
 
 _MOST_REMEMBERED: Final = 1 << 12
 BETWEEN_RANKS: Final = "Distributed."
 """What begins the names of calls between ranks."""
-
-_STRONGEST_FIRST: Final = (Magnification.ABSOLUTE, Magnification.CANCELLING, Magnification.CENTRING)
 
 
 def last_part(type_name: str) -> str:
@@ -24,10 +22,10 @@ def last_part(type_name: str) -> str:
 
 
 @lru_cache(_MOST_REMEMBERED)
-def magnification(type_name: str) -> Magnification:
-    """Say how an operator turns errors of its inputs into larger ones, if it does."""
-    known = {entry.error for entry in operators_named(snake_case(last_part(type_name)))}
-    return next((how for how in _STRONGEST_FIRST if how in known), Magnification.NONE)
+def error_model(type_name: str) -> ErrorModel:
+    """Say how the errors of its inputs become that of an operator's output: the first model of what it says."""
+    known = (entry.error for entry in operators_named(snake_case(last_part(type_name))))
+    return next(filter(None, known), ErrorModel.NONE)
 
 
 @lru_cache(_MOST_REMEMBERED)

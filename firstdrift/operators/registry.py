@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from firstdrift.operators.kinds import Magnification, OpKind, snake_case
+from firstdrift.operators.kinds import ErrorModel, OpKind, snake_case
 
 PARAMETERS: Final = frozenset({"weight", "bias", "running_mean", "running_var", "gamma", "beta"})
 """Roles of arguments that are learned; called so, an argument of any operator is one."""
@@ -42,7 +42,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         aliases: what it is called, by framework.
         words: regular expression for what else it may be called, looked for in names in snake case.
         arguments: roles of its arguments in order, by framework.
-        error: how it turns errors of its inputs into those of its output, if it magnifies them.
+        error: how it turns errors of its inputs into those of its output, if that is known.
         is_product: it multiplies by a matrix, in a format that may be coarser than its dtype.
         embeds: it turns ids into vectors; `of_positions`: it is about positions, not tokens.
         commutative: its arguments may be exchanged.
@@ -65,7 +65,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     aliases: dict[str, tuple[str, ...]] = {}
     words: str = ""
     arguments: dict[str, tuple[str, ...]] = {}
-    error: Magnification = Magnification.NONE
+    error: ErrorModel = ErrorModel.NONE
     is_product: bool = False
     embeds: bool = False
     of_positions: bool = False

@@ -152,7 +152,7 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
     """Find out what explains the errors of a row, and whether more came in than anything explains."""
     if _entered_unexplained(case, own):
         _blame_what_surrounds(case, classified)
-    case.explained, case.explanation = explain(case)
+    explain(case)
     if case.row.last > case.row.index and (added := added_inside(case)):
         case.added = added
         case.explained = explained_by_added(case)

@@ -9,22 +9,20 @@ test of its own.
 
 import math
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import ClassVar, Final, TypeAlias
 
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.model.tensor import Role
-from firstdrift.operators.kinds import Magnification, OpKind
-from firstdrift.verdict.conditioning import condition_of_product, error_of_terms, how_it_magnifies, passed_on
+from firstdrift.verdict.conditioning import error_of_terms
 from firstdrift.verdict.evidence import Case, Scope
-from firstdrift.verdict.gradients import explained_by_cancellation, explained_gradient
+from firstdrift.verdict.gradients import explained_gradient
 from firstdrift.verdict.layer_outliers import peer_group
+from firstdrift.verdict.operator_bounds import operator_bound
 from firstdrift.verdict.router_ties import is_done_by_row
 from firstdrift.verdict.rule import Rule
-from firstdrift.verdict.tree import kind_of_row
 
 _EXPERTS: Final = "Ties between experts"
-_HONESTLY: Final = "Operators that magnify honestly"
+_OPERATORS: Final = "The error model of an operator"
 
 
 def _always(_: Case) -> bool:
@@ -38,13 +36,11 @@ class Explanation(Rule, frozen=True, kw_only=True):
         applies: whether it is in force for a row.
         amount: the error that it explains; of FACTORS, how many times the explained error is none yet.
         scope: of which rows it speaks; None for all.
-        how: of which operators it speaks, by how they magnify errors; None for all.
     """
 
     amount: Callable[[Case], float]
     applies: Callable[[Case], bool] = _always
     scope: Scope | None = None
-    how: Magnification | None = None
 
     kind: ClassVar[str] = "explanation"
 
@@ -107,17 +103,6 @@ def _trained(case: Case) -> float:
     return math.inf if evidence.is_later_step and is_whole else error.parameter
 
 
-def _is_given_a_finite_error(case: Case) -> bool:
-    return bool(case.error.input) and case.error.input != math.inf
-
-
-def _magnified(how: Magnification, case: Case) -> float:
-    evidence, error = case.evidence, case.error
-    known = map(evidence.measurements.__getitem__, evidence.pairs_of(error, Role.INPUT))
-    given = [one for one in known if one.golden is not None]
-    return passed_on(how, error.input or 0.0, given, evidence.golden_sides(error, Role.OUTPUT))
-
-
 def _adds_what_was_compared(case: Case) -> bool:
     return bool(case.operands)
 
@@ -148,31 +133,13 @@ def _size(case: Case) -> int | None:
     return summary.size if summary is not None else None
 
 
-def _is_single_product(case: Case) -> bool:
-    return _size(case) == 1 and kind_of_row(case.row) is OpKind.LINEAR
+def _is_more_than_explained(case: Case) -> bool:
+    return (case.error.output or 0.0) > case.explained
 
 
-def _product(case: Case) -> float:
-    """Return what is explained where a sum of products cancels out: it adds up |input| x |weight| at most."""
-    total = case.evidence.golden_sides(case.error, Role.OUTPUT)
-    factors = [
-        *case.evidence.golden_sides(case.error, Role.INPUT),
-        *case.evidence.golden_sides(case.error, Role.PARAMETER),
-    ]
-    given = _before(case) if case.error.input is None else case.error.input
-    return condition_of_product(factors, total) * max(given, case.roundoff)
-
-
-def _operator_that(entry: str, how: Magnification) -> Explanation:
-    """Make the entry of a kind of operators that magnify honestly."""
-    return Explanation(
-        entry,
-        _HONESTLY,
-        applies=_is_given_a_finite_error,
-        amount=partial(_magnified, how),
-        scope=Scope.INPUT,
-        how=how,
-    )
+def _of_operator(case: Case) -> float:
+    pair = case.error.output_pair
+    return 0.0 if pair is None else operator_bound(case, pair)
 
 
 BOUNDS: Final = (
@@ -206,15 +173,6 @@ BOUNDS: Final = (
         scope=Scope.ACTIVATION,
     ),
     Explanation("input", "The rule", ("factor",), amount=_input, scope=Scope.INPUT),
-    _operator_that("absolute", Magnification.ABSOLUTE),
-    _operator_that("cancelling", Magnification.CANCELLING),
-    _operator_that("centring", Magnification.CENTRING),
-    Explanation(
-        "single_product",
-        "A single dot product",
-        applies=_is_single_product,
-        amount=_product,
-    ),
     Explanation(
         "operands", "Sums", applies=_adds_what_was_compared, amount=_operands, scope=Scope.UNRECORDED
     ),
@@ -225,11 +183,15 @@ BOUNDS: Final = (
         amount=_before,
         scope=Scope.UNRECORDED,
     ),
-    Explanation(
-        "cancelled_sum", "Sums that cancel out", amount=explained_by_cancellation, scope=Scope.BACKWARD
-    ),
     Explanation("backward", "Gradients", amount=_seen, scope=Scope.BACKWARD),
     Explanation("forward", "Gradients", amount=_forward, scope=Scope.BACKWARD),
+    Explanation(
+        "operator",
+        _OPERATORS,
+        applies=_is_more_than_explained,
+        amount=_of_operator,
+        scope=Scope.ACTIVATION,
+    ),
 )
 """The error that each of these explains; the largest counts."""
 
@@ -329,26 +291,24 @@ FLOORS: Final = (
 EXPLANATIONS: Final = (*BOUNDS, *FACTORS, *FLOORS)
 
 
-def explain(case: Case) -> tuple[float, str]:
-    """Return the output error that a row's inputs and what ran before explain, and the entry that says so."""
-    most, by = 0.0, ""
-    how = how_it_magnifies(case.row) if case.error.input else Magnification.NONE
-    for applies, amount_of, name in _in_scope(case.scope.value, how):
-        if (applies is None or applies(case)) and (amount := amount_of(case)) > most:
-            most, by = amount, name
-    return most, by
+def explain(case: Case) -> None:
+    """Find the output error that a row's inputs and what ran before explain, and the entry that says so."""
+    case.explained, case.explanation = 0.0, ""
+    for applies, amount_of, name in _in_scope(case.scope.value):
+        if (applies is None or applies(case)) and (amount := amount_of(case)) > case.explained:
+            case.explained, case.explanation = amount, name
 
 
 _Quick: TypeAlias = tuple[Callable[[Case], bool] | None, Callable[[Case], float], str]
 
 
 @cache
-def _in_scope(scope: int, how: Magnification) -> tuple[_Quick, ...]:
+def _in_scope(scope: int) -> tuple[_Quick, ...]:
     """Lay out the bounds of a kind of row so that they are asked quickly: of every row each is."""
     return tuple(
         (None if entry.applies is _always else entry.applies, entry.amount, entry.id)
         for entry in BOUNDS
-        if (entry.scope is None or entry.scope.value & scope) and entry.how in {None, how}
+        if entry.scope is None or entry.scope.value & scope
     )
 
 

@@ -2,10 +2,7 @@
 
 import math
 
-from firstdrift.model.tensor import Role
-from firstdrift.verdict.conditioning import condition_of_sum
 from firstdrift.verdict.evidence import Case
-from firstdrift.verdict.row_errors import is_gradient_of_parameter
 
 
 def explained_gradient(case: Case) -> float:
@@ -22,16 +19,3 @@ def explained_gradient(case: Case) -> float:
         return seen * max(1.0, terms / smallest)
     left = [target.norm or 0.0 for golden, target in sides if golden and target and not golden.norm]
     return math.inf if max(left, default=0.0) <= terms else seen
-
-
-def explained_by_cancellation(case: Case) -> float:
-    """Return the error that cancellation explains of a parameter's gradient among an operator's outputs."""
-    evidence, error, pair = case.evidence, case.error, case.error.output_pair
-    if pair is None or not is_gradient_of_parameter(evidence.plan.pairs[pair], case.row):
-        return 0.0
-    total = evidence.measurements[pair].golden
-    if total is None:
-        return 0.0
-    terms = evidence.golden_sides(error, Role.INPUT)
-    condition = max((condition_of_sum(side, total) for side in terms), default=0.0)
-    return max(error.input or 0.0, case.progress.roundoff, case.limits.roundoff_float32) * condition

@@ -32,12 +32,13 @@ class RowErrors(Struct, gc=False):
         input_pair: index of the pair with that error; likewise parameter_pair and output_pair.
         non_finite: roles where one side alone has NaN or infinities.
         roundoff: coarsest unit roundoff among its floating tensors; None if it has none.
-        exact_inputs: every input, whole numbers and scalars included, is equal, and there is one.
+        exact_inputs: every input, whole numbers and scalars included, is known to be equal, and there is one.
+        unsure: an input of whole numbers has equal statistics: its values may differ all the same.
         scalar_pair: index of the first Python argument that differs.
         shape_pair: index of the first output whose shape, or kind of numbers, differs.
         tie_pair: index of the first whole-number output that differs.
         integer_input_pair: index of the first whole-number input that differs.
-        pairs: indices of all its pairs.
+        pairs: indices of all its pairs; likewise parameters, of those that are its weights.
         roles: roles of all its pairs, an operator's weights being parameters.
         whole_input: worst error of its inputs with the rows of tokens that went to other experts, which
             `input` and `output` leave out where they are known; likewise whole_output.
@@ -55,11 +56,13 @@ class RowErrors(Struct, gc=False):
     non_finite: frozenset[Role] = frozenset()
     roundoff: float | None = None
     exact_inputs: bool = False
+    unsure: bool = False
     scalar_pair: int | None = None
     shape_pair: int | None = None
     tie_pair: int | None = None
     integer_input_pair: int | None = None
     pairs: list[int] = field(default_factory=list)
+    parameters: list[int] = field(default_factory=list)
     roles: set[Role] = field(default_factory=set)
     whole_input: float = 0.0
     whole_output: float = 0.0
@@ -95,6 +98,8 @@ def row_errors(
         collected[row.index].pairs.append(index)
         role = role_of(pair, row, parameters)
         collected[row.index].roles.add(role)
+        if role is Role.PARAMETER:
+            collected[row.index].parameters.append(index)
         if choices and role is not Role.PARAMETER:
             errors[index] = _excused(
                 collected[row.index], row, pair, errors[index], measurements[index], choices
@@ -149,7 +154,7 @@ def _look_at_the_number_of_ids(row: TreeRow, error: RowErrors, plan: SlicePlan) 
 
 def _complete(row: RowErrors, plan: SlicePlan, errors: Sequence[PairError]) -> None:
     differs = row.scalar_pair is not None or row.integer_input_pair is not None
-    row.exact_inputs = row.input == 0.0 and not differs
+    row.exact_inputs = row.input == 0.0 and not (differs or row.unsure)
     outputs = [index for index in row.pairs if plan.pairs[index].target.role is Role.OUTPUT]
     if not any(errors[index].discrete for index in outputs):
         return
@@ -203,6 +208,7 @@ def _add(
     if error.non_finite:
         row.non_finite |= {role}
     if error.discrete:
+        row.unsure |= role is Role.INPUT and measured.kind is MeasurementKind.STATISTICS
         _add_discrete(row, index, role, error.value)
         return
     row.roundoff = max(row.roundoff or 0.0, error.roundoff)

@@ -1,0 +1,285 @@
+"""First-order error bounds: how large an output error the errors of its inputs explain, operator by operator.
+
+    |d output|  <=  sum of |d output / d input| x |d input|          each input off by one rounding at least
+
+| model       | forward                                        | backward: gradient g                        |
+| ----------- | ---------------------------------------------- | ------------------------------------------- |
+| additive    | sum of |dx|                                    | |dg|, added up where x was spread           |
+| summed      | |dx| x root of the terms in a sum              | none of its own                             |
+| averaged    | the same, over the number of terms             | none of its own                             |
+| multiplied  | |da| x max|b| + |db| x max|a|                  | (|dg| |b| + |g| |db|), b by its largest     |
+| divided     | |da| / min|b| + |db| max|a / b| / min|b|         | the same, of g over b                       |
+| power       | |dx| x largest of p |x|^(p - 1)                 | |g| x the same                              |
+| product     | |da| |b| + |db| |a|, as random errors add up   | the same of g and the other factor          |
+| exponential | max|dx|, relative to the output                | 2 |g| max y x (relative errors of g and y)  |
+| logarithmic | 2 max|dx| for each element                     | none of its own                             |
+| centred     | |dx| / standard deviation x |y|                | |g| max|w| / deviation x (errors of g and x)|
+| scaled      | none of its own                                | |g| max|w| / rms x (errors of g and x)      |
+
+Norms are L2 over whole tensors; the result is relative to the norm of the golden output. Of a random matrix
+a product keeps the relative error; what it cancels out shows in |a| |b| / |output|. The rounding of each
+operator is in it because no input is taken to be closer than one unit roundoff (Higham, Accuracy and
+Stability of Numerical Algorithms, 3.1 and 3.5).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from firstdrift.operators.kinds import ErrorModel
+
+
+class Value(Struct, frozen=True, gc=False):
+    """A tensor, or a number, that an operator takes or gives.
+
+    Attributes:
+        key: which argument it is.
+        size: number of elements.
+        norm: L2 norm of the golden side, or the most that is known of it.
+        minimum: smallest element; likewise maximum.
+        deviation: standard deviation of its elements.
+        error: relative L2 error, at least one unit roundoff.
+        largest_error: largest absolute error of an element.
+        batch: number of matrices that it holds.
+    """
+
+    key: str
+    size: int
+    norm: float
+    minimum: float
+    maximum: float
+    deviation: float
+    error: float
+    largest_error: float
+    batch: int = 1
+
+    @property
+    def difference(self) -> float:
+        """Norm of its error."""
+        return self.error * self.norm
+
+    @property
+    def largest(self) -> float:
+        """Largest absolute value."""
+        return max(abs(self.minimum), abs(self.maximum))
+
+    @property
+    def smallest(self) -> float:
+        """Smallest absolute value, so far as minimum and maximum tell."""
+        return 0.0 if self.minimum <= 0.0 <= self.maximum else min(abs(self.minimum), abs(self.maximum))
+
+    @property
+    def rms(self) -> float:
+        """Root of the mean of its squares."""
+        return self.norm / math.sqrt(self.size) if self.size else 0.0
+
+
+Values: TypeAlias = Sequence[Value]
+
+
+def forward_bound(model: ErrorModel, given: Values, made: Value) -> float:
+    """Return the relative error of an output that the errors of the inputs explain; 0 where no model says.
+
+    Args:
+        model: what the operator does to errors.
+        given: its inputs, weights among them.
+        made: the output.
+    """
+    bound = _FORWARD.get(model)
+    return _relative(bound(given, made), made) if bound is not None and given else 0.0
+
+
+def backward_bound(model: ErrorModel, gradients: Values, kept: Values, result: Values, made: Value) -> float:
+    """Return the relative error of a gradient that is explained; 0 where no model says.
+
+    Args:
+        model: what the operator does to errors.
+        gradients: what the backward operator was given.
+        kept: the inputs of the forward operator, weights among them.
+        result: the outputs of the forward operator.
+        made: the gradient that it gives; its key is that of the input that it is the gradient of.
+    """
+    bound = _BACKWARD.get(model)
+    return _relative(bound(gradients, kept, result, made), made) if bound is not None and gradients else 0.0
+
+
+def _relative(difference: float, made: Value) -> float:
+    if not made.norm:
+        return math.inf if difference else 0.0
+    return difference / made.norm
+
+
+def _spread(one: Value, made: Value) -> float:
+    """Return by what the norm of a value grows where it is spread over a larger output."""
+    return math.sqrt(max(1.0, made.size / one.size)) if one.size else 1.0
+
+
+def _gathered(one: Value, made: Value) -> float:
+    """Return by what an error may grow where several elements are added up into one (Cauchy-Schwarz)."""
+    return math.sqrt(max(1.0, one.size / made.size)) if made.size else 1.0
+
+
+def _additive(given: Values, made: Value) -> float:
+    return sum(one.difference * _spread(one, made) for one in given)
+
+
+def _summed(given: Values, made: Value) -> float:
+    return sum(one.difference * _gathered(one, made) for one in given)
+
+
+def _averaged(given: Values, made: Value) -> float:
+    return sum(one.difference / _gathered(one, made) for one in given)
+
+
+def _multiplied(given: Values, made: Value) -> float:
+    total = 0.0
+    for place, one in enumerate(given):
+        others = math.prod(other.largest for at, other in enumerate(given) if at != place)
+        total += one.difference * others * _spread(one, made)
+    return total
+
+
+def _divided(given: Values, made: Value) -> float:
+    if len(given) != 2 or not given[1].smallest:  # noqa: PLR2004
+        return 0.0
+    one, other = given
+    parts = one.difference * _spread(one, made) + other.difference * _spread(other, made) * made.largest
+    return parts / other.smallest
+
+
+def _power(given: Values, made: Value) -> float:
+    return given[0].difference * _slope_of_power(given) * _spread(given[0], made)
+
+
+def _slope_of_power(given: Values) -> float:
+    """Return the largest slope of x to the power of p over the values of x; 0 where it has no bound."""
+    if len(given) != 2:  # noqa: PLR2004
+        return 0.0
+    base, exponent = given
+    power = exponent.minimum
+    if power < 1.0 and not base.smallest:
+        return 0.0
+    return abs(power) * max(base.largest ** (power - 1.0), base.smallest ** (power - 1.0))
+
+
+def _product(given: Values, made: Value) -> float:
+    """Return what the two largest inputs multiply to, and what the others, such as a bias, add."""
+    if len(given) < 2:  # noqa: PLR2004
+        return 0.0
+    *added, one, other = sorted(given, key=lambda value: value.size)
+    multiplied = _norm_of_product(one, other, made) * (one.error + other.error)
+    return multiplied + _additive(added, made)
+
+
+def _norm_of_product(one: Value, other: Value, made: Value) -> float:
+    """Return the norm of a product of matrices as it is where nothing cancels out and nothing adds up.
+
+    Each of its elements is a sum over the dimension that both share, which their sizes tell.
+    """
+    if not made.size:
+        return 0.0
+    shared = math.sqrt(one.size * other.size / made.size / max(1, min(one.batch, other.batch)))
+    return math.sqrt(made.size * shared) * one.rms * other.rms
+
+
+def _exponential(given: Values, made: Value) -> float:
+    return made.norm * max(one.largest_error for one in given)
+
+
+def _logarithmic(given: Values, made: Value) -> float:
+    return 2.0 * math.sqrt(made.size) * max(one.largest_error for one in given)
+
+
+def _centred(given: Values, made: Value) -> float:
+    first = given[0]
+    return first.error * (first.rms / first.deviation if first.deviation else math.inf) * made.norm
+
+
+def _additive_backward(gradients: Values, _: Values, __: Values, made: Value) -> float:
+    return sum(one.difference * _gathered(one, made) for one in gradients)
+
+
+def _multiplied_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    others = [one for one in kept if one.key != made.key] or kept
+    size, error = math.prod(one.largest for one in others), sum(one.error for one in others)
+    return sum(one.norm * (one.error + error) * size * _gathered(one, made) for one in gradients)
+
+
+def _divided_backward(gradients: Values, kept: Values, result: Values, made: Value) -> float:
+    if len(kept) != 2 or not kept[1].smallest:  # noqa: PLR2004
+        return 0.0
+    one, other = kept
+    size = 1.0 if made.key == one.key else max((value.largest for value in result), default=1.0)
+    error = one.error + other.error
+    return sum(g.norm * (g.error + error) * size * _gathered(g, made) for g in gradients) / other.smallest
+
+
+def _power_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    slope, error = _slope_of_power(kept), sum(one.error for one in kept)
+    return sum(one.norm * (one.error + error) * slope * _gathered(one, made) for one in gradients)
+
+
+def _product_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    gradient = max(gradients, key=lambda one: one.size)
+    own = next((one for one in kept if one.key == made.key), None)
+    factors = sorted((one for one in kept if one is not own), key=lambda one: one.size)
+    if own is not None and len(kept) > 2 and own is min(kept, key=lambda one: one.size):  # noqa: PLR2004
+        return gradient.difference * _gathered(gradient, made)
+    if not factors:
+        return 0.0
+    other = factors[-1]
+    return _norm_of_product(gradient, other, made) * (gradient.error + other.error)
+
+
+def _exponential_backward(gradients: Values, _: Values, result: Values, made: Value) -> float:
+    largest = max((one.largest for one in result), default=1.0)
+    error = max((one.error for one in result), default=0.0)
+    return sum(2.0 * one.norm * largest * (one.error + error) * _gathered(one, made) for one in gradients)
+
+
+def _centred_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    return _norm_backward(gradients, kept, made, kept[0].deviation if kept else 0.0)
+
+
+def _scaled_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    return _norm_backward(gradients, kept, made, kept[0].rms if kept else 0.0)
+
+
+def _norm_backward(gradients: Values, kept: Values, made: Value, divisor: float) -> float:
+    """Return what is explained of the gradients of a norm: of what it was given, of its weight and bias."""
+    if not kept:
+        return 0.0
+    first, *weights = kept
+    given = sum(one.norm * (one.error + first.error) * _gathered(one, made) for one in gradients)
+    if not divisor:
+        return math.inf
+    if made.size < first.size:  # of its weight or bias, that is added up over all rows
+        return given * max(1.0, first.rms / divisor)
+    return given * max((one.largest for one in weights if one.size > 1), default=1.0) / divisor
+
+
+_FORWARD: Final[Mapping[ErrorModel, Callable[[Values, Value], float]]] = {
+    ErrorModel.ADDITIVE: _additive,
+    ErrorModel.SUMMED: _summed,
+    ErrorModel.AVERAGED: _averaged,
+    ErrorModel.MULTIPLIED: _multiplied,
+    ErrorModel.DIVIDED: _divided,
+    ErrorModel.POWER: _power,
+    ErrorModel.PRODUCT: _product,
+    ErrorModel.EXPONENTIAL: _exponential,
+    ErrorModel.LOGARITHMIC: _logarithmic,
+    ErrorModel.CENTRED: _centred,
+}
+
+_BACKWARD: Final[Mapping[ErrorModel, Callable[[Values, Values, Values, Value], float]]] = {
+    ErrorModel.ADDITIVE: _additive_backward,
+    ErrorModel.MULTIPLIED: _multiplied_backward,
+    ErrorModel.DIVIDED: _divided_backward,
+    ErrorModel.POWER: _power_backward,
+    ErrorModel.PRODUCT: _product_backward,
+    ErrorModel.EXPONENTIAL: _exponential_backward,
+    ErrorModel.CENTRED: _centred_backward,
+    ErrorModel.SCALED: _scaled_backward,
+}

@@ -1,0 +1,138 @@
+"""The first-order bound of the operator of a row, from what was recorded of its tensors.
+
+A backward operator is held against what it was given, and against what its forward operator was given and gave.
+"""
+
+import math
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from firstdrift.matching.plan import TensorPair
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.model.node import Direction
+from firstdrift.model.tensor import Role, is_floating
+from firstdrift.operators.kinds import ErrorModel, OpKind
+from firstdrift.operators.properties import error_model
+from firstdrift.operators.recognise import kind_of_label
+from firstdrift.verdict.error_model import Value, backward_bound, forward_bound
+from firstdrift.verdict.evidence import Case, Evidence
+from firstdrift.verdict.fixed_thresholds import LOWEST_VALUES
+from firstdrift.verdict.row_errors import RowErrors
+from firstdrift.verdict.tree import TreeRow, last_name
+
+_GIVEN = (Role.INPUT, Role.PARAMETER)
+
+
+def model_of(row: TreeRow) -> ErrorModel:
+    """Return the model of a row that runs nothing else; a norm of which no class is known may take the mean."""
+    if row.last > row.index:
+        return ErrorModel.NONE
+    if row.type_name:
+        return error_model(row.type_name)
+    label = last_name(row)
+    return ErrorModel.CENTRED if kind_of_label(label) is OpKind.NORM else error_model(label)
+
+
+def operator_bound(case: Case, pair: int) -> float:
+    """Return the relative error of an output that the model of its operator explains; 0 where none says."""
+    model = model_of(case.row)
+    evidence, roundoff = case.evidence, case.roundoff
+    made = _value(evidence, pair, roundoff) if model is not ErrorModel.NONE else None
+    if made is None:
+        return 0.0
+    given = _values(evidence, evidence_pairs(evidence, case.error, *_GIVEN), roundoff)
+    if case.weights:  # what other weights lead to is theirs, and explained by nothing
+        own = {evidence.plan.pairs[at].golden.key for at in case.error.parameters}
+        given = [replace(one, error=roundoff) if one.key in own else one for one in given]
+    if case.row.direction is not Direction.BACKWARD:
+        return forward_bound(model, given, made)
+    forward = evidence.forward_partner(case.row)
+    if forward is None:
+        return backward_bound(model, given, [], [], made)
+    kept = _values(evidence, evidence_pairs(evidence, forward, *_GIVEN), roundoff)
+    result = _values(evidence, evidence.pairs_of(forward, Role.OUTPUT), roundoff)
+    return backward_bound(model, given, kept, result, made)
+
+
+def evidence_pairs(evidence: Evidence, error: RowErrors, *roles: Role) -> Iterable[int]:
+    """Go through the pairs of a row that the dump gives one of some roles, in the order of the dump."""
+    return (at for role in roles for at in evidence.pairs_of(error, role))
+
+
+def _values(evidence: Evidence, pairs: Iterable[int], roundoff: float) -> list[Value]:
+    known = (_value(evidence, pair, roundoff) for pair in pairs)
+    return [value for value in known if value is not None]
+
+
+def _value(evidence: Evidence, index: int, roundoff: float) -> Value | None:
+    """Return what is known of a tensor of numbers; None where too little is."""
+    pair, measured = evidence.plan.pairs[index], evidence.measurements[index]
+    if measured.kind is MeasurementKind.SCALAR:
+        return _number(pair)
+    side, error = measured.golden, evidence.pair_errors[index].value
+    if side is None or error is None or not is_floating(pair.golden.dtype):
+        return None
+    side = _without_masks(side)
+    if side.maximum is None or side.minimum is None or not side.size:
+        return None
+    largest = max(abs(side.maximum), abs(side.minimum))
+    norm = _norm(side, measured.target, largest)
+    if not (math.isfinite(norm) and math.isfinite(largest)):
+        return None
+    shape = pair.golden.shape or ()
+    return Value(
+        key=pair.golden.key,
+        size=side.size,
+        norm=norm,
+        minimum=side.minimum,
+        maximum=side.maximum,
+        deviation=_deviation(side, norm),
+        error=max(error, roundoff),
+        largest_error=max(_largest_difference(measured), roundoff * largest),
+        batch=math.prod(shape[:-2]),
+    )
+
+
+def _number(pair: TensorPair) -> Value | None:
+    if pair.golden.dtype not in {"float", "int"}:
+        return None
+    try:
+        number = float(pair.golden.scalar or "nan")
+    except ValueError:
+        return None
+    if not math.isfinite(number):
+        return None
+    return Value(pair.golden.key, 1, abs(number), number, number, 0.0, 0.0, 0.0)
+
+
+def _without_masks(side: SideSummary) -> SideSummary:
+    """Leave out what masks: it is far below all numbers that are computed with."""
+    if side.minimum is None or side.maximum is None or side.minimum > -LOWEST_VALUES.value:
+        return side
+    highest = abs(side.maximum)
+    return SideSummary(side.size, side.maximum, -highest, None, highest * math.sqrt(side.size or 0))
+
+
+def _norm(golden: SideSummary, target: SideSummary | None, largest: float) -> float:
+    """Return the norm of a tensor; where neither side has one, the most that it may be."""
+    if golden.norm is not None:
+        return golden.norm
+    if target is not None and target.norm is not None:
+        return target.norm
+    return largest * math.sqrt(golden.size or 0)
+
+
+def _deviation(side: SideSummary, norm: float) -> float:
+    mean_square = norm * norm / (side.size or 1)
+    mean = side.mean or 0.0
+    return math.sqrt(max(0.0, mean_square - mean * mean))
+
+
+def _largest_difference(measured: Measurement) -> float:
+    if measured.errors is not None:
+        return measured.errors.max_absolute_error
+    differences = measured.differences
+    if differences is None:
+        return 0.0
+    return max(abs(differences.maximum or 0.0), abs(differences.minimum or 0.0))
