@@ -192,6 +192,16 @@ Whole numbers with a scale have no such limit: theirs is one step, relative to t
 which the root mean square of their errors lies for weights with some outliers.
 """
 
+UNDERFLOW: Final[dict[str, float]] = {
+    "float16": 2.0**-25,
+    "float8_e4m3fn": 2.0**-10,
+    "float8_e5m2": 2.0**-17,
+}
+"""Largest absolute error of rounding a number to nearest, however small, by dtype (half the least number).
+
+Other floating dtypes go down so far that nothing is lost.
+"""
+
 
 def possible_shapes(record: TensorRecord) -> tuple[tuple[int, ...], ...]:
     """Return the shapes that a tensor may have as a whole, the likeliest first; none where it is unknown.

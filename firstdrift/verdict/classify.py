@@ -181,9 +181,21 @@ def _go_on(case: Case, own: Classified) -> None:
         _tell_what_surrounds(case, row.parent, is_origin=is_origin)
     if progress.outstanding:
         progress.peers_before.add(peer_group(row))
+    if row.direction is Direction.BACKWARD and row.last == row.index:
+        progress.seen_difference = max(progress.seen_difference, _difference(case))
     if error.output is not None and not error.is_set_aside:
         progress.seen = max(progress.seen or 0.0, error.output)
     progress.seen_whole = max(progress.seen_whole, progress.seen or 0.0, error.whole_output)
+
+
+def _difference(case: Case) -> float:
+    """Return the norm of the difference of a row's output; 0 where it is not known."""
+    pair, error = case.error.output_pair, case.error.output
+    side = case.evidence.measurements[pair].golden if pair is not None else None
+    if side is None or side.norm is None or error is None or not math.isfinite(error):
+        return 0.0
+    difference = error * abs(side.norm)
+    return difference if math.isfinite(difference) else 0.0
 
 
 def _tell_what_surrounds(case: Case, parent: int, *, is_origin: bool) -> None:
@@ -208,12 +220,29 @@ def _entered_unexplained(case: Case, own: Classified) -> bool:
     progress, limits, error, index = case.progress, case.limits, case.error, case.row.index
     if error.input is None or progress.seen is None or case.was_chosen_otherwise:
         return False
-    explained = max(case.roundoff, progress.seen_whole, progress.inside[index])
+    explained = max(case.roundoff, progress.seen_whole, progress.inside[index], _handed_on(case))
     own.input_jump = _ratio(error.input, explained)
-    floor = limits.floor if index in progress.outstanding_inputs else limits.hidden_floor
-    if error.input <= max(floor * case.roundoff, limits.factor * explained):
+    if error.input <= max(limits.hidden_floor * case.roundoff, limits.factor * explained):
         return False
     return error.input > limits.excess * case.evidence.noise.of_input(case.row)
+
+
+def _handed_on(case: Case) -> float:
+    """Return the error that what was not recorded before a row hands on to its input.
+
+    Of a gradient that is the absolute error of those before it, however much of it cancelled out there.
+    """
+    pair, evidence = case.error.input_pair, case.evidence
+    if pair is None:
+        return 0.0
+    side, underflow = evidence.measurements[pair].golden, evidence.pair_errors[pair].underflow
+    if case.row.direction is not Direction.BACKWARD or side is None or side.norm is None:
+        return underflow
+    return max(underflow, _over(case.progress.seen_difference, abs(side.norm)))
+
+
+def _over(difference: float, norm: float) -> float:
+    return difference / norm if norm else math.inf if difference else 0.0
 
 
 def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:

@@ -243,6 +243,7 @@ class Progress:
         input_row: the row whose inputs come from outside and differ; input_pair: the pair that shows it.
         seen: worst output error; None before the first.
         seen_whole: the same with the rows of tokens that went to other experts.
+        seen_difference: largest norm of the difference of a gradient.
         outstanding: rows whose output error stands out among their peers; likewise outstanding_inputs.
         peers_before: peer groups of the rows before, if any row stands out.
     """
@@ -257,6 +258,7 @@ class Progress:
     input_pair: int | None = None
     seen: float | None = None
     seen_whole: float = 0.0
+    seen_difference: float = 0.0
     outstanding: frozenset[int] = frozenset()
     outstanding_inputs: frozenset[int] = frozenset()
     peers_before: set[PeerGroup] = field(default_factory=set)

@@ -50,7 +50,8 @@ def _unbounded(_: Case) -> float:
 
 
 def _roundoff(case: Case) -> float:
-    return case.roundoff
+    pair = case.error.output_pair
+    return case.roundoff if pair is None else max(case.roundoff, case.evidence.pair_errors[pair].underflow)
 
 
 def _inside(case: Case) -> float:

@@ -117,9 +117,9 @@ def _without_masks(side: SideSummary) -> SideSummary:
 def _norm(golden: SideSummary, target: SideSummary | None, largest: float) -> float:
     """Return the norm of a tensor; where neither side has one, the most that it may be."""
     if golden.norm is not None:
-        return golden.norm
+        return abs(golden.norm)
     if target is not None and target.norm is not None:
-        return target.norm
+        return abs(target.norm)
     return largest * math.sqrt(golden.size or 0)
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.model.tensor import UNIT_ROUNDOFF, Role, is_floating
+from firstdrift.model.tensor import UNDERFLOW, UNIT_ROUNDOFF, Role, is_floating
 from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
@@ -31,12 +31,14 @@ class PairError(NamedTuple):
         non_finite: one side has NaN or infinities where the other has not.
         discrete: whole numbers, booleans: there is no "nearly equal".
         roundoff: unit roundoff of the coarser of the two dtypes.
+        underflow: the error that numbers too small for one of the dtypes may have, relative as `value` is.
     """
 
     value: float | None
     non_finite: bool
     discrete: bool
     roundoff: float
+    underflow: float = 0.0
 
 
 def pair_error(pair: TensorPair, measurement: Measurement, limits: Thresholds = DEFAULTS) -> PairError:
@@ -47,7 +49,15 @@ def pair_error(pair: TensorPair, measurement: Measurement, limits: Thresholds = 
     roundoff = limits.roundoff(pair.golden.dtype, pair.target.dtype)
     is_gradient = pair.target.role is Role.GRADIENT
     value, non_finite = _value(measurement, discrete=discrete, whole=is_gradient)
-    return PairError(value, non_finite, discrete, roundoff)
+    return PairError(value, non_finite, discrete, roundoff, _underflow(pair, measurement))
+
+
+def _underflow(pair: TensorPair, measurement: Measurement) -> float:
+    spacing = max(UNDERFLOW.get(pair.golden.dtype, 0.0), UNDERFLOW.get(pair.target.dtype, 0.0))
+    side = measurement.golden
+    if not spacing or side is None or not side.size or not side.norm:
+        return 0.0
+    return spacing * math.sqrt(side.size) / abs(side.norm)
 
 
 def are_of_other_kinds(pair: TensorPair) -> bool:
