@@ -25,6 +25,7 @@ from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
 from firstdrift.verdict.movable_thresholds import Thresholds
+from firstdrift.verdict.operator_bounds import largest_difference
 from firstdrift.verdict.reasons import entered
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, is_embedding
@@ -189,12 +190,16 @@ def _go_on(case: Case, own: Classified) -> None:
 
 
 def _difference(case: Case) -> float:
-    """Return the norm of the difference of a row's output; 0 where it is not known."""
+    """Return the norm of the difference of a row's output; the most it may be, where few of it is known."""
     pair, error = case.error.output_pair, case.error.output
-    side = case.evidence.measurements[pair].golden if pair is not None else None
-    if side is None or side.norm is None or error is None or not math.isfinite(error):
+    if pair is None or error is None or not math.isfinite(error):
         return 0.0
-    difference = error * abs(side.norm)
+    measured = case.evidence.measurements[pair]
+    side = measured.golden
+    if side is None or not side.size:
+        return 0.0
+    of_elements = largest_difference(measured) * math.sqrt(side.size)
+    difference = of_elements if measured.errors is None else max(error, case.roundoff) * abs(side.norm or 0.0)
     return difference if math.isfinite(difference) else 0.0
 
 
@@ -235,10 +240,12 @@ def _handed_on(case: Case) -> float:
     pair, evidence = case.error.input_pair, case.evidence
     if pair is None:
         return 0.0
-    side, underflow = evidence.measurements[pair].golden, evidence.pair_errors[pair].underflow
-    if case.row.direction is not Direction.BACKWARD or side is None or side.norm is None:
+    measured, underflow = evidence.measurements[pair], evidence.pair_errors[pair].underflow
+    side = measured.golden
+    if case.row.direction is not Direction.BACKWARD or side is None:
         return underflow
-    return max(underflow, _over(case.progress.seen_difference, abs(side.norm)))
+    norm = next((abs(one.norm) for one in (side, measured.target) if one is not None and one.norm is not None), None)
+    return underflow if norm is None else max(underflow, _over(case.progress.seen_difference, norm))
 
 
 def _over(difference: float, norm: float) -> float:

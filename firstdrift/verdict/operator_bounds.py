@@ -89,7 +89,7 @@ def _value(evidence: Evidence, index: int, roundoff: float) -> Value | None:
         maximum=side.maximum,
         deviation=_deviation(side, norm),
         error=max(error, roundoff),
-        largest_error=max(_largest_difference(measured), roundoff * largest),
+        largest_error=max(largest_difference(measured), roundoff * largest),
         batch=math.prod(shape[:-2]),
     )
 
@@ -129,7 +129,8 @@ def _deviation(side: SideSummary, norm: float) -> float:
     return math.sqrt(max(0.0, mean_square - mean * mean))
 
 
-def _largest_difference(measured: Measurement) -> float:
+def largest_difference(measured: Measurement) -> float:
+    """Return the largest absolute error of an element; of statistics, that of the maximum and the minimum."""
     if measured.errors is not None:
         return measured.errors.max_absolute_error
     differences = measured.differences
