@@ -55,6 +55,11 @@ class NameParts(Struct, frozen=True):
         return self.type_name == PARAMETERS_GRAD and self.direction == "backward"
 
 
+def holds_gradients(name: str) -> bool:
+    """Tell whether a name stands for the gradients of a module's parameters."""
+    return PARAMETERS_GRAD in name and parse_name(name).holds_gradients
+
+
 @lru_cache(maxsize=_MOST_REMEMBERED)
 def parse_name(name: str) -> NameParts:
     """Take a name of a module or of an operator call apart.

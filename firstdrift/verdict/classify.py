@@ -62,7 +62,7 @@ class Classification(Struct):
     Attributes:
         rows: one for each row, by index.
         level: errors above it belong to a fault; below it, to rounding. Infinite without a fault.
-        first_origin: execution order of the first row at which an error begins; None if there is none.
+        first_origin: place of the first row at which an error begins, among the rows in order; None if there is none.
         input_row: the row whose inputs come from outside and differ; None if they agree.
         input_pair: the pair that shows it.
         roundoff: coarsest unit roundoff that anything in the slice was stored or computed in.
@@ -90,7 +90,7 @@ def classify(evidence: Evidence, *, other_input: bool = False) -> Classification
     inputs = outstanding(rows, [classified.input_jump for classified in result.rows], limits.factor)
     # Whoever stands out after the first origin does so for what began there.
     last = result.first_origin if result.first_origin is not None else len(rows)
-    if any(rows[index].order < last for index in outputs | inputs):
+    if any(evidence.places[index] < last for index in outputs | inputs):
         result = _walk(evidence, outputs, inputs, other_input=other_input)
     weak = outstanding(rows, amplifications, limits.weak_factor)
     least = limits.peer_floor * result.roundoff
@@ -177,7 +177,7 @@ def _go_on(case: Case, own: Classified) -> None:
     progress, row, error = case.progress, case.row, case.error
     is_origin = own.node_class in ORIGINS and affects_output(own, error, case.limits)
     if is_origin and progress.first_origin is None:
-        progress.first_origin, progress.level = row.order, _level_of_fault(case)
+        progress.first_origin, progress.level = case.evidence.places[row.index], _level_of_fault(case)
     if row.parent is not None:
         _tell_what_surrounds(case, row.parent, is_origin=is_origin)
     if progress.outstanding:
@@ -267,7 +267,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     blamed.reasons = (entered(evidence, case.row, error, inside=surrounding is not case.row),)
     blamed.rule = ENTERED.name
     if progress.first_origin is None:
-        progress.level, progress.first_origin = _level_of_fault(case), case.row.order
+        progress.level, progress.first_origin = _level_of_fault(case), evidence.places[case.row.index]
     for above in evidence.above(surrounding):
         progress.origins_inside[above.index] += 1
 

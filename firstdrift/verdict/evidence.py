@@ -33,7 +33,7 @@ from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.router_ties import Choice, find_choices
 from firstdrift.verdict.row_errors import RowErrors, row_errors
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.tree import TreeRow, holds_gradients
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,16 @@ class Evidence:
 
     @cached_property
     def in_order(self) -> Sequence[TreeRow]:
-        """The rows in execution order."""
-        return sorted(self.rows, key=lambda row: row.order)
+        """The rows in execution order; the gradients of parameters last, which nothing else is made from."""
+        return sorted(self.rows, key=lambda row: (holds_gradients(row), row.order))
+
+    @cached_property
+    def places(self) -> Sequence[int]:
+        """The place of each row in that order, by index."""
+        places = [0] * len(self.rows)
+        for place, row in enumerate(self.in_order):
+            places[row.index] = place
+        return places
 
     @cached_property
     def compute(self) -> float:
@@ -239,7 +247,7 @@ class Progress:
         inside: worst error recorded below each row; known_inside: whether anything below explains errors;
             origins_inside: how many rows below are origins.
         level: errors above it belong to a fault; below it, to rounding. Infinite without a fault.
-        first_origin: execution order of the first row at which an error begins.
+        first_origin: place of the first row at which an error begins.
         input_row: the row whose inputs come from outside and differ; input_pair: the pair that shows it.
         seen: worst output error; None before the first.
         seen_whole: the same with the rows of tokens that went to other experts.

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.matching.plan import SlicePlan
+from firstdrift.model.names import PARAMETERS_GRAD
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.operators.kinds import OpKind
@@ -75,6 +76,11 @@ def is_embedding(row: TreeRow) -> bool:
     if row.type_name:
         return embeds(row.type_name)
     return kind_of_row(row) is OpKind.LOOKUP
+
+
+def holds_gradients(row: TreeRow) -> bool:
+    """Tell whether a row stands for the gradients of a module's parameters."""
+    return row.type_name == PARAMETERS_GRAD
 
 
 _LAYER = re.compile(r"(^|\.)\d+$")

@@ -27,7 +27,7 @@ from typing import Final, TypeGuard
 from msgspec import Struct, field
 
 from firstdrift.dumps.execution_order import after_children, children_of
-from firstdrift.model.names import NameParts, enclosing_paths, with_direction
+from firstdrift.model.names import NameParts, enclosing_paths, holds_gradients, with_direction
 from firstdrift.wording.message import Message
 
 Stacks = Mapping[str, tuple[str, ...]]
@@ -212,10 +212,14 @@ def _cut_circles(parents: dict[str, str | None]) -> tuple[Message, ...]:
 def last_positions(parents: Mapping[str, str | None], positions: dict[str, int]) -> dict[str, int]:
     """Return when each node finished: the last position in `dump.json` of the node and all that it contains.
 
-    Nodes of which nothing was recorded, neither themselves nor what they contain, are left out.
+    Nodes of which nothing was recorded, neither themselves nor what they contain, are left out. The gradients of
+    parameters say nothing of their module: those of shared weights are ready when all that share them are.
     """
     last: dict[str, int] = {}
     for name, position in reversed(positions.items()):
+        if holds_gradients(name):
+            last[name] = position
+            continue
         at: str | None = name
         while at is not None and at not in last:
             last[at] = position
