@@ -289,9 +289,7 @@ def affects_output(own: Classified, error: RowErrors, limits: Thresholds) -> boo
     """Tell a fault from what changes no number: another shape, or a parameter (padding, an unused row)."""
     if own.node_class is NodeClass.STRUCTURE_DIFFERS:
         return error.output is not None
-    if own.node_class is not NodeClass.WEIGHTS_DIFFER or error.output is None:
-        return True
-    return error.output > limits.floor * (error.roundoff or 0.0) and (own.amplification or 0.0) > 1.0
+    return own.node_class is not NodeClass.WEIGHTS_DIFFER or error.output is None or error.output > 0.0
 
 
 def _ratio(error: float, explained: float) -> float:

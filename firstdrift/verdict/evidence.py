@@ -33,6 +33,7 @@ from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.router_ties import Choice, find_choices
 from firstdrift.verdict.row_errors import RowErrors, row_errors
+from firstdrift.verdict.training import BUFFERS, Training, parameter_name
 from firstdrift.verdict.tree import TreeRow, holds_gradients
 
 
@@ -45,6 +46,7 @@ class Evidence:
         choices: where other experts were chosen.
         limits: what errors are held against.
         noise: what a healthy run shows.
+        trained: what the step before shows of training; None where that is not known.
     """
 
     plan: SlicePlan
@@ -55,6 +57,7 @@ class Evidence:
     choices: Sequence[Choice] = ()
     limits: Thresholds = DEFAULTS
     noise: Noise = field(default=QUIET)
+    trained: Training | None = None
 
     @cached_property
     def in_order(self) -> Sequence[TreeRow]:
@@ -231,11 +234,12 @@ def evidence_of(
     measurements: Sequence[Measurement],
     limits: Thresholds = DEFAULTS,
     noise: Noise = QUIET,
+    trained: Training | None = None,
 ) -> Evidence:
     """Collect the errors of a pair of slices, and where other experts were chosen in it."""
     choices = find_choices(rows, plan, measurements)
     errors, pair_errors = row_errors(rows, plan, measurements, limits, choices)
-    return Evidence(plan, rows, measurements, errors, pair_errors, choices, limits, noise)
+    return Evidence(plan, rows, measurements, errors, pair_errors, choices, limits, noise, trained)
 
 
 @dataclass(slots=True)
@@ -340,6 +344,9 @@ def case_of(evidence: Evidence, progress: Progress, row: TreeRow) -> Case:
     roundoff = progress.roundoff or limits.roundoff_float32
     unrecorded = error.input is None and not progress.known_inside[row.index]
     is_backward = row.direction is Direction.BACKWARD
+    differing = differing_parameter(evidence, error, roundoff) if error.parameter else None
+    if differing is not None:
+        error.parameter, error.parameter_pair = evidence.pair_errors[differing].value, differing
     return Case(
         evidence,
         progress,
@@ -347,7 +354,7 @@ def case_of(evidence: Evidence, progress: Progress, row: TreeRow) -> Case:
         error,
         roundoff,
         limits,
-        error.parameter is not None and weights_differ(evidence, error.parameter, roundoff),
+        differing is not None,
         unrecorded,
         _SCOPES[
             Role.GRADIENT in error.roles,
@@ -372,7 +379,30 @@ def _scope(holds: Sequence[bool]) -> Scope:
 _SCOPES = {holds: _scope(holds) for holds in product((False, True), repeat=5)}
 
 
-def weights_differ(evidence: Evidence, parameter: float, roundoff: float) -> bool:
-    """Tell whether the parameters of a row differ by more than their dtype, or training, explains."""
-    trained = evidence.limits.later_step_parameters if evidence.is_later_step else 0.0
-    return parameter > max(evidence.limits.parameter_floor * roundoff, trained)
+def differing_parameter(evidence: Evidence, error: RowErrors, roundoff: float) -> int | None:
+    """Return the parameter of a row that differs most beyond what its dtype, or training, explains."""
+    excess = {at: _excess(evidence, at, roundoff) for at in error.parameters}
+    beyond = [at for at in error.parameters if excess[at] > 1.0]
+    return max(beyond, key=excess.__getitem__, default=None)
+
+
+def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
+    """Return the error of a parameter over what is explained of it."""
+    error = evidence.pair_errors[pair]
+    if not error.value or error.discrete:
+        return 0.0
+    # Tools round statistics to the dtype as well, each by itself.
+    is_bound = evidence.measurements[pair].kind is MeasurementKind.STATISTICS
+    rounding = evidence.limits.parameter_floor * roundoff * (1 + is_bound)
+    return error.value / (rounding + _by_training(evidence, pair))
+
+
+def _by_training(evidence: Evidence, pair: int) -> float:
+    """Return how far apart training may have taken a parameter."""
+    if not evidence.is_later_step:
+        return 0.0
+    if evidence.plan.pairs[pair].golden.key in BUFFERS:
+        return math.inf
+    known = evidence.trained
+    allowed = known and known.allowed(parameter_name(evidence, pair), evidence.measurements[pair])
+    return evidence.limits.later_step_parameters if allowed is None else allowed

@@ -92,16 +92,7 @@ def _has_parameters_that_agree(case: Case) -> bool:
 
 
 def _trained(case: Case) -> float:
-    """Return the error that training noise in the parameters explains.
-
-    It sits in the rows that were trained, of which statistics of the whole parameter tell nothing.
-    """
-    evidence, error = case.evidence, case.error
-    pair = error.parameter_pair
-    if not error.parameter or pair is None:
-        return 0.0
-    is_whole = evidence.measurements[pair].kind is MeasurementKind.STATISTICS
-    return math.inf if evidence.is_later_step and is_whole else error.parameter
+    return case.error.parameter or 0.0
 
 
 def _adds_what_was_compared(case: Case) -> bool:

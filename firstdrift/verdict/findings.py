@@ -29,6 +29,7 @@ from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.rank_finding import rank_of_input, rank_of_node, rank_of_token
 from firstdrift.verdict.summary import summarise
 from firstdrift.verdict.tokens import bad_logits, drift_limit, first_bad_token, how_far_off
+from firstdrift.verdict.training import Training
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 
@@ -118,11 +119,25 @@ def judge_after(
     Raises:
         SettingsError: there is no rule set of that name.
     """
-    evidence = evidence_of(plan, rows, measurements, limits, noise)
+    earlier = list(earlier)
+    trained = _trained(earlier, plan.target.coordinates)
+    evidence = evidence_of(plan, rows, measurements, limits, noise, trained)
     judged = judge(evidence, rules)
     if judged.input_difference is None and _runs_on_other_input(earlier, judged):
         return judge(evidence, rules, other_input=True)
     return judged
+
+
+def _trained(earlier: Iterable[SliceJudgement], at: Coordinates) -> Training | None:
+    """Return what the step before shows of training, on the same rank."""
+    before = [
+        one
+        for one in earlier
+        if one.training is not None
+        and one.coordinates.sort_key()[-1] == at.sort_key()[-1]
+        and time_of(one.coordinates) < time_of(at)
+    ]
+    return max(before, key=lambda one: time_of(one.coordinates)).training if before else None
 
 
 def _runs_on_other_input(earlier: Iterable[SliceJudgement], judged: SliceJudgement) -> bool:

@@ -124,6 +124,13 @@ NOISE_BEFORE: Final = FixedThreshold(
     "What follows",
 )
 
+TURNED_SIGNS: Final = FixedThreshold(
+    3,
+    "times the root of the error of the gradient",
+    "Adam turns the sign of so much of an update where gradients are that far off.",
+    "Parameters",
+)
+
 FIXED_THRESHOLDS: Final = {
     name.lower(): value for name, value in list(globals().items()) if isinstance(value, FixedThreshold)
 }

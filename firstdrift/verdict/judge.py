@@ -32,6 +32,7 @@ from firstdrift.verdict.pair_verdicts import judge_pairs
 from firstdrift.verdict.row_verdicts import classes, judge_rows, with_roll_ups
 from firstdrift.verdict.slice_findings import finding_of_pair, finding_of_row, worst_finding
 from firstdrift.verdict.tool_rules import judge_by_msit, judge_by_msprobe
+from firstdrift.verdict.training import training_of
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 
@@ -123,6 +124,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         chosen_otherwise=logits is not None and may_be_another_choice(evidence, logits),
         logits_pair=logits,
         unlike=unlike,
+        training=training_of(evidence) if own_rules and plan.target.coordinates.step is not None else None,
     )
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.training import Training
 from firstdrift.wording.message import Message
 
 Reasons: TypeAlias = tuple[Message, ...]
@@ -255,6 +256,7 @@ class SliceJudgement(Struct, frozen=True):
         noise: the error that the logits have in a healthy run; None if none is known.
         unlike: what makes the two look like runs of different models; None if nothing does. No error begins
             in such a slice, whatever differs.
+        training: what it shows of training; None where no gradients were recorded.
         chosen_otherwise: the logits may be off because another expert was chosen by a tie.
     """
 
@@ -283,6 +285,7 @@ class SliceJudgement(Struct, frozen=True):
     logits_pair: int | None = None
     unlike: Message | None = None
     chosen_otherwise: bool = False
+    training: Training | None = None
 
 
 class Findings(Struct, frozen=True):

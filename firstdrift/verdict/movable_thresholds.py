@@ -34,7 +34,7 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
     weak_factor: float = 1.5
     hidden_floor: float = 128.0
     alone_floor: float = 0.25
-    parameter_floor: float = 4.0
+    parameter_floor: float = 2.0
     later_step_parameters: float = 1e-3
     gradient_scale: float = 0.01
     token_ratio: float = 2.5

@@ -1,0 +1,127 @@
+"""What a step of training does to the parameters of the next: how far apart it may take them, and what did.
+
+    |d w| after a step   <=   |d w| before it  +  2 U min(1, 3 sqrt(e(gradient)))  +  rounding
+
+U is how far the step moved the parameter. Adam moves each element by the same amount whatever the size of its
+gradient, so an error that turns the sign of a small one moves it the other way: of normally distributed
+gradients a share of e(gradient) / pi turns, which is sqrt(e) of the norm of the update. Where gradients are
+equal, so are the parameters after them, or the optimizer is another.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from firstdrift.metrics.measurement import Measurement, SideSummary
+from firstdrift.model.names import with_direction
+from firstdrift.model.node import Direction
+from firstdrift.model.tensor import Role
+from firstdrift.verdict.fixed_thresholds import TURNED_SIGNS
+
+if TYPE_CHECKING:
+    from firstdrift.verdict.evidence import Evidence
+
+BUFFERS: Final = frozenset({"running_mean", "running_var"})
+"""What a forward pass moves, and no optimizer."""
+
+
+class Trained(Struct, frozen=True, gc=False):
+    """A parameter as a step found it.
+
+    Attributes:
+        golden: largest and smallest element; likewise target.
+        difference: norm of the difference.
+        noise: relative error of its gradient, 0 to 1; None where that was not recorded.
+    """
+
+    golden: tuple[float, float]
+    target: tuple[float, float]
+    difference: float
+    noise: float | None = None
+
+
+class Training(Struct, frozen=True):
+    """What a step shows of training.
+
+    Attributes:
+        parameters: by name.
+        noise: the relative error that most gradients stay below, 0 to 1.
+    """
+
+    parameters: Mapping[str, Trained]
+    noise: float
+
+    def allowed(self, name: str, measured: Measurement) -> float | None:
+        """Return how far apart a parameter may be after the step, relative; None where that is not known."""
+        before, golden = self.parameters.get(name), measured.golden
+        if before is None or golden is None or not golden.norm or not golden.size:
+            return None
+        moves = (_moved(before.golden, golden), _moved(before.target, measured.target))
+        noise = self.noise if before.noise is None else before.noise
+        turned = min(1.0, TURNED_SIGNS.value * math.sqrt(noise))
+        update = max(moves) * math.sqrt(golden.size)
+        return (before.difference + 2.0 * update * turned) / abs(golden.norm)
+
+    def is_quiet(self, name: str, roundoff: float) -> bool:
+        """Tell whether the gradient of a parameter, and the parameter, agreed to rounding in the step."""
+        before = self.parameters.get(name)
+        if before is None:
+            return False
+        return (self.noise if before.noise is None else before.noise) <= roundoff
+
+
+def training_of(evidence: "Evidence") -> Training | None:
+    """Take down what a slice shows of training; None where it holds no gradients."""
+    noises = dict(_gradients(evidence))
+    if not noises:
+        return None
+    sorted_noises = sorted(noises.values())
+    known = dict(_parameters(evidence, noises))
+    return Training(known, sorted_noises[3 * (len(sorted_noises) - 1) // 4]) if known else None
+
+
+def parameter_name(evidence: "Evidence", pair: int) -> str:
+    """Name a parameter, or the gradient of one, in the same way in each step."""
+    tensors, row = evidence.plan.pairs[pair], evidence.row_of(pair)
+    if tensors.golden.role in {Role.PARAMETER, Role.GRADIENT}:
+        return f"{row.path}:{tensors.golden.key}"
+    return f"{with_direction(tensors.golden_node, Direction.FORWARD)}:{tensors.golden.key}"
+
+
+def _gradients(evidence: "Evidence") -> Iterator[tuple[str, float]]:
+    for at, pair in enumerate(evidence.plan.pairs):
+        is_backward = evidence.row_of(at).direction is Direction.BACKWARD
+        error = evidence.pair_errors[at]
+        made = is_backward and pair.golden.role in {Role.GRADIENT, Role.OUTPUT}
+        if made and error.value is not None and not error.discrete:
+            yield parameter_name(evidence, at), min(1.0, error.value)
+
+
+def _parameters(evidence: "Evidence", noises: Mapping[str, float]) -> Iterator[tuple[str, Trained]]:
+    for error in evidence.errors:
+        for at in error.parameters:
+            measured, name = evidence.measurements[at], parameter_name(evidence, at)
+            ends = [_ends(side) for side in (measured.golden, measured.target)]
+            golden, target = ends
+            if golden is not None and target is not None:
+                yield name, Trained(golden, target, _difference(evidence, at), noises.get(name))
+
+
+def _difference(evidence: "Evidence", pair: int) -> float:
+    value, side = evidence.pair_errors[pair].value, evidence.measurements[pair].golden
+    norm = abs(side.norm or 0.0) if side is not None else 0.0
+    return value * norm if value is not None and math.isfinite(value) else 0.0
+
+
+def _ends(side: SideSummary | None) -> tuple[float, float] | None:
+    if side is None or side.maximum is None or side.minimum is None:
+        return None
+    return side.maximum, side.minimum
+
+
+def _moved(before: Sequence[float], after: SideSummary | None) -> float:
+    """Return how far a step moved an element of a parameter, as its largest and smallest show."""
+    ends = _ends(after)
+    return 0.0 if ends is None else max(abs(one - other) for one, other in zip(before, ends, strict=True))
