@@ -37,6 +37,9 @@ class ErrorModel(StrEnum):
     ADDITIVE = "additive"
     """Errors add up as they are: sums, and whatever changes by no more than its input does."""
 
+    KINKED = "kinked"
+    """The same, but its slope jumps: an error next to the kink gives another gradient."""
+
     SUMMED = "summed"
     """Elements of one tensor are added up."""
 

@@ -5,6 +5,7 @@
 | model       | forward                                        | backward: gradient g                        |
 | ----------- | ---------------------------------------------- | ------------------------------------------- |
 | additive    | sum of |dx|                                    | |dg|, added up where x was spread           |
+| kinked      | the same                                       | |g| x (e(g) + sqrt(e(x)))                   |
 | summed      | |dx| x root of the terms in a sum              | none of its own                             |
 | averaged    | the same, over the number of terms             | none of its own                             |
 | multiplied  | |da| x max|b| + |db| x max|a|                  | (|dg| |b| + |g| |db|), b by its largest     |
@@ -15,6 +16,9 @@
 | logarithmic | 2 max|dx| for each element                     | none of its own                             |
 | centred     | |dx| / standard deviation x |y|                | |g| max|w| / deviation x (errors of g and x)|
 | scaled      | none of its own                                | |g| max|w| / rms x (errors of g and x)      |
+
+Where the slope jumps, as at the zero of relu, a share of e(x) of the elements lies within the error of the kink,
+and their gradients are others: sqrt(e(x)) of the norm.
 
 Norms are L2 over whole tensors; the result is relative to the norm of the golden output. Of a random matrix
 a product keeps the relative error; what it cancels out shows in |a| |b| / |output|. The rounding of each
@@ -201,6 +205,12 @@ def _additive_backward(gradients: Values, _: Values, __: Values, made: Value) ->
     return sum(one.difference * _gathered(one, made) for one in gradients)
 
 
+def _kinked_backward(gradients: Values, kept: Values, result: Values, made: Value) -> float:
+    turned = math.sqrt(max((one.error for one in kept), default=0.0))
+    flipped = sum(one.norm * turned * _gathered(one, made) for one in gradients)
+    return _additive_backward(gradients, kept, result, made) + flipped
+
+
 def _multiplied_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
     others = [one for one in kept if one.key != made.key] or kept
     size, error = math.prod(one.largest for one in others), sum(one.error for one in others)
@@ -262,6 +272,7 @@ def _norm_backward(gradients: Values, kept: Values, made: Value, divisor: float)
 
 _FORWARD: Final[Mapping[ErrorModel, Callable[[Values, Value], float]]] = {
     ErrorModel.ADDITIVE: _additive,
+    ErrorModel.KINKED: _additive,
     ErrorModel.SUMMED: _summed,
     ErrorModel.AVERAGED: _averaged,
     ErrorModel.MULTIPLIED: _multiplied,
@@ -275,6 +286,7 @@ _FORWARD: Final[Mapping[ErrorModel, Callable[[Values, Value], float]]] = {
 
 _BACKWARD: Final[Mapping[ErrorModel, Callable[[Values, Values, Values, Value], float]]] = {
     ErrorModel.ADDITIVE: _additive_backward,
+    ErrorModel.KINKED: _kinked_backward,
     ErrorModel.MULTIPLIED: _multiplied_backward,
     ErrorModel.DIVIDED: _divided_backward,
     ErrorModel.POWER: _power_backward,

@@ -13,6 +13,7 @@ from enum import Flag, auto
 from functools import cached_property, reduce
 from itertools import compress, product
 from operator import or_
+from statistics import median
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import Term, is_sum
+from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
 from firstdrift.verdict.layer_outliers import PeerGroup
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
@@ -155,6 +157,15 @@ class Evidence:
         sides = (self.measurements[at].golden for at in gradients)
         norms = (side.norm for side in sides if side is not None and side.norm is not None)
         return max(filter(math.isfinite, norms), default=0.0)
+
+    @cached_property
+    def typical_move(self) -> float:
+        """How far the step before moved the elements of most parameters."""
+        if self.trained is None:
+            return 0.0
+        pairs = (at for error in self.errors for at in error.parameters)
+        moves = (self.trained.moved(parameter_name(self, at), self.measurements[at]) for at in pairs)
+        return median([move for move in moves if move is not None] or [0.0])
 
     @property
     def is_later_step(self) -> bool:
@@ -388,13 +399,16 @@ def differing_parameter(evidence: Evidence, error: RowErrors, roundoff: float) -
 
 def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     """Return the error of a parameter over what is explained of it."""
-    error = evidence.pair_errors[pair]
+    error, measured = evidence.pair_errors[pair], evidence.measurements[pair]
     if not error.value or error.discrete:
         return 0.0
-    # Tools round statistics to the dtype as well, each by itself.
-    is_bound = evidence.measurements[pair].kind is MeasurementKind.STATISTICS
-    rounding = evidence.limits.parameter_floor * roundoff * (1 + is_bound)
-    return error.value / (rounding + _by_training(evidence, pair))
+    trained = _by_training(evidence, pair)
+    # Training moves whole tensors by so much, and single rows by more.
+    whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value
+    rounding = evidence.limits.parameter_floor * roundoff
+    if measured.kind is MeasurementKind.STATISTICS:  # which are rounded as well, each by itself
+        rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)
+    return min(whole, error.value) / (rounding + trained)
 
 
 def _by_training(evidence: Evidence, pair: int) -> float:
@@ -404,5 +418,6 @@ def _by_training(evidence: Evidence, pair: int) -> float:
     if evidence.plan.pairs[pair].golden.key in BUFFERS:
         return math.inf
     known = evidence.trained
-    allowed = known and known.allowed(parameter_name(evidence, pair), evidence.measurements[pair])
+    name, measured = parameter_name(evidence, pair), evidence.measurements[pair]
+    allowed = known.allowed(name, measured, evidence.typical_move) if known is not None else None
     return evidence.limits.later_step_parameters if allowed is None else allowed

@@ -235,10 +235,13 @@ def _stands_out(case: Case) -> bool:
     if case.is_unrecorded and not case.operands and peer_group(case.row) not in case.progress.peers_before:
         # That grows from layer to layer: the first of the peers stands out in healthy runs too.
         return False
-    # Without norms the bound that statistics give is too uneven to be held against peers.
     measured = case.evidence.measurements[pair]
+    if measured.kind is MeasurementKind.DATA:
+        return True
+    # Statistics bound an error from below, and what is given by more or less than what is made of it.
     norms = [side.norm for side in (measured.golden, measured.target) if side is not None]
-    return measured.kind is MeasurementKind.DATA or (bool(norms) and None not in norms)
+    is_even = bool(norms) and None not in norms
+    return is_even and (case.error.output or 0.0) > case.limits.factor * (case.progress.seen or 0.0)
 
 
 def _is_among_others(case: Case) -> bool:

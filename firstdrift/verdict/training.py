@@ -53,15 +53,28 @@ class Training(Struct, frozen=True):
     parameters: Mapping[str, Trained]
     noise: float
 
-    def allowed(self, name: str, measured: Measurement) -> float | None:
-        """Return how far apart a parameter may be after the step, relative; None where that is not known."""
-        before, golden = self.parameters.get(name), measured.golden
-        if before is None or golden is None or not golden.norm or not golden.size:
+    def moved(self, name: str, measured: Measurement) -> float | None:
+        """Return how far the step moved the elements of a parameter; None where that is not known."""
+        before = self.parameters.get(name)
+        if before is None:
             return None
-        moves = (_moved(before.golden, golden), _moved(before.target, measured.target))
+        return max(_moved(before.golden, measured.golden), _moved(before.target, measured.target))
+
+    def allowed(self, name: str, measured: Measurement, typical: float) -> float | None:
+        """Return how far apart a parameter may be after the step, relative; None where that is not known.
+
+        Args:
+            name: of the parameter.
+            measured: how it differs now.
+            typical: how far the step moved the elements of most parameters: of some, such as the embeddings
+                of tokens that did not occur, the largest element was not moved.
+        """
+        before, moved, golden = self.parameters.get(name), self.moved(name, measured), measured.golden
+        if before is None or moved is None or golden is None or not golden.norm or not golden.size:
+            return None
         noise = self.noise if before.noise is None else before.noise
         turned = min(1.0, TURNED_SIGNS.value * math.sqrt(noise))
-        update = max(moves) * math.sqrt(golden.size)
+        update = max(moved, typical) * math.sqrt(golden.size)
         return (before.difference + 2.0 * update * turned) / abs(golden.norm)
 
     def is_quiet(self, name: str, roundoff: float) -> bool:
