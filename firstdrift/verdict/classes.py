@@ -11,10 +11,12 @@ from functools import cache
 from typing import ClassVar, Final
 
 from firstdrift.model.tensor import Role
+from firstdrift.operators.kinds import OpKind
 from firstdrift.verdict import reasons
 from firstdrift.verdict.evidence import Case
 from firstdrift.verdict.judgement import NodeClass, Reasons
 from firstdrift.verdict.rule import Rule
+from firstdrift.verdict.tree import kind_of_row
 from firstdrift.wording.message import Message
 
 _WORDS: Final = "What a node did to the error"
@@ -71,6 +73,7 @@ class ClassRule(Rule, frozen=True, kw_only=True):
         reasons: why, for the reader.
         pair: the pair that the reasons are about.
         is_tie: it chose otherwise among values that are equal within rounding.
+        is_shown_by_no_pair: no pair of tensors shows it: the row is an error all the same.
     """
 
     node_class: NodeClass
@@ -79,6 +82,7 @@ class ClassRule(Rule, frozen=True, kw_only=True):
     reasons: Callable[[Case], Reasons] = _says()
     pair: Callable[[Case], int | None] = _output_pair
     is_tie: bool = False
+    is_shown_by_no_pair: bool = False
 
     kind: ClassVar[str] = "class"
 
@@ -104,7 +108,9 @@ def _chose_from_equal(case: Case) -> bool:
 
 
 def _has_other_weights(case: Case) -> bool:
-    return case.weights
+    # What a look-up gives is a part of its weight, of which statistics of the whole tell little.
+    is_looked_up = case.jumped and case.error.parameter and kind_of_row(case.row) is OpKind.LOOKUP
+    return case.weights or bool(is_looked_up)
 
 
 def _has_another_argument(case: Case) -> bool:
@@ -135,7 +141,30 @@ def _is_healed(case: Case) -> bool:
     return case.error.output is not None and _is_given_what_is_off(case)
 
 
+def _lacks_a_gradient(case: Case) -> bool:
+    return case.row.index in case.evidence.one_sided_gradients
+
+
+def _gives_more_or_less(case: Case) -> bool:
+    """Tell whether equal inputs and another argument gave another number of elements."""
+    evidence, error = case.evidence, case.error
+    if error.scalar_pair is None or error.shape_pair is None or error.input is None:
+        return False
+    pair = evidence.plan.pairs[error.shape_pair]
+    sizes = {math.prod(one.shape) for one in (pair.golden, pair.target) if one.shape is not None}
+    return len(sizes) == 2 and not _is_given_what_is_off(case) and not case.was_chosen_otherwise  # noqa: PLR2004
+
+
 CLASS_RULES: Final = (
+    ClassRule(
+        "one_sided_gradient",
+        "Gradients",
+        node_class=NodeClass.STRUCTURE_DIFFERS,
+        applies=_lacks_a_gradient,
+        reasons=reasons.one_sided_gradient,
+        pair=_no_pair,
+        is_shown_by_no_pair=True,
+    ),
     ClassRule("unmatched", _WORDS, node_class=NodeClass.UNMATCHED, when=When.UNMATCHED, pair=_no_pair),
     ClassRule(
         "input_differs",
@@ -197,6 +226,14 @@ CLASS_RULES: Final = (
         node_class=NodeClass.STRUCTURE_DIFFERS,
         when=When.JUMP,
         applies=_has_another_argument,
+        reasons=reasons.argument,
+        pair=lambda case: case.error.scalar_pair,
+    ),
+    ClassRule(
+        "argument_and_size",
+        _WORDS,
+        node_class=NodeClass.STRUCTURE_DIFFERS,
+        applies=_gives_more_or_less,
         reasons=reasons.argument,
         pair=lambda case: case.error.scalar_pair,
     ),

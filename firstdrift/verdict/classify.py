@@ -42,6 +42,7 @@ class Classified(Struct, gc=False):
         entered: the error entered through this input, which nothing recorded explains.
         input_jump: input error / what was recorded before it; None if not known.
         is_tie: it chose otherwise among values that are equal within rounding.
+        is_shown_by_no_pair: it is an error that no pair of tensors shows.
         rule: "class.source", the rule that decided; of a clean row with an error what excuses it,
             "explanation.input".
     """
@@ -53,6 +54,7 @@ class Classified(Struct, gc=False):
     entered: int | None = None
     input_jump: float | None = None
     is_tie: bool = False
+    is_shown_by_no_pair: bool = False
     rule: str | None = None
 
 
@@ -163,11 +165,11 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
 
 
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:
-    if own.rule == ENTERED.name and not case.progress.origins_inside[case.row.index]:
+    if own.rule == ENTERED.name:  # earlier evidence than what begins inside
         own.worst_pair = case.error.output_pair
         return
     own.node_class, own.reasons, own.worst_pair = rule.node_class, rule.reasons(case), rule.pair(case)
-    own.is_tie = rule.is_tie
+    own.is_tie, own.is_shown_by_no_pair = rule.is_tie, rule.is_shown_by_no_pair
     excuse = excused_by(case) if rule.id == "clean" else None
     own.rule = rule.name if excuse is None else f"explanation.{excuse}"
 
@@ -288,7 +290,8 @@ def _surrounding(case: Case) -> TreeRow:
 def affects_output(own: Classified, error: RowErrors, limits: Thresholds) -> bool:
     """Tell a fault from what changes no number: another shape, or a parameter (padding, an unused row)."""
     if own.node_class is NodeClass.STRUCTURE_DIFFERS:
-        return error.output is not None
+        is_other_size = own.rule == "class.argument_and_size"
+        return own.is_shown_by_no_pair or is_other_size or error.output is not None
     return own.node_class is not NodeClass.WEIGHTS_DIFFER or error.output is None or error.output > 0.0
 
 

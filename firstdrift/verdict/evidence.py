@@ -32,6 +32,7 @@ from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
 from firstdrift.verdict.layer_outliers import PeerGroup
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.one_sided_gradients import OneSidedGradient, one_sided_gradients
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.router_ties import Choice, find_choices
 from firstdrift.verdict.row_errors import RowErrors, row_errors
@@ -157,6 +158,11 @@ class Evidence:
         sides = (self.measurements[at].golden for at in gradients)
         norms = (side.norm for side in sides if side is not None and side.norm is not None)
         return max(filter(math.isfinite, norms), default=0.0)
+
+    @cached_property
+    def one_sided_gradients(self) -> Mapping[int, OneSidedGradient]:
+        """Gradients of parameters that one side alone has, by row."""
+        return one_sided_gradients(self)
 
     @cached_property
     def typical_move(self) -> float:

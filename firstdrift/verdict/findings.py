@@ -129,7 +129,7 @@ def judge_after(
 
 
 def _trained(earlier: Iterable[SliceJudgement], at: Coordinates) -> Training | None:
-    """Return what the step before shows of training, on the same rank."""
+    """Return what the step before shows of training, on the same rank; after a fault that excuses nothing."""
     before = [
         one
         for one in earlier
@@ -137,7 +137,9 @@ def _trained(earlier: Iterable[SliceJudgement], at: Coordinates) -> Training | N
         and one.coordinates.sort_key()[-1] == at.sort_key()[-1]
         and time_of(one.coordinates) < time_of(at)
     ]
-    return max(before, key=lambda one: time_of(one.coordinates)).training if before else None
+    if not before or any(one.origins for one in before):
+        return None
+    return max(before, key=lambda one: time_of(one.coordinates)).training
 
 
 def _runs_on_other_input(earlier: Iterable[SliceJudgement], judged: SliceJudgement) -> bool:

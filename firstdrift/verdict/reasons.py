@@ -47,6 +47,13 @@ def argument(case: Case) -> Reasons:
     return (Message.of("reason.argument", name=pair.target.label, golden=golden, target=target),)
 
 
+def one_sided_gradient(case: Case) -> Reasons:
+    """Say which gradient one side alone has."""
+    found = case.evidence.one_sided_gradients[case.row.index]
+    what = "tensor" if found.tensor else "module"
+    return (Message.of(f"reason.one_sided_gradient_{what}_{found.side}", tensor=found.tensor),)
+
+
 def shape(case: Case) -> Reasons:
     """Say why two outputs cannot be compared."""
     known = case.evidence.plan.pairs[case.error.shape_pair or 0].incomparable

@@ -64,7 +64,8 @@ def judge_rows(
     ):
         verdicts = [pairs[index].verdict for index in error.pairs]
         verdicts += _own_verdict(own, own_rules=own_rules)
-        reasons = left_over[row.index] if row.match is None else own.reasons or _first_reasons(error, pairs)
+        is_left_over = row.match is None and own.node_class is NodeClass.UNMATCHED
+        reasons = left_over[row.index] if is_left_over else own.reasons or _first_reasons(error, pairs)
         judged.append(
             RowJudgement(
                 verdict=max(verdicts, key=_severity, default=Verdict.PASS),
@@ -90,7 +91,7 @@ def _own_verdict(own: Classified, *, own_rules: bool) -> list[Verdict]:
     if own.node_class is NodeClass.UNMATCHED:
         return [Verdict.INCOMPARABLE]
     is_entered = own_rules and own.entered is not None and own.node_class in ORIGINS
-    return [Verdict.ERROR] if is_entered else []
+    return [Verdict.ERROR] if is_entered or (own_rules and own.is_shown_by_no_pair) else []
 
 
 def _first_reasons(error: RowErrors, pairs: Sequence[PairJudgement]) -> Reasons:
