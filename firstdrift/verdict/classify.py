@@ -24,7 +24,6 @@ from firstdrift.verdict.explanations import excused_by, explain, jumps
 from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
-from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.operator_bounds import largest_difference
 from firstdrift.verdict.reasons import entered
 from firstdrift.verdict.row_errors import RowErrors
@@ -177,7 +176,7 @@ def _name(case: Case, own: Classified, rule: ClassRule) -> None:
 def _go_on(case: Case, own: Classified) -> None:
     """Remember what the rows after this one are held against."""
     progress, row, error = case.progress, case.row, case.error
-    is_origin = own.node_class in ORIGINS and affects_output(own, error, case.limits)
+    is_origin = own.node_class in ORIGINS and affects_output(own, error)
     if is_origin and progress.first_origin is None:
         progress.first_origin, progress.level = case.evidence.places[row.index], _level_of_fault(case)
     if row.parent is not None:
@@ -287,7 +286,7 @@ def _surrounding(case: Case) -> TreeRow:
     return surrounding
 
 
-def affects_output(own: Classified, error: RowErrors, limits: Thresholds) -> bool:
+def affects_output(own: Classified, error: RowErrors) -> bool:
     """Tell a fault from what changes no number: another shape, or a parameter (padding, an unused row)."""
     if own.node_class is NodeClass.STRUCTURE_DIFFERS:
         is_other_size = own.rule == "class.argument_and_size"

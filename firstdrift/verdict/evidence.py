@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as dataclass_replace
 from enum import Flag, auto
 from functools import cached_property, reduce
 from itertools import compress, product
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.names import with_direction
-from firstdrift.model.node import Direction
+from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.parallel.point_to_point import is_communication
@@ -259,6 +260,16 @@ def evidence_of(
     return Evidence(plan, rows, measurements, errors, pair_errors, choices, limits, noise, trained)
 
 
+def evidence_after_choice(evidence: Evidence) -> Evidence:
+    """Add that other experts were chosen in a slice before, whose keys and values this one is given."""
+    before = Choice(order=-1, block=-1, last=-1, pair=-1)
+    choices = (before, *evidence.choices)
+    errors, pair_errors = row_errors(
+        evidence.rows, evidence.plan, evidence.measurements, evidence.limits, choices
+    )
+    return dataclass_replace(evidence, errors=errors, pair_errors=pair_errors, choices=choices)
+
+
 @dataclass(slots=True)
 class Progress:
     """What has been seen in the rows before.
@@ -361,7 +372,9 @@ def case_of(evidence: Evidence, progress: Progress, row: TreeRow) -> Case:
     roundoff = progress.roundoff or limits.roundoff_float32
     unrecorded = error.input is None and not progress.known_inside[row.index]
     is_backward = row.direction is Direction.BACKWARD
-    differing = differing_parameter(evidence, error, roundoff) if error.parameter else None
+    differing = None
+    if error.parameter and not (error.is_excused and row.kind is NodeKind.API and progress.seen):
+        differing = differing_parameter(evidence, error, roundoff)
     if differing is not None:
         error.parameter, error.parameter_pair = evidence.pair_errors[differing].value, differing
     return Case(

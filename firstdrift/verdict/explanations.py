@@ -238,6 +238,8 @@ def _stands_out(case: Case) -> bool:
     measured = case.evidence.measurements[pair]
     if measured.kind is MeasurementKind.DATA:
         return True
+    if case.error.tells_little:
+        return False
     # Statistics bound an error from below, and what is given by more or less than what is made of it.
     norms = [side.norm for side in (measured.golden, measured.target) if side is not None]
     is_even = bool(norms) and None not in norms

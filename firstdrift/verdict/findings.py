@@ -14,7 +14,7 @@ from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.communication import explain
 from firstdrift.verdict.comparable import by_input, in_order, series_of, time_of
-from firstdrift.verdict.evidence import evidence_of
+from firstdrift.verdict.evidence import evidence_after_choice, evidence_of
 from firstdrift.verdict.judge import judge
 from firstdrift.verdict.judgement import (
     OWN_RULES,
@@ -122,6 +122,8 @@ def judge_after(
     earlier = list(earlier)
     trained = _trained(earlier, plan.target.coordinates)
     evidence = evidence_of(plan, rows, measurements, limits, noise, trained)
+    if _remembers_a_choice(earlier, plan.target.coordinates):
+        evidence = evidence_after_choice(evidence)
     judged = judge(evidence, rules)
     if judged.input_difference is None and _runs_on_other_input(earlier, judged):
         return judge(evidence, rules, other_input=True)
@@ -140,6 +142,17 @@ def _trained(earlier: Iterable[SliceJudgement], at: Coordinates) -> Training | N
     if not before or any(one.origins for one in before):
         return None
     return max(before, key=lambda one: time_of(one.coordinates)).training
+
+
+def _remembers_a_choice(earlier: Iterable[SliceJudgement], at: Coordinates) -> bool:
+    """Tell whether another expert was chosen for a token before, which a cache of keys and values remembers."""
+    return any(
+        one.chosen_otherwise
+        and one.training is None
+        and one.coordinates.sort_key()[-1] == at.sort_key()[-1]
+        and time_of(one.coordinates) < time_of(at)
+        for one in earlier
+    )
 
 
 def _runs_on_other_input(earlier: Iterable[SliceJudgement], judged: SliceJudgement) -> bool:

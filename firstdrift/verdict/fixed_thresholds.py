@@ -99,6 +99,12 @@ MOST_EXPERTS: Final = FixedThreshold(
 MOST_SWAPPED: Final = FixedThreshold(
     0.5, "of the choices", "If more of them are others, they are called no ties.", "Ties between experts"
 )
+SAME_WEIGHTS: Final = FixedThreshold(
+    2.0**-7,
+    "of the larger",
+    "The statistics of a weight and of what it is rounded to in bfloat16 are apart by at most so much.",
+    "Ties between experts",
+)
 LEAST_TENSORS: Final = FixedThreshold(
     8, "tensors", "Fewer do not tell whether two models are different.", "Different models"
 )

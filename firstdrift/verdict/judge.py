@@ -10,7 +10,7 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.baseline import QUIET, Noise
-from firstdrift.verdict.classify import classify
+from firstdrift.verdict.classify import affects_output, classify
 from firstdrift.verdict.communication import communications_of
 from firstdrift.verdict.evidence import Evidence, evidence_of
 from firstdrift.verdict.input_difference import input_difference, inputs_agree, positions
@@ -95,7 +95,12 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
     unlike = unlikeness(plan, rows)
     # Of two models, what happens to have the same shape differs anyway: no error begins there.
     comparable = evidence.in_order if unlike is None else ()
-    origins = [row for row in comparable if _is_origin(judged[row.index], own_rules=own_rules)]
+    origins = [
+        row
+        for row in comparable
+        if _is_origin(judged[row.index], own_rules=own_rules)
+        and (not own_rules or affects_output(classification.rows[row.index], evidence.errors[row.index]))
+    ]
     weak = [row for row in comparable if own_rules and row.index in classification.weak]
     golden_token, target_token = chosen_tokens(evidence, logits)
     return SliceJudgement(

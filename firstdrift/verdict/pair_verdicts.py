@@ -24,7 +24,7 @@ def _judge(evidence: Evidence, classification: Classification, index: int) -> Pa
     if outside is not None and row.order >= evidence.rows[outside].order:
         verdict, reasons = _with_other_input(evidence, error)
     elif own.worst_pair == index and own.node_class in ORIGINS:
-        is_fault = affects_output(own, evidence.errors[row.index], evidence.limits)
+        is_fault = affects_output(own, evidence.errors[row.index])
         verdict, reasons = Verdict.ERROR if is_fault else Verdict.WARNING, own.reasons
     else:
         verdict, reasons = _of_follower(evidence, classification, index, row)

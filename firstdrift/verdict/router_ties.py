@@ -22,7 +22,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role, is_floating
 from firstdrift.operators.kinds import ROW_BY_ROW, OpKind
@@ -34,7 +34,8 @@ from firstdrift.operators.paths import (
     numbered_chosen_expert,
     numbered_expert,
 )
-from firstdrift.verdict.fixed_thresholds import MOST_EXPERTS, MOST_SWAPPED
+from firstdrift.operators.properties import last_part, parameter_positions
+from firstdrift.verdict.fixed_thresholds import MOST_EXPERTS, MOST_SWAPPED, SAME_WEIGHTS
 from firstdrift.verdict.tree import TreeRow, kind_of_row, last_name
 
 _Step: TypeAlias = tuple[int, str]
@@ -97,7 +98,7 @@ def find_choices(
         return ()
     search = _Search(rows, plan, measurements, experts)
     found: dict[int, Choice] = {}
-    for choice in (*search.by_scores(), *search.by_numbers(), *search.by_rows()):
+    for choice in (*search.by_scores(), *search.by_numbers(), *search.by_rows(), *search.by_calls()):
         known = any(one.block <= choice.block <= one.last for one in found.values())
         if not known:
             found[choice.block] = choice
@@ -182,6 +183,35 @@ class _Search:
                 order, index = shown[step]
                 yield Choice(order - 1, step[0], self.rows[step[0]].last, index)
 
+    def by_calls(self) -> Iterator[Choice]:
+        """Yield the choices that calls show: one expert after the other runs, and only those that were chosen.
+
+        Then there are more calls on one side, or one that is given the weights of another expert.
+        """
+        for index in self.experts:
+            around = self.rows[index]
+            calls = [one for one in self.rows[index + 1 : around.last + 1] if one.kind is NodeKind.API]
+            block = self._block(around) if calls else None
+            shown = next((at for one in calls for at, _ in self.of_row[one.index]), None)
+            if block is None or shown is None:
+                continue
+            alone = {bool(one.golden) for one in calls if one.match is None}
+            if len(alone) == 1 or self._run_other_experts(calls):
+                yield Choice(min(one.order for one in calls) - 1, block.index, block.last, shown)
+
+    def _run_other_experts(self, calls: Sequence[TreeRow]) -> bool:
+        """Tell whether a call is given the weights that another one has on the golden side."""
+        given = [(at, self.measurements[at]) for one in calls for at in self._weights_of(one)]
+        return any(
+            not _are_alike(own.golden, own.target)
+            and any(_are_alike(other.golden, own.target) for place, other in given if place != at)
+            for at, own in given
+        )
+
+    def _weights_of(self, row: TreeRow) -> Iterator[int]:
+        positions = parameter_positions(last_part(row.type_name))
+        return (at for at, pair in self.of_row[row.index] if pair.golden.key in positions)
+
     def _given_on_one_side(self) -> Iterator[tuple[TreeRow, str, int, int]]:
         """Yield what experts have in one dump alone: label, and in how many rows it lies on either side."""
         for at, left in enumerate((self.plan.unmatched_golden_tensors, self.plan.unmatched_target_tensors)):
@@ -231,6 +261,15 @@ class _Search:
             if place is not None and block.index < row.index <= block.last:
                 given[place["name"], label][place["number"]] = golden_rows
         return _whole(max((sum(rows.values()) for rows in given.values()), default=0), tokens, experts)
+
+
+def _are_alike(one: SideSummary | None, other: SideSummary | None) -> bool:
+    """Tell whether two tensors have the same statistics, within the rounding of them."""
+    if one is None or other is None:
+        return False
+    numbers = ((one.norm, other.norm), (one.maximum, other.maximum), (one.minimum, other.minimum))
+    known = [(a, b) for a, b in numbers if a is not None and b is not None]
+    return bool(known) and all(math.isclose(a, b, rel_tol=SAME_WEIGHTS.value) for a, b in known)
 
 
 def _place(row: TreeRow) -> re.Match[str] | None:
