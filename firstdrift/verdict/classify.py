@@ -25,7 +25,7 @@ from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
 from firstdrift.verdict.operator_bounds import largest_difference
-from firstdrift.verdict.reasons import entered
+from firstdrift.verdict.reasons import entered, runs_alone
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
@@ -228,7 +228,10 @@ def _entered_unexplained(case: Case, own: Classified) -> bool:
         return False
     explained = max(case.roundoff, progress.seen_whole, progress.inside[index], _handed_on(case))
     own.input_jump = _ratio(error.input, explained)
-    if error.input <= max(limits.hidden_floor * case.roundoff, limits.factor * explained):
+    if error.input <= max(limits.peer_floor * case.roundoff, limits.factor * explained):
+        return False
+    # What one side alone runs is a witness: a smaller error shows that it did something.
+    if error.input <= limits.hidden_floor * case.roundoff and _alone_before(case) is None:
         return False
     return error.input > limits.excess * case.evidence.noise.of_input(case.row)
 
@@ -253,13 +256,30 @@ def _over(difference: float, norm: float) -> float:
     return difference / norm if norm else math.inf if difference else 0.0
 
 
-def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
-    """Mark the module whose own code, between its children, made an input that nothing explains.
+def _alone_before(case: Case) -> TreeRow | None:
+    """Return the first of the operators that one side alone runs right before a row; None if both run some.
 
-    Where the other dump has none of the modules around the row, it is the row itself.
+    Where both run others, the same is done in another way.
+    """
+    evidence, alone = case.evidence, list[TreeRow]()
+    for row in reversed(evidence.in_order[: evidence.places[case.row.index]]):
+        if row.match is None and row.kind is NodeKind.API and row.direction is case.row.direction:
+            alone.append(row)
+        elif evidence.is_compared(evidence.errors[row.index]):
+            break
+    sides = {bool(row.golden) for row in alone}
+    return alone[-1] if len(sides) == 1 else None
+
+
+def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
+    """Mark what one side alone ran before an input that nothing explains, or else the module around it.
+
+    That is the module whose own code, between its children, made the input. Where the other dump has none of
+    the modules around the row, it is the row itself.
     """
     evidence, progress, error = case.evidence, case.progress, case.error
-    surrounding = _surrounding(case)
+    alone = _alone_before(case)
+    surrounding = _surrounding(case) if alone is None else alone
     blamed = classified[surrounding.index]
     if blamed.node_class in ORIGINS:
         return
@@ -267,6 +287,10 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     blamed.entered = blamed.worst_pair = error.input_pair
     blamed.reasons = (entered(evidence, case.row, error, inside=surrounding is not case.row),)
     blamed.rule = ENTERED.name
+    if alone is not None:
+        blamed.node_class = NodeClass.STRUCTURE_DIFFERS
+        blamed.reasons = (runs_alone(evidence, alone, case.row, error),)
+        blamed.is_shown_by_no_pair = True
     if progress.first_origin is None:
         progress.level, progress.first_origin = _level_of_fault(case), evidence.places[case.row.index]
     for above in evidence.above(surrounding):

@@ -25,6 +25,7 @@ from firstdrift.model.names import with_direction
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
+from firstdrift.operators.paths import numbered_chosen_expert
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
@@ -260,10 +261,13 @@ def evidence_of(
     return Evidence(plan, rows, measurements, errors, pair_errors, choices, limits, noise, trained)
 
 
-def evidence_after_choice(evidence: Evidence) -> Evidence:
-    """Add that other experts were chosen in a slice before, whose keys and values this one is given."""
-    before = Choice(order=-1, block=-1, last=-1, pair=-1)
-    choices = (before, *evidence.choices)
+def evidence_after_choice(evidence: Evidence, path: str) -> Evidence:
+    """Add that other experts were chosen in a slice before, whose keys and values this one is given.
+
+    What runs before the module in which they were chosen knows nothing of them.
+    """
+    orders = (row.order for row in evidence.rows if row.path == path)
+    choices = (Choice(order=min(orders, default=-1), block=-1, last=-1, pair=-1), *evidence.choices)
     errors, pair_errors = row_errors(
         evidence.rows, evidence.plan, evidence.measurements, evidence.limits, choices
     )
@@ -373,7 +377,8 @@ def case_of(evidence: Evidence, progress: Progress, row: TreeRow) -> Case:
     unrecorded = error.input is None and not progress.known_inside[row.index]
     is_backward = row.direction is Direction.BACKWARD
     differing = None
-    if error.parameter and not (error.is_excused and row.kind is NodeKind.API and progress.seen):
+    is_by_number = error.is_excused and row.kind is NodeKind.API and not numbered_chosen_expert(row.path or "")
+    if error.parameter and not (is_by_number and progress.seen):
         differing = differing_parameter(evidence, error, roundoff)
     if differing is not None:
         error.parameter, error.parameter_pair = evidence.pair_errors[differing].value, differing

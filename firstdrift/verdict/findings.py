@@ -122,8 +122,9 @@ def judge_after(
     earlier = list(earlier)
     trained = _trained(earlier, plan.target.coordinates)
     evidence = evidence_of(plan, rows, measurements, limits, noise, trained)
-    if _remembers_a_choice(earlier, plan.target.coordinates):
-        evidence = evidence_after_choice(evidence)
+    choice = _choice_before(earlier, plan.target.coordinates)
+    if choice is not None:
+        evidence = evidence_after_choice(evidence, choice)
     judged = judge(evidence, rules)
     if judged.input_difference is None and _runs_on_other_input(earlier, judged):
         return judge(evidence, rules, other_input=True)
@@ -144,15 +145,16 @@ def _trained(earlier: Iterable[SliceJudgement], at: Coordinates) -> Training | N
     return max(before, key=lambda one: time_of(one.coordinates)).training
 
 
-def _remembers_a_choice(earlier: Iterable[SliceJudgement], at: Coordinates) -> bool:
-    """Tell whether another expert was chosen for a token before, which a cache of keys and values remembers."""
-    return any(
-        one.chosen_otherwise
-        and one.training is None
+def _choice_before(earlier: Iterable[SliceJudgement], at: Coordinates) -> str | None:
+    """Return where another expert was chosen for a token before, which a cache of keys and values remembers."""
+    before = (
+        one.choice
+        for one in earlier
+        if one.training is None
         and one.coordinates.sort_key()[-1] == at.sort_key()[-1]
         and time_of(one.coordinates) < time_of(at)
-        for one in earlier
     )
+    return next(filter(None, before), None)
 
 
 def _runs_on_other_input(earlier: Iterable[SliceJudgement], judged: SliceJudgement) -> bool:

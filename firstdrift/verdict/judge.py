@@ -129,6 +129,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         chosen_otherwise=logits is not None and may_be_another_choice(evidence, logits),
         logits_pair=logits,
         unlike=unlike,
+        choice=_first_choice(evidence),
         training=training_of(evidence) if own_rules and plan.target.coordinates.step is not None else None,
     )
 
@@ -154,3 +155,8 @@ def _count(plan: SlicePlan, pairs: Sequence[PairJudgement]) -> Counts:
         unmatched_golden_tensors=len(plan.unmatched_golden_tensors),
         unmatched_target_tensors=len(plan.unmatched_target_tensors),
     )
+
+
+def _first_choice(evidence: Evidence) -> str | None:
+    blocks = (evidence.rows[choice.block].path for choice in evidence.choices if choice.block >= 0)
+    return next(filter(None, blocks), None)

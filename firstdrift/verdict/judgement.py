@@ -256,6 +256,7 @@ class SliceJudgement(Struct, frozen=True):
         noise: the error that the logits have in a healthy run; None if none is known.
         unlike: what makes the two look like runs of different models; None if nothing does. No error begins
             in such a slice, whatever differs.
+        choice: path of the first module in which another expert was chosen by a tie; None if there is none.
         training: what it shows of training; None where no gradients were recorded.
         chosen_otherwise: the logits may be off because another expert was chosen by a tie.
     """
@@ -285,6 +286,7 @@ class SliceJudgement(Struct, frozen=True):
     logits_pair: int | None = None
     unlike: Message | None = None
     chosen_otherwise: bool = False
+    choice: str | None = None
     training: Training | None = None
 
 

@@ -121,6 +121,13 @@ def entered(evidence: Evidence, row: TreeRow, error: RowErrors, *, inside: bool)
     return Message.of("reason.entered", size=size)
 
 
+def runs_alone(evidence: Evidence, alone: TreeRow, after: TreeRow, error: RowErrors) -> Message:
+    """Say that one side alone runs an operator, and which input is off after it."""
+    size = _size(evidence, error.input, error.input_pair)
+    side = "golden" if alone.golden else "target"
+    return Message.of(f"reason.runs_alone_{side}", name=_named(alone), after=after.label, size=size)
+
+
 def _missing_inside(evidence: Evidence, row: TreeRow) -> Reasons:
     """Say which outputs of the modules of a row were not compared, so that more cannot be said."""
     inside = evidence.rows[row.index + 1 : row.last + 1]
