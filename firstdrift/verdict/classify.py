@@ -230,9 +230,10 @@ def _entered_unexplained(case: Case, own: Classified) -> bool:
     own.input_jump = _ratio(error.input, explained)
     if error.input <= max(limits.peer_floor * case.roundoff, limits.factor * explained):
         return False
-    # What one side alone runs is a witness: a smaller error shows that it did something.
-    if error.input <= limits.hidden_floor * case.roundoff and _alone_before(case) is None:
-        return False
+    if error.input <= limits.hidden_floor * case.roundoff:
+        # What one side alone runs is a witness, if it did more than another order of adding up would.
+        if error.input <= limits.drift_least or _alone_before(case) is None:
+            return False
     return error.input > limits.excess * case.evidence.noise.of_input(case.row)
 
 
@@ -265,7 +266,7 @@ def _alone_before(case: Case) -> TreeRow | None:
     for row in reversed(evidence.in_order[: evidence.places[case.row.index]]):
         if row.match is None and row.kind is NodeKind.API and row.direction is case.row.direction:
             alone.append(row)
-        elif evidence.is_compared(evidence.errors[row.index]):
+        elif evidence.errors[row.index].output is not None:
             break
     sides = {bool(row.golden) for row in alone}
     return alone[-1] if len(sides) == 1 else None

@@ -15,7 +15,7 @@
 | exponential | max|dx|, relative to the output                | 2 |g| max y x (relative errors of g and y)  |
 | logarithmic | 2 max|dx| for each element                     | none of its own                             |
 | centred     | |dx| / standard deviation x |y|                | |g| max|w| / deviation x (errors of g and x)|
-| scaled      | none of its own                                | |g| max|w| / rms x (errors of g and x)      |
+| scaled      | e(x) x rms / rms of its small rows             | |g| max|w| / rms x (errors of g and x)      |
 
 Where the slope jumps, as at the zero of relu, a share of e(x) of the elements lies within the error of the kink,
 and their gradients are others: sqrt(e(x)) of the norm.
@@ -198,7 +198,22 @@ def _logarithmic(given: Values, made: Value) -> float:
 
 def _centred(given: Values, made: Value) -> float:
     first = given[0]
-    return first.error * (first.rms / first.deviation if first.deviation else math.inf) * made.norm
+    centring = first.rms / first.deviation if first.deviation else math.inf
+    return first.error * centring * _unevenness(first) * made.norm
+
+
+def _scaled(given: Values, made: Value) -> float:
+    return given[0].error * _unevenness(given[0]) * made.norm
+
+
+def _unevenness(one: Value) -> float:
+    """Return how much smaller some rows of a tensor are than its rms, as its largest element tells.
+
+    That of normally distributed elements is sqrt(2 ln size) times their rms.
+    """
+    if one.size < 2 or not one.rms:  # noqa: PLR2004
+        return 1.0
+    return max(1.0, one.largest / (one.rms * math.sqrt(2.0 * math.log(one.size))))
 
 
 def _additive_backward(gradients: Values, _: Values, __: Values, made: Value) -> float:
@@ -282,6 +297,7 @@ _FORWARD: Final[Mapping[ErrorModel, Callable[[Values, Value], float]]] = {
     ErrorModel.EXPONENTIAL: _exponential,
     ErrorModel.LOGARITHMIC: _logarithmic,
     ErrorModel.CENTRED: _centred,
+    ErrorModel.SCALED: _scaled,
 }
 
 _BACKWARD: Final[Mapping[ErrorModel, Callable[[Values, Values, Values, Value], float]]] = {

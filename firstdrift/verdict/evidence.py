@@ -426,7 +426,7 @@ def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     error, measured = evidence.pair_errors[pair], evidence.measurements[pair]
     if not error.value or error.discrete:
         return 0.0
-    trained = _by_training(evidence, pair)
+    trained = explained_by_training(evidence, pair)
     # Training moves whole tensors by so much, and single rows by more.
     whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value
     rounding = evidence.limits.parameter_floor * roundoff
@@ -435,7 +435,7 @@ def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     return min(whole, error.value) / (rounding + trained)
 
 
-def _by_training(evidence: Evidence, pair: int) -> float:
+def explained_by_training(evidence: Evidence, pair: int) -> float:
     """Return how far apart training may have taken a parameter."""
     if not evidence.is_later_step:
         return 0.0

@@ -16,7 +16,7 @@ from firstdrift.operators.kinds import ErrorModel, OpKind
 from firstdrift.operators.properties import error_model
 from firstdrift.operators.recognise import kind_of_label
 from firstdrift.verdict.error_model import Value, backward_bound, forward_bound
-from firstdrift.verdict.evidence import Case, Evidence
+from firstdrift.verdict.evidence import Case, Evidence, explained_by_training
 from firstdrift.verdict.fixed_thresholds import LOWEST_VALUES
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
@@ -42,9 +42,9 @@ def operator_bound(case: Case, pair: int) -> float:
     if made is None:
         return 0.0
     given = _values(evidence, evidence_pairs(evidence, case.error, *_GIVEN), roundoff)
-    if case.weights:  # what other weights lead to is theirs, and explained by nothing
-        own = {evidence.plan.pairs[at].golden.key for at in case.error.parameters}
-        given = [replace(one, error=roundoff) if one.key in own else one for one in given]
+    if case.error.parameters:
+        own = {evidence.plan.pairs[at].golden.key: _parameter_error(case, at) for at in case.error.parameters}
+        given = [replace(one, error=own.get(one.key, one.error)) for one in given]
     if case.row.direction is not Direction.BACKWARD:
         return forward_bound(model, given, made)
     forward = evidence.forward_partner(case.row)
@@ -52,7 +52,26 @@ def operator_bound(case: Case, pair: int) -> float:
         return backward_bound(model, given, [], [], made)
     kept = _values(evidence, evidence_pairs(evidence, forward, *_GIVEN), roundoff)
     result = _values(evidence, evidence.pairs_of(forward, Role.OUTPUT), roundoff)
-    return backward_bound(model, given, kept, result, made)
+    bound = backward_bound(model, given, kept, result, made)
+    return _with_flipped_rows(case, pair, bound) if model is ErrorModel.KINKED else bound
+
+
+def _with_flipped_rows(case: Case, pair: int, bound: float) -> float:
+    """Let a bound of a whole tensor hold for its rows: gates that flip may lie in one of them."""
+    errors = case.evidence.measurements[pair].errors
+    if errors is None or errors.relative_l2 > case.limits.factor * bound:
+        return bound
+    return max(bound, errors.worst_row_relative_l2)
+
+
+def _parameter_error(case: Case, pair: int) -> float:
+    """Return the error of a parameter that explains others: what other weights lead to, they explain not."""
+    evidence = case.evidence
+    if case.weights:
+        return case.roundoff
+    trained = explained_by_training(evidence, pair)
+    error = evidence.pair_errors[pair].value or 0.0
+    return max(error, case.roundoff, trained if math.isfinite(trained) else 0.0)
 
 
 def evidence_pairs(evidence: Evidence, error: RowErrors, *roles: Role) -> Iterable[int]:
