@@ -9,6 +9,7 @@
 | anything else                           | incomparable | `reason`                                  |
 """
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
@@ -288,6 +289,16 @@ class Measurement(Struct, frozen=True, gc=False):
         """Return the same with a remark, if it was measured element by element and has none yet."""
         return self if self.errors is None else replace(self, reason=self.reason or remark)
 
+    @property
+    def golden_norm(self) -> float:
+        """Norm of the golden tensor: that of the target where a tool recorded none, or the most it may be."""
+        return _norm_of(self.golden, self.target)
+
+    @property
+    def target_norm(self) -> float:
+        """Norm of the target tensor: that of golden where a tool recorded none, or the most it may be."""
+        return _norm_of(self.target, self.golden)
+
     def values(self) -> dict[str, float | int | None]:
         """Return the numbers by name, as pages, exports and JSON show them."""
         found: dict[str, float | int | None] = {}
@@ -297,6 +308,15 @@ class Measurement(Struct, frozen=True, gc=False):
         if self.equal is not None:
             found["equal"] = int(self.equal)
         return found | {result.name: result.value for result in self.custom or ()}
+
+
+def _norm_of(side: SideSummary | None, other: SideSummary | None) -> float:
+    for one in (side, other):
+        if one is not None and one.norm is not None and math.isfinite(one.norm):
+            return abs(one.norm)
+    if side is None or side.maximum is None or side.minimum is None or not side.size:
+        return 0.0
+    return max(abs(side.maximum), abs(side.minimum)) * math.sqrt(side.size)
 
 
 def incomparable(reason: Message) -> Measurement:

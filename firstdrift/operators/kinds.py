@@ -55,6 +55,12 @@ class ErrorModel(StrEnum):
     POWER = "power"
     """Elements of the first input are raised to a power, the second."""
 
+    ROOT = "root"
+    """The square root of each element."""
+
+    INVERSE_ROOT = "inverse root"
+    """One over the square root of each element."""
+
     PRODUCT = "product"
     """A product of matrices, or a convolution."""
 

@@ -200,7 +200,7 @@ def _difference(case: Case) -> float:
     if side is None or not side.size:
         return 0.0
     of_elements = largest_difference(measured) * math.sqrt(side.size)
-    difference = of_elements if measured.errors is None else max(error, case.roundoff) * abs(side.norm or 0.0)
+    difference = of_elements if measured.errors is None else max(error, case.roundoff) * measured.golden_norm
     return difference if math.isfinite(difference) else 0.0
 
 
@@ -246,11 +246,9 @@ def _handed_on(case: Case) -> float:
     if pair is None:
         return 0.0
     measured, underflow = evidence.measurements[pair], evidence.pair_errors[pair].underflow
-    side = measured.golden
-    if case.row.direction is not Direction.BACKWARD or side is None:
+    if case.row.direction is not Direction.BACKWARD:
         return underflow
-    norm = next((abs(one.norm) for one in (side, measured.target) if one is not None and one.norm is not None), None)
-    return underflow if norm is None else max(underflow, _over(case.progress.seen_difference, norm))
+    return max(underflow, _over(case.progress.seen_difference, measured.golden_norm))
 
 
 def _over(difference: float, norm: float) -> float:

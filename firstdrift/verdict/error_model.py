@@ -11,6 +11,7 @@
 | multiplied  | |da| x max|b| + |db| x max|a|                  | (|dg| |b| + |g| |db|), b by its largest     |
 | divided     | |da| / min|b| + |db| max|a / b| / min|b|         | the same, of g over b                       |
 | power       | |dx| x largest of p |x|^(p - 1)                 | |g| x the same                              |
+| root        | none of its own                                | the same                                    |
 | product     | |da| |b| + |db| |a|, as random errors add up   | the same of g and the other factor          |
 | exponential | max|dx|, relative to the output                | 2 |g| max y x (relative errors of g and y)  |
 | logarithmic | 2 max|dx| for each element                     | none of its own                             |
@@ -46,7 +47,7 @@ class Value(Struct, frozen=True, gc=False):
         deviation: standard deviation of its elements.
         error: relative L2 error, at least one unit roundoff.
         largest_error: largest absolute error of an element.
-        batch: number of matrices that it holds.
+        batch: its dimensions before the last two, along which lie the matrices that it holds.
     """
 
     key: str
@@ -57,7 +58,7 @@ class Value(Struct, frozen=True, gc=False):
     deviation: float
     error: float
     largest_error: float
-    batch: int = 1
+    batch: tuple[int, ...] = ()
 
     @property
     def difference(self) -> float:
@@ -154,15 +155,13 @@ def _divided(given: Values, made: Value) -> float:
 
 
 def _power(given: Values, made: Value) -> float:
-    return given[0].difference * _slope_of_power(given) * _spread(given[0], made)
-
-
-def _slope_of_power(given: Values) -> float:
-    """Return the largest slope of x to the power of p over the values of x; 0 where it has no bound."""
     if len(given) != 2:  # noqa: PLR2004
         return 0.0
-    base, exponent = given
-    power = exponent.minimum
+    return given[0].difference * _slope_of_power(given[0], given[1].minimum) * _spread(given[0], made)
+
+
+def _slope_of_power(base: Value, power: float) -> float:
+    """Return the largest slope of x to the power of p over the values of x; 0 where it has no bound."""
     if power < 1.0 and not base.smallest:
         return 0.0
     return abs(power) * max(base.largest ** (power - 1.0), base.smallest ** (power - 1.0))
@@ -184,7 +183,8 @@ def _norm_of_product(one: Value, other: Value, made: Value) -> float:
     """
     if not made.size:
         return 0.0
-    shared = math.sqrt(one.size * other.size / made.size / max(1, min(one.batch, other.batch)))
+    matrices = math.prod(one.batch) if one.batch == other.batch else 1
+    shared = math.sqrt(one.size * other.size / made.size / max(1, matrices))
     return math.sqrt(made.size * shared) * one.rms * other.rms
 
 
@@ -242,7 +242,21 @@ def _divided_backward(gradients: Values, kept: Values, result: Values, made: Val
 
 
 def _power_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
-    slope, error = _slope_of_power(kept), sum(one.error for one in kept)
+    return _of_power(gradients, kept, made, kept[1].minimum) if len(kept) == 2 else 0.0  # noqa: PLR2004
+
+
+def _root_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    return _of_power(gradients, kept, made, 0.5)
+
+
+def _inverse_root_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    return _of_power(gradients, kept, made, -0.5)
+
+
+def _of_power(gradients: Values, kept: Values, made: Value, power: float) -> float:
+    if not kept:
+        return 0.0
+    slope, error = _slope_of_power(kept[0], power), abs(power - 1.0) * kept[0].error
     return sum(one.norm * (one.error + error) * slope * _gathered(one, made) for one in gradients)
 
 
@@ -306,6 +320,8 @@ _BACKWARD: Final[Mapping[ErrorModel, Callable[[Values, Values, Values, Value], f
     ErrorModel.MULTIPLIED: _multiplied_backward,
     ErrorModel.DIVIDED: _divided_backward,
     ErrorModel.POWER: _power_backward,
+    ErrorModel.ROOT: _root_backward,
+    ErrorModel.INVERSE_ROOT: _inverse_root_backward,
     ErrorModel.PRODUCT: _product_backward,
     ErrorModel.EXPONENTIAL: _exponential_backward,
     ErrorModel.CENTRED: _centred_backward,

@@ -157,8 +157,7 @@ class Evidence:
     def gradient_norm(self) -> float:
         """The largest norm that a parameter's gradient has in the golden run."""
         gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is Role.GRADIENT)
-        sides = (self.measurements[at].golden for at in gradients)
-        norms = (side.norm for side in sides if side is not None and side.norm is not None)
+        norms = (self.measurements[at].golden_norm for at in gradients)
         return max(filter(math.isfinite, norms), default=0.0)
 
     @cached_property

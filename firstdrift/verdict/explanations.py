@@ -195,8 +195,18 @@ def _is_bounded_sum(case: Case) -> bool:
     return bool(case.operands) and kinds == {MeasurementKind.DATA}
 
 
+def _counted(case: Case) -> int | None:
+    """Return of how many elements the error of an output is: of its worst row, if that was taken."""
+    pair = case.error.output_pair
+    errors = case.evidence.measurements[pair].errors if pair is not None else None
+    shape = case.evidence.plan.pairs[pair].golden.shape if pair is not None else None
+    if errors is None or not shape or errors.worst_row_relative_l2 <= errors.relative_l2:
+        return _size(case)
+    return shape[-1]
+
+
 def _has_few_elements(case: Case) -> bool:
-    return bool(_size(case))
+    return bool(_counted(case))
 
 
 def _factor(case: Case) -> float:
@@ -204,7 +214,7 @@ def _factor(case: Case) -> float:
 
 
 def _of_few_elements(case: Case) -> float:
-    return case.limits.factor * (1.0 + 2.0 / math.sqrt(_size(case) or math.inf))
+    return case.limits.factor * (1.0 + 2.0 / math.sqrt(_counted(case) or math.inf))
 
 
 FACTORS: Final = (

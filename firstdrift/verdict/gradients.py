@@ -10,12 +10,12 @@ def explained_gradient(case: Case) -> float:
 
     What was added up is not recorded: it is taken to be `gradient_scale` of the largest gradient of the step.
     """
-    evidence, seen, scale = case.evidence, case.progress.seen_whole, case.limits.gradient_scale
-    sides = [(one.golden, one.target) for one in map(evidence.measurements.__getitem__, case.error.pairs)]
-    norms = [golden.norm for golden, _ in sides if golden is not None and golden.norm is not None]
-    terms = scale * max(evidence.gradient_norm, *norms, 0.0)
-    smallest = min(norms, default=0.0)
-    if smallest:
-        return seen * max(1.0, terms / smallest)
-    left = [target.norm or 0.0 for golden, target in sides if golden and target and not golden.norm]
-    return math.inf if max(left, default=0.0) <= terms else seen
+    pair, seen = case.error.output_pair, case.progress.seen_whole
+    if pair is None:
+        return seen
+    measured = case.evidence.measurements[pair]
+    golden, target = measured.golden_norm, measured.target_norm
+    terms = case.limits.gradient_scale * max(case.evidence.gradient_norm, golden)
+    if golden:
+        return seen * max(1.0, terms / golden)
+    return math.inf if target <= terms else seen

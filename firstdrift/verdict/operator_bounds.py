@@ -96,7 +96,7 @@ def _value(evidence: Evidence, index: int, roundoff: float) -> Value | None:
     if side.maximum is None or side.minimum is None or not side.size:
         return None
     largest = max(abs(side.maximum), abs(side.minimum))
-    norm = _norm(side, measured.target, largest)
+    norm = measured.golden_norm if side is measured.golden else abs(side.norm or 0.0)
     if not (math.isfinite(norm) and math.isfinite(largest)):
         return None
     shape = pair.golden.shape or ()
@@ -109,7 +109,7 @@ def _value(evidence: Evidence, index: int, roundoff: float) -> Value | None:
         deviation=_deviation(side, norm),
         error=max(error, roundoff),
         largest_error=max(largest_difference(measured), roundoff * largest),
-        batch=math.prod(shape[:-2]),
+        batch=shape[:-2],
     )
 
 
@@ -131,15 +131,6 @@ def _without_masks(side: SideSummary) -> SideSummary:
         return side
     highest = abs(side.maximum)
     return SideSummary(side.size, side.maximum, -highest, None, highest * math.sqrt(side.size or 0))
-
-
-def _norm(golden: SideSummary, target: SideSummary | None, largest: float) -> float:
-    """Return the norm of a tensor; where neither side has one, the most that it may be."""
-    if golden.norm is not None:
-        return abs(golden.norm)
-    if target is not None and target.norm is not None:
-        return abs(target.norm)
-    return largest * math.sqrt(golden.size or 0)
 
 
 def _deviation(side: SideSummary, norm: float) -> float:

@@ -31,8 +31,13 @@ from firstdrift.wording.message import Message
 
 
 def drift_limit(judged: SliceJudgement) -> float:
-    """Return the error of logits above which neither rounding nor what healthy runs show explains it."""
-    return max(judged.limits.drift(judged.roundoff), _healthy(judged))
+    """Return the error of logits above which neither rounding nor what healthy runs show explains it.
+
+    Each step of training makes more of the rounding of those before it.
+    """
+    is_trained = judged.training is not None and bool(judged.coordinates.step)
+    limit = judged.limits.drift_most if is_trained else judged.limits.drift(judged.roundoff)
+    return max(limit, _healthy(judged))
 
 
 def least_bad_output(limits: Thresholds, roundoff: float, coordinates: Coordinates) -> float:
