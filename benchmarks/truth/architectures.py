@@ -54,9 +54,55 @@ TABLE: Final[dict[tuple[str, str], str]] = {
     ("series", "AutoModel"): "patchtst patchtsmixer autoformer informer time_series_transformer",
     ("diffusion and others", "custom"): " ".join(CUSTOM),
 }
-OWN_FIELDS: Final[dict[str, dict[str, Any]]] = {}
-SPEECH: Final = {"whisper", "speech_to_text"}
-FEATURES: Final = {"wav2vec2-bert", "parakeet_ctc"}
+_SOUND: Final = {
+    "conv_dim": [16, 16, 16],
+    "conv_stride": [5, 4, 2],
+    "conv_kernel": [10, 4, 3],
+    "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 2,
+}
+_SWIN: Final = {"image_size": 56, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 7}
+_AHEAD: Final = {"prediction_length": 4, "context_length": 8, "lags_sequence": [1, 2, 3], "num_time_features": 2}
+_ROPE: Final = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+_ALL_HEADS: Final = {"num_key_value_heads": 4}
+OWN_FIELDS: Final[dict[str, dict[str, Any]]] = {
+    **dict.fromkeys(
+        "axk1 bailing_hybrid deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa kimi_linear minicpm3 youtu"
+        " moonshine nemotron".split(),
+        _ALL_HEADS,
+    ),
+    **dict.fromkeys(
+        "data2vec-audio hubert sew sew-d unispeech unispeech-sat wav2vec2 wav2vec2-conformer wavlm".split(), _SOUND
+    ),
+    **dict.fromkeys(("swin", "donut-swin", "swinv2"), _SWIN),
+    **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), _AHEAD),
+    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral"), {**_ROPE, "head_dim": 8}),
+    "gemma3n_text": {"intermediate_size": 64, "activation_sparsity_pattern": None, "num_kv_shared_layers": 0},
+    "gemma4_text": {"per_layer_config": None},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"]},
+    "jamba": {"attn_layer_offset": 1, "attn_layer_period": 2, "layers_block_type": None, "layer_types": None},
+    "esm": {"vocab_size": 96, "pad_token_id": 1, "mask_token_id": 2},
+    "mobilebert": {"intra_bottleneck_size": 32, "embedding_size": 32, "true_hidden_size": 32, "hidden_size": 32},
+    "mpnet": {"relative_attention_num_buckets": 32},
+    "xmod": {"default_language": "en_XX"},
+    "lilt": {"hidden_size": 48, "intermediate_size": 96},
+    "efficientnet": {"width_coefficient": 0.25, "depth_coefficient": 0.2, "hidden_dim": 64},
+    "mobilenet_v1": {"depth_multiplier": 0.25},
+    "mobilevitv2": {"width_multiplier": 0.25},
+    "yolos": {"image_size": [32, 32], "num_detection_tokens": 4, "patch_size": 8},
+    "dinov3_vit": {"image_size": 32, "patch_size": 8},
+}
+_INNER_HEADS: Final = {
+    "bamba": ("mamba_n_heads", "mamba_d_head"),
+    "falcon_h1": ("mamba_n_heads", "mamba_d_head"),
+    "granitemoehybrid": ("mamba_n_heads", "mamba_d_head"),
+    "mamba2": ("num_heads", "head_dim"),
+}
+"""State-space models of which heads times their size must be twice the width."""
+MOST_PARAMETERS: Final = 3_500_000
 
 
 @dataclass(frozen=True)
@@ -115,14 +161,16 @@ def _from_transformers(architecture: Architecture, width: int) -> nn.Module:
     maker = getattr(transformers, architecture.maker)
     with torch.device("meta"):
         size = sum(parameter.numel() for parameter in maker.from_config(small).parameters())
-    if size > 3_000_000:
+    if size > MOST_PARAMETERS:
         raise ValueError(f"{size:,} parameters are left")
     return maker.from_config(small)
 
 
 def _fields(name: str, width: int) -> dict[str, Any]:
     """Return the fields that no rule for all knows, some of them in terms of the width."""
-    del width
+    if name in _INNER_HEADS:
+        heads, size = _INNER_HEADS[name]
+        return {heads: 8, size: width // 4, "mamba_expand": 2, "expand": 2, "mamba_d_ssm": 2 * width}
     return OWN_FIELDS.get(name, {})
 
 

@@ -272,7 +272,7 @@ def norm_eps(site: Site) -> Truth:
     for field in fields:
         if isinstance(getattr(module, field, None), float):
             setattr(module, field, site.dice.one_of((1e-3, 1e-2)))
-    return Truth(name, SOURCE)
+    return Truth(name, SHAPED)
 
 
 @fault()
@@ -337,7 +337,7 @@ def attention_scale(site: Site) -> Truth:
     for field in fields:
         if isinstance(getattr(module, field, None), float):
             setattr(module, field, getattr(module, field) * 1.3)
-    return Truth(name, SOURCE)
+    return Truth(name, SHAPED)
 
 
 @fault("fwd", "train", "steps")
@@ -354,7 +354,7 @@ def mask_off_by_one(site: Site) -> Truth:
         return right(*args, **kwargs)
 
     module.forward = shifted  # type: ignore[method-assign]
-    return Truth(name, SOURCE)
+    return Truth(name, SHAPED)
 
 
 @fault("gen")

@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -25,15 +25,17 @@ from architectures import Built, architectures, build
 from dice import Dice, fold_of
 from faults import FAULTS, effect_of
 from plan import Job, jobs, of_folds
-from planting import NotHereError, Site, Truth, observed
+from planting import NotHereError, Site, Truth, first_float, observed
 from running import Wanted, alone, dump, run
 from setting import ROUNDOFF, Setting
+from torch import nn
 from variations import VARIATIONS, Variation
 
 SECONDS: Final = 60
 ROUNDINGS: Final = 8
 """A fault whose effect is fewer unit roundoffs is below the noise."""
 MOST_BYTES: Final = 10_000_000
+BIG: Final = 1e9
 
 Answer = dict[str, Any]
 
@@ -145,28 +147,27 @@ def _faulty(job: Job, built: Built, folder: Path, log: Path) -> Answer:
 
 def _effect(job: Job, built: Built) -> Answer:
     """Measure how far the fault moves what its module gives, in fp32, and its statistics."""
-    torch.manual_seed(job.seed)
-    if job.kind == "clipping":
-        torch.manual_seed(job.seed)
     dry = forked(lambda: {"truth": _plant(job, built)[1].written()}, Path(os.devnull))
     if "failed" in dry:
         return dry
     truth = dry["truth"]
-    clean, _ = _seen(built, job.mode, Setting(), truth)
+    clean = _seen(built, job.mode, Setting(), truth)
     _restore(built, job)
     site, _ = _plant(job, built)
-    planted, _ = _seen(built, job.mode, site.setting, truth)
+    planted = _seen(built, job.mode, site.setting, truth)
     if truth.get("optimizer"):
-        return _optimizer_effect(truth, clean, planted)
+        return _optimizer_effect(truth, clean[""], planted[""])
     if truth.get("input"):
-        pairs = [effect_of([one], [other]) for one, other in zip(clean, planted, strict=True)]
-        apart, told = max(pairs)
+        apart, told = max(effect_of([one], [other]) for one, other in zip(clean[""], planted[""], strict=True))
         return {"truth": truth, "effect": apart, "in statistics": told if job.kind == "wrong_ids" else 0.0}
-    apart, told = effect_of(clean, planted)
     if job.kind == "frozen":
-        apart = told = 1e9
-    big = 1e9
-    return {"truth": truth, "effect": min(apart, big), "in statistics": min(told, big)}
+        return {"truth": truth, "effect": BIG, "in statistics": BIG}
+    apart, told = effect_of(clean.pop(""), planted.pop(""))
+    limit = ROUNDINGS * ROUNDOFF["fp32"]
+    same = [name for name, given in clean.items() if effect_of(given, planted.get(name, []))[0] <= limit]
+    if same:
+        truth["clean"] = same
+    return {"truth": truth, "effect": min(apart, BIG), "in statistics": min(told, BIG)}
 
 
 def _restore(built: Built, job: Job) -> None:
@@ -185,35 +186,37 @@ def _optimizer_effect(truth: dict[str, Any], clean: list[Any], planted: list[Any
     return {"truth": truth, "effect": 0.0, "in statistics": 0.0}
 
 
-def _seen(built: Built, mode: str, setting: Setting, truth: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    """Run the model; return what the module at fault gave, or its gradients, or the weights after each step."""
-    seen: list[Any] = []
-    model = built.model
-    name = truth["module"]
-    outputs: list[Any] = []
+def _seen(built: Built, mode: str, setting: Setting, truth: dict[str, Any]) -> dict[str, list[Any]]:
+    """Run the model; return what the module at fault gave, as "", and each inside it.
+
+    Or its gradients, or the losses, or the weights after each step, as the fault has it.
+    """
+    seen: dict[str, list[Any]] = {"": []}
+    model, name, watch = built.model, truth["module"], None
     if truth.get("optimizer"):
-        outputs = run(
-            built, mode, setting, alone, lambda *at: seen.append([one.detach().clone() for one in at[1].parameters()])
-        )
-        return seen, outputs
-    if truth.get("backward"):
+        watch = lambda *at: seen[""].append([one.detach().clone() for one in at[1].parameters()])  # noqa: E731
+    elif truth.get("ops") and not name:
+        watch = lambda *at: seen[""].append(at[2].detach().clone())  # noqa: E731
+    elif truth.get("backward"):
         model.get_submodule(name).register_full_backward_hook(
-            lambda _, given, __: seen.append(given[0].clone() if given[0] is not None else torch.zeros(1))
+            lambda _, given, __: seen[""].append(given[0].clone() if given[0] is not None else torch.zeros(1))
         )
-        outputs = run(built, mode, setting, alone)
-        return seen, outputs
-    if truth.get("ops") and not name:
-        run(built, mode, setting, alone, lambda *at: seen.append(at[2].detach().clone()))
-        return seen, outputs
-    module = model.get_submodule(name) if name else model
-    module.register_forward_hook(lambda _, __, result: seen.append(_kept(result)))
-    outputs = run(built, mode, setting, alone)
-    return seen, outputs
+    else:
+        _listen(model.get_submodule(name) if name else model, name or "", seen)
+    run(built, mode, setting, alone, watch)
+    return seen
+
+
+def _listen(module: nn.Module, place: str, seen: dict[str, list[Any]]) -> None:
+    for inner, one in module.named_modules():
+        within = f"{place}.{inner}" if inner and place else ""
+        if inner and not within:
+            continue
+        seen[within] = []
+        one.register_forward_hook(lambda _, __, result, within=within: seen[within].append(_kept(result)))
 
 
 def _kept(result: Any) -> Any:  # noqa: ANN401
-    from planting import first_float
-
     first = first_float(result)
     return None if first is None else first.detach().clone()
 
@@ -226,12 +229,17 @@ def _operators(job: Job, built: Built, setting: Setting, truth: dict[str, Any], 
     for file in folder.rglob("construct.json"):
         above = {name: parent for name, parent in json.loads(file.read_text()).items() if isinstance(parent, str | None)}
         places = [place for place in (truth["module"], *truth.get("also", ())) if place]
-        names |= {name for name in above if not name.startswith("Module.") and _is_inside(name, above, places)}
+        clean = truth.get("clean", ())
+        names |= {
+            name
+            for name in above
+            if not name.startswith("Module.") and _is_inside(name, above, places) and not _is_inside(name, above, clean)
+        }
     shutil.rmtree(folder)
     return {"nodes": sorted(names)}
 
 
-def _is_inside(name: str, above: dict[str, str | None], places: list[str]) -> bool:
+def _is_inside(name: str, above: dict[str, str | None], places: Sequence[str]) -> bool:
     parent, depth = above.get(name), 0
     while parent and depth < 100:  # noqa: PLR2004
         if any(parent.startswith(f"Module.{place}.") for place in places):

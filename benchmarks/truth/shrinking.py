@@ -11,7 +11,7 @@ PIXELS: Final = 32
 
 _RULES: Final[tuple[tuple[str, Any], ...]] = (
     (r"(attention|attn|head|key_value|kv|query)_?dim|d_kv|kv_channels|d_head|qk_nope_head_dim|v_head_dim", 8),
-    (r"qk_rope_head_dim", 8),
+    (r"rotary_dim", 4),
     (r".*head_dim", 8),
     (r"head_size", 8),
     (r"(q|kv)_lora_rank", 16),
@@ -47,16 +47,18 @@ _RULES: Final[tuple[tuple[str, Any], ...]] = (
     (r"linear_(key|value)_head_dim", 8),
 )
 _LISTS: Final[tuple[tuple[str, tuple[Any, ...]], ...]] = (
-    (r"hidden_sizes|encoder_hidden_sizes|embed_dims|neck_hidden_sizes", (16, 24, 32, 48, 64, 64, 64)),
-    (r"depths|num_encoder_blocks_depths|layer_depths", (1, 1, 1, 1, 1)),
+    (r"hidden_sizes|encoder_hidden_sizes|embed_dims?|neck_hidden_sizes", (16, 24, 32, 48, 64, 64, 64)),
+    (r"depths?|num_encoder_blocks_depths|layer_depths", (1, 1, 1, 1, 1)),
     (r"(num_heads|num_attention_heads)", (2, 2, 4, 4, 4)),
 )
+_STAGES: Final = {"out_features", "out_indices", "_out_features", "_out_indices", "stage_names"}
+"""They name layers that a smaller model has not."""
 _TOKEN: Final = re.compile(r".*(token_id|token_index|_token|pad_idx|_idx|_index)s?$")
 
 
 def shrink(fields: dict[str, Any], width: int = WIDTH) -> dict[str, Any]:
     """Return the fields of a configuration, those of configurations inside it too, with small numbers."""
-    small = {name: _field(name, value, width) for name, value in fields.items()}
+    small = {name: _field(name, value, width) for name, value in fields.items() if name not in _STAGES}
     layers = next((small[name] for name in ("num_hidden_layers", "num_layers", "n_layer") if name in small), 0)
     return {name: _per_layer(name, value, fields[name], layers) for name, value in small.items()}
 
@@ -79,7 +81,7 @@ def _field(name: str, value: Any, width: int) -> Any:  # noqa: ANN401
 
 def _smaller(value: float, small: float) -> float:
     if isinstance(small, float):
-        return small
+        return type(value)(small) if small == 0.0 else small
     return min(value, small) if value > 0 else value
 
 
