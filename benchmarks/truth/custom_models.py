@@ -1,6 +1,7 @@
 """Tiny models that are not from transformers: recurrent, of graphs, of pictures, and a mixer."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
 import torch
@@ -176,11 +177,17 @@ class Vae(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.encoder = nn.Sequential(
-            nn.Conv2d(3, 16, 3, stride=2, padding=1), nn.GroupNorm(4, 16), nn.SiLU(), nn.Conv2d(16, 8, 3, padding=1)
+            nn.Conv2d(3, 16, 3, stride=2, padding=1),
+            nn.GroupNorm(4, 16),
+            nn.SiLU(),
+            nn.Conv2d(16, 8, 3, padding=1),
         )
         self.mean, self.spread = nn.Conv2d(8, 4, 1), nn.Conv2d(8, 4, 1)
         self.decoder = nn.Sequential(
-            nn.Conv2d(4, 16, 3, padding=1), nn.BatchNorm2d(16), nn.SiLU(), nn.ConvTranspose2d(16, 3, 2, stride=2)
+            nn.Conv2d(4, 16, 3, padding=1),
+            nn.BatchNorm2d(16),
+            nn.SiLU(),
+            nn.ConvTranspose2d(16, 3, 2, stride=2),
         )
 
     def forward(self, image: Tensor) -> Tensor:
@@ -225,8 +232,13 @@ class Convolutions(nn.Module):
         super().__init__()
         sizes = (3, 16, 24, 32)
         self.stages = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(one, other, 3, padding=1, bias=False), nn.BatchNorm2d(other), nn.ReLU(), nn.MaxPool2d(2))
-            for one, other in zip(sizes, sizes[1:], strict=False)
+            nn.Sequential(
+                nn.Conv2d(one, other, 3, padding=1, bias=False),
+                nn.BatchNorm2d(other),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+            )
+            for one, other in pairwise(sizes)
         )
         self.head = nn.Linear(32 * 4, 4)
 

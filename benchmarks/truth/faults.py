@@ -79,7 +79,7 @@ def dropout_on(site: Site) -> Truth:
 
     def drop(result: Tensor) -> Tensor:
         generator = torch.Generator().manual_seed(7)
-        kept = RAW.rand(result.shape, generator=generator) > 0.1  # noqa: PLR2004
+        kept = RAW.rand(result.shape, generator=generator) > 0.1
         return RAW.mul(result, torch._C.TensorBase.to(kept, result.dtype) / 0.9)  # noqa: SLF001
 
     change_operator(_weight(module), drop)
@@ -115,7 +115,9 @@ def module_in_fp16(site: Site) -> Truth:
 def bw_kernel(site: Site) -> Truth:
     """The backward pass of one product gives its input too large a gradient."""
     last = next(name for name in reversed(site.ran) if name)
-    name, module = site.choose(lambda name, one: isinstance(one, nn.Linear) and name != last and not site.is_tied(name))
+    name, module = site.choose(
+        lambda name, one: isinstance(one, nn.Linear) and name != last and not site.is_tied(name)
+    )
     change_operator(_weight(module), lambda result: result, lambda given: WrongGradient.apply(given, 1.1))
     return Truth(name, SOURCE, backward=True)
 
@@ -137,11 +139,13 @@ def missing_bias(site: Site) -> Truth:
     return Truth(name, WEIGHTS)
 
 
-def _changed_weight(site: Site, change: Callable[[Tensor], Tensor], *, square: bool = False) -> Truth:
+def _changed_weight(
+    site: Site, change: Callable[[Tensor], Tensor], *, square: bool = False, told: bool = True
+) -> Truth:
     name, module = site.linear(square=square)
     with torch.no_grad():
         _weight(module).copy_(change(_weight(module)))
-    return Truth(name, WEIGHTS)
+    return Truth(name, WEIGHTS if told or site.task == "tensor" else (*WEIGHTS, *SOURCE))
 
 
 @fault()
@@ -159,19 +163,19 @@ def weight_zero(site: Site) -> Truth:
 @fault()
 def weight_sign(site: Site) -> Truth:
     """One row of a weight has the other sign."""
-    return _changed_weight(site, lambda weight: torch.cat((-weight[:1], weight[1:])))
+    return _changed_weight(site, lambda weight: torch.cat((-weight[:1], weight[1:])), told=False)
 
 
 @fault()
 def weight_rows(site: Site) -> Truth:
     """Two rows of a weight changed places."""
-    return _changed_weight(site, lambda weight: torch.cat((weight[1:2], weight[:1], weight[2:])))
+    return _changed_weight(site, lambda weight: torch.cat((weight[1:2], weight[:1], weight[2:])), told=False)
 
 
 @fault()
 def weight_transposed(site: Site) -> Truth:
     """One square weight is transposed."""
-    return _changed_weight(site, lambda weight: weight.transpose(0, 1).clone(), square=True)
+    return _changed_weight(site, lambda weight: weight.transpose(0, 1).clone(), square=True, told=False)
 
 
 @fault()
@@ -181,7 +185,9 @@ def lora_missing(site: Site) -> Truth:
     def without(weight: Tensor) -> Tensor:
         generator = torch.Generator().manual_seed(11)
         flat = weight.reshape(len(weight), -1)
-        delta = torch.randn(len(flat), 2, generator=generator) @ torch.randn(2, flat.shape[1], generator=generator)
+        delta = torch.randn(len(flat), 2, generator=generator) @ torch.randn(
+            2, flat.shape[1], generator=generator
+        )
         return weight - (delta * (0.1 * flat.norm() / delta.norm())).view_as(weight)
 
     return _changed_weight(site, without)
@@ -208,14 +214,18 @@ def swapped_weights(site: Site) -> Truth:
         first.copy_(second)
         second.copy_(kept)
     earlier, later = sorted((name, other), key=site.ran.index)
-    return Truth(earlier, WEIGHTS, also=(later,))
+    return Truth(earlier, (*WEIGHTS, *SOURCE) if site.task == "statistics" else WEIGHTS, also=(later,))
 
 
 @fault()
 def experts_swapped(site: Site) -> Truth:
     """Two experts of one weight that has all changed places."""
-    name, module = site.choose(lambda _, one: any(own.dim() == 3 and "xpert" in type(one).__name__ for own in one.parameters(recurse=False)))  # noqa: E501, PLR2004
-    parameter = next(own for own in module.parameters(recurse=False) if own.dim() == 3)  # noqa: PLR2004
+    name, module = site.choose(
+        lambda _, one: any(
+            own.dim() == 3 and "xpert" in type(one).__name__ for own in one.parameters(recurse=False)
+        )
+    )
+    parameter = next(own for own in module.parameters(recurse=False) if own.dim() == 3)
     with torch.no_grad():
         parameter.copy_(parameter.roll(1, 0) * 1.05)
     return Truth(name, WEIGHTS)
@@ -226,7 +236,12 @@ def embedding_row(site: Site) -> Truth:
     """The vectors of some words are wrong."""
     words = site.built.batch.get("input_ids")
     name, module = site.choose(
-        lambda name, one: isinstance(one, nn.Embedding) and words is not None and len(one.weight) > int(words.max()) and not site.is_tied(name)  # noqa: E501
+        lambda name, one: (
+            isinstance(one, nn.Embedding)
+            and words is not None
+            and len(one.weight) > int(words.max())
+            and not site.is_tied(name)
+        )
     )
     with torch.no_grad():
         _weight(module)[words.flatten()[:3]] *= 1.5  # type: ignore[union-attr]
@@ -236,7 +251,9 @@ def embedding_row(site: Site) -> Truth:
 @fault()
 def untied(site: Site) -> Truth:
     """The head has not the weight of the embedding that it should share."""
-    name, module = site.choose(lambda name, one: isinstance(one, nn.Linear) and site.is_tied(name) and site.ran.count(name) == 1)
+    name, module = site.choose(
+        lambda name, one: isinstance(one, nn.Linear) and site.is_tied(name) and site.ran.count(name) == 1
+    )
     module.weight = nn.Parameter(_weight(module).detach().clone() + 0.02 * torch.randn_like(_weight(module)))
     return Truth(name, (*WEIGHTS, *SHAPED))
 
@@ -245,7 +262,11 @@ def untied(site: Site) -> Truth:
 def router_bias(site: Site) -> Truth:
     """The weight of a router is wrong."""
     name, module = site.choose(
-        lambda name, one: name.rpartition(".")[2] in {"gate", "router", "classifier"} and getattr(one, "weight", None) is not None and one.weight.shape[0] == 4  # noqa: E501, PLR2004
+        lambda name, one: (
+            name.rpartition(".")[2] in {"gate", "router", "classifier"}
+            and getattr(one, "weight", None) is not None
+            and one.weight.shape[0] == 4
+        )
     )
     with torch.no_grad():
         _weight(module)[0] += 0.5
@@ -256,9 +277,9 @@ def router_bias(site: Site) -> Truth:
 def topk_one(site: Site) -> Truth:
     """One expert is chosen instead of two."""
     names = ("top_k", "num_experts_per_tok", "topk", "k", "moe_top_k")
-    name, module = site.choose(lambda _, one: any(getattr(one, field, None) == 2 for field in names))  # noqa: PLR2004
+    name, module = site.choose(lambda _, one: any(getattr(one, field, None) == 2 for field in names))
     for field in names:
-        if getattr(module, field, None) == 2:  # noqa: PLR2004
+        if getattr(module, field, None) == 2:
             setattr(module, field, 1)
     parent = name.rpartition(".")[0]
     return Truth(name, SHAPED, also=(parent,) if name.endswith(("gate", "router")) else ())
@@ -268,7 +289,12 @@ def topk_one(site: Site) -> Truth:
 def norm_eps(site: Site) -> Truth:
     """A norm adds a thousandth and not a millionth."""
     fields = ("eps", "variance_epsilon", "epsilon")
-    name, module = site.choose(lambda name, one: any(isinstance(getattr(one, field, None), float) for field in fields) and site.ran.count(name) == 1)  # noqa: E501
+    name, module = site.choose(
+        lambda name, one: (
+            any(isinstance(getattr(one, field, None), float) for field in fields)
+            and site.ran.count(name) == 1
+        )
+    )
     for field in fields:
         if isinstance(getattr(module, field, None), float):
             setattr(module, field, site.dice.one_of((1e-3, 1e-2)))
@@ -289,7 +315,11 @@ def wrong_activation(site: Site) -> Truth:
     """Another function stands where a module has its activation."""
     kinds = ("gelu", "silu", "relu", "quickgelu", "newgelu", "activation", "swish")
     name, module = site.choose(
-        lambda _, one: not list(one.parameters()) and not list(one.children()) and any(kind in type(one).__name__.lower() for kind in kinds)  # noqa: E501
+        lambda _, one: (
+            not list(one.parameters())
+            and not list(one.children())
+            and any(kind in type(one).__name__.lower() for kind in kinds)
+        )
     )
     parent, _, own = name.rpartition(".")
     other = nn.GELU(approximate="tanh") if "silu" in type(module).__name__.lower() else nn.SiLU()
@@ -302,8 +332,12 @@ def wrong_activation(site: Site) -> Truth:
 @fault()
 def no_residual(site: Site) -> Truth:
     """A layer gives only what it adds."""
+    if site.level == "L1":  # no operator of its own is wrong
+        raise NotHereError
     name, module = site.choose(
-        lambda name, one: name in site.same_shape and "Layer" in type(one).__name__ and name.rpartition(".")[2].isdigit()
+        lambda name, one: (
+            name in site.same_shape and "Layer" in type(one).__name__ and name.rpartition(".")[2].isdigit()
+        )
     )
     right = module.forward
 
@@ -320,7 +354,9 @@ def no_residual(site: Site) -> Truth:
 @fault()
 def rotary_base(site: Site) -> Truth:
     """The angles of positions grow at another rate."""
-    name, module = site.choose(lambda _, one: any("inv_freq" in own for own, _ in one.named_buffers(recurse=False)))
+    name, module = site.choose(
+        lambda _, one: any("inv_freq" in own for own, _ in one.named_buffers(recurse=False))
+    )
     for own, buffer in module.named_buffers(recurse=False):
         if own.endswith("inv_freq"):
             buffer.mul_(torch.linspace(1.0, 0.5, buffer.numel()).view_as(buffer))
@@ -332,7 +368,10 @@ def attention_scale(site: Site) -> Truth:
     """Attention divides by something else."""
     fields = ("scaling", "scale", "softmax_scale", "inv_norm_factor")
     name, module = site.choose(
-        lambda _, one: "ttention" in type(one).__name__ and any(isinstance(getattr(one, field, None), float) for field in fields)  # noqa: E501
+        lambda _, one: (
+            "ttention" in type(one).__name__
+            and any(isinstance(getattr(one, field, None), float) for field in fields)
+        )
     )
     for field in fields:
         if isinstance(getattr(module, field, None), float):
@@ -348,9 +387,11 @@ def mask_off_by_one(site: Site) -> Truth:
 
     def shifted(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         mask = kwargs.get("attention_mask")
-        if isinstance(mask, Tensor) and mask.dim() == 4:  # noqa: PLR2004
+        if isinstance(mask, Tensor) and mask.dim() == 4:
             used.append(True)
-            kwargs["attention_mask"] = RAW.cat((RAW.narrow(mask, 3, 0, 1), RAW.narrow(mask, 3, 0, mask.shape[3] - 1)), 3)
+            kwargs["attention_mask"] = RAW.cat(
+                (RAW.narrow(mask, 3, 0, 1), RAW.narrow(mask, 3, 0, mask.shape[3] - 1)), 3
+            )
         return right(*args, **kwargs)
 
     module.forward = shifted  # type: ignore[method-assign]
@@ -390,7 +431,9 @@ def softcap_missing(site: Site) -> Truth:
         config.final_logit_softcapping = None  # type: ignore[union-attr]
         last = next(name for name in reversed(site.ran) if name)
         return Truth("", SHAPED, also=(last,))
-    name, module = site.choose(lambda _, one: any(isinstance(getattr(one, field, None), float) for field in fields))
+    name, module = site.choose(
+        lambda _, one: any(isinstance(getattr(one, field, None), float) for field in fields)
+    )
     for field in fields:
         if isinstance(getattr(module, field, None), float):
             setattr(module, field, None)
@@ -450,8 +493,10 @@ def wrong_ids(site: Site) -> Truth:
 @fault("fwd", "train", "steps")
 def batch_permuted(site: Site) -> Truth:
     """The batch has another order."""
-    site.setting.batch = lambda batch: {key: value.flip(0) if len(value) == 2 else value for key, value in batch.items()}  # noqa: PLR2004, E501
-    if not all(len(value) == 2 for value in site.built.batch.values()):  # noqa: PLR2004
+    site.setting.batch = lambda batch: {
+        key: value.flip(0) if len(value) == 2 else value for key, value in batch.items()
+    }
+    if not all(len(value) == 2 for value in site.built.batch.values()):
         raise NotHereError
     return Truth(None, SOURCE, given=True)
 
@@ -506,4 +551,7 @@ def effect_of(clean: list[Any], planted: list[Any]) -> tuple[float, float]:
 def _told(first: Tensor, second: Tensor) -> list[float]:
     size = float(first.abs().max().clamp_min(1e-30))
     norms = float((second.norm() - first.norm()).abs() / first.norm().clamp_min(1e-30))
-    return [norms, *(float((ask(second) - ask(first)).abs()) / size for ask in (torch.max, torch.min, torch.mean))]
+    return [
+        norms,
+        *(float((ask(second) - ask(first)).abs()) / size for ask in (torch.max, torch.min, torch.mean)),
+    ]

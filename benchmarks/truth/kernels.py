@@ -1,7 +1,7 @@
-"""Change what operators of torch compute, below what msprobe sees: all of them, or the one that has a parameter.
+"""Change what operators of torch compute, below what msprobe sees: all, or the one that has a parameter.
 
-The functions are replaced before msprobe wraps them; so an operator of the dump itself gives the wrong result,
-and nothing that the fault computes is in the dump.
+The functions are replaced before msprobe wraps them; so an operator of the dump itself gives the wrong
+result, and nothing that the fault computes is in the dump.
 """
 
 import functools
@@ -14,7 +14,16 @@ from torch import Tensor, nn
 RAW: Final = torch._C._VariableFunctions  # noqa: SLF001 (what msprobe does not wrap)
 Change = Callable[[Tensor], Tensor]
 
-_WITH_WEIGHTS: Final = ("linear", "conv1d", "conv2d", "conv_transpose2d", "layer_norm", "rms_norm", "group_norm", "embedding")
+_WITH_WEIGHTS: Final = (
+    "linear",
+    "conv1d",
+    "conv2d",
+    "conv_transpose2d",
+    "layer_norm",
+    "rms_norm",
+    "group_norm",
+    "embedding",
+)
 _CHUNK: Final = 2
 
 
@@ -49,7 +58,7 @@ def _first_float_changed(args: tuple[Any, ...], parameter: nn.Parameter, given: 
 
 
 def change_softmax(inside: nn.Module) -> list[bool]:
-    """Let softmax round to bfloat16 what it is given and gives while a module runs; the list tells if it did."""
+    """Let softmax round its result to bfloat16 while a module runs; the list tells if it did."""
     running, used = [], []
     inside.register_forward_pre_hook(lambda *_: running.append(True))
     inside.register_forward_hook(lambda *_: running.clear())
@@ -75,7 +84,9 @@ def sum_in_blocks() -> None:
             return torch._C._nn.linear(given, weight, bias)  # noqa: SLF001
         parts = [
             torch._C._nn.linear(part_given, part_weight)  # noqa: SLF001
-            for part_given, part_weight in zip(_halves(given, half, -1), _halves(weight, half, -1), strict=True)
+            for part_given, part_weight in zip(
+                _halves(given, half, -1), _halves(weight, half, -1), strict=True
+            )
         ]
         total = RAW.add(parts[1], parts[0])
         return total if bias is None else RAW.add(total, bias)
@@ -91,7 +102,12 @@ def sum_in_blocks() -> None:
         return RAW.add(second, first)
 
     _replace(torch.nn.functional, "linear", linear)
-    for place, name in ((torch, "matmul"), (torch, "bmm"), (torch.Tensor, "matmul"), (torch.Tensor, "__matmul__")):
+    for place, name in (
+        (torch, "matmul"),
+        (torch, "bmm"),
+        (torch.Tensor, "matmul"),
+        (torch.Tensor, "__matmul__"),
+    ):
         _replace(place, name, matmul)
 
 

@@ -16,17 +16,19 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from architectures import Built, architectures, build
+from architectures import Built, build
+from catalogue import architectures
 from dice import Dice, fold_of
 from faults import FAULTS, effect_of
+from modes import Wanted, alone, dump, run
 from plan import Job, jobs, of_folds
 from planting import NotHereError, Site, Truth, first_float, observed
-from running import Wanted, alone, dump, run
 from setting import ROUNDOFF, Setting
 from torch import nn
 from variations import VARIATIONS, Variation
@@ -93,7 +95,8 @@ def _healthy(job: Job, built: Built, variation: Variation, folder: Path, log: Pa
     if not checked["apart"] <= variation.near:
         return {"failed": "not healthy", **checked}
     truth = {"kind": job.kind, "healthy": True}
-    return _write(job, built, (variation.golden, variation.target), None, {"truth": truth, **checked}, folder, log)
+    settings = (variation.golden, variation.target)
+    return _write(job, built, settings, {"truth": truth, **checked}, folder, log)
 
 
 def _nearness(built: Built, mode: str, variation: Variation, log: Path) -> Answer:
@@ -123,6 +126,7 @@ def _outputs(built: Built, mode: str, setting: Setting) -> Answer:
 
 def _plant(job: Job, built: Built) -> tuple[Site, Truth]:
     site = observed(built, job.mode, Dice("place", job.name), Setting(), lambda: built.model(**built.batch))
+    site.task, site.level = job.task, job.level
     return site, FAULTS[job.kind].plant(site)
 
 
@@ -142,7 +146,7 @@ def _faulty(job: Job, built: Built, folder: Path, log: Path) -> Answer:
         if "failed" in nodes:
             return nodes
         truth["nodes"] = nodes["nodes"]
-    return _write(job, built, settings, job, measured, folder, log)
+    return _write(job, built, settings, measured, folder, log)
 
 
 def _effect(job: Job, built: Built) -> Answer:
@@ -158,7 +162,9 @@ def _effect(job: Job, built: Built) -> Answer:
     if truth.get("optimizer"):
         return _optimizer_effect(truth, clean[""], planted[""])
     if truth.get("input"):
-        apart, told = max(effect_of([one], [other]) for one, other in zip(clean[""], planted[""], strict=True))
+        apart, told = max(
+            effect_of([one], [other]) for one, other in zip(clean[""], planted[""], strict=True)
+        )
         return {"truth": truth, "effect": apart, "in statistics": told if job.kind == "wrong_ids" else 0.0}
     if job.kind == "frozen":
         return {"truth": truth, "effect": BIG, "in statistics": BIG}
@@ -227,13 +233,19 @@ def _operators(job: Job, built: Built, setting: Setting, truth: dict[str, Any], 
     dump(built, Wanted("statistics", "mix", job.mode), _planted(setting, site), folder)
     names: set[str] = set()
     for file in folder.rglob("construct.json"):
-        above = {name: parent for name, parent in json.loads(file.read_text()).items() if isinstance(parent, str | None)}
+        above = {
+            name: parent
+            for name, parent in json.loads(file.read_text()).items()
+            if isinstance(parent, str | None)
+        }
         places = [place for place in (truth["module"], *truth.get("also", ())) if place]
         clean = truth.get("clean", ())
         names |= {
             name
             for name in above
-            if not name.startswith("Module.") and _is_inside(name, above, places) and not _is_inside(name, above, clean)
+            if not name.startswith("Module.")
+            and _is_inside(name, above, places)
+            and not _is_inside(name, above, clean)
         }
     shutil.rmtree(folder)
     return {"nodes": sorted(names)}
@@ -241,7 +253,7 @@ def _operators(job: Job, built: Built, setting: Setting, truth: dict[str, Any], 
 
 def _is_inside(name: str, above: dict[str, str | None], places: Sequence[str]) -> bool:
     parent, depth = above.get(name), 0
-    while parent and depth < 100:  # noqa: PLR2004
+    while parent and depth < 100:
         if any(parent.startswith(f"Module.{place}.") for place in places):
             return True
         parent, depth = above.get(parent), depth + 1
@@ -252,11 +264,10 @@ def _planted(setting: Setting, site: Site) -> Setting:
     return site.setting.but(dtype=setting.dtype)
 
 
-def _write(  # noqa: PLR0913
+def _write(
     job: Job,
     built: Built,
     settings: tuple[Setting, Setting],
-    fault: Job | None,
     more: Answer,
     folder: Path,
     log: Path,
@@ -271,8 +282,8 @@ def _write(  # noqa: PLR0913
     def target() -> Answer:
         torch.manual_seed(job.seed)
         setting = settings[1]
-        if fault is not None:
-            setting = _planted(setting, _plant(fault, built)[0])
+        if not job.healthy:
+            setting = _planted(setting, _plant(job, built)[0])
         dump(built, wanted, setting, folder / "target")
         return {}
 
@@ -283,7 +294,10 @@ def _write(  # noqa: PLR0913
     for side_name in ("golden", "target"):
         if not list((folder / side_name).rglob("dump.json")):
             return {"failed": "msprobe wrote no dump"}
-    size = max(sum(file.stat().st_size for file in (folder / side).rglob("*") if file.is_file()) for side in ("golden", "target"))
+    size = max(
+        sum(file.stat().st_size for file in (folder / side).rglob("*") if file.is_file())
+        for side in ("golden", "target")
+    )
     if size > MOST_BYTES:
         return {"failed": "a dump is too large"}
     truth = {"kind": job.kind, "healthy": job.healthy} | more.pop("truth")
@@ -309,6 +323,17 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def import_modules(name: str) -> None:
+    """Import what an architecture is made of once, for all processes that are forked from this one."""
+    import transformers
+
+    maker = architectures()[name].maker
+    if maker != "custom":
+        with suppress(Exception):
+            config = transformers.AutoConfig.for_model(name)
+            getattr(transformers, maker)._model_mapping[type(config)]  # noqa: SLF001
+
+
 def builds(names: list[str], log: Path) -> dict[str, str]:
     """Build and run each architecture; return why some do not."""
     known, failed = architectures(), {}
@@ -318,6 +343,7 @@ def builds(names: list[str], log: Path) -> dict[str, str]:
             built = build(known[name], 3)
             return _outputs(built, "fwd", Setting())
 
+        import_modules(name)
         answer = forked(tried, log, 30)
         if "failed" in answer:
             failed[name] = answer["failed"].replace("\n", " ")
@@ -330,15 +356,12 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     log = options.out / "log.txt"
     _import_all()
-    named = [
-        name
-        for name in (options.only or of_folds(options.only_folds))
-        if name not in options.without
-    ]
-    failed = builds(named, log)
+    named = [name for name in (options.only or of_folds(options.only_folds)) if name not in options.without]
+    known = options.out / "not_built.json"
+    failed = json.loads(known.read_text("utf-8")) if known.is_file() else builds(named, log)
     named = [name for name in named if name not in failed]
     print(f"{len(named)} architectures build and run, {len(failed)} do not", flush=True)
-    (options.out / "not_built.json").write_text(json.dumps(failed, indent=1), encoding="utf-8")
+    known.write_text(json.dumps(failed, indent=1), encoding="utf-8")
     if options.list:
         print(*(f"{name}: {why}" for name, why in failed.items()), sep="\n")
         return
@@ -358,6 +381,7 @@ def _make_all(options: argparse.Namespace, named: list[str], log: Path) -> None:
                 continue
             start = time.monotonic()
             folder.mkdir()
+            import_modules(job.arch)
             answer = forked(lambda: make(job, folder, log), log, 4 * SECONDS)  # noqa: B023
             seconds = round(time.monotonic() - start, 1)
             if "failed" in answer:
@@ -368,7 +392,9 @@ def _make_all(options: argparse.Namespace, named: list[str], log: Path) -> None:
             counted[why[:60]] = counted.get(why[:60], 0) + 1
             print(json.dumps({**job.written(), **answer, "seconds": seconds}), file=notes, flush=True)
             print(f"{made:4} {job.name}: {why} ({seconds} s)", flush=True)
-    print(*(f"{number:5} {why}" for why, number in sorted(counted.items(), key=lambda one: -one[1])), sep="\n")
+    print(
+        *(f"{number:5} {why}" for why, number in sorted(counted.items(), key=lambda one: -one[1])), sep="\n"
+    )
 
 
 def _import_all() -> None:
@@ -381,7 +407,6 @@ def _import_all() -> None:
 
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     sys.setrecursionlimit(5000)
-
 
 
 if __name__ == "__main__":

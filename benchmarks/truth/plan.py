@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from architectures import Architecture, architectures
+from catalogue import Architecture, architectures
 from dice import Dice, fold_of
 from faults import FAULTS
 from variations import VARIATIONS, WEIGHTS, fits
@@ -39,7 +39,9 @@ class Job:
         return asdict(self)
 
 
-def jobs(seed: int, named: Sequence[str], kinds: Sequence[str], healthy_of_100: int, start: int) -> Iterator[Job]:
+def jobs(
+    seed: int, named: Sequence[str], kinds: Sequence[str], healthy_of_100: int, start: int
+) -> Iterator[Job]:
     """Yield pairs for ever: each architecture in turn, in a new order each time; kinds in turn, too."""
     known = architectures()
     dice = Dice("sample", seed)
@@ -75,15 +77,25 @@ def _job(dice: Dice, architecture: Architecture, kind: str, number: int) -> Job 
             return None
     else:
         modes = [mode for mode in modes if mode in FAULTS[kind].modes]
-        if not FAULTS[kind].full_precision and dice.below(100) < 30:  # noqa: PLR2004 (of a hundred)
+        if not FAULTS[kind].full_precision and dice.below(100) < 30:
             dtype = dice.one_of(("bf16", "fp16"))
     if not modes:
         return None
     mode = dice.one_of(modes)
     if mode == "steps" and task == "tensor" and level != "L0":
         level = "L0"
-    parts = [kind, architecture.name, mode, _SHORT[task], level, *([dtype] if dtype != "fp32" else []), str(number)]
-    return Job(".".join(parts), kind, architecture.name, mode, task, level, dtype, kind in VARIATIONS, 1000 + number)
+    parts = [
+        kind,
+        architecture.name,
+        mode,
+        _SHORT[task],
+        level,
+        *([dtype] if dtype != "fp32" else []),
+        str(number),
+    ]
+    return Job(
+        ".".join(parts), kind, architecture.name, mode, task, level, dtype, kind in VARIATIONS, 1000 + number
+    )
 
 
 def of_folds(folds: Sequence[int]) -> list[str]:

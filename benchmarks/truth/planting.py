@@ -1,7 +1,7 @@
 """What a fault is planted into: the model, which of its modules run, and how the run is set."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -62,7 +62,8 @@ class Site:
     shapes: dict[str, tuple[int, ...]]
     same_shape: set[str]
     """Modules that give what they are given in another value but in the same shape."""
-    changes: dict[str, Any] = field(default_factory=dict)
+    task: str = "tensor"
+    level: str = "mix"
 
     @property
     def model(self) -> nn.Module:
@@ -81,10 +82,12 @@ class Site:
     def linear(self, *, square: bool = False, bias: bool = False) -> tuple[str, nn.Module]:
         """Return one of the products with a weight that ran."""
         return self.choose(
-            lambda name, one: is_product(one)
-            and (not square or one.weight.shape[0] == one.weight.shape[1])
-            and (not bias or getattr(one, "bias", None) is not None)
-            and not self.is_tied(name)
+            lambda name, one: (
+                is_product(one)
+                and (not square or one.weight.shape[0] == one.weight.shape[1])
+                and (not bias or getattr(one, "bias", None) is not None)
+                and not self.is_tied(name)
+            )
         )
 
     def is_tied(self, name: str) -> bool:
@@ -99,7 +102,11 @@ class Site:
 
     def attention(self) -> tuple[str, nn.Module]:
         """Return one of the modules that are attention and have a place among layers."""
-        return self.choose(lambda _, one: "Attention" in type(one).__name__ and isinstance(getattr(one, "layer_idx", None), int))
+        return self.choose(
+            lambda _, one: (
+                "Attention" in type(one).__name__ and isinstance(getattr(one, "layer_idx", None), int)
+            )
+        )
 
 
 def is_product(module: nn.Module) -> bool:

@@ -1,4 +1,4 @@
-"""How right are the answers on models that no rule was tuned on? Makes a sample with the real msprobe, and scores it.
+"""Measure how right the answers are: make a sample of pairs with the real msprobe, and score it.
 
     .venv/bin/python benchmarks/truth/run.py --pairs 60 --seed 1 --out FOLDER [--only-folds 0] [--jobs 2]
 

@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/truth/score.py FOLDER [--jobs 2] [--only-folds 0]
 
-Each pair is a folder with golden/, target/ and truth.json; without truth.json, EXPECTED.json of the folder, or that
-of `--expected`, has its truth. Prints tables in Markdown, writes summary.txt and results.jsonl beside the pairs.
+Each pair is a folder with golden/, target/ and truth.json; without truth.json, EXPECTED.json of the folder,
+or that of `--expected`, has its truth. Prints tables in Markdown, writes summary.txt and results.jsonl beside
+the pairs.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from catalogue import architectures
 from dice import fold_of
 from scoring import Answer, Named, Result, score, share, table
 
@@ -34,15 +36,22 @@ def pairs_of(folder: Path, expected: Path | None = None) -> Iterator[Pair]:
         known = json.loads(own.read_text("utf-8")) if own.is_file() else told.get(pair.name)
         if known is None:
             continue
-        yield {**_from_name(pair.name), **known, "folder": str(pair), "name": pair.name, "fold": fold_of(known["arch"])}
+        yield {
+            **_from_name(pair.name),
+            **known,
+            "folder": str(pair),
+            "name": pair.name,
+            "fold": fold_of(known["arch"]),
+        }
 
 
 def _from_name(name: str) -> Pair:
-    """Read what a name says: kind.architecture.mode.task.level[.dtype][.number]; "n." goes before lower precision."""
+    """Read what a name says: [n.]kind.architecture.mode.task.level[.dtype][.number]."""
     parts = name.removeprefix("n.").split(".")
+    known = architectures().get(parts[1])
     dtype = next((one for one in parts[5:] if not one.isdigit()), "fp32")
     dtype = {"bflo16": "bf16", "floa16": "fp16"}.get(dtype, dtype)
-    return {"mode": parts[2], "level": parts[4], "dtype": dtype, "class": "unknown"}
+    return {"mode": parts[2], "level": parts[4], "dtype": dtype, "class": known.kind if known else "unknown"}
 
 
 def answer_to(folder: str) -> Answer:
@@ -111,7 +120,11 @@ def summary(results: Sequence[Result]) -> str:
     tables = [
         table("task", results, lambda one: str(one["task"])),
         table("level", results, lambda one: str(one["level"])),
-        table("dtype of the target", [one for one in results if not one["healthy"]], lambda one: str(one["dtype"])),
+        table(
+            "dtype of the target",
+            [one for one in results if not one["healthy"]],
+            lambda one: str(one["dtype"]),
+        ),
         table("mode", results, lambda one: str(one["mode"])),
         table("class of model", results, lambda one: str(one["class"])),
         table("fold of architectures", results, lambda one: f"{one['fold']}"),
@@ -119,7 +132,10 @@ def summary(results: Sequence[Result]) -> str:
     ]
     wrong = [one for one in results if not one["found"]]
     other = [one for one in results if one["found"] and not one["class right"]]
-    lines = [f"{len(results)} pairs; {share(len(results) - len(wrong), len(results))} answered rightly", *tables]
+    lines = [
+        f"{len(results)} pairs; {share(len(results) - len(wrong), len(results))} answered rightly",
+        *tables,
+    ]
     lines.append(_listed("Wrong", wrong))
     lines.append(_listed("Place right, class not", other))
     return "\n\n".join(lines)
@@ -129,7 +145,11 @@ def _listed(title: str, results: Sequence[Result]) -> str:
     rows = [f"{title}: {len(results)}"]
     for one in results:
         truth = one["truth"]
-        right = "" if truth["healthy"] else f" (truth: {truth.get('module')!r}{_at(truth)}, {'/'.join(truth.get('cls', ()))})"
+        right = (
+            ""
+            if truth["healthy"]
+            else f" (truth: {truth.get('module')!r}{_at(truth)}, {'/'.join(truth.get('cls', ()))})"
+        )
         node = one["node"] and f" [{one['node']['class']}]"
         rows.append(f"- {one['name']}{right}: exit {one['exit']}{node or ''}: {one['said']}")
     return "\n".join(rows)

@@ -108,14 +108,16 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 def share(hits: int, of: int) -> str:
     """Write a share with its interval."""
     if of == 0:
-        return "–"
+        return "none"
     low, high = wilson(hits, of)
     return f"{hits}/{of} = {hits / of:.0%} [{low:.0%}-{high:.0%}]".replace("%-", "-")
 
 
 def table(title: str, results: Sequence[Result], by: Callable[[Result], str]) -> str:
     """Write a table of results, a row for each value that `by` gives."""
-    rows = [f"| {title} | found (node or inside it) | class right too | healthy: false findings | exit not 0 |"]
+    rows = [
+        f"| {title} | found (node or inside it) | class right too | healthy: false findings | exit not 0 |"
+    ]
     rows.append("|---|---|---|---|---|")
     groups: dict[str, list[Result]] = {}
     for one in results:

@@ -1,4 +1,4 @@
-"""Make the configuration of any architecture of transformers that of a tiny model, by the names of its fields."""
+"""Make any configuration of transformers that of a tiny model, by the names of its fields."""
 
 import re
 from typing import Any, Final
@@ -25,18 +25,33 @@ _RULES: Final[tuple[tuple[str, Any], ...]] = (
     (r".*(num_experts_per_tok|experts_per_token|moe_topk|top_k|moe_k|num_selected_experts)|moe_top_k", 2),
     (r".*(n_routed_experts|num_experts|num_local_experts|moe_num_experts|n_experts)", 4),
     (r".*(n_shared_experts|num_shared_experts|moe_num_shared_experts)", 1),
-    (r".*(ffn_dim|intermediate_size|intermediate_dim|ffn_hidden_size|d_ff|n_inner|inner_dim|d_inner)", 2 * WIDTH),
-    (r".*(hidden_size|d_model|n_embd|hidden_dim|embed_dim|embedding_size|embedding_dim|emb_dim|model_dim)", WIDTH),
-    (r"(word_embed_proj_dim|dim|encoder_dim|decoder_dim|projection_dim|attention_hidden_size|lru_width)", WIDTH),
+    (
+        r".*(ffn_dim|intermediate_size|intermediate_dim|ffn_hidden_size|d_ff|n_inner|inner_dim|d_inner)",
+        2 * WIDTH,
+    ),
+    (
+        r".*(hidden_size|d_model|n_embd|hidden_dim|embed_dim|embedding_size|embedding_dim|emb_dim|model_dim)",
+        WIDTH,
+    ),
+    (
+        r"(word_embed_proj_dim|dim|encoder_dim|decoder_dim|projection_dim|attention_hidden_size|lru_width)",
+        WIDTH,
+    ),
     (r".*vocab_size.*|vocabulary_size", WORDS),
-    (r"max_(target|source)_positions|max_(length|seq_len|sequence_length)|n_positions|.*max_position_embeddings", 64),
+    (
+        r"max_(target|source)_positions|max_(length|seq_len|sequence_length)|n_positions|.*max_position_embeddings",
+        64,
+    ),
     (r"(sliding|local|attention)_window(_size)?|attention_chunk_size", 4),
     (r"image_size|input_size", PIXELS),
     (r"patch_size", 8),
     (r"num_labels", 4),
     (r"num_mel_bins|feature_size|num_mel_bin", 16),
     (r".*(initializer_range|init_std|initializer_factor|init_factor|init_method_std)", 0.1),
-    (r".*(dropout|dropout_rate|drop_rate|pdrop|dropout_prob|layerdrop|drop_path_rate|drop_path|_drop)|dropout.*", 0.0),
+    (
+        r".*(dropout|dropout_rate|drop_rate|pdrop|dropout_prob|layerdrop|drop_path_rate|drop_path|_drop)|dropout.*",
+        0.0,
+    ),
     (r".*noise.*|router_jitter.*", 0.0),
     (r"(mamba_)?d_state|state_size|ssm_state_size|mamba_d_state", 8),
     (r"(mamba_)?(num_heads|n_heads)", 8),
@@ -59,13 +74,17 @@ _TOKEN: Final = re.compile(r".*(token_id|token_index|_token|pad_idx|_idx|_index)
 def shrink(fields: dict[str, Any], width: int = WIDTH) -> dict[str, Any]:
     """Return the fields of a configuration, those of configurations inside it too, with small numbers."""
     small = {name: _field(name, value, width) for name, value in fields.items() if name not in _STAGES}
-    layers = next((small[name] for name in ("num_hidden_layers", "num_layers", "n_layer") if name in small), 0)
+    layers = next(
+        (small[name] for name in ("num_hidden_layers", "num_layers", "n_layer") if name in small), 0
+    )
     return {name: _per_layer(name, value, fields[name], layers) for name, value in small.items()}
 
 
 def _field(name: str, value: Any, width: int) -> Any:  # noqa: ANN401
     if isinstance(value, dict):
-        is_config = all(isinstance(key, str) for key in value) and not name.startswith(("rope", "id2label", "label2id"))
+        is_config = all(isinstance(key, str) for key in value) and not name.startswith(
+            ("rope", "id2label", "label2id")
+        )
         return shrink(value, width) if is_config else value
     if isinstance(value, list | tuple):
         return _list(name, value)
@@ -96,7 +115,9 @@ def _list(name: str, value: Any) -> Any:  # noqa: ANN401
 
 def _per_layer(name: str, small: Any, given: Any, layers: int) -> Any:  # noqa: ANN401
     """Leave each kind of layer in a list that has an entry for each layer."""
-    is_list = re.fullmatch(r".*(layer_types|layers_block_type|mlp_layer_types|_per_layer|no_rope_layers|layer_pattern)", name)
+    is_list = re.fullmatch(
+        r".*(layer_types|layers_block_type|mlp_layer_types|_per_layer|no_rope_layers|layer_pattern)", name
+    )
     if not is_list or not isinstance(given, list) or layers < 1 or len(given) <= layers:
         return small
     kinds = list(dict.fromkeys(str(one) for one in given))

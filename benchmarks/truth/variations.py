@@ -1,9 +1,9 @@
-"""The healthy variations: two runs that differ in numbers or kernels only, and how near their outputs must be."""
+"""The healthy variations: runs that differ in numbers or kernels only, and how near outputs must be."""
 
 from dataclasses import dataclass
 from typing import Final
 
-from architectures import Architecture
+from catalogue import Architecture
 from setting import Setting
 
 

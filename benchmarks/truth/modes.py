@@ -1,4 +1,4 @@
-"""Run a model in one of four ways: forward, a training step, three steps with an optimizer, or word by word."""
+"""Run a model forward, through a training step, three of them with an optimizer, or word by word."""
 
 import contextlib
 import json
@@ -33,7 +33,9 @@ class Wanted:
     mode: str
 
 
-def run(built: Built, mode: str, setting: Setting, around: Around, watch: Watch | None = None) -> list[Tensor]:
+def run(
+    built: Built, mode: str, setting: Setting, around: Around, watch: Watch | None = None
+) -> list[Tensor]:
     """Run a model; `around` surrounds each step, `watch` sees the model after it. Return the outputs."""
     model, batch = prepare(built.model, built.batch, setting)
     if setting.blocked:
@@ -68,7 +70,9 @@ def _batches(model: Any, batch: dict[str, Any], count: int) -> Any:  # noqa: ANN
     plain = {name: value for name, value in batch.items() if name != "target"}
     for number in range(count):
         shifted = {
-            name: value.roll(number, -1) if value.dtype == torch.int64 and name.endswith("input_ids") else value
+            name: value.roll(number, -1)
+            if value.dtype == torch.int64 and name.endswith("input_ids")
+            else value
             for name, value in plain.items()
         }
         yield {**shifted, **_accepted(model, cached)}, lambda asked: model(**asked)
@@ -100,7 +104,7 @@ def _words(model: Any, batch: dict[str, Any]) -> Any:  # noqa: ANN401
 
 
 def _loss(output: Tensor, batch: dict[str, Any], reduction: str) -> Tensor:
-    if "input_ids" in batch and output.dim() == 3 and output.shape[-1] >= 90:  # noqa: PLR2004 (words)
+    if "input_ids" in batch and output.dim() == 3 and output.shape[-1] >= 90:
         words = batch.get("decoder_input_ids", batch["input_ids"])
         if words.shape[1] == output.shape[1]:
             return functional.cross_entropy(output.flatten(0, 1), words.flatten(), reduction=reduction)
