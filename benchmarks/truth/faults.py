@@ -40,7 +40,7 @@ def fault(*modes: str, full_precision: bool = False) -> Callable[[Plant], Plant]
 
 
 def _weight(module: nn.Module) -> nn.Parameter:
-    return module.weight  # type: ignore[return-value]
+    return module.weight
 
 
 def _times(factor: float) -> Callable[[Tensor], Tensor]:
@@ -135,7 +135,7 @@ def missing_bias(site: Site) -> Truth:
     """One bias is all zeros."""
     name, module = site.linear(bias=True)
     with torch.no_grad():
-        module.bias.zero_()  # type: ignore[operator, union-attr]
+        module.bias.zero_()
     return Truth(name, WEIGHTS)
 
 
@@ -244,7 +244,7 @@ def embedding_row(site: Site) -> Truth:
         )
     )
     with torch.no_grad():
-        _weight(module)[words.flatten()[:3]] *= 1.5  # type: ignore[union-attr]
+        _weight(module)[words.flatten()[:3]] *= 1.5
     return Truth(name, WEIGHTS)
 
 
@@ -306,7 +306,7 @@ def batch_statistics(site: Site) -> Truth:
     """A batch norm has another mean."""
     name, module = site.choose(lambda _, one: isinstance(one, nn.BatchNorm2d | nn.BatchNorm1d))
     with torch.no_grad():
-        module.running_mean.add_(0.2)  # type: ignore[operator, union-attr]
+        module.running_mean.add_(0.2)
     return Truth(name, (*SOURCE, *WEIGHTS))
 
 
@@ -347,7 +347,7 @@ def no_residual(site: Site) -> Truth:
             return RAW.sub(result, args[0])
         return (RAW.sub(result[0], args[0]), *result[1:])
 
-    module.forward = without  # type: ignore[method-assign]
+    module.forward = without
     return Truth(name, SHAPED)
 
 
@@ -394,7 +394,7 @@ def mask_off_by_one(site: Site) -> Truth:
             )
         return right(*args, **kwargs)
 
-    module.forward = shifted  # type: ignore[method-assign]
+    module.forward = shifted
     return Truth(name, SHAPED)
 
 
@@ -428,7 +428,7 @@ def softcap_missing(site: Site) -> Truth:
     fields = ("attn_logit_softcapping", "softcap", "logit_cap")
     config = getattr(site.model, "config", None)
     if getattr(config, "final_logit_softcapping", None):
-        config.final_logit_softcapping = None  # type: ignore[union-attr]
+        config.final_logit_softcapping = None
         last = next(name for name in reversed(site.ran) if name)
         return Truth("", SHAPED, also=(last,))
     name, module = site.choose(

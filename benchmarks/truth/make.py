@@ -101,7 +101,7 @@ def _healthy(job: Job, built: Built, variation: Variation, folder: Path, log: Pa
 
 def _nearness(built: Built, mode: str, variation: Variation, log: Path) -> Answer:
     both = [
-        forked(lambda setting=setting: _outputs(built, mode, setting), log)  # type: ignore[misc]
+        forked(lambda setting=setting: _outputs(built, mode, setting), log)
         for setting in (variation.golden, variation.target)
     ]
     failed = next((one for one in both if "failed" in one), None)
@@ -362,8 +362,8 @@ def main() -> None:
     named = [name for name in named if name not in failed]
     print(f"{len(named)} architectures build and run, {len(failed)} do not", flush=True)
     known.write_text(json.dumps(failed, indent=1), encoding="utf-8")
+    print(*(f"     {name}: {why[:100]}" for name, why in failed.items()), sep="\n")
     if options.list:
-        print(*(f"{name}: {why}" for name, why in failed.items()), sep="\n")
         return
     _make_all(options, named, log)
 
@@ -405,7 +405,7 @@ def _import_all() -> None:
         import_module(name)
     import transformers
 
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.logging.set_verbosity_error()
     sys.setrecursionlimit(5000)
 
 

@@ -51,7 +51,7 @@ def prepare(model: nn.Module, batch: dict[str, Any], setting: Setting) -> tuple[
     if setting.channels_last:
         model = model.to(memory_format=torch.channels_last)
     if setting.attention != "eager":
-        model.set_attn_implementation(setting.attention)  # type: ignore[operator]
+        model.set_attn_implementation(setting.attention)
     given = setting.batch(batch) if setting.batch else batch
     return model, {name: _cast(value, dtype) for name, value in given.items()}
 

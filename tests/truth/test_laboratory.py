@@ -7,9 +7,9 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "truth"))
 
-from dice import Dice, fold_of  # type: ignore[import-not-found]
-from score import pairs_of  # type: ignore[import-not-found]
-from scoring import Answer, Named, score, table, wilson  # type: ignore[import-not-found]
+from dice import Dice, fold_of
+from score import pairs_of
+from scoring import Answer, Named, score, table, wilson
 
 HEALTHY = {"healthy": True}
 FAULT = {"healthy": False, "module": "layers.1.mlp", "cls": ["source"]}
