@@ -25,7 +25,8 @@ import torch
 from architectures import Built, build
 from catalogue import architectures
 from dice import Dice, fold_of
-from faults import FAULTS, effect_of
+from effects import effect_of
+from faults import FAULTS
 from modes import Wanted, alone, dump, run
 from plan import Job, jobs, of_folds
 from planting import NotHereError, Site, Truth, first_float, observed
@@ -309,7 +310,7 @@ def _write(
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)

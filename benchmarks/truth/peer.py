@@ -92,7 +92,7 @@ def _named(name: str, step: Path, number: int) -> Named:
 
 def main() -> None:
     """Ask about the pairs of a folder."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pairs", type=int, default=40)
     options = parser.parse_args()

@@ -17,6 +17,7 @@ _DUMPS: Final = (
     *[("tensor", "L0")] * 2,
     *[("tensor", "L1")] * 2,
 )
+_LOWER_OF_100: Final = 30
 _SHORT: Final = {"statistics": "stat", "tensor": "tens"}
 
 
@@ -70,32 +71,26 @@ def _endless(dice: Dice, kinds: list[str]) -> Iterator[str]:
 
 def _job(dice: Dice, architecture: Architecture, kind: str, number: int) -> Job | None:
     task, level = dice.one_of(_DUMPS)
-    modes = ["fwd", "train", "train", "steps"] + (["gen"] if architecture.generates else [])
+    modes = _modes(architecture, kind)
     dtype = "fp32"
-    if kind in VARIATIONS:
-        if not fits(VARIATIONS[kind], architecture):
-            return None
-    else:
-        modes = [mode for mode in modes if mode in FAULTS[kind].modes]
-        if not FAULTS[kind].full_precision and dice.below(100) < 30:
-            dtype = dice.one_of(("bf16", "fp16"))
+    if kind in FAULTS and not FAULTS[kind].full_precision and dice.below(100) < _LOWER_OF_100:
+        dtype = dice.one_of(("bf16", "fp16"))
     if not modes:
         return None
     mode = dice.one_of(modes)
-    if mode == "steps" and task == "tensor" and level != "L0":
+    if mode == "steps" and task == "tensor":
         level = "L0"
-    parts = [
-        kind,
-        architecture.name,
-        mode,
-        _SHORT[task],
-        level,
-        *([dtype] if dtype != "fp32" else []),
-        str(number),
-    ]
-    return Job(
-        ".".join(parts), kind, architecture.name, mode, task, level, dtype, kind in VARIATIONS, 1000 + number
-    )
+    lower = [dtype] if dtype != "fp32" else []
+    name = ".".join([kind, architecture.name, mode, _SHORT[task], level, *lower, str(number)])
+    return Job(name, kind, architecture.name, mode, task, level, dtype, kind in VARIATIONS, 1000 + number)
+
+
+def _modes(architecture: Architecture, kind: str) -> list[str]:
+    """Return in which ways of running an architecture a kind can be tried."""
+    known = ["fwd", "train", "train", "steps"] + (["gen"] if architecture.generates else [])
+    if kind in VARIATIONS:
+        return known if fits(VARIATIONS[kind], architecture) else []
+    return [mode for mode in known if mode in FAULTS[kind].modes]
 
 
 def of_folds(folds: Sequence[int]) -> list[str]:

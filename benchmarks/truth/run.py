@@ -18,7 +18,7 @@ PEER = HERE.parents[1] / ".venv-interop" / "bin" / "python"
 
 def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     """Read the command line; what is not known here is for make.py."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("--out", type=Path, default=HERE.parent / "data" / "truth")
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)

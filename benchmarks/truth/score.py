@@ -173,7 +173,7 @@ def score_folder(folder: Path, jobs: int, folds: Sequence[int], expected: Path |
 
 def main() -> int:
     """Score what the command line names."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only-folds", type=int, nargs="*", default=[])

@@ -61,20 +61,24 @@ def score(truth: Mapping[str, Any], answer: Answer) -> Score:
 
 
 def _is_place(truth: Mapping[str, Any], node: Named) -> bool:
-    if truth.get("ops") and not truth.get("module") and _is_one_of(node, str(truth["ops"]).split("|")):
+    module, operators = truth.get("module"), str(truth.get("ops") or "")
+    if module is None:  # no module alone is at fault
         return True
-    if truth.get("module") is None:  # no module alone is at fault
+    if not module and operators and _is_one_of(node, operators.split("|")):
         return True
-    if node.target in truth.get("nodes", ()) or (node.golden and node.golden in truth.get("nodes", ())):
-        return True
-    if any(is_inside(node.module, place) for place in truth.get("clean", ())):
+    if _is_inside_one(node, truth.get("clean", ())):
         return False
-    if truth.get("kind") == "no_residual" and "clean" not in truth and "nodes" not in truth:
-        return node.module == truth["module"]
-    places = [place for place in (truth["module"], *truth.get("also", ())) if place]
-    if any(is_inside(node.module, place) for place in places):
+    if truth.get("kind") == "no_residual" and not {"clean", "nodes"} & truth.keys():
+        return node.module == module
+    if {node.target, node.golden} & set(truth.get("nodes", ())):
         return True
-    return not truth["module"] and not truth.get("ops") and not node.module and not _is_one_of(node, _LOSSES)
+    if _is_inside_one(node, [place for place in (module, *truth.get("also", ())) if place]):
+        return True
+    return not module and not operators and not node.module and not _is_one_of(node, _LOSSES)
+
+
+def _is_inside_one(node: Named, places: Sequence[str]) -> bool:
+    return any(is_inside(node.module, place) for place in places)
 
 
 def _is_one_of(node: Named, operators: Sequence[str]) -> bool:
