@@ -1,10 +1,10 @@
 """Score the answers of firstdrift to a sample that lies there.
 
-    .venv/bin/python benchmarks/truth/score.py FOLDER [--jobs 2] [--only-folds 0]
+    .venv/bin/python benchmarks/truth/score.py FOLDER [--jobs 2] [--only-folds 0] [--out OTHER]
 
 Each pair is a folder with golden/, target/ and truth.json; without truth.json, EXPECTED.json of the folder,
 or that of `--expected`, has its truth. Prints tables in Markdown, writes summary.txt and results.jsonl beside
-the pairs.
+the pairs, or into the folder `--out`.
 """
 
 import argparse
@@ -160,14 +160,18 @@ def _at(truth: Result) -> str:
     return step + (" backward" if truth.get("backward") else "")
 
 
-def score_folder(folder: Path, jobs: int, folds: Sequence[int], expected: Path | None = None) -> str:
-    """Score a sample; write what came of it, and return the tables."""
+def score_folder(
+    folder: Path, jobs: int, folds: Sequence[int], expected: Path | None = None, out: Path | None = None
+) -> str:
+    """Score a sample; write what came of it beside the pairs, or into `out`, and return the tables."""
+    written = out or folder
+    written.mkdir(parents=True, exist_ok=True)
     pairs = [pair for pair in pairs_of(folder, expected) if not folds or pair["fold"] in folds]
     results = score_all(pairs, jobs)
     lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in results)
-    (folder / "results.jsonl").write_text(lines, encoding="utf-8")
+    (written / "results.jsonl").write_text(lines, encoding="utf-8")
     text = summary(results)
-    (folder / "summary.txt").write_text(text + "\n", encoding="utf-8")
+    (written / "summary.txt").write_text(text + "\n", encoding="utf-8")
     return text
 
 
@@ -178,8 +182,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only-folds", type=int, nargs="*", default=[])
     parser.add_argument("--expected", type=Path, help="a file with the truths of pairs that have none")
+    parser.add_argument("--out", type=Path, help="a folder for summary.txt and results.jsonl")
     options = parser.parse_args()
-    print(score_folder(options.folder, options.jobs, options.only_folds, options.expected))
+    print(score_folder(options.folder, options.jobs, options.only_folds, options.expected, options.out))
     return 0
 
 
