@@ -1,0 +1,60 @@
+"""How one of the two runs is done: its numbers, its kernels, its optimizer, and what it is given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+DTYPES: Final = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp64": torch.float64,
+}
+ROUNDOFF: Final = {"fp64": 2.0**-53, "fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
+
+
+@dataclass
+class Setting:
+    """What may differ between the two runs, besides the model."""
+
+    dtype: str = "fp32"
+    autocast: bool = False
+    attention: str = "eager"
+    blocked: bool = False
+    channels_last: bool = False
+    reduction: str = "mean"
+    rate: float = 2e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    decay: float = 0.01
+    clip: float | None = None
+    batch: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    at_step: list[Callable[[int, Any], None]] = field(default_factory=list)
+
+    @property
+    def roundoff(self) -> float:
+        """Half the distance between neighbouring numbers near 1."""
+        return ROUNDOFF["bf16" if self.autocast else self.dtype]
+
+    def but(self, **changes: Any) -> "Setting":  # noqa: ANN401
+        """Return a setting that differs."""
+        return replace(self, **changes)
+
+
+def prepare(model: nn.Module, batch: dict[str, Any], setting: Setting) -> tuple[nn.Module, dict[str, Any]]:
+    """Give a model and its batch the numbers and kernels of a setting."""
+    dtype = DTYPES[setting.dtype]
+    if dtype != torch.float32:
+        model = model.to(dtype)
+    if setting.channels_last:
+        model = model.to(memory_format=torch.channels_last)
+    if setting.attention != "eager":
+        model.set_attn_implementation(setting.attention)
+    given = setting.batch(batch) if setting.batch else batch
+    return model, {name: _cast(value, dtype) for name, value in given.items()}
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
+    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
