@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ARCHIVES = Path(__file__).parent / "dumps"
 
-SLOW = ("browser", "reliability", "worker")
+SLOW = ("browser", "reliability", "truth", "worker")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
