@@ -4,7 +4,7 @@ import gc
 import lzma
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ARCHIVES = Path(__file__).parent / "dumps"
 
-SLOW = ("browser", "reliability", "worker")
+SLOW = ("browser", "reliability", "truth", "worker")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,6 +38,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # noqa
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Spell out what is no text in the message of a failing test: it could not be sent to another process."""
+    report = yield
+    said = report.longreprtext if report.failed else ""
+    if (spelled := said.encode("utf-8", "backslashreplace").decode()) != said:
+        report.longrepr = spelled
+    return report
 
 
 def pytest_collection_finish() -> None:

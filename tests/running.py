@@ -43,13 +43,19 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def running(folder: Path, command: str, *options: str, **variables: str) -> Iterator[Running]:
-    """Run `firstdrift server` or `serve` while the block runs; variables are those of the environment."""
+def running(
+    folder: Path, command: str, *options: str, program: str | None = None, **variables: str
+) -> Iterator[Running]:
+    """Run `firstdrift server` or `serve` while the block runs; variables are those of the environment.
+
+    A program is Python that changes what it has to before it runs the command.
+    """
+    start = FIRSTDRIFT if program is None else [sys.executable, "-c", program]
     data = ["--port", "0", "--data-dir", str(folder / "data")]
     environment = os.environ | {"PYTHONUNBUFFERED": "1"} | variables
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(
-        [*FIRSTDRIFT, command, str(folder), *data, *options], text=True, env=environment, **pipes
+        [*start, command, str(folder), *data, *options], text=True, env=environment, **pipes
     ) as process:
         try:
             assert process.stdout is not None

@@ -13,7 +13,10 @@ from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.report import Options
-from firstdrift_worker.main import run
+from firstdrift_worker import main
+
+# Who waits for hundreds of jobs looks more often whether there is one.
+main.POLL_SECONDS = 0.1
 
 
 @contextmanager
@@ -21,7 +24,7 @@ def worker(url: str, *, processes: int = 1, lease: float = 15.0) -> Iterator[Non
     """Let a worker take jobs in a thread while the block runs."""
     stopping = threading.Event()
     work = {"processes": processes, "until": stopping, "lease": lease}
-    thread = threading.Thread(target=run, args=(url,), kwargs=work)
+    thread = threading.Thread(target=main.run, args=(url,), kwargs=work)
     thread.start()
     try:
         yield
@@ -35,7 +38,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "it took too long"
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 def wait_for_comparison(engine: Engine, comparison_id: int, seconds: float = 60.0) -> Comparison:

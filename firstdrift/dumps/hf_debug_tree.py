@@ -200,8 +200,9 @@ class _Reading(Struct):
             for name, inner in items_of(value):
                 self._collect(role, f"{key}.{printable(name)}", inner, tensors)
         elif isinstance(value, str) and value != "None":
-            kinds = [name for name, form in _SCALARS if form.fullmatch(value)]
-            tensors += [TensorRecord(role, key, kind, (), scalar=printable(value)) for kind in kinds[:1]]
+            kind = next((name for name, form in _SCALARS if form.fullmatch(value)), None)
+            if kind is not None:
+                tensors.append(TensorRecord(role, key, kind, (), scalar=printable(value)))
 
     def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
         problems: list[Message] = []

@@ -62,8 +62,18 @@ def _fold(line: str, width: int) -> list[str]:
     )
 
 
+def _title(name: str) -> str:
+    """Return a title of the catalogue's table `terminal`."""
+    return text_of(Message.of(f"terminal.{name}"))
+
+
 def _row(title: str, value: object) -> str:
-    return f"{title:<13} {value}"
+    return f"{_title(title):<13} {value}"
+
+
+def _inner(title: str, value: object) -> str:
+    """Write a row that belongs to the line before."""
+    return f"  {_title(title):<11} {value}"
 
 
 def _listed(found: Sequence[Any], line: Callable[..., str]) -> list[str]:
@@ -76,8 +86,8 @@ def report_text(report: Report) -> str:
     """Lay a report out: the sentence, the findings, the counts."""
     findings = report.findings
     found = [
-        *_finding_lines("first bad token", findings.first_bad_token),
-        *_finding_lines("first bad node", findings.first_bad_node),
+        *_finding_lines("first_bad_token", findings.first_bad_token),
+        *_finding_lines("first_bad_node", findings.first_bad_node),
         *_other_lines(findings),
     ]
     lines = [text_of(findings.summary), "", *found, *([""] if found else [])]
@@ -119,28 +129,28 @@ def _summary(own: "Summary") -> list[str]:
     said = f"{own.name}: {counted(own.values, 'number')}, {own.failed} failed{left}"
     return [
         _row("algorithm", said),
-        *_listed(own.not_given, lambda left: _row("  not given", f"{counted(left[0], 'pair')}: {left[1]}")),
+        *_listed(own.not_given, lambda left: _inner("not_given", f"{counted(left[0], 'pair')}: {left[1]}")),
         *_listed(own.reasons, lambda failed: _failure_line(failed[0], *failed[1])),
-        *([_row("  hint", text_of(own.hint))] if own.hint else []),
+        *([_inner("hint", text_of(own.hint))] if own.hint else []),
     ]
 
 
 def _failure_line(count: int, node: str, tensor: str, remark: str) -> str:
     others = f" and {counted(count - 1, 'other pair')}" if count > 1 else ""
-    return _row("  failed", f"{node} {tensor}{others}: {remark}")
+    return _inner("failed", f"{node} {tensor}{others}: {remark}")
 
 
 def _finding_lines(title: str, finding: Finding | None) -> list[str]:
     if finding is None:
         return []
     lines = [
-        f"{title}: {text_of(finding.coordinates.name())}, {finding.module or finding.target}",
-        _row("  golden", finding.golden),
-        _row("  target", finding.target),
+        f"{_title(title)}: {text_of(finding.coordinates.name())}, {finding.module or finding.target}",
+        _inner("golden", finding.golden),
+        _inner("target", finding.target),
     ]
-    lines += [_row("  rank", _rank(finding))] if finding.on_rank is not None else []
-    lines += [_row("  class", finding.node_class)] if finding.node_class is not None else []
-    lines += [_row("  because", text_of(reason)) for reason in finding.reasons]
+    lines += [_inner("rank", _rank(finding))] if finding.on_rank is not None else []
+    lines += [_inner("class", finding.node_class)] if finding.node_class is not None else []
+    lines += [_inner("because", text_of(reason)) for reason in finding.reasons]
     numbers = _metrics(finding.metrics)
     return lines + ([f"  {finding.tensor or 'tensor':<11} {numbers}"] if numbers else [])
 
@@ -173,11 +183,13 @@ def _other_lines(findings: Findings) -> list[str]:
 
 
 def _input_line(difference: InputDifference) -> str:
-    return f"input differs: {text_of(difference.coordinates.name())}: {text_of(difference.reason)}"
+    return (
+        f"{_title('input_differs')}: {text_of(difference.coordinates.name())}: {text_of(difference.reason)}"
+    )
 
 
 def _overflow_line(overflow: Overflow) -> str:
-    return f"overflow ({overflow.level}): {overflow.node}: {text_of(overflow.reason)}"
+    return f"{_title('overflow')} ({overflow.level}): {overflow.node}: {text_of(overflow.reason)}"
 
 
 def _suspect_line(suspect: Finding) -> str:
@@ -185,7 +197,7 @@ def _suspect_line(suspect: Finding) -> str:
     known += [f"rank {_rank(suspect)}"] if suspect.on_rank is not None else []
     said = f" ({', '.join(known)})" if known else ""
     reason = text_of(suspect.reasons[0]) if suspect.reasons else ""
-    return f"suspect: {suspect.module or suspect.target}{said}: {reason}"
+    return f"{_title('suspect')}: {suspect.module or suspect.target}{said}: {reason}"
 
 
 def _dump_line(side: str, dump: DumpSummary) -> str:
@@ -252,15 +264,15 @@ def inspection_text(found: Inspection) -> str:
     return _as_lines(
         [
             f"{dump.path}: {dump.format}",
-            *(_row("  because", text_of(clause)) for clause in dump.evidence),
-            *(_row(f"  {name}", _worded(value)) for name, value in dump.attributes.items()),
+            *(_inner("because", text_of(clause)) for clause in dump.evidence),
+            *(f"  {name:<11} {_worded(value)}" for name, value in dump.attributes.items()),
             *(line for one in found.slices for line in _slice_lines(one)),
             *(
                 f"{text_of(at.name())}: damaged: {lost.file}: {text_of(lost.reason)}"
                 for at, lost in found.damaged
             ),
             *map(text_of, unknown_messages(found.unknown)),
-            *(f"execution order: {origin}" for origin in origins),
+            *(f"{_title('order')}: {origin}" for origin in origins),
             *_problem_lines(dump.problems, "dump"),
         ]
     )

@@ -32,7 +32,7 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
     matches = _pair_tensors(work, golden.nodes, target.nodes, tensors)
     inferred = add_inferred(work, matches, tensors)
     stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
-    add_operands(matches, (work.golden, work.target))
+    add_operands(matches, (work.golden, work.target), work.lines)
     pairs = tensors.pairs if work.spread is None else list(map(without_parts, tensors.pairs))
     plan = SlicePlan(
         golden=golden.listing,

@@ -86,7 +86,7 @@ def test_a_worker_that_lives_is_named(data: Path, check: Check) -> None:
     assert check("--quick")["worker"] == ("ok", "the worker of this test")
 
 
-@pytest.mark.parametrize("part", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("part", [0.3, 0.7])
 def test_overwritten_pages_are_found_and_the_table_is_named(data: Path, check: Check, part: float) -> None:
     file = data / "firstdrift.db"
     overwrite(file, int(file.stat().st_size * part) // 4096 * 4096)
@@ -98,7 +98,7 @@ def test_overwritten_pages_are_found_and_the_table_is_named(data: Path, check: C
 
 def test_overwritten_pages_are_found_wherever_they_are(compared: Path, data: Path, check: Check) -> None:
     file = data / "firstdrift.db"
-    for begin in range(0, file.stat().st_size - MIDDLE, file.stat().st_size // 8):
+    for begin in range(0, file.stat().st_size - MIDDLE, file.stat().st_size // 4):
         shutil.copyfile(compared, file)
         overwrite(file, begin)
         assert check()["database"][0] == "FAIL", begin
@@ -175,11 +175,11 @@ def test_rows_that_refer_to_nothing_are_counted(data: Path, check: Check) -> Non
 
 def test_an_earlier_version_is_well_and_a_newer_one_is_not(data: Path, check: Check) -> None:
     change(data, "UPDATE alembic_version SET version_num = '0008'")
-    assert check()["database"][0] == "warn"
-    assert "earlier version (0008)" in check()["database"][1]
+    mark, said = check()["database"]
+    assert (mark, "earlier version (0008)" in said) == ("warn", True)
     change(data, "UPDATE alembic_version SET version_num = '9999'")
-    assert check()["database"][0] == "FAIL"
-    assert HEAD in check()["database"][1]
+    mark, said = check()["database"]
+    assert (mark, HEAD in said) == ("FAIL", True)
 
 
 def test_the_database_of_another_program_is_not_taken_for_ours(data: Path, check: Check) -> None:
@@ -238,7 +238,7 @@ def being_written(data: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("being_written")
 def test_a_database_that_is_written_to_meanwhile_is_no_damaged_one(check: Check) -> None:
-    for _ in range(3):
+    for _ in range(2):
         assert check()["database"][0] != "FAIL"
 
 

@@ -215,8 +215,17 @@ class Place:
         return self.python(self.lists / "install.py", *options)
 
     def installed(self) -> set[str]:
-        listed = self.python("-m", "pip", "freeze").stdout.split()
-        return {one.lower() for one in listed if "==" in one}
+        found = (one.stem.partition("-") for one in site_of(self.environment).glob("*.dist-info"))
+        return {f"{name.replace('_', '-')}=={version}" for name, _, version in found if name not in BESIDE}
+
+
+BESIDE = {"pip", "setuptools"}
+"""What a new environment has."""
+
+
+def site_of(environment: Path) -> Path:
+    (site,) = environment.glob("lib/python*/site-packages")
+    return site
 
 
 @pytest.fixture(scope="module")
@@ -228,10 +237,13 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path, environment: Path) -> Iterator[Place]:
-    place = Place(tmp_path, environment)
-    yield place
-    if names := [one.partition("==")[0] for one in place.installed()]:
-        place.python("-m", "pip", "uninstall", "--yes", "--quiet", *names)
+    before = set(site_of(environment).iterdir())
+    yield Place(tmp_path, environment)
+    for new in set(site_of(environment).iterdir()) - before:
+        if new.is_dir():
+            shutil.rmtree(new)
+        else:
+            new.unlink()
 
 
 def test_what_is_listed_is_installed_with_the_cpu_build_of_pytorch(place: Place) -> None:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,11 +18,19 @@ from working import ask_to_compare, wait_for_comparison, wait_until
 
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.engine import reading, writing
-from firstdrift.catalogue.jobs.queue import LEASE_SECONDS, request_cancel
+from firstdrift.catalogue.jobs.queue import request_cancel
 from firstdrift.catalogue.tables import JobState
 
 NODES = 150_000
 """Reading so many takes far longer than all that the tests do beside it."""
+
+LEASE_SECONDS = 3.0
+SHORT_LEASE = f"""
+from firstdrift.catalogue.jobs import queue
+queue.LEASE_SECONDS = {LEASE_SECONDS}
+from firstdrift.cli import run
+run()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +58,11 @@ def write_dump(folder: Path, nodes: int) -> Path:
 
 
 @contextmanager
-def worker(engine: Engine, *options: str) -> Iterator[psutil.Process]:
+def worker(
+    engine: Engine, *options: str, start: Sequence[str] = ("-m", "firstdrift.cli")
+) -> Iterator[psutil.Process]:
     """Run the worker as `serve` does."""
-    command = [sys.executable, "-m", "firstdrift.cli", "worker", "--workers", "1", *options]
+    command = [sys.executable, *start, "worker", "--workers", "1", *options]
     environment = os.environ | {"FIRSTDRIFT_DATABASE_URL": engine.url.render_as_string()}
     with subprocess.Popen(command, env=environment) as process:
         try:
@@ -127,12 +137,12 @@ def test_a_process_that_is_silent_for_longer_than_its_lease_is_not_taken_for_dea
 ) -> None:
     """One long call, a disk on the network: heartbeats may stay away for a while."""
     small = write_dump(tmp_path / "small", 8_000)
-    with worker(engine) as process:
+    with worker(engine, start=("-c", SHORT_LEASE)) as process:
         comparison = ask_to_compare(engine, small, small)
         wait_until(lambda: bool(job_processes(process)))
         (doing,) = job_processes(process)
         doing.suspend()
-        time.sleep(LEASE_SECONDS + 4)
+        time.sleep(LEASE_SECONDS + 2)
         assert [found.pid for found in job_processes(process)] == [doing.pid]
         doing.resume()
         found = wait_for_comparison(engine, comparison)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import psutil
@@ -95,56 +97,71 @@ def everything(engine: Engine, comparison_id: int) -> str:
     return "\n".join(map(repr, said))
 
 
-@pytest.mark.timeout(120 + 60 * ROUNDS)
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
-    tmp_path: Path, unpacked: Callable[[str], Path], processes: int
-) -> None:
+class Undisturbed(NamedTuple):
+    """A comparison whose worker nobody killed: dumps, catalogue, id, all that is said, seconds it took."""
+
+    dumps: tuple[Path, Path]
+    folder: Path
+    comparison_id: int
+    said: str
+    seconds: float
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Path]) -> Undisturbed:
     golden, target = unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_perturb_L2_T3")
-    with catalogue(tmp_path / "undisturbed") as engine:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with catalogue(folder) as engine:
         comparison_id = ask_to_compare(engine, golden, target)
-        with process(WORK, url_of(engine), str(processes)) as worker:
+        with process(WORK, url_of(engine), "1") as worker:
             wait_until_at_work(engine, worker.pid)
             begin = time.monotonic()
             comparison = wait_for_comparison(engine, comparison_id)
-        length = time.monotonic() - begin
-        expected = everything(engine, comparison_id)
+        seconds = time.monotonic() - begin
+        said = everything(engine, comparison_id)
     assert comparison.state is JobState.DONE, comparison.job.traceback
     assert comparison.findings == compare(golden, target).findings
+    return Undisturbed((golden, target), folder, comparison_id, said, seconds)
+
+
+@pytest.mark.timeout(120 + 60 * ROUNDS)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
+    tmp_path: Path, undisturbed: Undisturbed, processes: int
+) -> None:
     chance = random.Random(processes)  # noqa: S311 (moments to kill at are no secrets)
     for number in range(ROUNDS):
         with catalogue(tmp_path / str(number)) as engine:
-            comparison_id = ask_to_compare(engine, golden, target)
+            comparison_id = ask_to_compare(engine, *undisturbed.dumps)
             allow_many_attempts(engine)
             kill_when_measuring(engine, processes)
             assert not is_over(engine, comparison_id)
             for _ in range(KILLS - 1):
                 with process(WORK, url_of(engine), str(processes)) as worker:
                     wait_until_at_work(engine, worker.pid)
-                    time.sleep(chance.uniform(0, length / 2))
+                    time.sleep(chance.uniform(0, undisturbed.seconds / 2))
                     kill(worker)
             with process(WORK, url_of(engine), str(processes)):
                 comparison = wait_for_comparison(engine, comparison_id)
             assert comparison.state is JobState.DONE, comparison.job.traceback
-            assert everything(engine, comparison_id) == expected
+            assert everything(engine, comparison_id) == undisturbed.said
             assert_whole_and_nothing_twice(engine)
 
 
 @pytest.mark.timeout(300)
 def test_an_edit_whose_worker_is_killed_leaves_the_version_before_it_as_it_was(
-    tmp_path: Path, unpacked: Callable[[str], Path]
+    tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
-    golden, target = unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_perturb_L2_T3")
     edits = (match("root.model.layers.1.mlp", "root.model.layers.2.mlp"),)
-    with catalogue(tmp_path / "undisturbed") as engine, process(WORK, url_of(engine), "1"):
-        comparison_id = compare_in(engine, golden, target)
+    for name in ("calm", "killed"):
+        shutil.copytree(undisturbed.folder, tmp_path / name)
+    comparison_id, before = undisturbed.comparison_id, undisturbed.said
+    with catalogue(tmp_path / "calm") as engine, process(WORK, url_of(engine), "1"):
         known = edit_in(engine, comparison_id, *edits)
         assert wait_for_comparison(engine, known).state is JobState.DONE
-        before, expected = everything(engine, comparison_id), everything(engine, known)
+        expected = everything(engine, known)
     assert before != expected
     with catalogue(tmp_path / "killed") as engine:
-        with process(WORK, url_of(engine), "1"):
-            comparison_id = compare_in(engine, golden, target)
         results = edit_in(engine, comparison_id, *edits)
         allow_many_attempts(engine)
         for _ in range(KILLS):
@@ -170,12 +187,6 @@ def catalogue(folder: Path) -> Iterator[Engine]:
 
 def url_of(engine: Engine) -> str:
     return engine.url.render_as_string()
-
-
-def compare_in(engine: Engine, golden: Path, target: Path) -> int:
-    comparison_id = ask_to_compare(engine, golden, target)
-    assert wait_for_comparison(engine, comparison_id).state is JobState.DONE
-    return comparison_id
 
 
 def edit_in(engine: Engine, comparison_id: int, *edits: Edit) -> int:

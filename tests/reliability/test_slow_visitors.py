@@ -9,26 +9,32 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
-from serving import serving
+from running import running
 from working import wait_until
 
-from firstdrift_server.connections import (
-    BODY_SECONDS,
-    HEAD_SECONDS,
-    LEAVE_SECONDS,
-    MOST_WAITING,
-    allow_many_files,
-)
+from firstdrift_server.connections import MOST_WAITING, allow_many_files
 
 SLOW = 1200
+HEAD_SECONDS, BODY_SECONDS, LEAVE_SECONDS = 4.0, 4.0, 3.0
 PATIENCE = 30.0
 """Seconds in which each request is answered, also on a machine that does much else."""
 
-STUCK = """
+IMPATIENT = f"""
+from firstdrift_server import connections
+connections.HEAD_SECONDS, connections.BODY_SECONDS = {HEAD_SECONDS}, {BODY_SECONDS}
+connections.ANSWERS_SECONDS, connections.LEAVE_SECONDS = 1, {LEAVE_SECONDS}
+"""
+"""What shortens the times for which a server waits, so that the tests need not wait as long."""
+
+SERVER = f"""{IMPATIENT}
+from firstdrift.cli import run
+run()
+"""
+
+STUCK = f"""{IMPATIENT}
 import threading
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -52,13 +58,8 @@ with listen(Settings(port=0)) as listener:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    folder = tmp_path_factory.mktemp("served")
-    (folder / "root").mkdir()
-    with serving(folder / "root", folder / "data", []) as found:
-        url = urlsplit(found)
-        assert url.hostname
-        assert url.port
-        yield url.hostname, url.port
+    with running(tmp_path_factory.mktemp("served"), "server", "--no-token", program=SERVER) as server:
+        yield "127.0.0.1", server.port
 
 
 @contextmanager

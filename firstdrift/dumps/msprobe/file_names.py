@@ -167,7 +167,7 @@ class _Times:
             if times == before:
                 break
         for operator in calls:
-            if (at := _first(self._given, operator.outputs)) is not None:
+            if (at := _first_place(self._given, operator.outputs)) is not None:
                 self._parents[operator.name] = self._order[at]
         return {operator.name: times.get(operator.name, (len(self._order), 0)) for operator in calls}
 
@@ -182,14 +182,14 @@ class _Times:
 
     def _time(self, operator: _Operator, earlier: Time | None) -> Time | None:
         """Return when an operator ran: before a module that gives the same ended, or after its inputs."""
-        ends = _first(self._given, operator.outputs)
+        ends = _first_place(self._given, operator.outputs)
         if ends is not None:
             return ends, -1
         ready = (self._ready(value, operator.name) for value in operator.inputs)
         after = [(time[0], time[1] + 1) for time in ready if time is not None]
         if earlier is not None:
             after.append(earlier)
-        taken = _first(self._taken, operator.outputs)
+        taken = _first_place(self._taken, operator.outputs)
         before = None if taken is None else (taken, -_MOST_ROUNDS)
         return max(after, default=before)
 
@@ -212,7 +212,7 @@ def _first_places(
     return {value: min(of_value) for value, of_value in found.items()}
 
 
-def _first(places: Mapping[str, int], values: Iterable[str]) -> int | None:
+def _first_place(places: Mapping[str, int], values: Iterable[str]) -> int | None:
     """Return the first place of some values, as far as they have one."""
     return min((places[value] for value in values if value in places), default=None)
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.layer_ops import Op, first_input, value_key
-from firstdrift.matching.cross_framework.thresholds import LONGEST_RUN, MOST_VARIANTS
+from firstdrift.matching.cross_framework.thresholds import MOST_VARIANTS
 from firstdrift.matching.fused.find_fused import parts_of_one
 from firstdrift.matching.tree import SliceTree
 from firstdrift.operators.kinds import CHARACTERISTIC, OpKind
@@ -101,9 +101,9 @@ def _alike(
 
 
 def _in_a_row(ops: Iterable[Op]) -> Iterator[Group]:
-    """Yield a few linear operators of one part of a layer with nothing characteristic between them."""
+    """Yield the linear operators of one part of a layer with nothing characteristic between them."""
     characteristic = (op for op in ops if op.kind in CHARACTERISTIC)
     for (kind, _), run in groupby(characteristic, attrgetter("kind", "block")):
         group = tuple(run)
-        if kind is OpKind.LINEAR and len(group) <= LONGEST_RUN and all(op.width is not None for op in group):
+        if kind is OpKind.LINEAR and all(op.width is not None for op in group):
             yield group

@@ -33,10 +33,6 @@ FOLLOWING: Final = 1e-3
 MOST_VARIANTS: Final = 64
 """ways | to see a layer that are tried | bounds the time it takes"""
 
-LONGEST_RUN: Final = 3
-"""operators | in a row that may have been fused, by place alone | query, key and value; 0 or a million
-changed none of 44 pairs"""
-
 LARGEST_TABLE: Final = 1_000_000
 """pairs | of layers or operators, up to which each is weighed | 1000 by 1000"""
 

@@ -16,7 +16,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from firstdrift.matching.cross_framework.layer_ops import Op, first_input, first_output, lay_out
+from firstdrift.matching.cross_framework.layer_ops import Line, Op, first_input, first_output, lay_out
 from firstdrift.matching.cross_framework.thresholds import MOST_ADDENDS
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.matching.tree import SliceTree
@@ -24,14 +24,15 @@ from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.recognise import kind_of
 
 
-def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree]) -> None:
+def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree], lines: Sequence[Line] | None) -> None:
     """Tell the matches of sums without recorded inputs what they add, in place.
 
     Args:
         matches: those of the golden and the target slice.
         trees: golden, target.
+        lines: the two as lines of operators, if they were laid out.
     """
-    golden, target = map(_operands, trees)
+    golden, target = map(_operands, trees, lines or (None, None))
     operands = golden | target
     matched = chain.from_iterable((*match.golden, *match.target) for match in matches)
     hidden = operands.keys() - set(matched)
@@ -45,12 +46,12 @@ def add_operands(matches: list[NodeMatch], trees: Sequence[SliceTree]) -> None:
             matches[place] = replace(match, operands=added)
 
 
-def _operands(tree: SliceTree) -> dict[str, tuple[str, ...]]:
+def _operands(tree: SliceTree, line: Line | None) -> dict[str, tuple[str, ...]]:
     """Return of each sum without recorded inputs what it adds: the sum before it and the last operator."""
     found: dict[str, tuple[str, ...]] = {}
     residual: list[Op] = []
     before: list[Op] = []
-    for op in lay_out(tree).ops if _has_bare_sums(tree) else ():
+    for op in (line or lay_out(tree)).ops if _has_bare_sums(tree) else ():
         same = [tree.nodes[one.node].name for one in (*residual, *before) if one.width == op.width]
         if op.kind is OpKind.ADD and len(set(same)) > 1 and first_input(tree, op.node) is None:
             found[tree.nodes[op.node].name] = tuple(same)

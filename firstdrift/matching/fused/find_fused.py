@@ -10,12 +10,13 @@ Names say what may have been fused; shapes, and values where there are any, say 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, islice, product
+from itertools import chain, product
 from math import inf
 from typing import Final
 
 from msgspec import Struct
 
+from firstdrift.groups import known
 from firstdrift.matching.fused.joined_tensors import golden_first, join_records, joined_axis
 from firstdrift.matching.fused.thresholds import BY_NAME, FITS, SAME_VALUES
 from firstdrift.matching.pairing import Join, Pairing
@@ -23,7 +24,7 @@ from firstdrift.matching.plan import Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.statistics_similarity import known_distances
 from firstdrift.matching.tree import SliceTree, is_operator, tensors_of
-from firstdrift.model.node import Direction, Node
+from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.fused import fusions, parts_of_name
 from firstdrift.wording.message import Message
@@ -47,7 +48,7 @@ def join_siblings(work: Pairing, golden: list[int], target: list[int]) -> None:
     for (tree, own), (_, others), of_golden in ((*sides, True), (*sides[::-1], False)):
         for parts in _groups(tree, own()):
             joins = (_Fused(work, parts, whole, of_golden).join() for whole in others())
-            for join in islice(filter(None, joins), 1):
+            if (join := next(filter(None, joins), None)) is not None:
                 work.add_join(join)
 
 
@@ -172,11 +173,8 @@ class _Fused(Struct, frozen=True):
         nodes = of_whole.nodes[self.whole], *map(of_parts.nodes.__getitem__, self.parts)
         result = Role.INPUT if nodes[0].direction is Direction.BACKWARD else Role.OUTPUT
         for role in (result, Role.PARAMETER):
-            found = [record for node in nodes for record in _first(node, role)]
+            firsts = (next((each for each in tensors_of(node, role) if each.shape), None) for node in nodes)
+            found = known(firsts)
             if len(found) == len(nodes):
                 whole, *parts = found
                 yield parts, whole, joined_axis(parts, whole)
-
-
-def _first(node: Node, role: Role) -> list[TensorRecord]:
-    return [tensor for tensor in tensors_of(node, role) if tensor.shape][:1]

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from firstdrift.matching.cross_framework.layer_ops import Layer, Op, first_output
 from firstdrift.matching.fused.find_fused import parts_of_one
 from firstdrift.matching.fused.joined_tensors import golden_first
-from firstdrift.matching.fused.thresholds import GATE_UP_DOWN, MOST_DIGITS
+from firstdrift.matching.fused.thresholds import MOST_DIGITS
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.operators.kinds import GATHERED, OpKind
 from firstdrift.operators.paths import holds_experts, is_expert_list, is_shared, is_shared_expert
@@ -187,11 +187,10 @@ def _rows_and_width(tree: SliceTree, op: Op) -> tuple[int, int]:
 
 
 def _side_by_side(tree: SliceTree, columns: Sequence[_Column]) -> list[_Column]:
-    """Return which two columns may lie side by side, in that order: by name, or as the first of three."""
+    """Return which two columns may lie side by side, in that order, by their names."""
     linear = {column.first.node: column for column in columns if column.first.kind is OpKind.LINEAR}
     named = (nodes for nodes in parts_of_one(tree, linear) if len(nodes) == 2)  # noqa: PLR2004
-    first_two = tuple(linear)[:2] if len(linear) == GATE_UP_DOWN else ()
-    both = [linear[node] for node in next(named, first_two)]
+    both = [linear[node] for node in next(named, ())]
     return both if len({(column.rows, column.width) for column in both}) == 1 else []
 
 

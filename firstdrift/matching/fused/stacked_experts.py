@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice, product
+from itertools import chain, product
 from math import prod
 from typing import TypeAlias
 
@@ -184,7 +184,7 @@ class _Stacks:
         for path, of_list in wholes.items():
             other = _list_of(path, parts)
             for key, whole in of_list.stacked.items():
-                for held in islice(_candidates(key, whole, other), 1):
+                if (held := next(_candidates(key, whole, other), None)) is not None:
                     self._add(held, whole, parts_are_golden=parts_are_golden)
 
     def _add(self, parts: Sequence[_Held], whole: _Held, *, parts_are_golden: bool) -> None:

@@ -24,6 +24,3 @@ NAMED_EXPERTS: Final = 4
 
 MOST_DIGITS: Final = 9
 """digits | of the number of an expert | more are no number of a module"""
-
-GATE_UP_DOWN: Final = 3
-"""operators | linear ones of an expert that has a gate | gate, up and down"""

@@ -37,7 +37,6 @@ from firstdrift.matching.structure.thresholds import (
     FUZZY,
     LARGEST_TABLE,
     MOST_RIVALS,
-    SAME_CALL,
     SAME_NAME_SCORE,
     TIE,
     TWINS,
@@ -250,14 +249,12 @@ class _Siblings:
         return common_subsequence(*(list(map(shape_key, side)) for side in nodes))
 
     def _weigh(self, golden: list[int], target: list[int]) -> list[Pair]:
-        """Align two runs by all that speaks for each pair; equal call numbers only break ties."""
+        """Align two runs by all that speaks for each pair."""
         if len(golden) * len(target) > LARGEST_TABLE:
             return self._align_by_shape(golden, target)
-        nodes = self._work.golden.nodes_at(golden), self._work.target.nodes_at(target)
 
         def gain(left: int, right: int) -> float:
-            same_call = nodes[0][left].call == nodes[1][right].call
-            return self._score((golden[left], target[right])) - DOUBTFUL + SAME_CALL * same_call
+            return self._score((golden[left], target[right])) - DOUBTFUL
 
         return best_alignment(len(golden), len(target), gain, CONTIGUOUS)
 

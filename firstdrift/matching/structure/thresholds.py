@@ -85,9 +85,6 @@ CONTIGUOUS: Final = 1e-3
 """score | added where two pairs follow each other | far below the other terms: it decides between equals
 only"""
 
-SAME_CALL: Final = 1e-6
-"""score | added for an equal call number | far below CONTIGUOUS: it decides last"""
-
 MOST_RIVALS: Final = 20
 """nodes | rivals that are looked at on either side | bounds the time it takes"""
 

@@ -104,7 +104,7 @@ def test_another_prompt_is_no_fault_where_no_dump_tells_classes(
     assert len(found.input_differs) > 0
 
 
-@pytest.mark.parametrize("offset", [-5, -2, -1, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize("offset", [-5, -1, 1, 2, 5])
 def test_tokens_that_do_not_belong_together_were_given_other_inputs(
     unpacked: Callable[[str], Path], offset: int
 ) -> None:

@@ -1,6 +1,7 @@
 """The report in a terminal: no line is broken within a name."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 from messages import says
 
+from firstdrift.exports import text as terminal
 from firstdrift.exports.text import folded
+from firstdrift.wording.text import SOURCE, texts
 
 
 def test_lines_are_folded_between_words_below_their_value() -> None:
@@ -24,6 +27,13 @@ def test_lines_are_folded_between_words_below_their_value() -> None:
     ]
     assert folded("name" * 30, 40) == "name" * 30
     assert folded(text, 200) == text
+
+
+def test_every_title_of_a_row_stands_in_the_catalogue() -> None:
+    asked = r"""_(?:title|row|inner|finding_lines)\(["'](\w+)["']"""
+    titles = set(re.findall(asked, Path(terminal.__file__).read_text("utf-8")))
+    known = {id_.removeprefix("terminal.") for id_ in texts(SOURCE) if id_.startswith("terminal.")}
+    assert titles | {"golden", "target"} == known
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -27,7 +27,7 @@ def added(last: int, *matched: int) -> tuple[str, ...]:
     trees = residual_stream(last + 1), residual_stream(last + 1)
     names = [f"Torch.add.{number}" for number in (*matched, last)]
     matches = [NodeMatch((name,), (name,), Origin.EXACT) for name in names]
-    add_operands(matches, trees)
+    add_operands(matches, trees, None)
     return matches[-1].operands
 
 
