@@ -164,7 +164,8 @@ def _slope_of_power(base: Value, power: float) -> float:
     """Return the largest slope of x to the power of p over the values of x; 0 where it has no bound."""
     if power < 1.0 and not base.smallest:
         return 0.0
-    return abs(power) * max(base.largest ** (power - 1.0), base.smallest ** (power - 1.0))
+    slopes: list[float] = [end ** (power - 1.0) for end in (base.largest, base.smallest) if end]
+    return abs(power) * max(slopes, default=0.0)
 
 
 def _product(given: Values, made: Value) -> float:

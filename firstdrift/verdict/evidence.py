@@ -163,7 +163,7 @@ class Evidence:
     @cached_property
     def one_sided_gradients(self) -> Mapping[int, OneSidedGradient]:
         """Gradients of parameters that one side alone has, by row."""
-        return one_sided_gradients(self)
+        return one_sided_gradients(self.plan, self.rows)
 
     @cached_property
     def typical_move(self) -> float:
@@ -171,8 +171,12 @@ class Evidence:
         if self.trained is None:
             return 0.0
         pairs = (at for error in self.errors for at in error.parameters)
-        moves = (self.trained.moved(parameter_name(self, at), self.measurements[at]) for at in pairs)
+        moves = (self.trained.moved(self.parameter_name(at), self.measurements[at]) for at in pairs)
         return median([move for move in moves if move is not None] or [0.0])
+
+    def parameter_name(self, pair: int) -> str:
+        """Name a parameter in the same way in each step."""
+        return parameter_name(self.plan.pairs[pair], self.row_of(pair))
 
     @property
     def is_later_step(self) -> bool:
@@ -376,7 +380,9 @@ def case_of(evidence: Evidence, progress: Progress, row: TreeRow) -> Case:
     unrecorded = error.input is None and not progress.known_inside[row.index]
     is_backward = row.direction is Direction.BACKWARD
     differing = None
-    is_by_number = error.is_excused and row.kind is NodeKind.API and not numbered_chosen_expert(row.path or "")
+    is_by_number = (
+        error.is_excused and row.kind is NodeKind.API and not numbered_chosen_expert(row.path or "")
+    )
     if error.parameter and not (is_by_number and progress.seen):
         differing = differing_parameter(evidence, error, roundoff)
     if differing is not None:
@@ -441,6 +447,6 @@ def explained_by_training(evidence: Evidence, pair: int) -> float:
     if evidence.plan.pairs[pair].golden.key in BUFFERS:
         return math.inf
     known = evidence.trained
-    name, measured = parameter_name(evidence, pair), evidence.measurements[pair]
+    name, measured = evidence.parameter_name(pair), evidence.measurements[pair]
     allowed = known.allowed(name, measured, evidence.typical_move) if known is not None else None
     return evidence.limits.later_step_parameters if allowed is None else allowed

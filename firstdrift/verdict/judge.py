@@ -32,7 +32,7 @@ from firstdrift.verdict.pair_verdicts import judge_pairs
 from firstdrift.verdict.row_verdicts import classes, judge_rows, with_roll_ups
 from firstdrift.verdict.slice_findings import finding_of_pair, finding_of_row, worst_finding
 from firstdrift.verdict.tool_rules import judge_by_msit, judge_by_msprobe
-from firstdrift.verdict.training import training_of
+from firstdrift.verdict.training_shown import training_of
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 

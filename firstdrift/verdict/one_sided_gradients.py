@@ -3,16 +3,14 @@
 A frozen weight has none. Where a dump names modules otherwise, or lays them out over ranks, nothing is said.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role
 from firstdrift.operators.properties import last_part, parameter_positions
 from firstdrift.verdict.tree import TreeRow, holds_gradients
-
-if TYPE_CHECKING:
-    from firstdrift.verdict.evidence import Evidence
 
 
 class OneSidedGradient(NamedTuple):
@@ -22,20 +20,19 @@ class OneSidedGradient(NamedTuple):
     tensor: str
 
 
-def one_sided_gradients(evidence: "Evidence") -> Mapping[int, OneSidedGradient]:
+def one_sided_gradients(plan: SlicePlan, rows: Sequence[TreeRow]) -> Mapping[int, OneSidedGradient]:
     """Return the gradients that one side alone has, by the index of their row."""
-    coordinates = (evidence.plan.golden.coordinates, evidence.plan.target.coordinates)
-    if any(one.merged for one in coordinates):
+    if any(side.coordinates.merged for side in (plan.golden, plan.target)):
         return {}
-    return dict(_of_matched_rows(evidence)) | dict(_of_unmatched_rows(evidence))
+    return dict(_of_matched_rows(plan, rows)) | dict(_of_unmatched_rows(rows))
 
 
-def _of_matched_rows(evidence: "Evidence") -> Iterator[tuple[int, OneSidedGradient]]:
-    plan = evidence.plan
+def _of_matched_rows(plan: SlicePlan, rows: Sequence[TreeRow]) -> Iterator[tuple[int, OneSidedGradient]]:
+    one_to_one = {row.match: row for row in rows if row.match is not None and _is_one_to_one(row)}
     for side, left in (("golden", plan.unmatched_golden_tensors), ("target", plan.unmatched_target_tensors)):
         for tensor in left:
-            row = evidence.row_of_match.get(tensor.match)
-            if row is None or not (_is_one_to_one(row) and tensor.record.is_tensor):
+            row = one_to_one.get(tensor.match)
+            if row is None or not tensor.record.is_tensor:
                 continue
             made_here = tensor.record.role is Role.OUTPUT and row.direction is Direction.BACKWARD
             is_of_operator = made_here and tensor.record.key in parameter_positions(last_part(row.type_name))
@@ -43,22 +40,19 @@ def _of_matched_rows(evidence: "Evidence") -> Iterator[tuple[int, OneSidedGradie
                 yield row.index, OneSidedGradient(side, tensor.record.label)
 
 
-def _of_unmatched_rows(evidence: "Evidence") -> Iterator[tuple[int, OneSidedGradient]]:
-    alone = [row for row in evidence.rows if row.match is None and holds_gradients(row)]
-    if not alone or not any(row.match is not None and holds_gradients(row) for row in evidence.rows):
-        return
+def _of_unmatched_rows(rows: Sequence[TreeRow]) -> Iterator[tuple[int, OneSidedGradient]]:
+    gradients = [row for row in rows if holds_gradients(row)]
+    alone = [row for row in gradients if row.match is None]
     sides = {"golden" if row.golden else "target" for row in alone}
+    if len(sides) != 1 or len(alone) == len(gradients):
+        return
     backward = {
         row.path
-        for row in evidence.rows
-        if row.match is not None
-        and row.direction is Direction.BACKWARD
-        and not holds_gradients(row)
-        and _is_one_to_one(row)
+        for row in rows
+        if row.direction is Direction.BACKWARD and not holds_gradients(row) and _is_one_to_one(row)
     }
-    for row in alone if len(sides) == 1 else ():
-        if row.path in backward:
-            yield row.index, OneSidedGradient("golden" if row.golden else "target", "")
+    side = sides.pop()
+    yield from ((row.index, OneSidedGradient(side, "")) for row in alone if row.path in backward)
 
 
 def _is_one_to_one(row: TreeRow) -> bool:

@@ -25,7 +25,7 @@ _GIVEN = (Role.INPUT, Role.PARAMETER)
 
 
 def model_of(row: TreeRow) -> ErrorModel:
-    """Return the model of a row that runs nothing else; a norm of which no class is known may take the mean."""
+    """Return the model of a row that runs nothing else; a norm of no known class may take the mean away."""
     if row.last > row.index:
         return ErrorModel.NONE
     if row.type_name:

@@ -67,7 +67,11 @@ def _of_follower(
 def _is_reached(evidence: Evidence, classification: Classification, error: PairError, row: TreeRow) -> bool:
     """Tell whether a fault before a row, or at it, has reached a pair of it."""
     first = classification.first_origin
-    if first is None or evidence.places[row.index] < first or (error.discrete and classification.rows[row.index].is_tie):
+    if (
+        first is None
+        or evidence.places[row.index] < first
+        or (error.discrete and classification.rows[row.index].is_tie)
+    ):
         return False
     noise = max(evidence.noise.of_input(row), evidence.noise.of_output(row))
     return (error.value or 0.0) > max(classification.level, evidence.limits.excess * noise)

@@ -32,12 +32,22 @@ def weights(case: Case) -> Reasons:
     amount = _size(evidence, error.parameter, error.parameter_pair)
     has_number = error.parameter is not None and math.isfinite(error.parameter)
     what = Message.of(f"reason.parameter_differs{'_by' if has_number else ''}", name=name, size=amount)
+    why = _optimizer(case)
     if error.output is None:
-        return (what,)
+        return (what, *why)
     inputs, output = _sizes(case)
     if error.input is None:
-        return (Message.of("reason.weights_alone", parameter=what, output=output),)
-    return (Message.of("reason.weights", parameter=what, inputs=inputs, output=output),)
+        return (Message.of("reason.weights_alone", parameter=what, output=output), *why)
+    return (Message.of("reason.weights", parameter=what, inputs=inputs, output=output), *why)
+
+
+def _optimizer(case: Case) -> Reasons:
+    """Say that the optimizer made the difference, where the gradient before it agreed to rounding."""
+    evidence, pair = case.evidence, case.error.parameter_pair
+    if evidence.trained is None or pair is None:
+        return ()
+    agreed = evidence.trained.is_quiet(evidence.parameter_name(pair), case.limits.floor * case.roundoff)
+    return (Message.of("reason.optimizer"),) if agreed else ()
 
 
 def argument(case: Case) -> Reasons:

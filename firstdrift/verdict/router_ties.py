@@ -184,7 +184,7 @@ class _Search:
                 yield Choice(order - 1, step[0], self.rows[step[0]].last, index)
 
     def by_calls(self) -> Iterator[Choice]:
-        """Yield the choices that calls show: one expert after the other runs, and only those that were chosen.
+        """Yield the choices that calls show: expert after expert runs, and only those that were chosen.
 
         Then there are more calls on one side, or one that is given the weights of another expert.
         """

@@ -9,19 +9,18 @@ equal, so are the parameters after them, or the optimizer is another.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
+from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.names import with_direction
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role
 from firstdrift.verdict.fixed_thresholds import TURNED_SIGNS
-
-if TYPE_CHECKING:
-    from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.tree import TreeRow
 
 BUFFERS: Final = frozenset({"running_mean", "running_var"})
 """What a forward pass moves, and no optimizer."""
@@ -85,50 +84,15 @@ class Training(Struct, frozen=True):
         return (self.noise if before.noise is None else before.noise) <= roundoff
 
 
-def training_of(evidence: "Evidence") -> Training | None:
-    """Take down what a slice shows of training; None where it holds no gradients."""
-    noises = dict(_gradients(evidence))
-    if not noises:
-        return None
-    sorted_noises = sorted(noises.values())
-    known = dict(_parameters(evidence, noises))
-    return Training(known, sorted_noises[3 * (len(sorted_noises) - 1) // 4]) if known else None
-
-
-def parameter_name(evidence: "Evidence", pair: int) -> str:
+def parameter_name(pair: TensorPair, row: TreeRow) -> str:
     """Name a parameter, or the gradient of one, in the same way in each step."""
-    tensors, row = evidence.plan.pairs[pair], evidence.row_of(pair)
-    if tensors.golden.role in {Role.PARAMETER, Role.GRADIENT}:
-        return f"{row.path}:{tensors.golden.key}"
-    return f"{with_direction(tensors.golden_node, Direction.FORWARD)}:{tensors.golden.key}"
+    if pair.golden.role in {Role.PARAMETER, Role.GRADIENT}:
+        return f"{row.path}:{pair.golden.key}"
+    return f"{with_direction(pair.golden_node, Direction.FORWARD)}:{pair.golden.key}"
 
 
-def _gradients(evidence: "Evidence") -> Iterator[tuple[str, float]]:
-    for at, pair in enumerate(evidence.plan.pairs):
-        is_backward = evidence.row_of(at).direction is Direction.BACKWARD
-        error = evidence.pair_errors[at]
-        made = is_backward and pair.golden.role in {Role.GRADIENT, Role.OUTPUT}
-        if made and error.value is not None and not error.discrete:
-            yield parameter_name(evidence, at), min(1.0, error.value)
-
-
-def _parameters(evidence: "Evidence", noises: Mapping[str, float]) -> Iterator[tuple[str, Trained]]:
-    for error in evidence.errors:
-        for at in error.parameters:
-            measured, name = evidence.measurements[at], parameter_name(evidence, at)
-            ends = [_ends(side) for side in (measured.golden, measured.target)]
-            golden, target = ends
-            if golden is not None and target is not None:
-                yield name, Trained(golden, target, _difference(evidence, at), noises.get(name))
-
-
-def _difference(evidence: "Evidence", pair: int) -> float:
-    value, side = evidence.pair_errors[pair].value, evidence.measurements[pair].golden
-    norm = abs(side.norm or 0.0) if side is not None else 0.0
-    return value * norm if value is not None and math.isfinite(value) else 0.0
-
-
-def _ends(side: SideSummary | None) -> tuple[float, float] | None:
+def ends_of(side: SideSummary | None) -> tuple[float, float] | None:
+    """Return the largest and the smallest element of a tensor; None where they are not known."""
     if side is None or side.maximum is None or side.minimum is None:
         return None
     return side.maximum, side.minimum
@@ -136,5 +100,5 @@ def _ends(side: SideSummary | None) -> tuple[float, float] | None:
 
 def _moved(before: Sequence[float], after: SideSummary | None) -> float:
     """Return how far a step moved an element of a parameter, as its largest and smallest show."""
-    ends = _ends(after)
+    ends = ends_of(after)
     return 0.0 if ends is None else max(abs(one - other) for one, other in zip(before, ends, strict=True))

@@ -1,0 +1,37 @@
+"""What a slice shows of training, for the step after it: parameters, and the errors of their gradients."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from firstdrift.model.node import Direction
+from firstdrift.model.tensor import Role
+from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.training import Trained, Training, ends_of, parameter_name
+
+
+def training_of(evidence: Evidence) -> Training | None:
+    """Take down what a slice shows of training; None where it holds no gradients."""
+    noises = dict(_gradients(evidence))
+    known = dict(_parameters(evidence, noises)) if noises else {}
+    in_order = sorted(noises.values())
+    return Training(known, in_order[3 * (len(in_order) - 1) // 4]) if known else None
+
+
+def _gradients(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    for at, pair in enumerate(evidence.plan.pairs):
+        row, error = evidence.row_of(at), evidence.pair_errors[at]
+        is_gradient = pair.golden.role in {Role.GRADIENT, Role.OUTPUT} and row.direction is Direction.BACKWARD
+        if is_gradient and error.value is not None and not error.discrete:
+            yield parameter_name(pair, row), min(1.0, error.value)
+
+
+def _parameters(evidence: Evidence, noises: Mapping[str, float]) -> Iterator[tuple[str, Trained]]:
+    for row, error in zip(evidence.rows, evidence.errors, strict=True):
+        for at in error.parameters:
+            measured, name = evidence.measurements[at], parameter_name(evidence.plan.pairs[at], row)
+            golden, target = ends_of(measured.golden), ends_of(measured.target)
+            value = evidence.pair_errors[at].value
+            if golden is not None and target is not None:
+                is_known = value is not None and math.isfinite(value)
+                difference = value * measured.golden_norm if value is not None and is_known else 0.0
+                yield name, Trained(golden, target, difference, noises.get(name))
