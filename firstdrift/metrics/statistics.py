@@ -171,7 +171,7 @@ def _nonfinite_differs(golden: float | None, target: float | None) -> bool:
 
 
 def _with_norm(golden: SideSummary, target: SideSummary) -> SideSummary:
-    """Take the norm of the other side where the tool recorded none: maximum and minimum alone bound no norm."""
+    """Take the norm of the other side where the tool recorded none: maximum and minimum bound no norm."""
     is_known = golden.norm is not None or target.norm is None
     return golden if is_known else replace(golden, norm=target.norm)
 

@@ -23,7 +23,7 @@ def last_part(type_name: str) -> str:
 
 @lru_cache(_MOST_REMEMBERED)
 def error_model(type_name: str) -> ErrorModel:
-    """Say how the errors of its inputs become that of an operator's output: the first model of what it says."""
+    """Say how the errors of its inputs become that of an operator's output: the first model of its names."""
     known = (entry.error for entry in operators_named(snake_case(last_part(type_name))))
     return next(filter(None, known), ErrorModel.NONE)
 

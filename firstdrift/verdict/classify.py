@@ -63,7 +63,7 @@ class Classification(Struct):
     Attributes:
         rows: one for each row, by index.
         level: errors above it belong to a fault; below it, to rounding. Infinite without a fault.
-        first_origin: place of the first row at which an error begins, among the rows in order; None if there is none.
+        first_origin: place of the first row at which an error begins, in order; None if there is none.
         input_row: the row whose inputs come from outside and differ; None if they agree.
         input_pair: the pair that shows it.
         roundoff: coarsest unit roundoff that anything in the slice was stored or computed in.
@@ -230,10 +230,10 @@ def _entered_unexplained(case: Case, own: Classified) -> bool:
     own.input_jump = _ratio(error.input, explained)
     if error.input <= max(limits.peer_floor * case.roundoff, limits.factor * explained):
         return False
-    if error.input <= limits.hidden_floor * case.roundoff:
-        # What one side alone runs is a witness, if it did more than another order of adding up would.
-        if error.input <= limits.drift_least or _alone_before(case) is None:
-            return False
+    # What one side alone runs is a witness, if it did more than another order of adding up would.
+    is_small = error.input <= limits.hidden_floor * case.roundoff
+    if is_small and (error.input <= limits.drift_least or _alone_before(case) is None):
+        return False
     return error.input > limits.excess * case.evidence.noise.of_input(case.row)
 
 

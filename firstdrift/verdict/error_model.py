@@ -9,8 +9,8 @@
 | summed      | |dx| x root of the terms in a sum              | none of its own                             |
 | averaged    | the same, over the number of terms             | none of its own                             |
 | multiplied  | |da| x max|b| + |db| x max|a|                  | (|dg| |b| + |g| |db|), b by its largest     |
-| divided     | |da| / min|b| + |db| max|a / b| / min|b|         | the same, of g over b                       |
-| power       | |dx| x largest of p |x|^(p - 1)                 | |g| x the same                              |
+| divided     | (|da| + |db| max|a / b|) / min|b|              | the same, of g over b                       |
+| power       | |dx| x largest p |x|^(p - 1)                   | |g| x the same                              |
 | root        | none of its own                                | the same                                    |
 | product     | |da| |b| + |db| |a|, as random errors add up   | the same of g and the other factor          |
 | exponential | max|dx|, relative to the output                | 2 |g| max y x (relative errors of g and y)  |
@@ -18,8 +18,8 @@
 | centred     | |dx| / standard deviation x |y|                | |g| max|w| / deviation x (errors of g and x)|
 | scaled      | e(x) x rms / rms of its small rows             | |g| max|w| / rms x (errors of g and x)      |
 
-Where the slope jumps, as at the zero of relu, a share of e(x) of the elements lies within the error of the kink,
-and their gradients are others: sqrt(e(x)) of the norm.
+Where the slope jumps, as at the zero of relu, a share of e(x) of the elements lies within the error of the
+kink, and their gradients are others: sqrt(e(x)) of the norm.
 
 Norms are L2 over whole tensors; the result is relative to the norm of the golden output. Of a random matrix
 a product keeps the relative error; what it cancels out shows in |a| |b| / |output|. The rounding of each
@@ -263,6 +263,8 @@ def _of_power(gradients: Values, kept: Values, made: Value, power: float) -> flo
 
 def _product_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
     gradient = max(gradients, key=lambda one: one.size)
+    if not kept:  # only what is added up, such as the gradient of a bias, is known
+        return gradient.difference * _gathered(gradient, made)
     own = next((one for one in kept if one.key == made.key), None)
     factors = sorted((one for one in kept if one is not own), key=lambda one: one.size)
     if own is not None and len(kept) > 2 and own is min(kept, key=lambda one: one.size):  # noqa: PLR2004

@@ -146,7 +146,7 @@ def _trained(earlier: Iterable[SliceJudgement], at: Coordinates) -> Training | N
 
 
 def _choice_before(earlier: Iterable[SliceJudgement], at: Coordinates) -> str | None:
-    """Return where another expert was chosen for a token before, which a cache of keys and values remembers."""
+    """Return where another expert was chosen for a token before: a cache of keys and values remembers it."""
     before = (
         one.choice
         for one in earlier

@@ -1,6 +1,6 @@
 """The first-order bound of the operator of a row, from what was recorded of its tensors.
 
-A backward operator is held against what it was given, and against what its forward operator was given and gave.
+A backward operator is held against what it was given, and what its forward operator was given and gave.
 """
 
 import math
@@ -51,7 +51,7 @@ def operator_bound(case: Case, pair: int) -> float:
     if forward is None:
         return backward_bound(model, given, [], [], made)
     kept = _values(evidence, evidence_pairs(evidence, forward, *_GIVEN), roundoff)
-    result = _values(evidence, evidence.pairs_of(forward, Role.OUTPUT), roundoff)
+    result = _values(evidence, evidence_pairs(evidence, forward, Role.OUTPUT), roundoff)
     bound = backward_bound(model, given, kept, result, made)
     return _with_flipped_rows(case, pair, bound) if model is ErrorModel.KINKED else bound
 
@@ -75,8 +75,10 @@ def _parameter_error(case: Case, pair: int) -> float:
 
 
 def evidence_pairs(evidence: Evidence, error: RowErrors, *roles: Role) -> Iterable[int]:
-    """Go through the pairs of a row that the dump gives one of some roles, in the order of the dump."""
-    return (at for role in roles for at in evidence.pairs_of(error, role))
+    """Go through the pairs of a row that the dump gives one of some roles, in the order of their keys."""
+    keys = {at: evidence.plan.pairs[at].golden.key for role in roles for at in evidence.pairs_of(error, role)}
+    roles_of = {at: roles.index(evidence.plan.pairs[at].target.role) for at in keys}
+    return sorted(keys, key=lambda at: (roles_of[at], len(keys[at]), keys[at]))
 
 
 def _values(evidence: Evidence, pairs: Iterable[int], roundoff: float) -> list[Value]:

@@ -98,7 +98,7 @@ def row_errors(
         collected[row.index].pairs.append(index)
         role = role_of(pair, row, parameters)
         collected[row.index].roles.add(role)
-        if role is Role.PARAMETER:
+        if role is Role.PARAMETER and pair.target.is_tensor:
             collected[row.index].parameters.append(index)
         if choices and role is not Role.PARAMETER:
             errors[index] = _excused(

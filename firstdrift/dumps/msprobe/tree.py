@@ -212,8 +212,8 @@ def _cut_circles(parents: dict[str, str | None]) -> tuple[Message, ...]:
 def last_positions(parents: Mapping[str, str | None], positions: dict[str, int]) -> dict[str, int]:
     """Return when each node finished: the last position in `dump.json` of the node and all that it contains.
 
-    Nodes of which nothing was recorded, neither themselves nor what they contain, are left out. The gradients of
-    parameters say nothing of their module: those of shared weights are ready when all that share them are.
+    Nodes of which nothing was recorded, neither themselves nor what they contain, are left out. The gradients
+    of parameters say nothing of their module: those of shared weights are ready when all that share them are.
     """
     last: dict[str, int] = {}
     for name, position in reversed(positions.items()):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from firstdrift.operators.kinds import Magnification
+from firstdrift.operators.kinds import ErrorModel
 from firstdrift.operators.paths import (
     is_of_chosen_experts,
     is_shared_expert,
@@ -10,13 +10,13 @@ from firstdrift.operators.paths import (
     runs_through_head,
 )
 from firstdrift.operators.properties import (
+    error_model,
     fills,
     hands_on,
     is_commutative,
     is_product,
     is_received,
     leaves_unwritten,
-    magnification,
     message_of,
     parameter_positions,
     passes_on,
@@ -27,18 +27,22 @@ from firstdrift.operators.properties import (
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        ("Functional.softmax", Magnification.ABSOLUTE),
-        ("Tensor.__iadd__", Magnification.CANCELLING),
-        ("iadd", Magnification.NONE),
-        ("LayerNormOperation", Magnification.CENTRING),
-        ("RMSNorm", Magnification.NONE),
-        ("MixtureOfExperts", Magnification.NONE),
-        ("RotaryEmbedding", Magnification.ABSOLUTE),
-        ("RopeOperation", Magnification.NONE),
+        ("Functional.softmax", ErrorModel.EXPONENTIAL),
+        ("Tensor.__iadd__", ErrorModel.ADDITIVE),
+        ("iadd", ErrorModel.ADDITIVE),
+        ("LayerNormOperation", ErrorModel.CENTRED),
+        ("RMSNorm", ErrorModel.SCALED),
+        ("leaky_relu", ErrorModel.KINKED),
+        ("SiLU", ErrorModel.ADDITIVE),
+        ("MaxPool2d", ErrorModel.KINKED),
+        ("Torch.mean", ErrorModel.AVERAGED),
+        ("MixtureOfExperts", ErrorModel.NONE),
+        ("RotaryEmbedding", ErrorModel.EXPONENTIAL),
+        ("RopeOperation", ErrorModel.NONE),
     ],
 )
-def test_an_operator_magnifies_errors_as_it_conditions_them(name: str, how: Magnification) -> None:
-    assert magnification(name) is how
+def test_an_operator_has_the_error_model_of_what_it_is_called(name: str, how: ErrorModel) -> None:
+    assert error_model(name) is how
 
 
 @pytest.mark.parametrize(
