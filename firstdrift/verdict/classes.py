@@ -108,9 +108,9 @@ def _chose_from_equal(case: Case) -> bool:
 
 
 def _has_other_weights(case: Case) -> bool:
-    # What a look-up gives is a part of its weight, of which statistics of the whole tell little.
-    is_looked_up = case.jumped and case.error.parameter and kind_of_row(case.row) is OpKind.LOOKUP
-    return case.weights or bool(is_looked_up)
+    # What a look-up gives is a part of its weight, of which statistics of the whole tell little once trained.
+    may_be_trained = case.jumped and case.evidence.is_later_step and bool(case.error.parameter)
+    return case.weights or (may_be_trained and kind_of_row(case.row) is OpKind.LOOKUP)
 
 
 def _has_another_argument(case: Case) -> bool:

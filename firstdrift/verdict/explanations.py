@@ -13,6 +13,7 @@ from functools import cache
 from typing import ClassVar, Final, TypeAlias
 
 from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.operators.kinds import OpKind
 from firstdrift.verdict.conditioning import error_of_terms
 from firstdrift.verdict.evidence import Case, Scope
 from firstdrift.verdict.gradients import explained_gradient
@@ -20,6 +21,7 @@ from firstdrift.verdict.layer_outliers import peer_group
 from firstdrift.verdict.operator_bounds import operator_bound
 from firstdrift.verdict.router_ties import is_done_by_row
 from firstdrift.verdict.rule import Rule
+from firstdrift.verdict.tree import kind_of_row
 
 _EXPERTS: Final = "Ties between experts"
 _OPERATORS: Final = "The error model of an operator"
@@ -245,19 +247,16 @@ def _stands_out(case: Case) -> bool:
     if case.is_unrecorded and not case.operands and peer_group(case.row) not in case.progress.peers_before:
         # That grows from layer to layer: the first of the peers stands out in healthy runs too.
         return False
-    measured = case.evidence.measurements[pair]
-    if measured.kind is MeasurementKind.DATA:
-        return True
-    if case.error.tells_little:
-        return False
-    # Statistics bound an error from below, and what is given by more or less than what is made of it.
-    norms = [side.norm for side in (measured.golden, measured.target) if side is not None]
-    is_even = bool(norms) and None not in norms
-    return is_even and (case.error.output or 0.0) > case.limits.factor * (case.progress.seen or 0.0)
+    # Statistics bound errors from below: too unevenly for peers, that of an input less than that of an output.
+    return case.evidence.measurements[pair].kind is MeasurementKind.DATA
+
+
+def _is_looked_up(case: Case) -> bool:
+    return kind_of_row(case.row) is OpKind.LOOKUP
 
 
 def _is_among_others(case: Case) -> bool:
-    return not _is_alone(case) and not _stands_out(case)
+    return not (_is_alone(case) or _stands_out(case) or _is_looked_up(case))
 
 
 def _peer_floor(case: Case) -> float:
@@ -282,6 +281,7 @@ def _baseline(case: Case) -> float:
 
 FLOORS: Final = (
     Explanation("peers", "Peers", ("peer_floor",), applies=_stands_out, amount=_peer_floor),
+    Explanation("copied", "The rule", ("peer_floor",), applies=_is_looked_up, amount=_peer_floor),
     Explanation("gathered", "The rule", ("floor",), applies=_is_among_others, amount=_floor),
     Explanation("logits_alone", "Tokens", applies=_is_of_logits, amount=_unbounded),
     Explanation(
