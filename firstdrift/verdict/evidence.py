@@ -30,7 +30,7 @@ from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import Term, is_sum
-from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
+from firstdrift.verdict.fixed_thresholds import LEAST_WEIGHTS, NEARLY_ALL, STATISTICS_ROUNDING
 from firstdrift.verdict.layer_outliers import PeerGroup
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
@@ -159,6 +159,20 @@ class Evidence:
         gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is Role.GRADIENT)
         norms = (self.measurements[at].golden_norm for at in gradients)
         return max(filter(math.isfinite, norms), default=0.0)
+
+    @cached_property
+    def weights_throughout(self) -> tuple[int, float] | None:
+        """Number of parameters and their median error, if nearly all of them differ."""
+        pairs = {
+            self.parameter_name(at): self.pair_errors[at].value
+            for error in self.errors
+            for at in error.parameters
+        }
+        known = [value for value in pairs.values() if value is not None and math.isfinite(value)]
+        differing = [value for value in known if value > STATISTICS_ROUNDING.value * UNIT_ROUNDOFF["float32"]]
+        if len(known) < LEAST_WEIGHTS.value or len(differing) < NEARLY_ALL.value * len(known):
+            return None
+        return len(known), median(differing)
 
     @cached_property
     def one_sided_gradients(self) -> Mapping[int, OneSidedGradient]:

@@ -247,7 +247,7 @@ def _stands_out(case: Case) -> bool:
     if case.is_unrecorded and not case.operands and peer_group(case.row) not in case.progress.peers_before:
         # That grows from layer to layer: the first of the peers stands out in healthy runs too.
         return False
-    # Statistics bound errors from below: too unevenly for peers, that of an input less than that of an output.
+    # Statistics bound errors from below, those of inputs and outputs too unevenly to be held against peers.
     return case.evidence.measurements[pair].kind is MeasurementKind.DATA
 
 

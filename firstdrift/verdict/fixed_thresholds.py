@@ -130,6 +130,12 @@ NOISE_BEFORE: Final = FixedThreshold(
     "What follows",
 )
 
+LEAST_WEIGHTS: Final = FixedThreshold(
+    4, "parameters", "Fewer do not tell whether all of them differ.", "Parameters"
+)
+NEARLY_ALL: Final = FixedThreshold(
+    0.8, "of the parameters", "If so many differ, that is said of all of them.", "Parameters"
+)
 TURNED_SIGNS: Final = FixedThreshold(
     3,
     "times the root of the error of the gradient",
