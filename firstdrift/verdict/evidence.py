@@ -162,11 +162,12 @@ class Evidence:
 
     @cached_property
     def weights_throughout(self) -> tuple[int, float] | None:
-        """Number of parameters and their median error, if nearly all of them differ."""
+        """Number of weights and their median error, if nearly all of them differ; vectors are not counted."""
         pairs = {
             self.parameter_name(at): self.pair_errors[at].value
             for error in self.errors
             for at in error.parameters
+            if len(self.plan.pairs[at].golden.shape or ()) > 1
         }
         known = [value for value in pairs.values() if value is not None and math.isfinite(value)]
         differing = [value for value in known if value > STATISTICS_ROUNDING.value * UNIT_ROUNDOFF["float32"]]

@@ -49,7 +49,9 @@ def _throughout(case: Case) -> Reasons:
     if found is None or case.evidence.is_later_step:
         return ()
     count, error = found
-    dtype = next((name for name, unit in _FORMATS if unit / 4 < error < unit), None)
+    measured = case.evidence.measurements[case.error.parameter_pair or 0]
+    is_exact = measured.kind is MeasurementKind.DATA
+    dtype = next((name for name, unit in _FORMATS if is_exact and unit / 4 < error < unit), None)
     size = Message.of("size.number", error=error)
     if dtype is None:
         return (Message.of("reason.every_weight", count=count, size=size),)
