@@ -108,7 +108,7 @@ OTHER_WIDTHS: Final = FixedThreshold(
 STATISTICS_ROUNDING: Final = FixedThreshold(
     16,
     _ROUNDINGS,
-    "Recorded statistics of equal whole numbers are apart by at most so much.",
+    "Recorded statistics of equal whole numbers, or equal parameters, are apart by at most so much.",
     "The words",
 )
 NEAR_FORMAT: Final = FixedThreshold(
