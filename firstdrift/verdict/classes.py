@@ -308,7 +308,7 @@ CLASS_RULES: Final = (
 ENTERED: Final = ClassRule(
     "entered",
     "An input that nothing explains",
-    ("hidden_floor", "factor", "excess"),
+    ("hidden_floor", "factor", "peer_floor", "drift_least", "excess"),
     node_class=NodeClass.SOURCE,
 )
 """Decides of the module around a row whose input nothing explains, and so not of the row it looks at."""

@@ -161,7 +161,7 @@ BOUNDS: Final = (
     Explanation(
         "training",
         "Parameters",
-        ("later_step_parameters",),
+        ("parameter_floor", "later_step_parameters"),
         applies=_has_parameters_that_agree,
         amount=_trained,
         scope=Scope.ACTIVATION,
@@ -286,7 +286,7 @@ FLOORS: Final = (
     Explanation("logits_alone", "Tokens", applies=_is_of_logits, amount=_unbounded),
     Explanation(
         "only_output",
-        "Sums that cancel out",
+        "A single output",
         ("hidden_floor", "alone_floor"),
         applies=_is_only_output,
         amount=_only_output,

@@ -26,12 +26,6 @@ class FixedThreshold(NamedTuple):
 
 _ROUNDINGS: Final = "unit roundoffs of float32"
 
-MOST_CANCELLED: Final = FixedThreshold(
-    1e3,
-    "condition number",
-    "A single dot product of which the operands were not recorded may cancel out so far by chance.",
-    "A single dot product",
-)
 EXACT_INPUTS: Final = FixedThreshold(
     16, _ROUNDINGS, "Inputs of a product that differ by less agree to float32.", "Coarse products"
 )
@@ -114,7 +108,7 @@ OTHER_WIDTHS: Final = FixedThreshold(
 STATISTICS_ROUNDING: Final = FixedThreshold(
     16,
     _ROUNDINGS,
-    "Recorded statistics of equal whole numbers are apart by at most so much.",
+    "Recorded statistics of equal whole numbers, or equal parameters, are apart by at most so much.",
     "The words",
 )
 NEAR_FORMAT: Final = FixedThreshold(
