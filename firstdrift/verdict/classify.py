@@ -39,7 +39,6 @@ class Classified(Struct, gc=False):
         reasons: why, the most telling first.
         worst_pair: the pair the reasons are about.
         entered: the error entered through this input, which nothing recorded explains.
-        input_jump: input error / what was recorded before it; None if not known.
         is_tie: it chose otherwise among values that are equal within rounding.
         is_shown_by_no_pair: it is an error that no pair of tensors shows.
         rule: "class.source", the rule that decided; of a clean row with an error what excuses it,
@@ -51,7 +50,6 @@ class Classified(Struct, gc=False):
     reasons: Reasons = ()
     worst_pair: int | None = None
     entered: int | None = None
-    input_jump: float | None = None
     is_tie: bool = False
     is_shown_by_no_pair: bool = False
     rule: str | None = None
@@ -88,11 +86,10 @@ def classify(evidence: Evidence, *, other_input: bool = False) -> Classification
     result = _walk(evidence, other_input=other_input)
     amplifications = [classified.amplification for classified in result.rows]
     outputs = outstanding(rows, amplifications, limits.factor)
-    inputs = outstanding(rows, [classified.input_jump for classified in result.rows], limits.factor)
     # Whoever stands out after the first origin does so for what began there.
     last = result.first_origin if result.first_origin is not None else len(rows)
-    if any(evidence.places[index] < last for index in outputs | inputs):
-        result = _walk(evidence, outputs, inputs, other_input=other_input)
+    if any(evidence.places[index] < last for index in outputs):
+        result = _walk(evidence, outputs, other_input=other_input)
     weak = outstanding(rows, amplifications, limits.weak_factor)
     least = limits.peer_floor * result.roundoff
     result.weak = frozenset(index for index in weak if (evidence.errors[index].output or 0.0) > least)
@@ -102,15 +99,14 @@ def classify(evidence: Evidence, *, other_input: bool = False) -> Classification
 def _walk(
     evidence: Evidence,
     outputs: frozenset[int] = frozenset(),
-    inputs: frozenset[int] = frozenset(),
     *,
     other_input: bool,
 ) -> Classification:
-    """Classify the rows one by one, knowing whose outputs and inputs stand out among their peers."""
+    """Classify the rows one by one, knowing whose outputs stand out among their peers."""
     count = len(evidence.rows)
     classified = [Classified() for _ in range(count)]
     progress = Progress(evidence.compute, [0.0] * count, [False] * count, [0] * count)
-    progress.outstanding, progress.outstanding_inputs = outputs, inputs
+    progress.outstanding = outputs
     if other_input and evidence.in_order:
         progress.input_row = evidence.in_order[0].index
     for row in evidence.in_order:
@@ -152,7 +148,7 @@ def _is_other_input(case: Case) -> bool:
 
 def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> None:
     """Find out what explains the errors of a row, and whether more came in than anything explains."""
-    if _entered_unexplained(case, own):
+    if _entered_unexplained(case):
         _blame_what_surrounds(case, classified)
     explain(case)
     if case.row.last > case.row.index and (added := added_inside(case)):
@@ -222,12 +218,11 @@ def _level_of_fault(case: Case) -> float:
     return max(case.limits.floor * case.roundoff, NOISE_BEFORE.value * noise)
 
 
-def _entered_unexplained(case: Case, own: Classified) -> bool:
+def _entered_unexplained(case: Case) -> bool:
     progress, limits, error, index = case.progress, case.limits, case.error, case.row.index
     if error.input is None or progress.seen is None or case.was_chosen_otherwise:
         return False
     explained = max(case.roundoff, progress.seen_whole, progress.inside[index], _handed_on(case))
-    own.input_jump = _ratio(error.input, explained)
     if error.input <= max(limits.peer_floor * case.roundoff, limits.factor * explained):
         return False
     # What one side alone runs is a witness, if it did more than another order of adding up would.

@@ -22,10 +22,9 @@ from msgspec.structs import replace
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.names import with_direction
-from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.node import Direction
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
-from firstdrift.operators.paths import numbered_chosen_expert
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
@@ -322,7 +321,6 @@ class Progress:
     seen_whole: float = 0.0
     seen_difference: float = 0.0
     outstanding: frozenset[int] = frozenset()
-    outstanding_inputs: frozenset[int] = frozenset()
     peers_before: set[PeerGroup] = field(default_factory=set)
 
 
@@ -395,10 +393,7 @@ def case_of(evidence: Evidence, progress: Progress, row: TreeRow) -> Case:
     unrecorded = error.input is None and not progress.known_inside[row.index]
     is_backward = row.direction is Direction.BACKWARD
     differing = None
-    is_by_number = (
-        error.is_excused and row.kind is NodeKind.API and not numbered_chosen_expert(row.path or "")
-    )
-    if error.parameter and not (is_by_number and progress.seen):
+    if error.parameter and not (error.is_by_number and progress.seen):
         differing = differing_parameter(evidence, error, roundoff)
     if differing is not None:
         error.parameter, error.parameter_pair = evidence.pair_errors[differing].value, differing

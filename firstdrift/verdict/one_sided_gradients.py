@@ -51,6 +51,8 @@ def _of_unmatched_rows(rows: Sequence[TreeRow]) -> Iterator[tuple[int, OneSidedG
         for row in rows
         if row.direction is Direction.BACKWARD and not holds_gradients(row) and _is_one_to_one(row)
     }
+    # Of passes that one side recorded more of, the others have gradients on both sides.
+    backward -= {row.path for row in gradients if row.match is not None}
     side = sides.pop()
     yield from ((row.index, OneSidedGradient(side, "")) for row in alone if row.path in backward)
 

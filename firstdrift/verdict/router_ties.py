@@ -52,6 +52,7 @@ class Choice(Struct, frozen=True):
         pair: the pair that shows it.
         swapped: how many choices are others, over all tokens; None if that is not known.
         tokens: number of tokens; 0 if not known.
+        of_calls: experts were called otherwise, so that calls of the same number are of different experts.
     """
 
     order: int
@@ -60,6 +61,7 @@ class Choice(Struct, frozen=True):
     pair: int
     swapped: int | None = None
     tokens: int = 0
+    of_calls: bool = False
 
 
 def may_be_scores(pair: TensorPair) -> bool:
@@ -190,14 +192,16 @@ class _Search:
         """
         for index in self.experts:
             around = self.rows[index]
-            calls = [one for one in self.rows[index + 1 : around.last + 1] if one.kind is NodeKind.API]
+            inside = self.rows[index + 1 : around.last + 1]
+            calls = [one for one in inside if one.kind is NodeKind.API and one.parent == index]
             block = self._block(around) if calls else None
             shown = next((at for one in calls for at, _ in self.of_row[one.index]), None)
-            if block is None or shown is None:
+            if block is None or shown is None or around.golden != around.target:
                 continue
             alone = {bool(one.golden) for one in calls if one.match is None}
             if len(alone) == 1 or self._run_other_experts(calls):
-                yield Choice(min(one.order for one in calls) - 1, block.index, block.last, shown)
+                order = min(one.order for one in calls) - 1
+                yield Choice(order, block.index, block.last, shown, of_calls=True)
 
     def _run_other_experts(self, calls: Sequence[TreeRow]) -> bool:
         """Tell whether a call is given the weights that another one has on the golden side."""
@@ -305,12 +309,14 @@ class Excuse(Struct, frozen=True):
         is_within: it depends on the choice, and which of its rows are whose is not known.
         is_set_aside: it is so, but where rows are known it is judged what it leads to: it explains nothing.
         tells_little: which rows are off is not known, and statistics may hide that some are.
+        is_by_number: it is of a call that may be one of another expert on the other side.
     """
 
     left_out: int = 0
     is_within: bool = False
     is_set_aside: bool = False
     tells_little: bool = False
+    is_by_number: bool = False
 
 
 def excuse(choices: Sequence[Choice], row: TreeRow, pair: TensorPair, measured: Measurement) -> Excuse:
@@ -321,7 +327,8 @@ def excuse(choices: Sequence[Choice], row: TreeRow, pair: TensorPair, measured: 
     own = next((choice for choice in reversed(before) if choice.block <= row.index <= choice.last), None)
     if any(choice.swapped is None for choice in before):
         by_statistics = measured.kind is MeasurementKind.STATISTICS
-        return Excuse(is_within=own is not None, tells_little=by_statistics)
+        is_by_number = own is not None and own.of_calls and row.kind is NodeKind.API
+        return Excuse(is_within=own is not None, tells_little=by_statistics, is_by_number=is_by_number)
     rows = measured.by_row.rows if measured.by_row is not None else 0
     left_out = sum((choice.swapped or 0) * _rows_at_once(choice, own, rows) for choice in before)
     if own is None:

@@ -44,6 +44,7 @@ class RowErrors(Struct, gc=False):
             `input` and `output` leave out where they are known; likewise whole_output.
         is_excused: what it gives depends on such a choice, and is no error.
         is_set_aside: it is so, and explains no error of others.
+        is_by_number: it is a call that may be one of another expert on the other side.
         tells_little: after such a choice, its errors are lower bounds that may hide what came in.
     """
 
@@ -69,6 +70,7 @@ class RowErrors(Struct, gc=False):
     is_excused: bool = False
     is_set_aside: bool = False
     tells_little: bool = False
+    is_by_number: bool = False
 
     @property
     def worst(self) -> float:
@@ -124,6 +126,7 @@ def _excused(
     row.is_excused |= known.is_within
     row.is_set_aside |= known.is_set_aside
     row.tells_little |= known.tells_little
+    row.is_by_number |= known.is_by_number
     if error.value is None or error.discrete:
         return error
     if pair.target.role is Role.INPUT:

@@ -445,12 +445,12 @@ def test_thresholds_are_moved_by_name(
 ) -> None:
     golden, healthy = main_case[0], unpacked("msit/llama12_bf16")
     assert json_of(firstdrift, golden, healthy)["first_bad_node"] is None
-    moved = ("--threshold", "floor=1", "--threshold", "factor=1.5")
+    moved = ("--threshold", "floor=0.1", "--threshold", "factor=1")
     strict_rules = json_of(firstdrift, golden, healthy, *moved)
     assert strict_rules["first_bad_node"] is not None
-    assert strict_rules["thresholds"] == {"factor": 1.5, "floor": 1.0}
+    assert strict_rules["thresholds"] == {"factor": 1.0, "floor": 0.1}
     lines = firstdrift("compare", golden, healthy, *moved).out.splitlines()
-    assert "thresholds    factor=1.5, floor=1" in lines
+    assert "thresholds    factor=1, floor=0.1" in lines
 
 
 def test_a_healthy_run_tells_noise_from_faults(
@@ -458,7 +458,7 @@ def test_a_healthy_run_tells_noise_from_faults(
 ) -> None:
     golden, target = main_case
     healthy = unpacked("msit/llama12_bf16")
-    moved = ("--threshold", "floor=1", "--threshold", "factor=1.5", "--baseline", healthy)
+    moved = ("--threshold", "floor=0.1", "--threshold", "factor=1", "--baseline", healthy)
     assert json_of(firstdrift, golden, healthy, *moved)["first_bad_node"] is None
     found = json_of(firstdrift, golden, target, *moved)["first_bad_node"]
     assert (found["token"], found["module"]) == (2, "model.layers.7.mlp")

@@ -36,7 +36,7 @@ from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.verdict.movable_thresholds import Thresholds
 
-SENSITIVE = Thresholds(factor=1.5, floor=1.0)
+SENSITIVE = Thresholds(factor=1.0, floor=0.1)
 
 
 @pytest.fixture

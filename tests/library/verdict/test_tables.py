@@ -198,8 +198,17 @@ TIMES: dict[str, tuple[Case, float]] = {
 }
 """A row for each factor, and how large it is there."""
 
+
+def measured_by_data(made: Case) -> Case:
+    """Let the tensors of a row have been compared element by element."""
+    known = [replace(one, kind=MeasurementKind.DATA) for one in made.evidence.measurements]
+    object.__setattr__(made.evidence, "measurements", known)
+    return made
+
+
 LIMITS: dict[str, tuple[Case, float]] = {
-    "peers": (case(input=0.0, output=1.0, outstanding=True), 8 * U),
+    "peers": (measured_by_data(case(input=0.0, output=1.0, outstanding=True)), 8 * U),
+    "copied": (case("embedding", input=0.0, output=1.0), 8 * U),
     "gathered": (case(input=0.0, output=1.0), 32 * U),
     "logits_alone": (case(input=0.0, output=1.0, others=1, name="lm_head"), math.inf),
     "only_output": (case(input=0.0, output=1.0, others=1), 0.25),
