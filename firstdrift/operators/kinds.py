@@ -35,7 +35,10 @@ class ErrorModel(StrEnum):
     """No model: relative errors are passed on as they are."""
 
     ADDITIVE = "additive"
-    """Errors add up as they are: sums, and whatever changes by no more than its input does."""
+    """Errors add up as they are: sums, and whatever picks, copies or arranges."""
+
+    SMOOTH = "smooth"
+    """The same, but its slope follows its input: whatever changes by no more than its input does."""
 
     KINKED = "kinked"
     """The same, but its slope jumps: an error next to the kink gives another gradient."""

@@ -5,21 +5,22 @@
 | model       | forward                                        | backward: gradient g                        |
 | ----------- | ---------------------------------------------- | ------------------------------------------- |
 | additive    | sum of |dx|                                    | |dg|, added up where x was spread           |
-| kinked      | the same                                       | |g| x (e(g) + sqrt(e(x)))                   |
+| smooth      | the same                                       | |g| x (e(g) + rms of dx)                    |
+| kinked      | the same                                       | |g| x (e(g) + root of the share that flips) |
 | summed      | |dx| x root of the terms in a sum              | none of its own                             |
 | averaged    | the same, over the number of terms             | none of its own                             |
 | multiplied  | |da| x max|b| + |db| x max|a|                  | (|dg| |b| + |g| |db|), b by its largest     |
-| divided     | (|da| + |db| max|a / b|) / min|b|              | the same, of g over b                       |
-| power       | |dx| x largest p |x|^(p - 1)                   | |g| x the same                              |
+| divided     | |da| / min|b| + |db| max|a / b| / min|b|      | (|dg| + |g| rms of d slope) over b          |
+| power       | |dx| x largest of p |x|^(p - 1)                | |g| x the same                              |
 | root        | none of its own                                | the same                                    |
 | product     | |da| |b| + |db| |a|, as random errors add up   | the same of g and the other factor          |
 | exponential | max|dx|, relative to the output                | 2 |g| max y x (relative errors of g and y)  |
 | logarithmic | 2 max|dx| for each element                     | none of its own                             |
-| centred     | |dx| / standard deviation x |y|                | |g| max|w| / deviation x (errors of g and x)|
-| scaled      | e(x) x rms / rms of its small rows             | |g| max|w| / rms x (errors of g and x)      |
+| centred     | |dx| / deviation of small rows x |y| + |dw|    | |g| max|w| / deviation x (e(g) + e(x))      |
+| scaled      | |dx| / rms of small rows x |y| + |dw|          | |g| max|w| / rms x (e(g) + e(x) + e(w))     |
 
-Where the slope jumps, as at the zero of relu, a share of e(x) of the elements lies within the error of the
-kink, and their gradients are others: sqrt(e(x)) of the norm.
+Where the slope jumps, as at the zero of relu, the elements within the error of the kink have other
+gradients: of elements that spread by their deviation a share of rms of dx / deviation, its root of the norm.
 
 Norms are L2 over whole tensors; the result is relative to the norm of the golden output. Of a random matrix
 a product keeps the relative error; what it cancels out shows in |a| |b| / |output|. The rounding of each
@@ -48,6 +49,7 @@ class Value(Struct, frozen=True, gc=False):
         error: relative L2 error, at least one unit roundoff.
         largest_error: largest absolute error of an element.
         batch: its dimensions before the last two, along which lie the matrices that it holds.
+        dimensions: how many it has; 0 where that is not known.
     """
 
     key: str
@@ -59,6 +61,7 @@ class Value(Struct, frozen=True, gc=False):
     error: float
     largest_error: float
     batch: tuple[int, ...] = ()
+    dimensions: int = 0
 
     @property
     def difference(self) -> float:
@@ -172,9 +175,14 @@ def _product(given: Values, made: Value) -> float:
     """Return what the two largest inputs multiply to, and what the others, such as a bias, add."""
     if len(given) < 2:  # noqa: PLR2004
         return 0.0
-    *added, one, other = sorted(given, key=lambda value: value.size)
+    *added, one, other = sorted(given, key=_is_matrix)
     multiplied = _norm_of_product(one, other, made) * (one.error + other.error)
     return multiplied + _additive(added, made)
+
+
+def _is_matrix(one: Value) -> tuple[bool, int]:
+    """Return what matrices have more of than a bias, which of one token alone is the larger of the two."""
+    return one.dimensions > 1, one.size
 
 
 def _norm_of_product(one: Value, other: Value, made: Value) -> float:
@@ -198,13 +206,19 @@ def _logarithmic(given: Values, made: Value) -> float:
 
 
 def _centred(given: Values, made: Value) -> float:
-    first = given[0]
-    centring = first.rms / first.deviation if first.deviation else math.inf
-    return first.error * centring * _unevenness(first) * made.norm
+    return _normalised(given, given[0].deviation, made)
 
 
 def _scaled(given: Values, made: Value) -> float:
-    return given[0].error * _unevenness(given[0]) * made.norm
+    return _normalised(given, given[0].rms, made)
+
+
+def _normalised(given: Values, divisor: float, made: Value) -> float:
+    """Return what is explained of a norm: its weight multiplies numbers of about one, its bias is added."""
+    first, *weights = given
+    if not divisor:
+        return math.inf
+    return first.error * first.rms / divisor * _unevenness(first) * made.norm + _additive(weights, made)
 
 
 def _unevenness(one: Value) -> float:
@@ -221,10 +235,20 @@ def _additive_backward(gradients: Values, _: Values, __: Values, made: Value) ->
     return sum(one.difference * _gathered(one, made) for one in gradients)
 
 
-def _kinked_backward(gradients: Values, kept: Values, result: Values, made: Value) -> float:
-    turned = math.sqrt(max((one.error for one in kept), default=0.0))
-    flipped = sum(one.norm * turned * _gathered(one, made) for one in gradients)
-    return _additive_backward(gradients, kept, result, made) + flipped
+def _smooth_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    """Let slopes change by what their inputs do: their own slope is at most about one, and so are they."""
+    turned = min(1.0, sum(one.error * one.rms for one in kept))
+    return sum(one.norm * (one.error + turned) * _gathered(one, made) for one in gradients)
+
+
+def _kinked_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    turned = math.sqrt(max((_share_at_kink(one) for one in kept), default=0.0))
+    return sum(one.norm * (one.error + turned) * _gathered(one, made) for one in gradients)
+
+
+def _share_at_kink(one: Value) -> float:
+    """Return the share of elements that lie within their error of a kink, wherever it is."""
+    return min(1.0, one.error * one.rms / one.deviation) if one.deviation else math.ceil(min(1.0, one.error))
 
 
 def _multiplied_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
@@ -237,9 +261,11 @@ def _divided_backward(gradients: Values, kept: Values, result: Values, made: Val
     if len(kept) != 2 or not kept[1].smallest:  # noqa: PLR2004
         return 0.0
     one, other = kept
-    size = 1.0 if made.key == one.key else max((value.largest for value in result), default=1.0)
-    error = one.error + other.error
-    return sum(g.norm * (g.error + error) * size * _gathered(g, made) for g in gradients) / other.smallest
+    size, error = 1.0, other.error * other.rms / other.smallest  # of the slope 1 / b
+    if made.key != one.key:  # of the slope a / b / b
+        size = max((value.largest for value in result), default=1.0)
+        error = 2.0 * error * size + one.error * one.rms / other.smallest
+    return sum(g.norm * (g.error * size + error) * _gathered(g, made) for g in gradients) / other.smallest
 
 
 def _power_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
@@ -262,17 +288,16 @@ def _of_power(gradients: Values, kept: Values, made: Value, power: float) -> flo
 
 
 def _product_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
-    gradient = max(gradients, key=lambda one: one.size)
+    gradient = max(gradients, key=_is_matrix)
     if not kept:  # only what is added up, such as the gradient of a bias, is known
         return gradient.difference * _gathered(gradient, made)
-    own = next((one for one in kept if one.key == made.key), None)
-    factors = sorted((one for one in kept if one is not own), key=lambda one: one.size)
-    if own is not None and len(kept) > 2 and own is min(kept, key=lambda one: one.size):  # noqa: PLR2004
+    factors = sorted(kept, key=_is_matrix)[-2:]
+    others = [one for one in factors if one.key != made.key]
+    if len(others) == len(factors) == 2 and any(one.key == made.key for one in kept):  # noqa: PLR2004
         return gradient.difference * _gathered(gradient, made)
-    if not factors:
+    if not others:
         return 0.0
-    other = factors[-1]
-    return _norm_of_product(gradient, other, made) * (gradient.error + other.error)
+    return _norm_of_product(gradient, others[-1], made) * (gradient.error + others[-1].error)
 
 
 def _exponential_backward(gradients: Values, _: Values, result: Values, made: Value) -> float:
@@ -294,16 +319,19 @@ def _norm_backward(gradients: Values, kept: Values, made: Value, divisor: float)
     if not kept:
         return 0.0
     first, *weights = kept
-    given = sum(one.norm * (one.error + first.error) * _gathered(one, made) for one in gradients)
     if not divisor:
         return math.inf
-    if made.size < first.size:  # of its weight or bias, that is added up over all rows
-        return given * max(1.0, first.rms / divisor)
-    return given * max((one.largest for one in weights if one.size > 1), default=1.0) / divisor
+    error = first.error * first.rms / divisor
+    if made.size < first.size or made.key in {one.key for one in weights}:  # added up over all rows
+        return sum(one.norm * (one.error + error) * _gathered(one, made) for one in gradients)
+    error += sum(one.error for one in weights)
+    largest = max((one.largest for one in weights if one.size > 1), default=1.0)
+    return sum(one.norm * (one.error + error) for one in gradients) * largest * _unevenness(first) / divisor
 
 
 _FORWARD: Final[Mapping[ErrorModel, Callable[[Values, Value], float]]] = {
     ErrorModel.ADDITIVE: _additive,
+    ErrorModel.SMOOTH: _additive,
     ErrorModel.KINKED: _additive,
     ErrorModel.SUMMED: _summed,
     ErrorModel.AVERAGED: _averaged,
@@ -319,6 +347,7 @@ _FORWARD: Final[Mapping[ErrorModel, Callable[[Values, Value], float]]] = {
 
 _BACKWARD: Final[Mapping[ErrorModel, Callable[[Values, Values, Values, Value], float]]] = {
     ErrorModel.ADDITIVE: _additive_backward,
+    ErrorModel.SMOOTH: _smooth_backward,
     ErrorModel.KINKED: _kinked_backward,
     ErrorModel.MULTIPLIED: _multiplied_backward,
     ErrorModel.DIVIDED: _divided_backward,

@@ -112,6 +112,7 @@ def _value(evidence: Evidence, index: int, roundoff: float) -> Value | None:
         error=max(error, roundoff),
         largest_error=max(largest_difference(measured), roundoff * largest),
         batch=shape[:-2],
+        dimensions=len(shape),
     )
 
 

@@ -1,0 +1,55 @@
+"""How far apart a step of training may take parameters, in steps of Adam that were really made."""
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.verdict.training import Trained, Training
+
+SIZE, RATE, DECAY = 4096, 1e-3, 0.0
+
+
+def after_a_step(weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float = DECAY) -> np.ndarray:
+    """Return what Adam makes of a parameter in its first step: all elements move alike."""
+    return weight * (1.0 - rate * decay) - rate * gradient / (np.abs(gradient) + 1e-12)
+
+
+def ends(values: np.ndarray) -> tuple[float, float]:
+    return float(values.max()), float(values.min())
+
+
+def summary(values: np.ndarray) -> SideSummary:
+    return SideSummary(values.size, *ends(values), float(values.mean()), float(np.linalg.norm(values)))
+
+
+def excess(noise: float, *, rate: float = RATE, decay: float = DECAY, seed: int = 0) -> float:
+    """Return the error of a parameter after a step over what is allowed."""
+    chance = np.random.default_rng(seed)
+    weight, gradient = chance.standard_normal((2, SIZE))
+    other = gradient + noise * chance.standard_normal(SIZE)
+    known = Training({"w": Trained(ends(weight), ends(weight), 0.0, noise)}, noise)
+    golden, target = after_a_step(weight, gradient, RATE), after_a_step(weight, other, rate, decay)
+    measured = Measurement(MeasurementKind.STATISTICS, golden=summary(golden), target=summary(target))
+    allowed = known.allowed("w", measured, RATE)
+    assert allowed is not None
+    rounding = 2.0**-24
+    return float(np.linalg.norm(target - golden) / np.linalg.norm(golden)) / (allowed + rounding)
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(st.integers(-24, 0), st.integers(0, 2**32 - 1))
+def test_signs_that_noise_turns_are_allowed_for(exponent: int, seed: int) -> None:
+    assert excess(2.0**exponent, seed=seed) <= 1.0
+
+
+def test_of_equal_gradients_another_learning_rate_or_weight_decay_is_not() -> None:
+    assert excess(0.0) <= 1.0
+    assert excess(0.0, rate=1.1 * RATE) > 3.0
+    assert excess(0.0, decay=0.1) > 3.0
+
+
+def test_nothing_is_allowed_of_parameters_that_were_not_seen_before() -> None:
+    assert Training({}, 0.1).allowed("w", Measurement(MeasurementKind.STATISTICS), math.inf) is None
