@@ -35,6 +35,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from firstdrift.operators.kinds import ErrorModel
+from firstdrift.verdict.fixed_thresholds import MOST_CANCELLED
 
 
 class Value(Struct, frozen=True, gc=False):
@@ -172,9 +173,13 @@ def _slope_of_power(base: Value, power: float) -> float:
 
 
 def _product(given: Values, made: Value) -> float:
-    """Return what the two largest inputs multiply to, and what the others, such as a bias, add."""
+    """Return what the two largest inputs multiply to, and what the others, such as a bias, add.
+
+    Where the other factor was not recorded, few elements may cancel by chance: for one element to be c times
+    smaller than expected is as likely as 1 / c, for several of them at once as its power.
+    """
     if len(given) < 2:  # noqa: PLR2004
-        return 0.0
+        return made.norm * given[0].error * MOST_CANCELLED.value ** (1.0 / made.size) if made.size else 0.0
     *added, one, other = sorted(given, key=_is_matrix)
     multiplied = _norm_of_product(one, other, made) * (one.error + other.error)
     return multiplied + _additive(added, made)

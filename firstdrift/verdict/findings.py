@@ -8,7 +8,7 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.metrics.measurement import Measurement
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
@@ -123,7 +123,8 @@ def judge_after(
     trained = _trained(earlier, plan.target.coordinates)
     evidence = evidence_of(plan, rows, measurements, limits, noise, trained)
     choice = _choice_before(earlier, plan.target.coordinates)
-    if choice is not None:
+    # Data show which tokens it was, and all others are as they were; statistics do not.
+    if choice is not None and any(one.kind is MeasurementKind.STATISTICS for one in measurements):
         evidence = evidence_after_choice(evidence, choice)
     judged = judge(evidence, rules)
     if judged.input_difference is None and _runs_on_other_input(earlier, judged):

@@ -26,6 +26,12 @@ class FixedThreshold(NamedTuple):
 
 _ROUNDINGS: Final = "unit roundoffs of float32"
 
+MOST_CANCELLED: Final = FixedThreshold(
+    1e3,
+    "condition number",
+    "A single dot product of which the operands were not recorded may cancel out so far by chance.",
+    "The error model of an operator",
+)
 EXACT_INPUTS: Final = FixedThreshold(
     16, _ROUNDINGS, "Inputs of a product that differ by less agree to float32.", "Coarse products"
 )

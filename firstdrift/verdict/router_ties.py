@@ -190,13 +190,15 @@ class _Search:
 
         Then there are more calls on one side, or one that is given the weights of another expert.
         """
-        for index in self.experts:
+        is_merged = any(side.coordinates.merged for side in (self.plan.golden, self.plan.target))
+        for index in () if is_merged else self.experts:
             around = self.rows[index]
             inside = self.rows[index + 1 : around.last + 1]
             calls = [one for one in inside if one.kind is NodeKind.API and one.parent == index]
             block = self._block(around) if calls else None
             shown = next((at for one in calls for at, _ in self.of_row[one.index]), None)
-            if block is None or shown is None or around.golden != around.target:
+            is_known = _place(around) is not None  # an expert of its own says by its name which it is
+            if block is None or shown is None or is_known or around.golden != around.target:
                 continue
             alone = {bool(one.golden) for one in calls if one.match is None}
             if len(alone) == 1 or self._run_other_experts(calls):
