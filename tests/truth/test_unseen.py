@@ -1,0 +1,55 @@
+"""Pairs of real dumps that an earlier version answered wrongly, of architectures that no rule was tuned on.
+
+`unseen/NAME.tar.xz` holds NAME/golden and NAME/target, written by the real msprobe; names beginning with "h_"
+are healthy. `unseen/expected.json` says of the others which modules hold the fault (an empty path is the whole
+model, no path where the optimizer made it), which classes are right, and in which step it begins.
+"""
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firstdrift import compare
+from firstdrift.comparison.exit_status import exit_status
+
+HERE = Path(__file__).with_name("unseen")
+EXPECTED: dict[str, dict[str, Any]] = json.loads(HERE.joinpath("expected.json").read_text("utf-8"))
+
+
+def compared(name: str, folder: Path) -> Any:  # noqa: ANN401 (a report)
+    with tarfile.open(HERE / f"{name}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return compare(folder / name / "golden", folder / name / "target")
+
+
+@pytest.mark.parametrize("name", [name for name, truth in EXPECTED.items() if truth["healthy"]])
+def test_a_healthy_pair_has_no_finding(name: str, tmp_path: Path) -> None:
+    report = compared(name, tmp_path)
+    found = report.findings
+    assert (found.first_bad_node, found.first_bad_token, found.input_differs) == (None, None, ())
+    assert exit_status(report) == 0
+
+
+@pytest.mark.parametrize("name", [name for name, truth in EXPECTED.items() if not truth["healthy"]])
+def test_a_fault_is_named_where_it_is(name: str, tmp_path: Path) -> None:
+    report, truth = compared(name, tmp_path), EXPECTED[name]
+    found = report.findings.first_bad_node
+    assert found is not None
+    assert exit_status(report) == 1
+    assert found.node_class in truth["classes"]
+    assert found.coordinates.step == truth.get("step", found.coordinates.step)
+    places = truth["modules"]
+    assert not places or any(is_at(found.module, place) for place in places)
+
+
+def is_at(module: str | None, place: str) -> bool:
+    """Tell whether a module is another, or lies in it; the whole model has no path."""
+    return (module or "") == place or (bool(place) and (module or "").startswith(f"{place}."))
+
+
+def test_each_pair_is_expected_to_be_something() -> None:
+    assert {path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz")} == set(EXPECTED)
+    assert len(EXPECTED) > 20
