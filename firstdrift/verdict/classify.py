@@ -256,6 +256,8 @@ def _alone_before(case: Case) -> TreeRow | None:
     Where both run others, the same is done in another way.
     """
     evidence, alone = case.evidence, list[TreeRow]()
+    if not evidence.is_same_code:
+        return None
     for row in reversed(evidence.in_order[: evidence.places[case.row.index]]):
         if row.match is None and row.kind is NodeKind.API and row.direction is case.row.direction:
             alone.append(row)

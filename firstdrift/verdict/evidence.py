@@ -22,14 +22,14 @@ from msgspec.structs import replace
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.names import with_direction
-from firstdrift.model.node import Direction
+from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import Term, is_sum
-from firstdrift.verdict.fixed_thresholds import LEAST_WEIGHTS, NEARLY_ALL, STATISTICS_ROUNDING
+from firstdrift.verdict.fixed_thresholds import FEW_ALONE, LEAST_WEIGHTS, NEARLY_ALL, STATISTICS_ROUNDING
 from firstdrift.verdict.layer_outliers import PeerGroup
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
@@ -158,6 +158,13 @@ class Evidence:
         gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is Role.GRADIENT)
         norms = (self.measurements[at].golden_norm for at in gradients)
         return max(filter(math.isfinite, norms), default=0.0)
+
+    @cached_property
+    def is_same_code(self) -> bool:
+        """Whether nearly all operators have partners, as in two runs of the same code."""
+        operators = [row for row in self.rows if row.kind is NodeKind.API]
+        alone = sum(row.match is None for row in operators)
+        return alone <= FEW_ALONE.value * len(operators)
 
     @cached_property
     def weights_throughout(self) -> tuple[int, float] | None:

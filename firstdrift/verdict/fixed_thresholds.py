@@ -130,6 +130,12 @@ NOISE_BEFORE: Final = FixedThreshold(
     "What follows",
 )
 
+FEW_ALONE: Final = FixedThreshold(
+    0.1,
+    "of the operators",
+    "If more have no partner, the two runs are of different code, and what one runs alone shows nothing.",
+    "An input that nothing explains",
+)
 LEAST_WEIGHTS: Final = FixedThreshold(
     4, "parameters", "Fewer do not tell whether all of them differ.", "Parameters"
 )

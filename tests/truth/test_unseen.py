@@ -1,8 +1,8 @@
 """Pairs of real dumps that an earlier version answered wrongly, of architectures that no rule was tuned on.
 
-`unseen/NAME.tar.xz` holds NAME/golden and NAME/target, written by the real msprobe; names beginning with "h_"
-are healthy. `unseen/expected.json` says of the others which modules hold the fault (an empty path is the whole
-model, no path where the optimizer made it), which classes are right, and in which step it begins.
+`unseen/NAME.tar.xz` holds NAME/golden and NAME/target, as the real msprobe wrote them; names that begin with
+"h_" are healthy. `unseen/expected.json` says of the others which modules hold the fault (an empty path is the
+whole model, no path where the optimizer made it), which classes are right, and in which step it begins.
 """
 
 import json

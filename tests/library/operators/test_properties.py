@@ -33,7 +33,7 @@ from firstdrift.operators.properties import (
         ("LayerNormOperation", ErrorModel.CENTRED),
         ("RMSNorm", ErrorModel.SCALED),
         ("leaky_relu", ErrorModel.KINKED),
-        ("SiLU", ErrorModel.ADDITIVE),
+        ("SiLU", ErrorModel.SMOOTH),
         ("MaxPool2d", ErrorModel.KINKED),
         ("Torch.mean", ErrorModel.AVERAGED),
         ("MixtureOfExperts", ErrorModel.NONE),
