@@ -13,6 +13,7 @@ far apart the numbers are; taken as numbers they would drown everything else in 
 What is masked is what softmax makes zero: exp(-1000) is 0 in every dtype.
 """
 
+import math
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -23,7 +24,8 @@ _LOWEST_OF_FLOAT16: Final = (-65536.0, -65176.0)
 _FAR_BELOW: Final = -1e30
 """Nobody computes with what is lower: its square overflows in float32."""
 
-_ZERO_FOR_SOFTMAX: Final = -1e3
+ZERO_FOR_SOFTMAX: Final = -1e3
+"""What is lower is zero for softmax, in every dtype."""
 
 
 def is_mask_value(value: float | None) -> bool:
@@ -38,9 +40,14 @@ def masks(values: Any) -> Any:  # noqa: ANN401 (a number, or an array of them)
 
 
 def masked_on_both_sides(golden: Any, target: Any) -> Any:  # noqa: ANN401
-    """Tell which places are masked on both sides: one of them masks, and the other is zero for softmax."""
-    is_mask = masks(golden) | masks(target)
-    return is_mask & (golden <= _ZERO_FOR_SOFTMAX) & (target <= _ZERO_FOR_SOFTMAX)
+    """Tell which places are masked on both sides.
+
+    Both mask; or one is far below all numbers, and the other, a finite number, is zero for softmax.
+    """
+    far = (golden <= _FAR_BELOW) | (target <= _FAR_BELOW)
+    low = (golden <= ZERO_FOR_SOFTMAX) & (target <= ZERO_FOR_SOFTMAX)
+    finite = (golden > -math.inf) & (target > -math.inf)
+    return (masks(golden) & masks(target)) | (far & low & finite)
 
 
 def agreeing_masks(golden: SideSummary, target: SideSummary) -> tuple[SideSummary, SideSummary]:

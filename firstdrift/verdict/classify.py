@@ -26,7 +26,7 @@ from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
 from firstdrift.verdict.operator_bounds import largest_difference
 from firstdrift.verdict.reasons import entered, runs_alone
-from firstdrift.verdict.row_errors import RowErrors
+from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 
@@ -191,6 +191,8 @@ def _difference(case: Case) -> float:
     pair, error = case.error.output_pair, case.error.output
     if pair is None or error is None or not math.isfinite(error):
         return 0.0
+    if is_gradient_of_parameter(case.evidence.plan.pairs[pair], case.row):  # nothing else is made from it
+        return 0.0
     measured = case.evidence.measurements[pair]
     side = measured.golden
     if side is None or not side.size:
@@ -258,7 +260,8 @@ def _alone_before(case: Case) -> TreeRow | None:
     evidence, alone = case.evidence, list[TreeRow]()
     if not evidence.is_same_code:
         return None
-    for row in reversed(evidence.in_order[: evidence.places[case.row.index]]):
+    for place in range(evidence.places[case.row.index] - 1, -1, -1):
+        row = evidence.in_order[place]
         if row.match is None and row.kind is NodeKind.API and row.direction is case.row.direction:
             alone.append(row)
         elif evidence.errors[row.index].output is not None:

@@ -51,6 +51,7 @@ class Value(Struct, frozen=True, gc=False):
         largest_error: largest absolute error of an element.
         batch: its dimensions before the last two, along which lie the matrices that it holds.
         dimensions: how many it has; 0 where that is not known.
+        is_exact: its errors were taken from its values; from statistics they are lower bounds.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Value(Struct, frozen=True, gc=False):
     largest_error: float
     batch: tuple[int, ...] = ()
     dimensions: int = 0
+    is_exact: bool = False
 
     @property
     def difference(self) -> float:
@@ -131,7 +133,13 @@ def _gathered(one: Value, made: Value) -> float:
 
 
 def _additive(given: Values, made: Value) -> float:
-    return sum(one.difference * _spread(one, made) for one in given)
+    return sum(_handed_on(one, made) for one in given)
+
+
+def _handed_on(one: Value, made: Value) -> float:
+    """Return how much of the error of an input an output may have: of a part of it, what its elements may."""
+    whole = one.difference * _spread(one, made)
+    return min(whole, one.largest_error * math.sqrt(made.size)) if one.is_exact else whole
 
 
 def _summed(given: Values, made: Value) -> float:
@@ -145,8 +153,11 @@ def _averaged(given: Values, made: Value) -> float:
 def _multiplied(given: Values, made: Value) -> float:
     total = 0.0
     for place, one in enumerate(given):
-        others = math.prod(other.largest for at, other in enumerate(given) if at != place)
-        total += one.difference * others * _spread(one, made)
+        others = [other for at, other in enumerate(given) if at != place]
+        by_largest = one.difference * math.prod(other.largest for other in others) * _spread(one, made)
+        if one.is_exact and len(others) == 1:  # where the other has few large elements
+            by_largest = min(by_largest, one.largest_error * others[0].norm * _spread(others[0], made))
+        total += by_largest
     return total
 
 
@@ -168,7 +179,10 @@ def _slope_of_power(base: Value, power: float) -> float:
     """Return the largest slope of x to the power of p over the values of x; 0 where it has no bound."""
     if power < 1.0 and not base.smallest:
         return 0.0
-    slopes: list[float] = [end ** (power - 1.0) for end in (base.largest, base.smallest) if end]
+    try:
+        slopes: list[float] = [end ** (power - 1.0) for end in (base.largest, base.smallest) if end]
+    except OverflowError:
+        return math.inf
     return abs(power) * max(slopes, default=0.0)
 
 
@@ -253,7 +267,9 @@ def _kinked_backward(gradients: Values, kept: Values, _: Values, made: Value) ->
 
 def _share_at_kink(one: Value) -> float:
     """Return the share of elements that lie within their error of a kink, wherever it is."""
-    return min(1.0, one.error * one.rms / one.deviation) if one.deviation else math.ceil(min(1.0, one.error))
+    if one.size < 2:  # noqa: PLR2004 (a slope of its own, and no input)
+        return 0.0
+    return min(1.0, one.error * one.rms / one.deviation) if one.deviation else 1.0
 
 
 def _multiplied_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:

@@ -134,16 +134,12 @@ def judge_after(
 
 def _trained(earlier: Iterable[SliceJudgement], at: Coordinates) -> Training | None:
     """Return what the step before shows of training, on the same rank; after a fault that excuses nothing."""
-    before = [
-        one
-        for one in earlier
-        if one.training is not None
-        and one.coordinates.sort_key()[-1] == at.sort_key()[-1]
-        and time_of(one.coordinates) < time_of(at)
-    ]
-    if not before or any(one.origins for one in before):
+    before = [one for one in earlier if time_of(one.coordinates) < time_of(at)]
+    if any(one.origins for one in before):
         return None
-    return max(before, key=lambda one: time_of(one.coordinates)).training
+    on_rank = [one for one in before if one.coordinates.sort_key()[-1] == at.sort_key()[-1]]
+    known = [one for one in on_rank if one.training is not None]
+    return max(known, key=lambda one: time_of(one.coordinates)).training if known else None
 
 
 def _choice_before(earlier: Iterable[SliceJudgement], at: Coordinates) -> str | None:

@@ -136,6 +136,12 @@ FEW_ALONE: Final = FixedThreshold(
     "If more have no partner, the two runs are of different code, and what one runs alone shows nothing.",
     "An input that nothing explains",
 )
+LEAST_VARIANCE: Final = FixedThreshold(
+    1e-6,
+    "of the mean square",
+    "Norm and mean of a tensor, recorded in float32, tell no smaller variance.",
+    "The error model of an operator",
+)
 LEAST_WEIGHTS: Final = FixedThreshold(
     4, "parameters", "Fewer do not tell whether all of them differ.", "Parameters"
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from firstdrift.matching.plan import TensorPair
+from firstdrift.metrics.masks import ZERO_FOR_SOFTMAX
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, is_floating
@@ -17,11 +18,12 @@ from firstdrift.operators.properties import error_model
 from firstdrift.operators.recognise import kind_of_label
 from firstdrift.verdict.error_model import Value, backward_bound, forward_bound
 from firstdrift.verdict.evidence import Case, Evidence, explained_by_training
-from firstdrift.verdict.fixed_thresholds import LOWEST_VALUES
+from firstdrift.verdict.fixed_thresholds import LEAST_VARIANCE, LOWEST_VALUES
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
 
 _GIVEN = (Role.INPUT, Role.PARAMETER)
+_EXPONENTIALS = (ErrorModel.EXPONENTIAL, ErrorModel.LOGARITHMIC)
 
 
 def model_of(row: TreeRow) -> ErrorModel:
@@ -41,7 +43,8 @@ def operator_bound(case: Case, pair: int) -> float:
     made = _value(evidence, pair, roundoff) if model is not ErrorModel.NONE else None
     if made is None:
         return 0.0
-    given = _values(evidence, evidence_pairs(evidence, case.error, *_GIVEN), roundoff)
+    lowest = ZERO_FOR_SOFTMAX if model in _EXPONENTIALS else -LOWEST_VALUES.value
+    given = _values(evidence, evidence_pairs(evidence, case.error, *_GIVEN), roundoff, lowest)
     if case.error.parameters:
         own = {evidence.plan.pairs[at].golden.key: _parameter_error(case, at) for at in case.error.parameters}
         given = [replace(one, error=own.get(one.key, one.error)) for one in given]
@@ -81,20 +84,24 @@ def evidence_pairs(evidence: Evidence, error: RowErrors, *roles: Role) -> Iterab
     return sorted(keys, key=lambda at: (roles_of[at], len(keys[at]), keys[at]))
 
 
-def _values(evidence: Evidence, pairs: Iterable[int], roundoff: float) -> list[Value]:
-    known = (_value(evidence, pair, roundoff) for pair in pairs)
+def _values(
+    evidence: Evidence, pairs: Iterable[int], roundoff: float, lowest: float = -LOWEST_VALUES.value
+) -> list[Value]:
+    known = (_value(evidence, pair, roundoff, lowest) for pair in pairs)
     return [value for value in known if value is not None]
 
 
-def _value(evidence: Evidence, index: int, roundoff: float) -> Value | None:
-    """Return what is known of a tensor of numbers; None where too little is."""
+def _value(
+    evidence: Evidence, index: int, roundoff: float, lowest: float = -LOWEST_VALUES.value
+) -> Value | None:
+    """Return what is known of a tensor of numbers; None where too little is. What is below `lowest` masks."""
     pair, measured = evidence.plan.pairs[index], evidence.measurements[index]
     if measured.kind is MeasurementKind.SCALAR:
         return _number(pair)
     side, error = measured.golden, evidence.pair_errors[index].value
     if side is None or error is None or not is_floating(pair.golden.dtype):
         return None
-    side = _without_masks(side)
+    side = _without_masks(side, lowest)
     if side.maximum is None or side.minimum is None or not side.size:
         return None
     largest = max(abs(side.maximum), abs(side.minimum))
@@ -113,6 +120,7 @@ def _value(evidence: Evidence, index: int, roundoff: float) -> Value | None:
         largest_error=max(largest_difference(measured), roundoff * largest),
         batch=shape[:-2],
         dimensions=len(shape),
+        is_exact=measured.errors is not None,
     )
 
 
@@ -128,18 +136,21 @@ def _number(pair: TensorPair) -> Value | None:
     return Value(pair.golden.key, 1, abs(number), number, number, 0.0, 0.0, 0.0)
 
 
-def _without_masks(side: SideSummary) -> SideSummary:
+def _without_masks(side: SideSummary, lowest: float) -> SideSummary:
     """Leave out what masks: it is far below all numbers that are computed with."""
-    if side.minimum is None or side.maximum is None or side.minimum > -LOWEST_VALUES.value:
+    if side.minimum is None or side.maximum is None or side.minimum > lowest:
         return side
     highest = abs(side.maximum)
     return SideSummary(side.size, side.maximum, -highest, None, highest * math.sqrt(side.size or 0))
 
 
 def _deviation(side: SideSummary, norm: float) -> float:
+    """Return the standard deviation; where mean and norm cancel out, the least that they can tell."""
+    if side.maximum == side.minimum:
+        return 0.0
     mean_square = norm * norm / (side.size or 1)
     mean = side.mean or 0.0
-    return math.sqrt(max(0.0, mean_square - mean * mean))
+    return math.sqrt(max(mean_square - mean * mean, LEAST_VARIANCE.value * mean_square))
 
 
 def largest_difference(measured: Measurement) -> float:

@@ -200,7 +200,7 @@ class _Search:
             is_known = _place(around) is not None  # an expert of its own says by its name which it is
             if block is None or shown is None or is_known or around.golden != around.target:
                 continue
-            alone = {bool(one.golden) for one in calls if one.match is None}
+            alone = {bool(one.golden) for one in calls if one.match is None and _takes_weights(one)}
             if len(alone) == 1 or self._run_other_experts(calls):
                 order = min(one.order for one in calls) - 1
                 yield Choice(order, block.index, block.last, shown, of_calls=True)
@@ -267,6 +267,10 @@ class _Search:
             if place is not None and block.index < row.index <= block.last:
                 given[place["name"], label][place["number"]] = golden_rows
         return _whole(max((sum(rows.values()) for rows in given.values()), default=0), tokens, experts)
+
+
+def _takes_weights(row: TreeRow) -> bool:
+    return bool(parameter_positions(last_part(row.type_name)))
 
 
 def _are_alike(one: SideSummary | None, other: SideSummary | None) -> bool:

@@ -30,13 +30,12 @@ class Trained(Struct, frozen=True, gc=False):
     """A parameter as a step found it.
 
     Attributes:
-        golden: largest and smallest element; likewise target.
+        golden: largest and smallest element of the golden side.
         difference: norm of the difference.
         noise: relative error of its gradient, 0 to 1; None where that was not recorded.
     """
 
     golden: tuple[float, float]
-    target: tuple[float, float]
     difference: float
     noise: float | None = None
 
@@ -53,11 +52,11 @@ class Training(Struct, frozen=True):
     noise: float
 
     def moved(self, name: str, measured: Measurement) -> float | None:
-        """Return how far the step moved the elements of a parameter; None where that is not known."""
+        """Return how far the golden step moved the elements of a parameter; None where that is not known."""
         before = self.parameters.get(name)
         if before is None:
             return None
-        return max(_moved(before.golden, measured.golden), _moved(before.target, measured.target))
+        return _moved(before.golden, measured.golden)
 
     def allowed(self, name: str, measured: Measurement, typical: float) -> float | None:
         """Return how far apart a parameter may be after the step, relative; None where that is not known.

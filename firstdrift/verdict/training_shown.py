@@ -29,9 +29,9 @@ def _parameters(evidence: Evidence, noises: Mapping[str, float]) -> Iterator[tup
     for row, error in zip(evidence.rows, evidence.errors, strict=True):
         for at in error.parameters:
             measured, name = evidence.measurements[at], parameter_name(evidence.plan.pairs[at], row)
-            golden, target = ends_of(measured.golden), ends_of(measured.target)
+            golden = ends_of(measured.golden)
             value = evidence.pair_errors[at].value
-            if golden is not None and target is not None:
+            if golden is not None:
                 is_known = value is not None and math.isfinite(value)
                 difference = value * measured.golden_norm if value is not None and is_known else 0.0
-                yield name, Trained(golden, target, difference, noises.get(name))
+                yield name, Trained(golden, difference, noises.get(name))

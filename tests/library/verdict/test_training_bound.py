@@ -30,7 +30,7 @@ def excess(noise: float, *, rate: float = RATE, decay: float = DECAY, seed: int 
     chance = np.random.default_rng(seed)
     weight, gradient = chance.standard_normal((2, SIZE))
     other = gradient + noise * chance.standard_normal(SIZE)
-    known = Training({"w": Trained(ends(weight), ends(weight), 0.0, noise)}, noise)
+    known = Training({"w": Trained(ends(weight), 0.0, noise)}, noise)
     golden, target = after_a_step(weight, gradient, RATE), after_a_step(weight, other, rate, decay)
     measured = Measurement(MeasurementKind.STATISTICS, golden=summary(golden), target=summary(target))
     allowed = known.allowed("w", measured, RATE)
@@ -53,3 +53,16 @@ def test_of_equal_gradients_another_learning_rate_or_weight_decay_is_not() -> No
 
 def test_nothing_is_allowed_of_parameters_that_were_not_seen_before() -> None:
     assert Training({}, 0.1).allowed("w", Measurement(MeasurementKind.STATISTICS), math.inf) is None
+
+
+def test_noise_excuses_no_other_learning_rate() -> None:
+    generator = np.random.default_rng(7)
+    before = generator.normal(scale=0.02, size=4096)
+    update = 1e-3 * np.sign(generator.normal(size=before.size))
+    known = Training({"w": Trained(ends(before), 0.0, 0.03)}, 0.03)
+    golden, target = before - update, before - 10.0 * update
+    apart = float(np.linalg.norm(target - golden) / np.linalg.norm(golden))
+    measured = Measurement(MeasurementKind.STATISTICS, golden=summary(golden), target=summary(target))
+    allowed = known.allowed("w", measured, 1e-3)
+    assert allowed is not None
+    assert apart > allowed
