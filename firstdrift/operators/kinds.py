@@ -65,7 +65,10 @@ class ErrorModel(StrEnum):
     """One over the square root of each element."""
 
     PRODUCT = "product"
-    """A product of matrices, or a convolution."""
+    """A product of matrices."""
+
+    CONVOLVED = "convolved"
+    """A convolution."""
 
     EXPONENTIAL = "exponential"
     """Absolute errors become relative ones."""

@@ -73,7 +73,7 @@ class ClassRule(Rule, frozen=True, kw_only=True):
         reasons: why, for the reader.
         pair: the pair that the reasons are about.
         is_tie: it chose otherwise among values that are equal within rounding.
-        is_shown_by_no_pair: no pair of tensors shows it: the row is an error all the same.
+        is_shown_by_no_pair: the row is an error, though no pair of tensors is off.
     """
 
     node_class: NodeClass
@@ -236,6 +236,7 @@ CLASS_RULES: Final = (
         applies=_gives_more_or_less,
         reasons=reasons.argument,
         pair=lambda case: case.error.scalar_pair,
+        is_shown_by_no_pair=True,
     ),
     ClassRule(
         "amplified",

@@ -19,6 +19,7 @@ from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.verdict.added_inside import added_inside, explained_by_added
 from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
+from firstdrift.verdict.conditioning import error_of_sum
 from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
 from firstdrift.verdict.explanations import excused_by, explain, jumps
 from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE
@@ -40,7 +41,7 @@ class Classified(Struct, gc=False):
         worst_pair: the pair the reasons are about.
         entered: the error entered through this input, which nothing recorded explains.
         is_tie: it chose otherwise among values that are equal within rounding.
-        is_shown_by_no_pair: it is an error that no pair of tensors shows.
+        is_shown_by_no_pair: it is an error, though no pair of tensors is off.
         rule: "class.source", the rule that decided; of a clean row with an error what excuses it,
             "explanation.input".
     """
@@ -245,11 +246,7 @@ def _handed_on(case: Case) -> float:
     measured, underflow = evidence.measurements[pair], evidence.pair_errors[pair].underflow
     if case.row.direction is not Direction.BACKWARD:
         return underflow
-    return max(underflow, _over(case.progress.seen_difference, measured.golden_norm))
-
-
-def _over(difference: float, norm: float) -> float:
-    return difference / norm if norm else math.inf if difference else 0.0
+    return max(underflow, error_of_sum((case.progress.seen_difference,), measured.golden_norm))
 
 
 def _alone_before(case: Case) -> TreeRow | None:
@@ -312,8 +309,7 @@ def _surrounding(case: Case) -> TreeRow:
 def affects_output(own: Classified, error: RowErrors) -> bool:
     """Tell a fault from what changes no number: another shape, or a parameter (padding, an unused row)."""
     if own.node_class is NodeClass.STRUCTURE_DIFFERS:
-        is_other_size = own.rule == "class.argument_and_size"
-        return own.is_shown_by_no_pair or is_other_size or error.output is not None
+        return own.is_shown_by_no_pair or error.output is not None
     return own.node_class is not NodeClass.WEIGHTS_DIFFER or error.output is None or error.output > 0.0
 
 

@@ -14,6 +14,7 @@
 | power       | |dx| x largest of p |x|^(p - 1)                | |g| x the same                              |
 | root        | none of its own                                | the same                                    |
 | product     | |da| |b| + |db| |a|, as random errors add up   | the same of g and the other factor          |
+| convolved   | the same, as often as the kernel is laid on    | the same                                    |
 | exponential | max|dx|, relative to the output                | 2 |g| max y x (relative errors of g and y)  |
 | logarithmic | 2 max|dx| for each element                     | none of its own                             |
 | centred     | |dx| / deviation of small rows x |y| + |dw|    | |g| max|w| / deviation x (e(g) + e(x))      |
@@ -49,8 +50,7 @@ class Value(Struct, frozen=True, gc=False):
         deviation: standard deviation of its elements.
         error: relative L2 error, at least one unit roundoff.
         largest_error: largest absolute error of an element.
-        batch: its dimensions before the last two, along which lie the matrices that it holds.
-        dimensions: how many it has; 0 where that is not known.
+        shape: its dimensions; () where they are not known.
         is_exact: its errors were taken from its values; from statistics they are lower bounds.
     """
 
@@ -62,8 +62,7 @@ class Value(Struct, frozen=True, gc=False):
     deviation: float
     error: float
     largest_error: float
-    batch: tuple[int, ...] = ()
-    dimensions: int = 0
+    shape: tuple[int, ...] = ()
     is_exact: bool = False
 
     @property
@@ -201,7 +200,7 @@ def _product(given: Values, made: Value) -> float:
 
 def _is_matrix(one: Value) -> tuple[bool, int]:
     """Return what matrices have more of than a bias, which of one token alone is the larger of the two."""
-    return one.dimensions > 1, one.size
+    return len(one.shape) > 1, one.size
 
 
 def _norm_of_product(one: Value, other: Value, made: Value) -> float:
@@ -211,9 +210,23 @@ def _norm_of_product(one: Value, other: Value, made: Value) -> float:
     """
     if not made.size:
         return 0.0
-    matrices = math.prod(one.batch) if one.batch == other.batch else 1
+    matrices = math.prod(one.shape[:-2]) if one.shape[:-2] == other.shape[:-2] else 1
     shared = math.sqrt(one.size * other.size / made.size / max(1, matrices))
     return math.sqrt(made.size * shared) * one.rms * other.rms
+
+
+def _convolved(given: Values, made: Value) -> float:
+    return _product(given, made) * _overlap(given)
+
+
+def _overlap(given: Values) -> float:
+    """Return what sizes do not tell of a convolution: each element of the kernel sees nearly the whole input.
+
+    So more products are added up than in a product of matrices of those sizes, by the root of how many
+    elements the kernel has for each pair of channels.
+    """
+    elements = math.prod(given[1].shape[2:]) if len(given) > 1 else 1
+    return math.sqrt(math.sqrt(elements))
 
 
 def _exponential(given: Values, made: Value) -> float:
@@ -321,6 +334,10 @@ def _product_backward(gradients: Values, kept: Values, _: Values, made: Value) -
     return _norm_of_product(gradient, others[-1], made) * (gradient.error + others[-1].error)
 
 
+def _convolved_backward(gradients: Values, kept: Values, result: Values, made: Value) -> float:
+    return _product_backward(gradients, kept, result, made) * _overlap(kept)
+
+
 def _exponential_backward(gradients: Values, _: Values, result: Values, made: Value) -> float:
     largest = max((one.largest for one in result), default=1.0)
     error = max((one.error for one in result), default=0.0)
@@ -360,6 +377,7 @@ _FORWARD: Final[Mapping[ErrorModel, Callable[[Values, Value], float]]] = {
     ErrorModel.DIVIDED: _divided,
     ErrorModel.POWER: _power,
     ErrorModel.PRODUCT: _product,
+    ErrorModel.CONVOLVED: _convolved,
     ErrorModel.EXPONENTIAL: _exponential,
     ErrorModel.LOGARITHMIC: _logarithmic,
     ErrorModel.CENTRED: _centred,
@@ -376,6 +394,7 @@ _BACKWARD: Final[Mapping[ErrorModel, Callable[[Values, Values, Values, Value], f
     ErrorModel.ROOT: _root_backward,
     ErrorModel.INVERSE_ROOT: _inverse_root_backward,
     ErrorModel.PRODUCT: _product_backward,
+    ErrorModel.CONVOLVED: _convolved_backward,
     ErrorModel.EXPONENTIAL: _exponential_backward,
     ErrorModel.CENTRED: _centred_backward,
     ErrorModel.SCALED: _scaled_backward,

@@ -108,7 +108,6 @@ def _value(
     norm = measured.golden_norm if side is measured.golden else abs(side.norm or 0.0)
     if not (math.isfinite(norm) and math.isfinite(largest)):
         return None
-    shape = pair.golden.shape or ()
     return Value(
         key=pair.golden.key,
         size=side.size,
@@ -118,8 +117,7 @@ def _value(
         deviation=_deviation(side, norm),
         error=max(error, roundoff),
         largest_error=max(largest_difference(measured), roundoff * largest),
-        batch=shape[:-2],
-        dimensions=len(shape),
+        shape=pair.golden.shape or (),
         is_exact=measured.errors is not None,
     )
 

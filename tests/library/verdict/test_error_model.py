@@ -105,7 +105,7 @@ OPERATORS: Final = {
     "rsqrt": Operator(M.INVERSE_ROOT, torch.rsqrt, "rw", positive=(0,)),
     "linear": Operator(M.PRODUCT, functional.linear, "brk wk w"),
     "matmul": Operator(M.PRODUCT, torch.matmul, "brk bkw"),
-    "conv2d": Operator(M.PRODUCT, lambda *given: functional.conv2d(*given, padding=1), "bchh kc33 k"),
+    "conv2d": Operator(M.CONVOLVED, lambda *given: functional.conv2d(*given, padding=1), "bchh kc33 k"),
     "softmax": Operator(M.EXPONENTIAL, lambda x: x.softmax(-1), "rw"),
     "exp": Operator(M.EXPONENTIAL, torch.exp, "rw"),
     "log_softmax": Operator(M.LOGARITHMIC, lambda x: x.log_softmax(-1), "rw"),
@@ -182,8 +182,7 @@ def value(key: int, exact: Tensor, other: Tensor, roundoff: float) -> Value:
         deviation=float(exact.std(correction=0)),
         error=max(float(off.norm()) / norm if norm else 0.0, roundoff),
         largest_error=max(float(off.abs().max()), roundoff * largest),
-        batch=tuple(exact.shape[:-2]),
-        dimensions=exact.dim(),
+        shape=tuple(exact.shape),
     )
 
 
