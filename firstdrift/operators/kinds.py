@@ -47,7 +47,10 @@ class ErrorModel(StrEnum):
     """Elements of one tensor are added up."""
 
     AVERAGED = "averaged"
-    """Elements of one tensor are averaged."""
+    """Elements of one tensor, or differences of two, are averaged."""
+
+    SQUARED = "squared"
+    """Squares of differences are averaged, or added up."""
 
     MULTIPLIED = "multiplied"
     """Elements of one input are multiplied by those of another."""

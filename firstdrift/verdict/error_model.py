@@ -7,16 +7,17 @@
 | additive    | sum of |dx|                                    | |dg|, added up where x was spread           |
 | smooth      | the same                                       | |g| x (e(g) + rms of dx)                    |
 | kinked      | the same                                       | |g| x (e(g) + root of the share that flips) |
-| summed      | |dx| x root of the terms in a sum              | none of its own                             |
-| averaged    | the same, over the number of terms             | none of its own                             |
+| summed      | |dx| x root of the terms in a sum              | |dg|, spread over the terms                 |
+| averaged    | the same, over the number of terms             | the same, over the number of terms          |
+| squared     | 2 |d| |dx| + |dx|^2, over the number of terms  | |g| x (e(g) + |dx| / |d|), d the difference |
 | multiplied  | |da| x max|b| + |db| x max|a|                  | (|dg| |b| + |g| |db|), b by its largest     |
 | divided     | |da| / min|b| + |db| max|a / b| / min|b|      | (|dg| + |g| rms of d slope) over b          |
 | power       | |dx| x largest of p |x|^(p - 1)                | |g| x the same                              |
-| root        | none of its own                                | the same                                    |
+| root        | the same; at most root of the sum of |dx|      | the same                                    |
 | product     | |da| |b| + |db| |a|, as random errors add up   | the same of g and the other factor          |
 | convolved   | the same, as often as the kernel is laid on    | the same                                    |
 | exponential | max|dx|, relative to the output                | 2 |g| max y x (relative errors of g and y)  |
-| logarithmic | 2 max|dx| for each element                     | none of its own                             |
+| logarithmic | 2 max|dx| for each element                     | of a mean: 2 max|dx| |g| / root of the rows |
 | centred     | |dx| / deviation of small rows x |y| + |dw|    | |g| max|w| / deviation x (e(g) + e(x))      |
 | scaled      | |dx| / rms of small rows x |y| + |dw|          | |g| max|w| / rms x (e(g) + e(x) + e(w))     |
 
@@ -149,6 +150,34 @@ def _averaged(given: Values, made: Value) -> float:
     return sum(one.difference / _gathered(one, made) for one in given)
 
 
+def _squared(given: Values, made: Value) -> float:
+    """Return what is explained of the squares of a difference, each kept or all of them averaged or added up.
+
+    (d + e)^2 - d^2 = 2 d e + e^2, of which the sum is at most 2 |d| |e| + |e|^2.
+    """
+    if not given:
+        return 0.0
+    moved = sum(one.difference * _spread(one, max(given, key=_by_size)) for one in given[:2])
+    if made.size > 1:
+        return 2.0 * math.sqrt(made.largest) * moved + moved * moved
+    size = _size_of_loss(given, made)
+    return (2.0 * math.sqrt(size * made.norm) * moved + moved * moved) / size
+
+
+def _by_size(one: Value) -> int:
+    return one.size
+
+
+def _size_of_loss(given: Values, made: Value) -> float:
+    """Return by how many terms a loss was divided: all, if it can be a mean, and one of a sum.
+
+    The root of the sum of its terms is the norm of a difference, which is at most that of both inputs.
+    """
+    size = max((one.size for one in given[:2]), default=1)
+    most = sum(one.norm * _spread(one, max(given, key=_by_size)) for one in given[:2])
+    return float(size) if size * made.norm <= 1.1 * most * most else 1.0
+
+
 def _multiplied(given: Values, made: Value) -> float:
     total = 0.0
     for place, one in enumerate(given):
@@ -172,6 +201,18 @@ def _power(given: Values, made: Value) -> float:
     if len(given) != 2:  # noqa: PLR2004
         return 0.0
     return given[0].difference * _slope_of_power(given[0], given[1].minimum) * _spread(given[0], made)
+
+
+def _root(given: Values, made: Value) -> float:
+    """Return what is explained of a root: that of a difference is at most the difference of roots squared."""
+    (one, *_) = given
+    at_zero = math.sqrt(one.difference * math.sqrt(one.size))
+    by_slope = one.difference * _slope_of_power(one, 0.5) * _spread(one, made) if one.smallest else math.inf
+    return min(at_zero, by_slope)
+
+
+def _inverse_root(given: Values, made: Value) -> float:
+    return given[0].difference * _slope_of_power(given[0], -0.5) * _spread(given[0], made)
 
 
 def _slope_of_power(base: Value, power: float) -> float:
@@ -265,6 +306,39 @@ def _unevenness(one: Value) -> float:
 
 def _additive_backward(gradients: Values, _: Values, __: Values, made: Value) -> float:
     return sum(one.difference * _gathered(one, made) for one in gradients)
+
+
+def _summed_backward(gradients: Values, _: Values, __: Values, made: Value) -> float:
+    return sum(one.error * made.norm for one in gradients)
+
+
+def _squared_backward(gradients: Values, kept: Values, result: Values, made: Value) -> float:
+    """Return what is explained of 2 d g: by what the gradient g is off, and the difference d."""
+    if not kept or not result:
+        return 0.0
+    moved = sum(one.difference * _spread(one, max(kept, key=_by_size)) for one in kept[:2])
+    loss = result[0]
+    apart = math.sqrt(loss.norm * (_size_of_loss(kept, loss) if loss.size == 1 else math.sqrt(loss.size)))
+    error = sum(one.error for one in gradients)
+    return made.norm * (error + (moved / apart if apart else math.inf))
+
+
+def _logarithmic_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    """Return what is explained of the gradient of a loss: softmax less one of the classes, over the rows.
+
+    Of each row it is at most root of 2, and off by 2 max|dx| times the norm of its softmax.
+    """
+    rows = made.size // made.shape[-1] if made.shape and made.shape[-1] else 1
+    total = 0.0
+    for one in gradients:
+        if one.size > 1:  # one for each element: what the softmax takes off has no bound by norms
+            return 0.0
+        scale = one.norm / rows
+        if made.norm > 1.1 * scale * math.sqrt(2.0 * rows):  # added up, and not averaged
+            scale = one.norm
+        off = max((value.largest_error for value in kept), default=0.0)
+        total += made.norm * one.error + 2.0 * off * scale * math.sqrt(rows)
+    return total
 
 
 def _smooth_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
@@ -373,9 +447,12 @@ _FORWARD: Final[Mapping[ErrorModel, Callable[[Values, Value], float]]] = {
     ErrorModel.KINKED: _additive,
     ErrorModel.SUMMED: _summed,
     ErrorModel.AVERAGED: _averaged,
+    ErrorModel.SQUARED: _squared,
     ErrorModel.MULTIPLIED: _multiplied,
     ErrorModel.DIVIDED: _divided,
     ErrorModel.POWER: _power,
+    ErrorModel.ROOT: _root,
+    ErrorModel.INVERSE_ROOT: _inverse_root,
     ErrorModel.PRODUCT: _product,
     ErrorModel.CONVOLVED: _convolved,
     ErrorModel.EXPONENTIAL: _exponential,
@@ -386,6 +463,9 @@ _FORWARD: Final[Mapping[ErrorModel, Callable[[Values, Value], float]]] = {
 
 _BACKWARD: Final[Mapping[ErrorModel, Callable[[Values, Values, Values, Value], float]]] = {
     ErrorModel.ADDITIVE: _additive_backward,
+    ErrorModel.SUMMED: _summed_backward,
+    ErrorModel.AVERAGED: _summed_backward,
+    ErrorModel.SQUARED: _squared_backward,
     ErrorModel.SMOOTH: _smooth_backward,
     ErrorModel.KINKED: _kinked_backward,
     ErrorModel.MULTIPLIED: _multiplied_backward,
@@ -396,6 +476,7 @@ _BACKWARD: Final[Mapping[ErrorModel, Callable[[Values, Values, Values, Value], f
     ErrorModel.PRODUCT: _product_backward,
     ErrorModel.CONVOLVED: _convolved_backward,
     ErrorModel.EXPONENTIAL: _exponential_backward,
+    ErrorModel.LOGARITHMIC: _logarithmic_backward,
     ErrorModel.CENTRED: _centred_backward,
     ErrorModel.SCALED: _scaled_backward,
 }
