@@ -104,7 +104,9 @@ def _is_non_finite(case: Case) -> bool:
 
 
 def _chose_from_equal(case: Case) -> bool:
-    return not case.jumped and case.error.exact_inputs
+    # Where numbers before are off, fractions of equal statistics are whole: counts, that may stand elsewhere.
+    may_be_permuted = case.error.may_be_permuted and bool(case.progress.seen)
+    return not case.jumped and case.error.exact_inputs and not may_be_permuted
 
 
 def _has_other_weights(case: Case) -> bool:

@@ -176,14 +176,17 @@ def _go_on(case: Case, own: Classified) -> None:
     is_origin = own.node_class in ORIGINS and affects_output(own, error)
     if is_origin and progress.first_origin is None:
         progress.first_origin, progress.level = case.evidence.places[row.index], _level_of_fault(case)
+    progress.has_tie |= own.is_tie
     if row.parent is not None:
         _tell_what_surrounds(case, row.parent, is_origin=is_origin)
     if progress.outstanding:
         progress.peers_before.add(peer_group(row))
-    if row.direction is Direction.BACKWARD and row.last == row.index:
+    if row.direction is Direction.BACKWARD and case.evidence.runs_alone(row):
         progress.seen_difference = max(progress.seen_difference, _difference(case))
     if error.output is not None and not error.is_set_aside:
         progress.seen = max(progress.seen or 0.0, error.output)
+    if case.evidence.is_later_step and not case.weights and math.isfinite(error.parameter or 0.0):
+        progress.trained = max(progress.trained, error.parameter or 0.0)
     progress.seen_whole = max(progress.seen_whole, progress.seen or 0.0, error.whole_output)
 
 
@@ -224,6 +227,8 @@ def _level_of_fault(case: Case) -> float:
 def _entered_unexplained(case: Case) -> bool:
     progress, limits, error, index = case.progress, case.limits, case.error, case.row.index
     if error.input is None or progress.seen is None or case.was_chosen_otherwise:
+        return False
+    if progress.has_tie and case.row.parent is None:  # no module tells what depends on the choice
         return False
     explained = max(case.roundoff, progress.seen_whole, progress.inside[index], _handed_on(case))
     if error.input <= max(limits.peer_floor * case.roundoff, limits.factor * explained):

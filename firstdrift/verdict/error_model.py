@@ -27,7 +27,8 @@ gradients: of elements that spread by their deviation a share of rms of dx / dev
 Norms are L2 over whole tensors; the result is relative to the norm of the golden output. Of a random matrix
 a product keeps the relative error; what it cancels out shows in |a| |b| / |output|. The rounding of each
 operator is in it because no input is taken to be closer than one unit roundoff (Higham, Accuracy and
-Stability of Numerical Algorithms, 3.1 and 3.5).
+Stability of Numerical Algorithms, 3.1 and 3.5). The gradients of the weights of a norm are sums over all
+rows, n of them, which kernels add up in the dtype of the tensors: n u of the terms (the same, 4.2).
 """
 
 import math
@@ -52,6 +53,7 @@ class Value(Struct, frozen=True, gc=False):
         error: relative L2 error, at least one unit roundoff.
         largest_error: largest absolute error of an element.
         shape: its dimensions; () where they are not known.
+        roundoff: unit roundoff of the coarser of its dtypes; 0 where that is not known.
         is_exact: its errors were taken from its values; from statistics they are lower bounds.
     """
 
@@ -64,6 +66,7 @@ class Value(Struct, frozen=True, gc=False):
     error: float
     largest_error: float
     shape: tuple[int, ...] = ()
+    roundoff: float = 0.0
     is_exact: bool = False
 
     @property
@@ -114,6 +117,11 @@ def backward_bound(model: ErrorModel, gradients: Values, kept: Values, result: V
     """
     bound = _BACKWARD.get(model)
     return _relative(bound(gradients, kept, result, made), made) if bound is not None and gradients else 0.0
+
+
+def has_bound(model: ErrorModel, *, backward: bool) -> bool:
+    """Tell whether a model bounds what the forward, or the backward, operator gives."""
+    return model in (_BACKWARD if backward else _FORWARD)
 
 
 def _relative(difference: float, made: Value) -> float:
@@ -435,7 +443,9 @@ def _norm_backward(gradients: Values, kept: Values, made: Value, divisor: float)
         return math.inf
     error = first.error * first.rms / divisor
     if made.size < first.size or made.key in {one.key for one in weights}:  # added up over all rows
-        return sum(one.norm * (one.error + error) * _gathered(one, made) for one in gradients)
+        rows = first.size / made.size if made.size else 1.0
+        own = min(1.0, rows * made.roundoff)
+        return sum(one.norm * (one.error + error + own) * _gathered(one, made) for one in gradients)
     error += sum(one.error for one in weights)
     largest = max((one.largest for one in weights if one.size > 1), default=1.0)
     return sum(one.norm * (one.error + error) for one in gradients) * largest * _unevenness(first) / divisor

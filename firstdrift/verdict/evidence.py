@@ -231,6 +231,10 @@ class Evidence:
         """Return the rows right below a row, in execution order."""
         return self._children[row.index]
 
+    def runs_alone(self, row: TreeRow) -> bool:
+        """Tell whether nothing was recorded inside a row but the gradients of its parameters."""
+        return all(map(holds_gradients, self.rows[row.index + 1 : row.last + 1]))
+
     def above(self, row: TreeRow) -> Iterator[TreeRow]:
         """Go through the rows around a row, the innermost first."""
         while row.parent is not None:
@@ -312,6 +316,8 @@ class Progress:
         seen: worst output error; None before the first.
         seen_whole: the same with the rows of tokens that went to other experts.
         seen_difference: largest norm of the difference of a gradient.
+        trained: largest error of a parameter that a training step before explains.
+        has_tie: other values were chosen before, by a tie.
         outstanding: rows whose output error stands out among their peers; likewise outstanding_inputs.
         peers_before: peer groups of the rows before, if any row stands out.
     """
@@ -327,6 +333,8 @@ class Progress:
     seen: float | None = None
     seen_whole: float = 0.0
     seen_difference: float = 0.0
+    trained: float = 0.0
+    has_tie: bool = False
     outstanding: frozenset[int] = frozenset()
     peers_before: set[PeerGroup] = field(default_factory=set)
 

@@ -18,7 +18,7 @@ from firstdrift.verdict.conditioning import error_of_terms
 from firstdrift.verdict.evidence import Case, Scope
 from firstdrift.verdict.gradients import explained_gradient
 from firstdrift.verdict.layer_outliers import peer_group
-from firstdrift.verdict.operator_bounds import operator_bound
+from firstdrift.verdict.operator_bounds import is_bounded, operator_bound
 from firstdrift.verdict.router_ties import is_done_by_row
 from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.tree import kind_of_row
@@ -97,6 +97,17 @@ def _trained(case: Case) -> float:
     return case.error.parameter or 0.0
 
 
+def _follows_training(case: Case) -> bool:
+    pair = case.error.output_pair
+    if not case.progress.trained or pair is None:
+        return False
+    return case.evidence.measurements[pair].kind is MeasurementKind.STATISTICS
+
+
+def _trained_before(case: Case) -> float:
+    return case.progress.trained
+
+
 def _adds_what_was_compared(case: Case) -> bool:
     return bool(case.operands)
 
@@ -164,6 +175,13 @@ BOUNDS: Final = (
         ("parameter_floor", "later_step_parameters"),
         applies=_has_parameters_that_agree,
         amount=_trained,
+        scope=Scope.ACTIVATION,
+    ),
+    Explanation(
+        "trained_before",
+        "Parameters",
+        applies=_follows_training,
+        amount=_trained_before,
         scope=Scope.ACTIVATION,
     ),
     Explanation("input", "The rule", ("factor",), amount=_input, scope=Scope.INPUT),
@@ -255,12 +273,27 @@ def _is_looked_up(case: Case) -> bool:
     return kind_of_row(case.row) is OpKind.LOOKUP
 
 
-def _is_among_others(case: Case) -> bool:
+def _has_no_floor_of_its_own(case: Case) -> bool:
     return not (_is_alone(case) or _stands_out(case) or _is_looked_up(case))
+
+
+def _is_one_operator(case: Case) -> bool:
+    return _has_no_floor_of_its_own(case) and not case.error.tells_little and is_bounded(case)
+
+
+def _is_among_others(case: Case) -> bool:
+    return _has_no_floor_of_its_own(case) and not _is_one_operator(case)
 
 
 def _peer_floor(case: Case) -> float:
     return case.limits.peer_floor * case.roundoff
+
+
+def _bounded_floor(case: Case) -> float:
+    pair = case.error.output_pair
+    is_exact = pair is not None and case.evidence.measurements[pair].kind is MeasurementKind.DATA
+    rounding = (1.0 if is_exact else 2.0) * case.limits.bounded_floor * case.roundoff
+    return max(rounding, case.limits.floor * case.limits.roundoff_float32)  # inside it is computed in float32
 
 
 def _floor(case: Case) -> float:
@@ -282,6 +315,9 @@ def _baseline(case: Case) -> float:
 FLOORS: Final = (
     Explanation("peers", "Peers", ("peer_floor",), applies=_stands_out, amount=_peer_floor),
     Explanation("copied", "The rule", ("peer_floor",), applies=_is_looked_up, amount=_peer_floor),
+    Explanation(
+        "bounded", _OPERATORS, ("bounded_floor", "floor"), applies=_is_one_operator, amount=_bounded_floor
+    ),
     Explanation("gathered", "The rule", ("floor",), applies=_is_among_others, amount=_floor),
     Explanation("logits_alone", "Tokens", applies=_is_of_logits, amount=_unbounded),
     Explanation(

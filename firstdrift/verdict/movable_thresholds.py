@@ -30,6 +30,7 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
 
     factor: float = 3.0
     floor: float = 32.0
+    bounded_floor: float = 8.0
     peer_floor: float = 8.0
     weak_factor: float = 1.5
     hidden_floor: float = 128.0
@@ -139,6 +140,7 @@ class About(NamedTuple):
 _TABLE: Final = (
     About("factor", "firstdrift", least=1.0),
     About("floor", "firstdrift"),
+    About("bounded_floor", "firstdrift"),
     About("peer_floor", "firstdrift"),
     About("weak_factor", "firstdrift", least=1.0),
     About("hidden_floor", "firstdrift"),

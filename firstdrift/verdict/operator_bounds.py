@@ -16,7 +16,7 @@ from firstdrift.model.tensor import Role, is_floating
 from firstdrift.operators.kinds import ErrorModel, OpKind
 from firstdrift.operators.properties import error_model
 from firstdrift.operators.recognise import kind_of_label
-from firstdrift.verdict.error_model import Value, backward_bound, forward_bound
+from firstdrift.verdict.error_model import Value, backward_bound, forward_bound, has_bound
 from firstdrift.verdict.evidence import Case, Evidence, explained_by_training
 from firstdrift.verdict.fixed_thresholds import LEAST_VARIANCE, LOWEST_VALUES
 from firstdrift.verdict.row_errors import RowErrors
@@ -26,9 +26,9 @@ _GIVEN = (Role.INPUT, Role.PARAMETER)
 _EXPONENTIALS = (ErrorModel.EXPONENTIAL, ErrorModel.LOGARITHMIC)
 
 
-def model_of(row: TreeRow) -> ErrorModel:
+def model_of(evidence: Evidence, row: TreeRow) -> ErrorModel:
     """Return the model of a row that runs nothing else; a norm of no known class may take the mean away."""
-    if row.last > row.index:
+    if not evidence.runs_alone(row):
         return ErrorModel.NONE
     if row.type_name:
         return error_model(row.type_name)
@@ -36,24 +36,29 @@ def model_of(row: TreeRow) -> ErrorModel:
     return ErrorModel.CENTRED if kind_of_label(label) is OpKind.NORM else error_model(label)
 
 
+def is_bounded(case: Case) -> bool:
+    """Tell whether a row is one operator with an error model, and what it was given was compared."""
+    row, is_backward = case.row, case.row.direction is Direction.BACKWARD
+    if case.error.input is None or not has_bound(model_of(case.evidence, row), backward=is_backward):
+        return False
+    return not is_backward or case.evidence.forward_partner(row) is not None
+
+
 def operator_bound(case: Case, pair: int) -> float:
     """Return the relative error of an output that the model of its operator explains; 0 where none says."""
-    model = model_of(case.row)
     evidence, roundoff = case.evidence, case.roundoff
+    model = model_of(evidence, case.row)
     made = _value(evidence, pair, roundoff) if model is not ErrorModel.NONE else None
     if made is None:
         return 0.0
     lowest = ZERO_FOR_SOFTMAX if model in _EXPONENTIALS else -LOWEST_VALUES.value
-    given = _values(evidence, evidence_pairs(evidence, case.error, *_GIVEN), roundoff, lowest)
-    if case.error.parameters:
-        own = {evidence.plan.pairs[at].golden.key: _parameter_error(case, at) for at in case.error.parameters}
-        given = [replace(one, error=own.get(one.key, one.error)) for one in given]
+    given = _given(case, case.error, lowest)
     if case.row.direction is not Direction.BACKWARD:
         return forward_bound(model, given, made)
     forward = evidence.forward_partner(case.row)
     if forward is None:
         return backward_bound(model, given, [], [], made)
-    kept = _values(evidence, evidence_pairs(evidence, forward, *_GIVEN), roundoff)
+    kept = _given(case, forward)
     result = _values(evidence, evidence_pairs(evidence, forward, Role.OUTPUT), roundoff)
     bound = backward_bound(model, given, kept, result, made)
     return _with_flipped_rows(case, pair, bound) if model is ErrorModel.KINKED else bound
@@ -65,6 +70,14 @@ def _with_flipped_rows(case: Case, pair: int, bound: float) -> float:
     if errors is None or errors.relative_l2 > case.limits.factor * bound:
         return bound
     return max(bound, errors.worst_row_relative_l2)
+
+
+def _given(case: Case, error: RowErrors, lowest: float = -LOWEST_VALUES.value) -> list[Value]:
+    """Return what an operator was given: its inputs, and its weights as far off as training may take them."""
+    evidence = case.evidence
+    given = _values(evidence, evidence_pairs(evidence, error, *_GIVEN), case.roundoff, lowest)
+    own = {evidence.plan.pairs[at].golden.key: _parameter_error(case, at) for at in error.parameters}
+    return [replace(one, error=own.get(one.key, one.error)) for one in given] if own else given
 
 
 def _parameter_error(case: Case, pair: int) -> float:
@@ -118,6 +131,7 @@ def _value(
         error=max(error, roundoff),
         largest_error=max(largest_difference(measured), roundoff * largest),
         shape=pair.golden.shape or (),
+        roundoff=evidence.pair_errors[index].roundoff,
         is_exact=measured.errors is not None,
     )
 

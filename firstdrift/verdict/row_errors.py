@@ -34,6 +34,7 @@ class RowErrors(Struct, gc=False):
         roundoff: coarsest unit roundoff among its floating tensors; None if it has none.
         exact_inputs: every input, whole numbers and scalars included, is known to be equal, and there is one.
         unsure: an input of whole numbers has equal statistics: its values may differ all the same.
+        may_be_permuted: an input of fractions has equal statistics, which do not tell in which order they are.
         scalar_pair: index of the first Python argument that differs.
         shape_pair: index of the first output whose shape, or kind of numbers, differs.
         tie_pair: index of the first whole-number output that differs.
@@ -58,6 +59,7 @@ class RowErrors(Struct, gc=False):
     roundoff: float | None = None
     exact_inputs: bool = False
     unsure: bool = False
+    may_be_permuted: bool = False
     scalar_pair: int | None = None
     shape_pair: int | None = None
     tie_pair: int | None = None
@@ -215,6 +217,7 @@ def _add(
         _add_discrete(row, index, role, error.value)
         return
     row.roundoff = max(row.roundoff or 0.0, error.roundoff)
+    row.may_be_permuted |= role is Role.INPUT and measured.kind is MeasurementKind.STATISTICS
     _add_floating(row, index, role, error.value)
 
 

@@ -132,6 +132,14 @@ def test_rounding_of_the_dtype_is_no_error(dtype: str, roundoff: float) -> None:
     assert all(row.node_class == NodeClass.CLEAN for row in judged.said.rows)
 
 
+@pytest.mark.parametrize(
+    ("name", "is_found"), [(LINEAR, True), ("Module.attention.Attention.forward.0", False)]
+)
+def test_one_operator_of_a_coarse_dtype_gathers_less_than_a_module(name: str, is_found: bool) -> None:
+    judged = judge(BEFORE, Call(name, inputs=[0.0], outputs=[12 * U16]), dtype="bfloat16")
+    assert bool(judged.origins) is is_found
+
+
 @pytest.mark.parametrize(("roundoffs", "is_found"), [(20, False), (60, True)])
 def test_an_error_has_to_stand_above_what_a_node_gathers_inside(roundoffs: float, is_found: bool) -> None:
     judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[roundoffs * U32]))

@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from torch.nn import functional
 
 from firstdrift.operators.kinds import ErrorModel
@@ -317,6 +318,25 @@ def test_no_output_is_further_off_than_is_explained(name: str, drawn: Drawn) -> 
 @given(drawn=cases())
 def test_no_gradient_is_further_off_than_is_explained(name: str, drawn: Drawn) -> None:
     assert all(one.is_explained for one in backward_seen(drawn, name))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_kernel_may_add_up_the_gradients_of_a_norm_in_their_dtype(dtype: torch.dtype) -> None:
+    """Of 2048 rows in bfloat16 little is left: the sum no longer moves when a row is added."""
+    chance, norm = np.random.default_rng(3), _normalised(functional.layer_norm)
+    given = [torch.from_numpy(chance.standard_normal(shape)) for shape in ((2048, 32), (32,), (32,))]
+    gradient = torch.from_numpy(chance.standard_normal((2048, 32)) + 0.5)
+    operator = Operator(M.CENTRED, norm, "")
+    exact = run(operator, given, gradient)
+    other = run(operator, [one.to(dtype) for one in given], gradient.to(dtype))
+    roundoff = ROUNDOFF[dtype]
+    kept, (result,) = known(exact.given, other.given, roundoff), known([exact.made], [other.made], roundoff)
+    gradients = known([exact.gradient], [other.gradient], roundoff)
+    for asked, golden, target in zip(
+        known(exact.gradients, other.gradients, roundoff), exact.gradients, other.gradients, strict=True
+    ):
+        bound = backward_bound(M.CENTRED, gradients, kept, [result], replace(asked, roundoff=roundoff))
+        assert all(one.is_explained for one in seen(golden, target, bound, roundoff))
 
 
 @pytest.mark.parametrize("model", sorted({one.model for one in OPERATORS.values()}))

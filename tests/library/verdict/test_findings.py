@@ -589,7 +589,8 @@ def test_logits_that_are_far_off_are_not_said_to_agree(error: float, agrees: boo
         Call(LINEAR, inputs=[error], outputs=[error]),
         Call(HEAD, inputs=[error], outputs=[logits(error)]),
     ]
-    made = make(Call("Torch.cos.0.forward", inputs=[0.0], outputs=[error / 2]), *calls, dtype="bfloat16")
+    first = Call("Module.attention.Attention.forward.0", inputs=[0.0], outputs=[error / 2])
+    made = make(first, *calls, dtype="bfloat16")
     findings = conclude([made.judge().said])
     assert findings.first_bad_node is None
     assert ("summary.agree" in ids_of(findings.summary)) is agrees

@@ -148,6 +148,7 @@ EXPLAINED: dict[str, tuple[Case, float]] = {
     "mixed_tokens": (case("scaled_dot_product_attention", input=0.0, output=0.3, whole_input=0.4), 0.4),
     "after_choice": (case(input=0.0, output=0.3, tells_little=True, so_far=SEEN), 0.5),
     "training": (case(input=0.0, output=1e-3, parameter=5e-4, step=1), 5e-4),
+    "trained_before": (case(input=0.0, output=3e-4, step=1, so_far={"trained": 5e-4}), 5e-4),
     "input": (case(input=0.1, output=0.1), 0.1),
     "operator": (case("softmax", input=0.1, output=0.5, largest=0.4), 0.4),
     "before": (case(output=0.5, so_far=SEEN), 0.5),
@@ -209,7 +210,8 @@ def measured_by_data(made: Case) -> Case:
 LIMITS: dict[str, tuple[Case, float]] = {
     "peers": (measured_by_data(case(input=0.0, output=1.0, outstanding=True)), 8 * U),
     "copied": (case("embedding", input=0.0, output=1.0), 8 * U),
-    "gathered": (case(input=0.0, output=1.0), 32 * U),
+    "bounded": (case(input=0.0, output=1.0, so_far={"roundoff": 2.0**-9}), 16 * 2.0**-9),
+    "gathered": (case("scaled_dot_product_attention", input=0.0, output=1.0), 32 * U),
     "logits_alone": (case(input=0.0, output=1.0, others=1, name="lm_head"), math.inf),
     "only_output": (case(input=0.0, output=1.0, others=1), 0.25),
     "baseline": (case(input=0.0, output=1.0, noise=0.3), 0.6),
@@ -292,6 +294,12 @@ def test_a_floor_keeps_apart_what_begins_nowhere(entry: str) -> None:
 @pytest.mark.parametrize("entry", CALLED)
 def test_a_class_rule_decides_where_none_before_it_does(entry: str) -> None:
     assert rule_of(CALLED[entry]).id == entry
+
+
+def test_other_numbers_from_fractions_of_equal_statistics_are_a_tie_once_rounding_was_seen() -> None:
+    counts = {"input": 0.0, "exact_inputs": True, "may_be_permuted": True, "tie_pair": OUTPUT}
+    assert rule_of(case(**counts)).id == "other_numbers"
+    assert rule_of(case(**counts, so_far={"seen": 0.01})).id == "tie"
 
 
 @pytest.mark.parametrize("entry", OF_SLICES)
