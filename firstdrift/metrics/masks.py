@@ -9,6 +9,7 @@ far apart the numbers are; taken as numbers they would drown everything else in 
 | below -1e30, -inf        | the lowest of bfloat16, float32 and float64, also times a scale     |
 | [-65536, -65176]         | float16's lowest, rounded to bfloat16 or with a score added to it   |
 | below -1000              | where the other side masks: float16's lowest times a scale          |
+| below -1e8               | where the other side holds -inf: what float16 makes of -1e9         |
 
 What is masked is what softmax makes zero: exp(-1000) is 0 in every dtype.
 """
@@ -23,6 +24,9 @@ from firstdrift.metrics.measurement import SideSummary
 _LOWEST_OF_FLOAT16: Final = (-65536.0, -65176.0)
 _FAR_BELOW: Final = -1e30
 """Nobody computes with what is lower: its square overflows in float32."""
+
+_NO_ACTIVATION: Final = -1e8
+"""Models write such numbers as masks, and compute none so low."""
 
 ZERO_FOR_SOFTMAX: Final = -1e3
 """What is lower is zero for softmax, in every dtype."""
@@ -42,12 +46,15 @@ def masks(values: Any) -> Any:  # noqa: ANN401 (a number, or an array of them)
 def masked_on_both_sides(golden: Any, target: Any) -> Any:  # noqa: ANN401
     """Tell which places are masked on both sides.
 
-    Both mask; or one is far below all numbers, and the other, a finite number, is zero for softmax.
+    Both mask; or one is far below all numbers, and the other, a finite number, is zero for softmax; or one
+    is -inf, and the other so low that float16 makes that of it.
     """
     far = (golden <= _FAR_BELOW) | (target <= _FAR_BELOW)
     low = (golden <= ZERO_FOR_SOFTMAX) & (target <= ZERO_FOR_SOFTMAX)
     finite = (golden > -math.inf) & (target > -math.inf)
-    return (masks(golden) & masks(target)) | (far & low & finite)
+    lower = (golden == -math.inf) | (target == -math.inf)
+    overflown = lower & (golden <= _NO_ACTIVATION) & (target <= _NO_ACTIVATION)
+    return (masks(golden) & masks(target)) | (far & low & finite) | overflown
 
 
 def agreeing_masks(golden: SideSummary, target: SideSummary) -> tuple[SideSummary, SideSummary]:

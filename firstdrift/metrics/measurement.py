@@ -53,6 +53,11 @@ class SideSummary(Struct, frozen=True, gc=False):
     negative_infinity: int | None = None
     zeros: int | None = None
 
+    @property
+    def has_underflown(self) -> bool:
+        """Whether the norm is zero though elements are not: the squares of small numbers are."""
+        return self.norm == 0.0 and bool(self.maximum or self.minimum)
+
 
 class PairErrors(Struct, frozen=True, gc=False):
     """How far apart two tensors of equal size are; d = target - golden over pairs of finite elements.
@@ -312,7 +317,7 @@ class Measurement(Struct, frozen=True, gc=False):
 
 def _norm_of(side: SideSummary | None, other: SideSummary | None) -> float:
     for one in (side, other):
-        if one is not None and one.norm is not None and math.isfinite(one.norm):
+        if one is not None and one.norm is not None and math.isfinite(one.norm) and not one.has_underflown:
             return abs(one.norm)
     if side is None or side.maximum is None or side.minimum is None or not side.size:
         return 0.0

@@ -4,6 +4,7 @@
 | ------------------------ | ----------------- | ----------------------------------------------------- |
 | finite                   | finite            | target - golden                                       |
 | not recorded             | anything          | not known: no difference                              |
+| norm 0, elements are not | anything          | not known: the squares underflowed                    |
 | non-finite, max and min  | anything          | not known: the reduction overflowed, the data did not |
 | finite (a causal mask)   |                   | (likewise with the sides exchanged)                   |
 | NaN, +inf, -inf          | the same          | equal                                                 |
@@ -35,6 +36,9 @@ from firstdrift.wording.message import Message
 _DIGITS = 5
 _TEXT = 10.0 ** (1 - _DIGITS)
 """How far numbers of so many digits can be from what they were written from, both sides taken together."""
+
+_RECORDED = 2.0**-20
+"""How far a sum that was recorded in float32 can be from what it is."""
 
 _EQUAL = StatisticDifferences(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, nonfinite_differs=False)
 
@@ -125,11 +129,27 @@ def _side(of: TensorRecord | SideSummary) -> SideSummary:
 
 
 def _known(side: SideSummary) -> SideSummary:
-    """Forget a mean or norm that overflowed while maximum and minimum are finite."""
-    mean, norm = _is_finite(side.mean), _is_finite(side.norm)
+    """Forget a mean or norm that overflowed while both ends are finite, or a norm that underflowed."""
+    mean, norm = _is_finite(side.mean), _is_finite(side.norm) and not side.has_underflown
     if (mean and norm) or not (_is_finite(side.maximum) and _is_finite(side.minimum)):
         return side
     return replace(side, mean=side.mean if mean else None, norm=side.norm if norm else None)
+
+
+def is_whole(side: SideSummary) -> bool:
+    """Tell whether a tensor holds whole numbers only, as far as its ends, its sum and its squares tell.
+
+    Sums that are too large for float32 to tell say nothing.
+    """
+    ends, mean, norm = (side.maximum, side.minimum), side.mean, side.norm
+    if mean is None or norm is None or not side.size:
+        return False
+    sums = (mean * side.size, norm * norm)
+    return all(_is_finite(end) and end == round(end) for end in ends) and all(map(_may_be_whole, sums))
+
+
+def _may_be_whole(total: float) -> bool:
+    return math.isfinite(total) and abs(total - round(total)) <= _RECORDED * abs(total)
 
 
 def _each(of: Callable[..., float | None], *fours: _Four) -> _Four:

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from firstdrift.metrics.measurement import Measurement, SideSummary
+from firstdrift.metrics.statistics import is_whole
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.verdict.added_inside import added_inside, explained_by_added
@@ -22,7 +24,7 @@ from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
 from firstdrift.verdict.conditioning import error_of_sum
 from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
 from firstdrift.verdict.explanations import excused_by, explain, jumps
-from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE
+from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE, UNLIKE_BEFORE
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
 from firstdrift.verdict.operator_bounds import largest_difference
@@ -133,7 +135,8 @@ def _look_for_another_input(case: Case) -> None:
     if _is_other_input(case):
         case.progress.input_row = case.row.index
         integers = case.error.integer_input_pair
-        case.progress.input_pair = case.error.input_pair if integers is None else integers
+        shown_by = case.error.output_pair if _looked_up_another(case) else case.error.input_pair
+        case.progress.input_pair = shown_by if integers is None else integers
 
 
 def _is_other_input(case: Case) -> bool:
@@ -143,8 +146,35 @@ def _is_other_input(case: Case) -> bool:
         return False
     if error.integer_input_pair is not None and is_embedding(row):
         return progress.first_origin is None
+    if _looked_up_another(case):
+        return True
     is_off = error.input > case.limits.floor * case.roundoff
     return is_off and progress.seen is None and row.last == row.index
+
+
+def _looked_up_another(case: Case) -> bool:
+    """Tell whether an embedding was asked for other rows, though the statistics of the ids are equal.
+
+    Its weight agrees, and what it gave is no multiple of what it gave in the golden run.
+    """
+    error, pair, after_fault = case.error, case.error.output_pair, case.progress.first_origin is not None
+    if not (error.unsure and is_embedding(case.row)) or pair is None or after_fault:
+        return False
+    if case.weights or case.evidence.is_later_step or not math.isfinite(error.output or 0.0):
+        return False
+    limit = case.limits.peer_floor * case.roundoff
+    return (error.output or 0.0) > limit and not _is_multiple(case.evidence.measurements[pair], limit)
+
+
+def _is_multiple(measured: Measurement, limit: float) -> bool:
+    """Tell whether the statistics of one side are those of the other times a number."""
+    golden, target = measured.golden, measured.target
+    if golden is None or target is None or not golden.norm or not target.norm:
+        return True
+    scale = target.norm / golden.norm
+    ends = ((golden.maximum, target.maximum), (golden.minimum, target.minimum))
+    known = [(one, other) for one, other in ends if one and other]
+    return all(abs(other / one - scale) <= limit * scale for one, other in known)
 
 
 def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> None:
@@ -201,9 +231,10 @@ def _difference(case: Case) -> float:
     side = measured.golden
     if side is None or not side.size:
         return 0.0
+    rounding = case.roundoff * measured.golden_norm
     of_elements = largest_difference(measured) * math.sqrt(side.size)
-    difference = of_elements if measured.errors is None else max(error, case.roundoff) * measured.golden_norm
-    return difference if math.isfinite(difference) else 0.0
+    difference = of_elements if measured.errors is None else error * measured.golden_norm
+    return max(difference, rounding) if math.isfinite(difference) else 0.0
 
 
 def _tell_what_surrounds(case: Case, parent: int, *, is_origin: bool) -> None:
@@ -233,11 +264,36 @@ def _entered_unexplained(case: Case) -> bool:
     explained = max(case.roundoff, progress.seen_whole, progress.inside[index], _handed_on(case))
     if error.input <= max(limits.peer_floor * case.roundoff, limits.factor * explained):
         return False
+    if progress.seen and _are_counts(case, error.input_pair):  # chosen otherwise, and not computed
+        return False
     # What one side alone runs is a witness, if it did more than another order of adding up would.
-    is_small = error.input <= limits.hidden_floor * case.roundoff
+    is_small = error.input <= limits.hidden_floor * case.roundoff and not _is_unlike_before(case, explained)
     if is_small and (error.input <= limits.drift_least or _alone_before(case) is None):
         return False
     return error.input > limits.excess * case.evidence.noise.of_input(case.row)
+
+
+def _is_unlike_before(case: Case, explained: float) -> bool:
+    """Tell whether an input is far further off than anything before, in a format that is rounded to.
+
+    Kernels of such formats compute in float32, whose rounding is nothing beside theirs.
+    """
+    error, limits = case.error.input or 0.0, case.limits
+    if case.roundoff <= limits.roundoff_float32 or case.row.direction is Direction.BACKWARD:
+        return False
+    return error > UNLIKE_BEFORE.value * explained and error > limits.floor * case.roundoff
+
+
+def _are_counts(case: Case, pair: int | None) -> bool:
+    """Tell whether both sides of an input hold counts, or the ids of experts; masks go up to 1 at most."""
+    measured = case.evidence.measurements[pair] if pair is not None else None
+    sides = (measured.golden, measured.target) if measured is not None else ()
+    known = [side for side in sides if side is not None and is_whole(side)]
+    return len(known) == len(sides) > 0 and all(_counts(side) for side in known)
+
+
+def _counts(side: SideSummary) -> bool:
+    return (side.minimum or 0.0) >= 0.0 and (side.maximum or 0.0) > 1.0
 
 
 def _handed_on(case: Case) -> float:

@@ -233,8 +233,13 @@ def _factor(case: Case) -> float:
     return case.limits.factor
 
 
+def _by_chance(case: Case) -> float:
+    """Return by how much the error of few elements may come out larger, by chance."""
+    return 1.0 + 2.0 / math.sqrt(_counted(case) or math.inf)
+
+
 def _of_few_elements(case: Case) -> float:
-    return case.limits.factor * (1.0 + 2.0 / math.sqrt(_counted(case) or math.inf))
+    return case.limits.factor * _by_chance(case)
 
 
 FACTORS: Final = (
@@ -292,7 +297,7 @@ def _peer_floor(case: Case) -> float:
 def _bounded_floor(case: Case) -> float:
     pair = case.error.output_pair
     is_exact = pair is not None and case.evidence.measurements[pair].kind is MeasurementKind.DATA
-    rounding = (1.0 if is_exact else 2.0) * case.limits.bounded_floor * case.roundoff
+    rounding = (1.0 if is_exact else 2.0) * _by_chance(case) * case.limits.bounded_floor * case.roundoff
     return max(rounding, case.limits.floor * case.limits.roundoff_float32)  # inside it is computed in float32
 
 

@@ -136,6 +136,12 @@ FEW_ALONE: Final = FixedThreshold(
     "If more have no partner, the two runs are of different code, and what one runs alone shows nothing.",
     "An input that nothing explains",
 )
+UNLIKE_BEFORE: Final = FixedThreshold(
+    10,
+    "times anything that ran before",
+    "In a format coarser than float32 an input that is further off was made by an operation at fault.",
+    "An input that nothing explains",
+)
 LEAST_VARIANCE: Final = FixedThreshold(
     1e-6,
     "of the mean square",

@@ -58,6 +58,8 @@ def _reason(evidence: Evidence, row: TreeRow, index: int) -> Message:
     tensor, node = pair.target.label, row.label
     if pair.target.role is Role.OUTPUT:
         golden, target = pair.golden.shape or (), pair.target.shape or ()
+        if golden == target:
+            return Message.of("input.other_rows", tensor=tensor, node=node)
         return Message.of("input.other_length", tensor=tensor, node=node, golden=golden, target=target)
     detail = _detail(evidence, pair, index)
     if detail is None:

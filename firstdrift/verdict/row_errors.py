@@ -34,7 +34,7 @@ class RowErrors(Struct, gc=False):
         roundoff: coarsest unit roundoff among its floating tensors; None if it has none.
         exact_inputs: every input, whole numbers and scalars included, is known to be equal, and there is one.
         unsure: an input of whole numbers has equal statistics: its values may differ all the same.
-        may_be_permuted: an input of fractions has equal statistics, which do not tell in which order they are.
+        may_be_permuted: an input of fractions has equal statistics, which do not tell their order.
         scalar_pair: index of the first Python argument that differs.
         shape_pair: index of the first output whose shape, or kind of numbers, differs.
         tie_pair: index of the first whole-number output that differs.
