@@ -1,0 +1,194 @@
+"""Make pairs of dumps of two ranks: a model that is spread over them, or two copies of it.
+
+    tp 1:2   golden is whole, target is spread       tp 2:2   both are spread
+    dp 2:2   each rank has a copy, and data of its own
+
+Ranks are processes that talk by gloo, and the real msprobe writes what each does.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import torch
+from architectures import Built, build
+from catalogue import architectures
+from dice import Dice
+from effects import effect_of
+from faults_of_ranks import OTHER_DATA, RANK_FAULTS, plant_on_one
+from forking import Answer, forked, forked_together
+from measuring import ROUNDINGS, measured, seen_of
+from modes import Wanted, alone, dump, run, tidy
+from plan import Job
+from planting import Truth, observed
+from setting import ROUNDOFF, Setting
+from sharding import RANKS, ColumnParallelLinear, RowParallelLinear, average_gradients, spread
+from variations import RANK_VARIATIONS, VARIATIONS
+
+_SAME: Final = 2e-4
+"""How far apart the outputs of a model and of its shards may be, in fp32, relative to their size."""
+
+
+@dataclass
+class Planted:
+    """What a rank has after the fault was planted, or without one."""
+
+    built: Built
+    setting: Setting
+    truth: Truth
+
+
+def of_rank(job: Job, rank: int, *, faulty: bool) -> Planted:
+    """Build what a rank has."""
+    built = build(architectures()[job.arch], job.seed)
+    if job.ranks.startswith("tp"):
+        whole = build(architectures()[job.arch], job.seed).model
+        spread(built.model, rank)
+    else:
+        whole, built.batch = None, data_of(built.batch, rank)
+    setting = Setting(before_update=average_gradients if job.ranks.startswith("dp") else None)
+    if not faulty:
+        return Planted(built, setting, Truth(None, ()))
+    site = observed(built, job.mode, Dice("place", job.name), setting, lambda: built.model(**built.batch))
+    site.task, site.level, site.rank, site.whole = job.task, job.level, rank, whole
+    if job.kind in RANK_FAULTS:
+        return Planted(built, site.setting, RANK_FAULTS[job.kind].plant(site))
+    truth = plant_on_one(job.kind, site)
+    if job.kind == OTHER_DATA and rank in truth.ranks:
+        built.batch = data_of(built.batch, RANKS)
+    return Planted(built, site.setting, truth)
+
+
+def data_of(batch: dict[str, Any], rank: int) -> dict[str, Any]:
+    """Return the data of a copy: the words are others, numbers have other places."""
+
+    def other(name: str, value: torch.Tensor) -> torch.Tensor:
+        if value.is_floating_point() and not name.endswith("mask"):
+            return value.roll(3 * rank, -1)
+        return (value - 3 + 29 * rank) % 87 + 3 if name.endswith("input_ids") else value
+
+    return {name: other(name, value) for name, value in batch.items()}
+
+
+def together(do: Callable[[int], Answer], log: Path) -> list[Answer]:
+    """Do something on all ranks."""
+    with TemporaryDirectory() as own:
+
+        def on(rank: int) -> Answer:
+            store = f"file://{own}/store"
+            torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS)
+            return do(rank)
+
+        return forked_together([lambda rank=rank: on(rank) for rank in range(RANKS)], log)
+
+
+def failure(answers: list[Answer]) -> Answer | None:
+    """Return what failed."""
+    return next((one for one in answers if "failed" in one), None)
+
+
+def make_of_ranks(job: Job, folder: Path, log: Path) -> Answer:
+    """Write the two dumps; return the truth of the pair, or why there is none."""
+    if job.ranks.startswith("tp"):
+        agreed = _agreement(job, log)
+        if "failed" in agreed:
+            return agreed
+    settings = Setting(), Setting(dtype=job.dtype)
+    if job.healthy:
+        variation = VARIATIONS[RANK_VARIATIONS[job.kind]]
+        settings = variation.golden, variation.target
+        told: Answer = {"truth": {"healthy": True}}
+    else:
+        told = _effect(job, log)
+        if "failed" in told:
+            return told
+    for side, setting in zip(("golden", "target"), settings, strict=True):
+        failed = _dump_side(job, side, setting, folder, log)
+        if failed:
+            return failed
+    return told
+
+
+def _agreement(job: Job, log: Path) -> Answer:
+    """Tell whether the ranks give what the whole model gives, in fp32."""
+
+    def whole() -> Answer:
+        return _outputs(build(architectures()[job.arch], job.seed), Setting())
+
+    def part(rank: int) -> Answer:
+        return _outputs(of_rank(job, rank, faulty=False).built, Setting())
+
+    answers = [forked(whole, log), *together(part, log)]
+    failed = failure(answers)
+    if failed:
+        return failed
+    one, *others = (torch.tensor(answer["values"]) for answer in answers)
+    if any(one.shape != other.shape or effect_of([one], [other])[0] > _SAME for other in others):
+        return {"failed": "the ranks do not give what the whole gives"}
+    return {}
+
+
+def _outputs(built: Built, setting: Setting) -> Answer:
+    return {"values": torch.cat([one.flatten() for one in run(built, "fwd", setting, alone)]).tolist()}
+
+
+def _effect(job: Job, log: Path) -> Answer:
+    answers = together(lambda rank: _effect_on(job, rank), log)
+    failed = failure(answers)
+    if failed:
+        return failed
+    worst = max((one for one in answers if "effect" in one), key=lambda one: one["effect"])
+    limit = ROUNDINGS * ROUNDOFF[job.dtype]
+    if worst["effect"] <= limit:
+        return {"failed": "below the noise", **worst}
+    if job.task == "statistics" and worst["in statistics"] <= limit:
+        return {"failed": "below the noise of statistics", **worst}
+    return worst
+
+
+def _effect_on(job: Job, rank: int) -> Answer:
+    truth = of_rank(job, rank, faulty=True).truth.written()
+    clean, planted = of_rank(job, rank, faulty=False), of_rank(job, rank, faulty=True)
+    seen = [seen_of(one.built, job, one.setting, truth).given for one in (clean, planted)]
+    if rank not in truth["ranks at fault"]:
+        return {}
+    if job.ranks.endswith("1:2") and _is_untold(job, planted.built, truth):
+        truth["rank untold"] = True
+    return measured(job, truth, *seen)
+
+
+def _is_untold(job: Job, built: Built, truth: dict[str, Any]) -> bool:
+    """Tell whether the whole cannot show which rank is off: of a sum, or of parts by their statistics."""
+    module = built.model.get_submodule(truth["module"])
+    if isinstance(module, RowParallelLinear):
+        return job.task == "statistics" or job.kind == "tp_kernel"
+    return isinstance(module, ColumnParallelLinear) and job.task == "statistics"
+
+
+def _dump_side(job: Job, side: str, setting: Setting, folder: Path, log: Path) -> Answer | None:
+    wanted = Wanted(job.task, job.level, job.mode)
+    if side == "golden" and job.ranks.endswith("1:2"):
+
+        def alone_dumped() -> Answer:
+            dump(build(architectures()[job.arch], job.seed), wanted, setting, folder / side)
+            return {}
+
+        return failure([forked(alone_dumped, log)])
+
+    def dumped(rank: int) -> Answer:
+        one = of_rank(job, rank, faulty=side == "target" and not job.healthy)
+        own = replace(setting, **_changes(one.setting))
+        dump(one.built, replace(wanted, rank=rank, several=True), own, folder / side)
+        return {}
+
+    failed = failure(together(dumped, log))
+    if not failed:
+        tidy(folder / side)
+    return failed
+
+
+def _changes(setting: Setting) -> dict[str, Any]:
+    """Return what a fault, or the kind of ranks, changes in the way of running a model."""
+    return {"before_update": setting.before_update, "at_step": setting.at_step}
