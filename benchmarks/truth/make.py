@@ -24,7 +24,8 @@ from catalogue import architectures
 from dice import fold_of
 from forking import SECONDS, Answer, forked
 from measuring import ROUNDINGS, effect, operators, plant, planted_setting
-from modes import Wanted, alone, dump, run
+from modes import Wanted, dump
+from nearness import checked_healthy, outputs_of
 from plan import Job, Shares, jobs, of_folds
 from rank_pairs import make_of_ranks
 from setting import ROUNDOFF, Setting
@@ -47,39 +48,12 @@ def make(job: Job, folder: Path, log: Path) -> Answer:
 
 
 def _healthy(job: Job, built: Built, variation: Variation, folder: Path, log: Path) -> Answer:
-    checked = forked(lambda: _nearness(built, job.mode, variation, log), log)
+    checked = checked_healthy(built, job.mode, variation, log)
     if "failed" in checked:
         return checked
-    if not checked["apart"] <= variation.near:
-        return {"failed": "not healthy", **checked}
     truth = {"kind": job.kind, "healthy": True}
     settings = (variation.golden, variation.target)
     return _write(job, built, settings, {"truth": truth, **checked}, folder, log)
-
-
-def _nearness(built: Built, mode: str, variation: Variation, log: Path) -> Answer:
-    both = [
-        forked(lambda setting=setting: _outputs(built, mode, setting), log)
-        for setting in (variation.golden, variation.target)
-    ]
-    failed = next((one for one in both if "failed" in one), None)
-    if failed:
-        return failed
-    golden, target = (torch.tensor(one["values"]) for one in both)
-    apart = float((golden - target).norm() / golden.norm().clamp_min(1e-30))
-    answer = {"apart": apart}
-    if variation.is_sdpa and variation.target.dtype != "fp32":
-        exact = Variation("exact", Setting(), Setting(attention="sdpa"), 0.0)
-        answer["apart in fp32"] = _nearness(built, mode, exact, log).get("apart", float("inf"))
-        answer["apart"] = apart if answer["apart in fp32"] <= VARIATIONS["h_sdpa"].near else float("inf")
-    return answer
-
-
-def _outputs(built: Built, mode: str, setting: Setting) -> Answer:
-    outputs = torch.cat([one.flatten() for one in run(built, mode, setting, alone)])
-    if not torch.isfinite(outputs).all():
-        return {"failed": "not finite"}
-    return {"values": outputs.tolist()}
 
 
 def _faulty(job: Job, built: Built, folder: Path, log: Path) -> Answer:
@@ -186,7 +160,7 @@ def builds(names: list[str], log: Path) -> dict[str, str]:
 
         def tried(name: str = name) -> Answer:
             built = build(known[name], 3)
-            return _outputs(built, "fwd", Setting())
+            return outputs_of(built, "fwd", Setting())
 
         import_modules(name)
         answer = forked(tried, log, 30)

@@ -20,12 +20,14 @@ from effects import effect_of
 from faults_of_ranks import OTHER_DATA, RANK_FAULTS, plant_on_one
 from forking import Answer, forked, forked_together
 from measuring import ROUNDINGS, measured, seen_of
-from modes import Wanted, alone, dump, run, tidy
+from modes import Wanted, dump, tidy
+from nearness import checked_healthy, outputs_of
 from plan import Job
 from planting import Truth, observed
 from setting import ROUNDOFF, Setting
 from sharding import RANKS, ColumnParallelLinear, RowParallelLinear, average_gradients, spread
-from variations import RANK_VARIATIONS, VARIATIONS
+from torch import nn
+from variations import RANK_VARIATIONS, VARIATIONS, Variation
 
 _SAME: Final = 2e-4
 """How far apart the outputs of a model and of its shards may be, in fp32, relative to their size."""
@@ -99,11 +101,11 @@ def make_of_ranks(job: Job, folder: Path, log: Path) -> Answer:
     if job.healthy:
         variation = VARIATIONS[RANK_VARIATIONS[job.kind]]
         settings = variation.golden, variation.target
-        told: Answer = {"truth": {"healthy": True}}
+        told = _healthy(job, variation, log)
     else:
         told = _effect(job, log)
-        if "failed" in told:
-            return told
+    if "failed" in told:
+        return told
     for side, setting in zip(("golden", "target"), settings, strict=True):
         failed = _dump_side(job, side, setting, folder, log)
         if failed:
@@ -111,14 +113,25 @@ def make_of_ranks(job: Job, folder: Path, log: Path) -> Answer:
     return told
 
 
+def _healthy(job: Job, variation: Variation, log: Path) -> Answer:
+    """Tell whether a variation is healthy for the whole model, or for each of its copies."""
+    if job.ranks.startswith("tp"):
+        models = [build(architectures()[job.arch], job.seed)]
+    else:
+        models = [of_rank(job, rank, faulty=False).built for rank in range(RANKS)]
+    checked = [checked_healthy(built, job.mode, variation, log) for built in models]
+    failed = failure(checked)
+    return failed or {"truth": {"healthy": True}, "apart": max(one["apart"] for one in checked)}
+
+
 def _agreement(job: Job, log: Path) -> Answer:
     """Tell whether the ranks give what the whole model gives, in fp32."""
 
     def whole() -> Answer:
-        return _outputs(build(architectures()[job.arch], job.seed), Setting())
+        return outputs_of(build(architectures()[job.arch], job.seed), "fwd", Setting())
 
     def part(rank: int) -> Answer:
-        return _outputs(of_rank(job, rank, faulty=False).built, Setting())
+        return outputs_of(of_rank(job, rank, faulty=False).built, "fwd", Setting())
 
     answers = [forked(whole, log), *together(part, log)]
     failed = failure(answers)
@@ -128,10 +141,6 @@ def _agreement(job: Job, log: Path) -> Answer:
     if any(one.shape != other.shape or effect_of([one], [other])[0] > _SAME for other in others):
         return {"failed": "the ranks do not give what the whole gives"}
     return {}
-
-
-def _outputs(built: Built, setting: Setting) -> Answer:
-    return {"values": torch.cat([one.flatten() for one in run(built, "fwd", setting, alone)]).tolist()}
 
 
 def _effect(job: Job, log: Path) -> Answer:
@@ -151,17 +160,27 @@ def _effect(job: Job, log: Path) -> Answer:
 def _effect_on(job: Job, rank: int) -> Answer:
     truth = of_rank(job, rank, faulty=True).truth.written()
     clean, planted = of_rank(job, rank, faulty=False), of_rank(job, rank, faulty=True)
-    seen = [seen_of(one.built, job, one.setting, truth).given for one in (clean, planted)]
+    seen = []
+    for one in (clean, planted):
+        torch.manual_seed(job.seed)
+        seen.append(seen_of(one.built, job, one.setting, truth).given)
     if rank not in truth["ranks at fault"]:
         return {}
     if job.ranks.endswith("1:2") and _is_untold(job, planted.built, truth):
         truth["rank untold"] = True
+        if job.task == "statistics" and isinstance(module_of(planted.built, truth), RowParallelLinear):
+            truth["around"] = truth["module"].rpartition(".")[0]
     return measured(job, truth, *seen)
+
+
+def module_of(built: Built, truth: dict[str, Any]) -> nn.Module:
+    """Return the module at fault."""
+    return built.model.get_submodule(truth["module"])
 
 
 def _is_untold(job: Job, built: Built, truth: dict[str, Any]) -> bool:
     """Tell whether the whole cannot show which rank is off: of a sum, or of parts by their statistics."""
-    module = built.model.get_submodule(truth["module"])
+    module = module_of(built, truth)
     if isinstance(module, RowParallelLinear):
         return job.task == "statistics" or job.kind == "tp_kernel"
     return isinstance(module, ColumnParallelLinear) and job.task == "statistics"
@@ -172,6 +191,7 @@ def _dump_side(job: Job, side: str, setting: Setting, folder: Path, log: Path) -
     if side == "golden" and job.ranks.endswith("1:2"):
 
         def alone_dumped() -> Answer:
+            torch.manual_seed(job.seed)
             dump(build(architectures()[job.arch], job.seed), wanted, setting, folder / side)
             return {}
 
@@ -180,6 +200,7 @@ def _dump_side(job: Job, side: str, setting: Setting, folder: Path, log: Path) -
     def dumped(rank: int) -> Answer:
         one = of_rank(job, rank, faulty=side == "target" and not job.healthy)
         own = replace(setting, **_changes(one.setting))
+        torch.manual_seed(job.seed)
         dump(one.built, replace(wanted, rank=rank, several=True), own, folder / side)
         return {}
 

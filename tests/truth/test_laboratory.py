@@ -60,6 +60,12 @@ def test_a_module_inside_that_is_right_is_not_the_place() -> None:
     assert not score({**FAULT, "clean": ["layers.1.mlp.up"]}, named("layers.1.mlp.up")).found
 
 
+def test_the_module_around_is_the_place_where_nothing_inside_is_compared() -> None:
+    truth = {**FAULT, "module": "layers.1.mlp.down", "around": "layers.1.mlp"}
+    assert score(truth, named("layers.1.mlp")).found
+    assert not score(truth, named("layers.1.mlp.up")).found
+
+
 def test_the_class_counts_by_itself() -> None:
     result = score(FAULT, named("layers.1.mlp", "weights differ"))
     assert (result.found, result.cls) == (True, False)
