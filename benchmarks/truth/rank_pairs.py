@@ -20,8 +20,8 @@ from effects import effect_of
 from faults_of_ranks import OTHER_DATA, RANK_FAULTS, plant_on_one
 from forking import Answer, forked, forked_together
 from measuring import ROUNDINGS, measured, seen_of
-from modes import Wanted, dump, tidy
-from nearness import checked_healthy, outputs_of
+from modes import Wanted, alone, dump, run, tidy
+from nearness import checked_healthy
 from plan import Job
 from planting import Truth, observed
 from setting import ROUNDOFF, Setting
@@ -125,22 +125,48 @@ def _healthy(job: Job, variation: Variation, log: Path) -> Answer:
 
 
 def _agreement(job: Job, log: Path) -> Answer:
-    """Tell whether the ranks give what the whole model gives, in fp32."""
+    """Tell whether the ranks give what the whole model gives, in fp32, forward and backward.
+
+    A parameter that both ranks have must have its whole gradient on each, where golden is whole: a norm of
+    single heads has not.
+    """
+    trains = job.mode in {"train", "steps"} and job.ranks.endswith("1:2")
 
     def whole() -> Answer:
-        return outputs_of(build(architectures()[job.arch], job.seed), "fwd", Setting())
+        return _given(build(architectures()[job.arch], job.seed), trains=trains)
 
     def part(rank: int) -> Answer:
-        return outputs_of(of_rank(job, rank, faulty=False).built, "fwd", Setting())
+        return _given(of_rank(job, rank, faulty=False).built, trains=trains)
 
     answers = [forked(whole, log), *together(part, log)]
     failed = failure(answers)
     if failed:
         return failed
-    one, *others = (torch.tensor(answer["values"]) for answer in answers)
-    if any(one.shape != other.shape or effect_of([one], [other])[0] > _SAME for other in others):
-        return {"failed": "the ranks do not give what the whole gives"}
-    return {}
+    one, *others = answers
+    if all(_is_same(one["outputs"], other["outputs"]) and _agree(one, other) for other in others):
+        return {}
+    return {"failed": "the ranks do not give what the whole gives"}
+
+
+def _given(built: Built, *, trains: bool) -> Answer:
+    """Return the outputs of a model, and the gradients of its parameters."""
+    outputs = run(built, "train" if trains else "fwd", Setting(), alone)
+    gradients = {
+        name: one.grad.flatten().tolist()
+        for name, one in built.model.named_parameters()
+        if one.grad is not None
+    }
+    return {"outputs": torch.cat([one.flatten() for one in outputs]).tolist(), "gradients": gradients}
+
+
+def _agree(whole: Answer, part: Answer) -> bool:
+    """Tell whether parameters that are not cut have the gradients of the whole."""
+    both = ((whole["gradients"].get(name, []), own) for name, own in part["gradients"].items())
+    return all(len(one) != len(own) or _is_same(one, own) for one, own in both)
+
+
+def _is_same(one: list[float], other: list[float]) -> bool:
+    return len(one) == len(other) and effect_of([torch.tensor(one)], [torch.tensor(other)])[0] <= _SAME
 
 
 def _effect(job: Job, log: Path) -> Answer:
@@ -166,10 +192,8 @@ def _effect_on(job: Job, rank: int) -> Answer:
         seen.append(seen_of(one.built, job, one.setting, truth).given)
     if rank not in truth["ranks at fault"]:
         return {}
-    if job.ranks.endswith("1:2") and _is_untold(job, planted.built, truth):
-        truth["rank untold"] = True
-        if job.task == "statistics" and isinstance(module_of(planted.built, truth), RowParallelLinear):
-            truth["around"] = truth["module"].rpartition(".")[0]
+    if job.ranks.endswith("1:2"):
+        truth |= _untold(job, module_of(planted.built, truth), truth)
     return measured(job, truth, *seen)
 
 
@@ -178,12 +202,17 @@ def module_of(built: Built, truth: dict[str, Any]) -> nn.Module:
     return built.model.get_submodule(truth["module"])
 
 
-def _is_untold(job: Job, built: Built, truth: dict[str, Any]) -> bool:
-    """Tell whether the whole cannot show which rank is off: of a sum, or of parts by their statistics."""
-    module = module_of(built, truth)
-    if isinstance(module, RowParallelLinear):
-        return job.task == "statistics" or job.kind == "tp_kernel"
-    return isinstance(module, ColumnParallelLinear) and job.task == "statistics"
+def _untold(job: Job, module: nn.Module, truth: dict[str, Any]) -> dict[str, Any]:
+    """Return what the whole cannot show: which rank is off, and of statistics of a sum, in which module.
+
+    Nothing tells on which rank a part of a sum is off; statistics of a sum do not follow from its parts.
+    """
+    is_sum = isinstance(module, RowParallelLinear) or bool(truth.get("backward"))
+    if job.task != "statistics":
+        return {"rank untold": True} if is_sum and job.kind == "tp_kernel" else {}
+    if is_sum:
+        return {"rank untold": True, "around": truth["module"].rpartition(".")[0]}
+    return {"rank untold": True} if isinstance(module, ColumnParallelLinear) else {}
 
 
 def _dump_side(job: Job, side: str, setting: Setting, folder: Path, log: Path) -> Answer | None:
