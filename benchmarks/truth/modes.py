@@ -1,4 +1,7 @@
-"""Run a model forward, through a training step, three of them with an optimizer, or word by word."""
+"""Run a model forward, through a training step, three of them with an optimizer, or word by word.
+
+What ran is written by the real msprobe, or in the layout of msit.
+"""
 
 import contextlib
 import json
@@ -12,6 +15,7 @@ from typing import Any, Final
 import torch
 from architectures import Built, output_of
 from kernels import Clock, sum_in_blocks
+from msit_layout import Parts, Recorder
 from setting import Setting, prepare
 from torch import Tensor
 from torch.nn import functional
@@ -31,6 +35,13 @@ class Wanted:
     task: str
     level: str
     mode: str
+    rank: int = 0
+    several: bool = False
+    """Whether other ranks write into the same folder."""
+
+
+MSIT: Final = ("msit", "msit_weights")
+"""The levels that mean msit's layout, without weights and with them."""
 
 
 def run(
@@ -58,6 +69,8 @@ def run(
             if loss is not None:
                 loss.backward()
         if optimizer:
+            if setting.before_update:
+                setting.before_update(model)
             _step(model, optimizer, setting)
         outputs.append(output.detach().float())
         if watch:
@@ -131,7 +144,29 @@ def alone(_: Any) -> Any:  # noqa: ANN401
 
 
 def dump(built: Built, wanted: Wanted, setting: Setting, folder: Path) -> None:
-    """Run a model under msprobe, and leave its dump in a folder."""
+    """Run a model, and leave its dump in a folder."""
+    if wanted.level in MSIT:
+        _dump_like_msit(built, wanted, setting, folder)
+    else:
+        _dump_by_msprobe(built, wanted, setting, folder)
+
+
+def _dump_like_msit(built: Built, wanted: Wanted, setting: Setting, folder: Path) -> None:
+    tensors = wanted.task == "tensor"
+    parts = Parts(tensors=tensors, statistics=not tensors, weights=wanted.level == "msit_weights")
+    recorder, watched = Recorder(folder, parts), list[Any]()
+
+    @contextlib.contextmanager
+    def recorded(model: Any) -> Any:  # noqa: ANN401
+        if not watched:
+            recorder.watch(model)
+            watched.append(model)
+        yield
+
+    run(built, wanted.mode, setting, recorded)
+
+
+def _dump_by_msprobe(built: Built, wanted: Wanted, setting: Setting, folder: Path) -> None:
     from msprobe.pytorch import PrecisionDebugger
 
     forward_only = wanted.mode in {"fwd", "gen"}
@@ -150,12 +185,18 @@ def dump(built: Built, wanted: Wanted, setting: Setting, folder: Path) -> None:
 
         @contextlib.contextmanager
         def recorded(model: Any) -> Any:  # noqa: ANN401
-            debugger.start(model=model, rank_id=0)
+            debugger.start(model=model, rank_id=wanted.rank)
             yield
             debugger.stop()
             debugger.step()
 
         run(built, wanted.mode, setting, recorded)
+    if not wanted.several:
+        tidy(folder)
+
+
+def tidy(folder: Path) -> None:
+    """Remove call stacks, which nothing asks for, and empty folders from a dump of msprobe."""
     for stack in folder.rglob("stack.json"):
         stack.unlink()
     for empty in folder.rglob("dump_tensor_data"):

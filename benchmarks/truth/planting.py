@@ -33,6 +33,8 @@ class Truth:
     """Whether the fault lies in what the model was given."""
     systematic: bool = False
     optimizer: bool = False
+    ranks: tuple[int, ...] = ()
+    """The ranks that have it."""
 
     def written(self) -> dict[str, Any]:
         """Return what is written into truth.json."""
@@ -45,6 +47,7 @@ class Truth:
             "input": self.given,
             "systematic": self.systematic,
             "optimizer": self.optimizer,
+            "ranks at fault": list(self.ranks),
         }
         return said | {name: value for name, value in more.items() if value not in (False, None, [])}
 
@@ -64,6 +67,9 @@ class Site:
     """Modules that give what they are given in another value but in the same shape."""
     task: str = "tensor"
     level: str = "mix"
+    rank: int = 0
+    whole: nn.Module | None = None
+    """The model before it was spread over ranks."""
 
     @property
     def model(self) -> nn.Module:

@@ -14,13 +14,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from catalogue import architectures
 from dice import fold_of
-from scoring import Answer, Named, Result, score, share, table
+from scoring import Answer, Named, Result, rank_table, rotated_table, score, share, table, token_table
 
 Pair = dict[str, Any]
 
@@ -66,6 +67,7 @@ def answer_to(folder: str) -> Answer:
         node=_named(found.first_bad_node),
         token=_named(found.first_bad_token),
         inputs=len(found.input_differs),
+        input_ranks=tuple(one.coordinates.rank for one in found.input_differs),
         suspects=len(found.suspects),
         status=exit_status(report),
         summary=text_of(found.summary),
@@ -76,8 +78,10 @@ def _named(finding: Any) -> Named | None:  # noqa: ANN401
     if finding is None:
         return None
     cls = None if finding.node_class is None else str(finding.node_class)
-    step = finding.coordinates.step
-    return Named(finding.target, finding.golden, finding.module, cls, step, finding.operator)
+    place = finding.coordinates
+    rank = place.rank if finding.on_rank is None else finding.on_rank
+    module = None if finding.module is None else finding.module.removeprefix("root").removeprefix(".")
+    return Named(finding.target, finding.golden, module, cls, place.step, finding.operator, place.token, rank)
 
 
 def scored(pair: Pair) -> dict[str, Any]:
@@ -89,13 +93,24 @@ def scored(pair: Pair) -> dict[str, Any]:
         answer = Answer(node=Named("crashed"), status=70, summary=f"{type(error).__name__}: {error}"[:300])
     result = score(pair["truth"], answer)
     node = answer.node
-    told = ("name", "kind", "arch", "mode", "task", "level", "dtype", "class", "fold", "truth")
+    told = ("name", "kind", "arch", "mode", "task", "level", "dtype", "class", "fold", "ranks", "truth")
     return {name: pair.get(name) for name in told} | {
         "healthy": pair["truth"]["healthy"],
         "found": result.found,
         "class right": result.cls,
+        "token right": result.token,
+        "rank right": result.rank,
         "exit": answer.status,
-        "node": node and {"target": node.target, "module": node.module, "class": node.cls, "step": node.step},
+        "node": node
+        and {
+            "target": node.target,
+            "module": node.module,
+            "class": node.cls,
+            "step": node.step,
+            "token": node.token,
+            "rank": node.rank,
+        },
+        "token": answer.token and {"target": answer.token.target, "token": answer.token.token},
         "inputs": answer.inputs,
         "said": answer.summary,
         "seconds": round(time.perf_counter() - start, 2),
@@ -115,9 +130,12 @@ def _quiet() -> None:
     torch.set_num_threads(1)
 
 
-def summary(results: Sequence[Result]) -> str:
+def summary(results: Sequence[Result], *, rotate: bool = False) -> str:
     """Write the tables, and what was said where it was wrong."""
     tables = [
+        rotated_table(results) if rotate else "",
+        token_table([one for one in results if str(one["level"]).startswith("msit")]),
+        rank_table([one for one in results if one.get("ranks")]),
         table("task", results, lambda one: str(one["task"])),
         table("level", results, lambda one: str(one["level"])),
         table(
@@ -134,10 +152,12 @@ def summary(results: Sequence[Result]) -> str:
     other = [one for one in results if one["found"] and not one["class right"]]
     lines = [
         f"{len(results)} pairs; {share(len(results) - len(wrong), len(results))} answered rightly",
-        *tables,
+        *(one for one in tables if one),
     ]
     lines.append(_listed("Wrong", wrong))
     lines.append(_listed("Place right, class not", other))
+    beside = [one for one in results if one["found"] and not (one["token right"] and one["rank right"])]
+    lines.append(_listed("Place right, token or rank not", beside))
     return "\n\n".join(lines)
 
 
@@ -157,34 +177,86 @@ def _listed(title: str, results: Sequence[Result]) -> str:
 
 def _at(truth: Result) -> str:
     step = "" if truth.get("step") is None else f" in step {truth['step']}"
-    return step + (" backward" if truth.get("backward") else "")
+    token = f" in token {truth['token']}, logits {truth.get('logits')}" if "token" in truth else ""
+    rank = f" on rank {truth['ranks at fault']}" if "ranks at fault" in truth else ""
+    return step + token + rank + (" backward" if truth.get("backward") else "")
 
 
-def score_folder(
-    folder: Path, jobs: int, folds: Sequence[int], expected: Path | None = None, out: Path | None = None
-) -> str:
-    """Score a sample; write what came of it beside the pairs, or into `out`, and return the tables."""
-    written = out or folder
+@dataclass(frozen=True)
+class Chosen:
+    """Which pairs of a folder are scored, and what is written of them.
+
+    Attributes:
+        folds: folds of architectures; empty for all.
+        looked_at: architectures that are left out.
+        expected: a file with the truths of pairs that have none of their own.
+        out: where results are written; beside the pairs if None.
+        rotate: whether each fold is held against the others.
+    """
+
+    folds: Sequence[int] = ()
+    looked_at: frozenset[str] = frozenset()
+    expected: Path | None = None
+    out: Path | None = None
+    rotate: bool = False
+
+    def has(self, pair: Pair) -> bool:
+        """Tell whether a pair is scored."""
+        return (not self.folds or pair["fold"] in self.folds) and pair["arch"] not in self.looked_at
+
+
+def names_in(file: Path | None) -> frozenset[str]:
+    """Read names of architectures, one in a line; "#" begins a comment.
+
+    Raises:
+        ValueError: a name is that of no architecture.
+    """
+    if file is None:
+        return frozenset()
+    lines = (line.partition("#")[0].strip() for line in file.read_text("utf-8").splitlines())
+    names = frozenset(filter(None, lines))
+    unknown = sorted(names - architectures().keys())
+    if unknown:
+        raise ValueError(f"{file} names architectures that are not known: {', '.join(unknown)}")
+    return names
+
+
+def score_folder(folder: Path, jobs: int, chosen: Chosen) -> str:
+    """Score a sample; write what came of it, and return the tables."""
+    written = chosen.out or folder
     written.mkdir(parents=True, exist_ok=True)
-    pairs = [pair for pair in pairs_of(folder, expected) if not folds or pair["fold"] in folds]
-    results = score_all(pairs, jobs)
+    pairs = list(pairs_of(folder, chosen.expected))
+    kept = [pair for pair in pairs if chosen.has(pair)]
+    results = score_all(kept, jobs)
     lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in results)
     (written / "results.jsonl").write_text(lines, encoding="utf-8")
-    text = summary(results)
+    text = summary(results, rotate=chosen.rotate)
+    if len(kept) < len(pairs):
+        text = f"{len(pairs) - len(kept)} of {len(pairs)} pairs are left out.\n\n{text}"
     (written / "summary.txt").write_text(text + "\n", encoding="utf-8")
     return text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what chooses pairs to a command line."""
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only-folds", type=int, nargs="*", default=[])
+    parser.add_argument("--looked-at", type=Path, metavar="FILE", help="architectures that are left out")
+    parser.add_argument("--rotate", action="store_true", help="hold each fold against the others")
 
 
 def main() -> int:
     """Score what the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only-folds", type=int, nargs="*", default=[])
+    add_arguments(parser)
     parser.add_argument("--expected", type=Path, help="a file with the truths of pairs that have none")
     parser.add_argument("--out", type=Path, help="a folder for summary.txt and results.jsonl")
     options = parser.parse_args()
-    print(score_folder(options.folder, options.jobs, options.only_folds, options.expected, options.out))
+    chosen = Chosen(
+        options.only_folds, names_in(options.looked_at), options.expected, options.out, options.rotate
+    )
+    print(score_folder(options.folder, options.jobs, chosen))
     return 0
 
 

@@ -19,6 +19,8 @@ class Named:
     cls: str | None = None
     step: int | None = None
     operator: str | None = None
+    token: int | None = None
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Answer:
     node: Named | None = None
     token: Named | None = None
     inputs: int = 0
+    input_ranks: tuple[int | None, ...] = ()
     suspects: int = 0
     status: int = 0
     summary: str = ""
@@ -35,29 +38,68 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Whether the place is right, and whether the class is; both are the same for a healthy pair."""
+    """Whether the place is right, its class, the first bad token and the rank; all one if healthy."""
 
     found: bool
     cls: bool
+    token: bool = True
+    rank: bool = True
 
 
 def score(truth: Mapping[str, Any], answer: Answer) -> Score:
     """Hold an answer against the truth of its pair."""
     if truth["healthy"]:
         quiet = answer.node is None and answer.token is None and not answer.inputs and not answer.suspects
-        return Score(quiet, quiet)
+        return Score(quiet, quiet, quiet, quiet)
     if truth.get("input"):
-        return Score(answer.inputs > 0, answer.inputs > 0)
+        return _score_of_input(truth, answer)
+    token, rank = _is_token(truth, answer), _is_rank(truth, answer)
     node = answer.node
     if node is None:
-        return Score(found=False, cls=False)
+        return Score(found=False, cls=False, token=token, rank=rank)
     allowed = node.cls in truth.get("cls", ())
-    if truth.get("step") is not None and node.step != truth["step"]:
-        return Score(found=False, cls=False)
+    if truth.get("step") is not None and truth["step"] not in {node.step, node.token}:
+        return Score(found=False, cls=False, token=token, rank=rank)
+    if truth.get("token") is not None and node.token != truth["token"]:
+        return Score(found=False, cls=False, token=token, rank=rank)
     found = _is_place(truth, node)
     if truth.get("systematic"):
         found = allowed
-    return Score(found, found and allowed)
+    return Score(found, found and allowed, token, rank)
+
+
+def _score_of_input(truth: Mapping[str, Any], answer: Answer) -> Score:
+    """Hold an answer against what the model was given: it is said, and where ranks are known, on which."""
+    said = answer.inputs > 0
+    if "ranks at fault" not in truth:
+        return Score(said, said, said, said)
+    rank = set(answer.input_ranks) == set(truth["ranks at fault"])
+    return Score(said and answer.node is None, said and answer.node is None, said, rank)
+
+
+def _is_token(truth: Mapping[str, Any], answer: Answer) -> bool:
+    """Tell whether the first bad token is the one that the fault reaches first, if it reaches logits at all.
+
+    Between the token in which the module is off and the one whose logits are off by more than rounding, any
+    is right: it is a matter of how little one calls an error.
+    """
+    if "logits" not in truth:
+        return answer.token is None or "token" not in truth or (answer.token.token or 0) >= truth["token"]
+    first = truth.get("token", truth["logits"])
+    named = None if answer.token is None else answer.token.token
+    return named is not None and first <= named <= truth["logits"]
+
+
+def _is_rank(truth: Mapping[str, Any], answer: Answer) -> bool:
+    """Tell whether the rank at fault is named; where both are, or it cannot be told, one of them or none."""
+    if "ranks at fault" not in truth:
+        return True
+    at_fault, node = truth["ranks at fault"], answer.node
+    if node is None:
+        return False
+    if node.rank is None:
+        return len(at_fault) > 1 or bool(truth.get("rank untold"))
+    return node.rank in at_fault
 
 
 def _is_place(truth: Mapping[str, Any], node: Named) -> bool:
@@ -65,6 +107,8 @@ def _is_place(truth: Mapping[str, Any], node: Named) -> bool:
     if module is None:  # no module alone is at fault
         return True
     if not module and operators and _is_one_of(node, operators.split("|")):
+        return True
+    if node.module is not None and node.module == truth.get("around"):  # nothing inside can be compared
         return True
     if _is_inside_one(node, truth.get("clean", ())):
         return False
@@ -115,6 +159,62 @@ def share(hits: int, of: int) -> str:
         return "none"
     low, high = wilson(hits, of)
     return f"{hits}/{of} = {hits / of:.0%} [{low:.0%}-{high:.0%}]".replace("%-", "-")
+
+
+def token_table(results: Sequence[Result]) -> str:
+    """Write the table of pairs that were written token by token; nothing if there are none."""
+    columns = {
+        "first bad token right": "token right",
+        "node right": "found",
+        "class right too": "class right",
+    }
+    return _own_table("msit", results, columns, lambda one: f"{one['task']}, {one['level']}")
+
+
+def rank_table(results: Sequence[Result]) -> str:
+    """Write the table of pairs of several ranks; nothing if there are none."""
+    columns = {"rank right": "rank right", "node right": "found", "class right too": "class right"}
+    return _own_table("ranks", results, columns, lambda one: str(one["ranks"]))
+
+
+def _own_table(
+    title: str, results: Sequence[Result], columns: Mapping[str, str], by: Callable[[Result], str]
+) -> str:
+    if not results:
+        return ""
+    rows = [
+        f"| {title} | {' | '.join(columns)} | healthy: false findings |",
+        "|---" * (len(columns) + 2) + "|",
+    ]
+    groups = {name: [one for one in results if by(one) == name] for name in sorted(set(map(by, results)))}
+    for name, many in [*groups.items(), ("**all**", list(results))]:
+        faulty, healthy = ([one for one in many if one["healthy"] is is_one] for is_one in (False, True))
+        cells = [share(sum(one[column] for one in faulty), len(faulty)) for column in columns.values()]
+        cells.append(share(sum(not one["found"] for one in healthy), len(healthy)))
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def rotated_table(results: Sequence[Result]) -> str:
+    """Write for each fold how right answers are in it and in the others, on which rules were made."""
+    columns = ("found, other folds", "found, this fold", "false findings, other folds", "this fold")
+    rows = [f"| fold that is scored | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for fold in sorted({one["fold"] for one in results}):
+        sides = [[one for one in results if (one["fold"] == fold) is inside] for inside in (False, True)]
+        cells = [_found(side) for side in sides] + [_false_findings(side) for side in sides]
+        rows.append(f"| {fold} | {' | '.join(cells)} |")
+    rows.append(f"| **all** | | {_found(results)} | | {_false_findings(results)} |")
+    return "\n".join(rows)
+
+
+def _found(results: Sequence[Result]) -> str:
+    faulty = [one for one in results if not one["healthy"]]
+    return share(sum(one["found"] for one in faulty), len(faulty))
+
+
+def _false_findings(results: Sequence[Result]) -> str:
+    healthy = [one for one in results if one["healthy"]]
+    return share(sum(not one["found"] for one in healthy), len(healthy))
 
 
 def table(title: str, results: Sequence[Result], by: Callable[[Result], str]) -> str:

@@ -25,12 +25,16 @@ class Setting:
     attention: str = "eager"
     blocked: bool = False
     channels_last: bool = False
+    checkpointing: bool = False
+    """Whether layers run again in the backward pass."""
     reduction: str = "mean"
     rate: float = 2e-3
     betas: tuple[float, float] = (0.9, 0.999)
     decay: float = 0.01
     clip: float | None = None
     batch: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    before_update: Callable[[Any], None] | None = None
+    """What is done to a model between the backward pass and the optimizer."""
     at_step: list[Callable[[int, Any], None]] = field(default_factory=list)
 
     @property
@@ -52,9 +56,21 @@ def prepare(model: nn.Module, batch: dict[str, Any], setting: Setting) -> tuple[
         model = model.to(memory_format=torch.channels_last)
     if setting.attention != "eager":
         model.set_attn_implementation(setting.attention)
+    if setting.checkpointing:
+        _run_layers_again(model)
     given = setting.batch(batch) if setting.batch else batch
     return model, {name: _cast(value, dtype) for name, value in given.items()}
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
     return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+def _run_layers_again(model: nn.Module) -> None:
+    """Let layers run again in the backward pass; only those are in training, so that nothing is dropped."""
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    layers = [one for one in model.modules() if getattr(one, "gradient_checkpointing", False)]
+    if not layers:
+        raise ValueError("no layer can run again")
+    for layer in layers:
+        layer.training = True
