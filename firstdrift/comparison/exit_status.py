@@ -5,6 +5,7 @@ models differ, files unreadable, or nothing compared or judged  ─▶ 2      a 
 
 from firstdrift.comparison.report import Report
 from firstdrift.exits import FOUND, UNUSABLE
+from firstdrift.model.slice import Coordinates
 
 
 def exit_status(report: Report, fail_on: str = "error") -> int:
@@ -25,11 +26,18 @@ def _fails(report: Report, fail_on: str) -> bool:
 
 
 def _nothing_was_judged(report: Report) -> bool:
-    """Tell whether the runs were given different inputs from the beginning: that they agree is not known."""
-    differs = {
-        (one.coordinates.step, one.coordinates.rank, one.coordinates.token)
-        for one in report.findings.input_differs
-        if not one.coordinates.micro_step
-    }
-    places = (one.judgement.coordinates for one in report.slices)
-    return all((place.step, place.rank, place.token) in differs for place in places)
+    """Tell whether a rank was given another input in its first slice: that the runs agree is not known.
+
+    Later, one of two nearly equal tokens may have been chosen, which is no fault.
+    """
+    inputs = (one.coordinates for one in report.findings.input_differs)
+    differs = {_place(at) for at in inputs if not at.micro_step}
+    first: dict[int | None, Coordinates] = {}
+    for judged in report.slices:
+        at = judged.judgement.coordinates
+        first[at.rank] = min(first.get(at.rank, at), at, key=Coordinates.sort_key)
+    return not report.slices or any(_place(at) in differs for at in first.values())
+
+
+def _place(at: Coordinates) -> tuple[int | None, int | None, int | None]:
+    return (at.step, at.rank, at.token)

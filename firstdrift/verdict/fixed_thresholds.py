@@ -137,9 +137,9 @@ FEW_ALONE: Final = FixedThreshold(
     "An input that nothing explains",
 )
 UNLIKE_BEFORE: Final = FixedThreshold(
-    10,
+    25,
     "times anything that ran before",
-    "In a format coarser than float32 an input that is further off was made by an operation at fault.",
+    "In a format coarser than float32 only a fault makes an input so: attention amplifies by its scores.",
     "An input that nothing explains",
 )
 LEAST_VARIANCE: Final = FixedThreshold(

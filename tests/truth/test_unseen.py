@@ -2,7 +2,8 @@
 
 `unseen/NAME.tar.xz` holds NAME/golden and NAME/target, as the real msprobe wrote them; names that begin with
 "h_" are healthy. `unseen/expected.json` says of the others which modules hold the fault (an empty path is the
-whole model, no path where the optimizer made it), which classes are right, and in which step it begins.
+whole model, no path where the optimizer made it), which classes are right, and in which step it begins; or
+that the runs were given other inputs.
 """
 
 import json
@@ -33,7 +34,18 @@ def test_a_healthy_pair_has_no_finding(name: str, tmp_path: Path) -> None:
     assert exit_status(report) == 0
 
 
-@pytest.mark.parametrize("name", [name for name, truth in EXPECTED.items() if not truth["healthy"]])
+@pytest.mark.parametrize("name", [name for name, truth in EXPECTED.items() if truth.get("input")])
+def test_another_input_is_no_fault_of_the_model(name: str, tmp_path: Path) -> None:
+    report = compared(name, tmp_path)
+    assert report.findings.input_differs
+    assert report.findings.first_bad_node is None
+    assert exit_status(report) == 2
+
+
+FAULTS = [name for name, truth in EXPECTED.items() if not (truth["healthy"] or truth.get("input"))]
+
+
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_named_where_it_is(name: str, tmp_path: Path) -> None:
     report, truth = compared(name, tmp_path), EXPECTED[name]
     found = report.findings.first_bad_node

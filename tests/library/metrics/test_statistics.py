@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from firstdrift.metrics.elementwise.measure import measure_elements, summarise
 from firstdrift.metrics.measurement import MeasurementKind, SideSummary
-from firstdrift.metrics.statistics import as_recorded, difference_of_statistics, measure_statistics
+from firstdrift.metrics.statistics import as_recorded, difference_of_statistics, is_whole, measure_statistics
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
 from firstdrift.wording.message import Message
 
@@ -96,6 +96,21 @@ def test_only_extrema_tell_that_the_data_are_not_finite(
 def test_an_overflowed_norm_is_not_known_and_no_difference() -> None:
     found = difference_of_statistics(side(6e4, -6e4, 0.0, INF), side(6e4, -6e4, 0.0, 9e4))
     assert (found.norm, found.relative_norm, found.error_bound) == (None, None, 0.0)
+
+
+def test_a_norm_of_which_the_squares_underflowed_is_not_known() -> None:
+    found = difference_of_statistics(side(2.0e-24, 0.0, 0.0, 0.0), side(2.2e-24, 0.0, 0.0, 0.0))
+    assert found.norm is None
+    assert found.error_bound == pytest.approx(0.1)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=300), st.integers(0, 2**32 - 1))
+def test_whole_numbers_are_told_by_their_statistics(numbers: list[int], seed: int) -> None:
+    whole = np.array(numbers, np.float32)
+    assert is_whole(summarise(whole))
+    fractions = whole + np.random.default_rng(seed).uniform(0.1, 0.9, whole.size).astype(np.float32)
+    assert not is_whole(summarise(fractions))
 
 
 def test_healthy_causal_masks_do_not_differ() -> None:

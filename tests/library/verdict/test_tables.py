@@ -207,10 +207,12 @@ def measured_by_data(made: Case) -> Case:
     return made
 
 
+BY_CHANCE = 1.0 + 2.0 / math.sqrt(SIDE.size or math.inf)
+
 LIMITS: dict[str, tuple[Case, float]] = {
     "peers": (measured_by_data(case(input=0.0, output=1.0, outstanding=True)), 8 * U),
     "copied": (case("embedding", input=0.0, output=1.0), 8 * U),
-    "bounded": (case(input=0.0, output=1.0, so_far={"roundoff": 2.0**-9}), 16 * 2.0**-9),
+    "bounded": (case("mul", input=0.0, output=1.0, so_far={"roundoff": 2.0**-9}), 16 * 2.0**-9 * BY_CHANCE),
     "gathered": (case("scaled_dot_product_attention", input=0.0, output=1.0), 32 * U),
     "logits_alone": (case(input=0.0, output=1.0, others=1, name="lm_head"), math.inf),
     "only_output": (case(input=0.0, output=1.0, others=1), 0.25),
