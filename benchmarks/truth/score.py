@@ -21,7 +21,18 @@ from typing import Any
 
 from catalogue import architectures
 from dice import fold_of
-from scoring import Answer, Named, Result, rank_table, rotated_table, score, share, table, token_table
+from scoring import (
+    Answer,
+    Named,
+    Result,
+    certainty_table,
+    rank_table,
+    rotated_table,
+    score,
+    share,
+    table,
+    token_table,
+)
 
 Pair = dict[str, Any]
 
@@ -81,7 +92,10 @@ def _named(finding: Any) -> Named | None:  # noqa: ANN401
     place = finding.coordinates
     rank = place.rank if finding.on_rank is None else finding.on_rank
     module = None if finding.module is None else finding.module.removeprefix("root").removeprefix(".")
-    return Named(finding.target, finding.golden, module, cls, place.step, finding.operator, place.token, rank)
+    sure = None if finding.confidence is None else str(finding.confidence.certainty)
+    return Named(
+        finding.target, finding.golden, module, cls, place.step, finding.operator, place.token, rank, sure
+    )
 
 
 def scored(pair: Pair) -> dict[str, Any]:
@@ -109,6 +123,7 @@ def scored(pair: Pair) -> dict[str, Any]:
             "step": node.step,
             "token": node.token,
             "rank": node.rank,
+            "certainty": node.certainty,
         },
         "token": answer.token and {"target": answer.token.target, "token": answer.token.token},
         "inputs": answer.inputs,
@@ -136,6 +151,7 @@ def summary(results: Sequence[Result], *, rotate: bool = False) -> str:
         rotated_table(results) if rotate else "",
         token_table([one for one in results if str(one["level"]).startswith("msit")]),
         rank_table([one for one in results if one.get("ranks")]),
+        certainty_table(results),
         table("task", results, lambda one: str(one["task"])),
         table("level", results, lambda one: str(one["level"])),
         table(

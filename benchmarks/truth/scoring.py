@@ -21,6 +21,7 @@ class Named:
     operator: str | None = None
     token: int | None = None
     rank: int | None = None
+    certainty: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,18 @@ def table(title: str, results: Sequence[Result], by: Callable[[Result], str]) ->
     rows += [_row(name, groups[name]) for name in sorted(groups)]
     if len(groups) > 1:
         rows.append(_row("**all**", results))
+    return "\n".join(rows)
+
+
+def certainty_table(results: Sequence[Result]) -> str:
+    """Write how many of the nodes that were named are right, by how sure the answer was."""
+    named = [one for one in results if one["node"] and one["node"].get("certainty")]
+    rows = ["| how sure | nodes named | right | of healthy pairs |", "|---|---|---|---|"]
+    for level in ("certain", "likely", "suspected"):
+        many = [one for one in named if one["node"]["certainty"] == level]
+        right = sum(one["found"] and not one["healthy"] for one in many)
+        healthy = sum(one["healthy"] for one in many)
+        rows.append(f"| {level} | {len(many)} | {share(right, len(many))} | {healthy} |")
     return "\n".join(rows)
 
 

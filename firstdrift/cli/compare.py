@@ -99,10 +99,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--fail-on",
-    type=click.Choice(["warning", "error"]),
+    type=click.Choice(["warning", "error", "likely", "certain"]),
     default="error",
     show_default=True,
-    help="Exit with 1 if there is a pair of this verdict or worse.",
+    help="Exit with 1 if there is a pair of this verdict or worse, or a finding that is at least so sure.",
 )
 @click.pass_context
 def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) -> None:  # noqa: ANN401

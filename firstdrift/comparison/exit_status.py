@@ -6,10 +6,15 @@ models differ, files unreadable, or nothing compared or judged  ─▶ 2      a 
 from firstdrift.comparison.report import Report
 from firstdrift.exits import FOUND, UNUSABLE
 from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.confidence import Certainty
+from firstdrift.verdict.judgement import Findings
 
 
 def exit_status(report: Report, fail_on: str = "error") -> int:
-    """Return the exit status of the command; a verdict of `fail_on`, "error" or "warning", is a fault."""
+    """Return the exit status of the command.
+
+    A fault is a verdict of `fail_on`, "error" or "warning", or a finding at least so sure: "likely", "certain".
+    """
     if report.findings.unlike is not None:
         return UNUSABLE
     if _fails(report, fail_on):
@@ -20,9 +25,18 @@ def exit_status(report: Report, fail_on: str = "error") -> int:
 
 def _fails(report: Report, fail_on: str) -> bool:
     findings = report.findings
+    if fail_on in (Certainty.LIKELY, Certainty.CERTAIN):
+        return _is_sure(findings, Certainty(fail_on))
     if report.counts.error or findings.first_bad_node or findings.first_bad_token or findings.suspects:
         return True
     return fail_on == "warning" and bool(report.counts.warning)
+
+
+def _is_sure(findings: Findings, least: Certainty) -> bool:
+    """Tell whether a finding is sure enough; one of which that is not known is."""
+    node = findings.first_bad_node or findings.first_bad_token
+    found = ([node] if node is not None else []) + list(findings.suspects)
+    return any(one.confidence is None or one.confidence.certainty.reaches(least) for one in found)
 
 
 def _nothing_was_judged(report: Report) -> bool:

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
+from firstdrift.verdict.confidence import Confidence
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow
 from firstdrift.wording.message import Message
 
@@ -156,4 +157,18 @@ def finding_object(finding: Finding | None) -> dict[str, Any] | None:
         "verdict": finding.verdict.value,
         "reasons": list(finding.reasons),
         "metrics": dict(finding.metrics),
+        "confidence": _confidence_object(finding.confidence),
+    }
+
+
+def _confidence_object(confidence: Confidence | None) -> dict[str, Any] | None:
+    """Say how sure a finding is; null where that is not known, as by the rules of other tools."""
+    if confidence is None:
+        return None
+    return {
+        "certainty": confidence.certainty.value,
+        "margin": confidence.margin,
+        "basis": confidence.basis.value,
+        "slices": confidence.slices,
+        "said": confidence.said,
     }

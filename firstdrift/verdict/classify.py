@@ -23,7 +23,7 @@ from firstdrift.verdict.added_inside import added_inside, explained_by_added
 from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
 from firstdrift.verdict.conditioning import error_of_sum
 from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
-from firstdrift.verdict.explanations import excused_by, explain, jumps
+from firstdrift.verdict.explanations import PEERS, excused_by, explain, factor_of, floor_of, jumps
 from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE, UNLIKE_BEFORE
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
@@ -44,6 +44,8 @@ class Classified(Struct, gc=False):
         entered: the error entered through this input, which nothing recorded explains.
         is_tie: it chose otherwise among values that are equal within rounding.
         is_shown_by_no_pair: it is an error, though no pair of tensors is off.
+        margin: the error over the limit that it exceeds; None where no number decided.
+        by_peers: nothing but the same node of other layers says that it is off.
         rule: "class.source", the rule that decided; of a clean row with an error what excuses it,
             "explanation.input".
     """
@@ -55,6 +57,8 @@ class Classified(Struct, gc=False):
     entered: int | None = None
     is_tie: bool = False
     is_shown_by_no_pair: bool = False
+    margin: float | None = None
+    by_peers: bool = False
     rule: str | None = None
 
 
@@ -196,8 +200,20 @@ def _name(case: Case, own: Classified, rule: ClassRule) -> None:
         return
     own.node_class, own.reasons, own.worst_pair = rule.node_class, rule.reasons(case), rule.pair(case)
     own.is_tie, own.is_shown_by_no_pair = rule.is_tie, rule.is_shown_by_no_pair
+    if case.jumped:
+        _tell_margin(case, own)
     excuse = excused_by(case) if rule.id == "clean" else None
     own.rule = rule.name if excuse is None else f"explanation.{excuse}"
+
+
+def _tell_margin(case: Case, own: Classified) -> None:
+    """Note by how much an output error exceeds what explains it, and whether its peers alone tell."""
+    explained = factor_of(case)[0] * case.explained
+    floor, by = floor_of(case)
+    error = case.error.output or 0.0
+    limit = max(explained, floor)
+    own.margin = error / limit if math.isfinite(error) and limit else None
+    own.by_peers = by == PEERS and error <= case.limits.floor * case.roundoff
 
 
 def _go_on(case: Case, own: Classified) -> None:
@@ -343,7 +359,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     blamed.node_class = NodeClass.NON_FINITE if Role.INPUT in error.non_finite else NodeClass.SOURCE
     blamed.entered = blamed.worst_pair = error.input_pair
     blamed.reasons = (entered(evidence, case.row, error, inside=surrounding is not case.row),)
-    blamed.rule = ENTERED.name
+    blamed.rule, blamed.margin = ENTERED.name, _margin_of_input(case)
     if alone is not None:
         blamed.node_class = NodeClass.STRUCTURE_DIFFERS
         blamed.reasons = (runs_alone(evidence, alone, case.row, error),)
@@ -352,6 +368,14 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
         progress.level, progress.first_origin = _level_of_fault(case), evidence.places[case.row.index]
     for above in evidence.above(surrounding):
         progress.origins_inside[above.index] += 1
+
+
+def _margin_of_input(case: Case) -> float | None:
+    """Return by how much an input exceeds what explains it."""
+    explained = max(case.roundoff, case.progress.seen_whole, case.progress.inside[case.row.index])
+    limit = max(case.limits.factor * explained, case.limits.peer_floor * case.roundoff)
+    error = case.error.input or 0.0
+    return error / limit if math.isfinite(error) else None
 
 
 def _surrounding(case: Case) -> TreeRow:

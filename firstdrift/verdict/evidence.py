@@ -451,6 +451,12 @@ def differing_parameter(evidence: Evidence, error: RowErrors, roundoff: float) -
     return max(beyond, key=excess.__getitem__, default=None)
 
 
+def excess_of_parameter(evidence: Evidence, pair: int) -> float | None:
+    """Return the error of a parameter over what its dtypes and training explain; None without a number."""
+    excess = _excess(evidence, pair, evidence.pair_errors[pair].roundoff)
+    return excess if math.isfinite(excess) and excess else None
+
+
 def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     """Return the error of a parameter over what is explained of it."""
     error, measured = evidence.pair_errors[pair], evidence.measurements[pair]

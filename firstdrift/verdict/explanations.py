@@ -23,6 +23,7 @@ from firstdrift.verdict.router_ties import is_done_by_row
 from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.tree import kind_of_row
 
+PEERS: Final = "peers"
 _EXPERTS: Final = "Ties between experts"
 _OPERATORS: Final = "The error model of an operator"
 
@@ -318,7 +319,7 @@ def _baseline(case: Case) -> float:
 
 
 FLOORS: Final = (
-    Explanation("peers", "Peers", ("peer_floor",), applies=_stands_out, amount=_peer_floor),
+    Explanation(PEERS, "Peers", ("peer_floor",), applies=_stands_out, amount=_peer_floor),
     Explanation("copied", "The rule", ("peer_floor",), applies=_is_looked_up, amount=_peer_floor),
     Explanation(
         "bounded", _OPERATORS, ("bounded_floor", "floor"), applies=_is_one_operator, amount=_bounded_floor

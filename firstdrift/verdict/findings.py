@@ -14,6 +14,7 @@ from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.communication import explain
 from firstdrift.verdict.comparable import by_input, in_order, series_of, time_of
+from firstdrift.verdict.confidence import seen_in
 from firstdrift.verdict.evidence import evidence_after_choice, evidence_of
 from firstdrift.verdict.judge import judge
 from firstdrift.verdict.judgement import (
@@ -59,7 +60,7 @@ class AllSlices:
     @cached_property
     def _origins(self) -> list[Finding]:
         inputs, comparable = self._by_input
-        return _origins(comparable, inputs)
+        return _with_slices(_origins(comparable, inputs))
 
     @cached_property
     def _drift(self) -> SliceJudgement | None:
@@ -212,6 +213,19 @@ def _origins(comparable: Sequence[SliceJudgement], inputs: Sequence[InputDiffere
         kept = own if elsewhere else received + given
         found += sorted(kept, key=lambda finding: _place(finding, judged))
     return found
+
+
+def _with_slices(origins: Sequence[Finding]) -> list[Finding]:
+    """Let findings be surer that several slices show."""
+    slices: dict[str, set[Coordinates]] = {}
+    for finding in origins:
+        slices.setdefault(finding.target, set()).add(replace(finding.coordinates, micro_step=None))
+    return [
+        finding
+        if finding.confidence is None
+        else replace(finding, confidence=seen_in(finding.confidence, len(slices[finding.target])))
+        for finding in origins
+    ]
 
 
 def _given(finding: Finding) -> Finding:

@@ -154,6 +154,21 @@ LEAST_WEIGHTS: Final = FixedThreshold(
 NEARLY_ALL: Final = FixedThreshold(
     0.8, "of the parameters", "If so many differ, that is said of all of them.", "Parameters"
 )
+CERTAIN_FROM_VALUES: Final = FixedThreshold(
+    3, "times the limit", "From here on a finding from values is called certain.", "How sure a finding is"
+)
+LIKELY_FROM_VALUES: Final = FixedThreshold(
+    1.5, "times the limit", "From here on a finding from values is called likely.", "How sure a finding is"
+)
+CERTAIN_FROM_STATISTICS: Final = FixedThreshold(
+    10,
+    "times the limit",
+    "From here on a finding from statistics is called certain.",
+    "How sure a finding is",
+)
+LIKELY_FROM_STATISTICS: Final = FixedThreshold(
+    2, "times the limit", "From here on a finding from statistics is called likely.", "How sure a finding is"
+)
 TURNED_SIGNS: Final = FixedThreshold(
     3,
     "times the root of the error of the gradient",

@@ -87,7 +87,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
     plan, rows = evidence.plan, evidence.rows
     own_rules = rules == OWN_RULES
     classification = classify(evidence, other_input=other_input)
-    logits = last_output(evidence)
+    classified, logits = classification.rows, last_output(evidence)
     own = judge_pairs(evidence, classification)
     pairs = own if own_rules else _by_tool(evidence, rules)
     called = classes(evidence, classification, own, logits)
@@ -99,7 +99,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         row
         for row in comparable
         if _is_origin(judged[row.index], own_rules=own_rules)
-        and (not own_rules or affects_output(classification.rows[row.index], evidence.errors[row.index]))
+        and (not own_rules or affects_output(classified[row.index], evidence.errors[row.index]))
     ]
     weak = [row for row in comparable if own_rules and row.index in classification.weak]
     golden_token, target_token = chosen_tokens(evidence, logits)
@@ -108,7 +108,10 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         rows=with_roll_ups(rows, judged),
         pairs=tuple(pairs),
         counts=_count(plan, pairs),
-        origins=tuple(finding_of_row(evidence, row, judged[row.index]) for row in origins),
+        origins=tuple(
+            finding_of_row(evidence, row, judged[row.index], classified[row.index] if own_rules else None)
+            for row in origins
+        ),
         worst=worst_finding(evidence, judged),
         logits=None if logits is None else finding_of_pair(evidence, logits, pairs[logits]),
         logits_error=None if logits is None else evidence.pair_errors[logits].value,

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.confidence import Confidence
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.training import Training
 from firstdrift.wording.message import Message
@@ -129,6 +130,8 @@ class Finding(Struct, frozen=True):
         golden_ranks: the ranks from which the golden slice was merged, if that of the target was not:
             `on_rank` is one of these then.
         epoch: how many communications its rank had been through before.
+        confidence: how sure it is; None of what other tools' rules flag, of tokens, and of what an earlier
+            version found.
         operator: short name of an operator that runs right in a module which holds modules as well; None
             where the module says enough.
     """
@@ -148,6 +151,7 @@ class Finding(Struct, frozen=True):
     epoch: int = 0
     operator: str | None = None
     golden_ranks: tuple[int, ...] | None = None
+    confidence: Confidence | None = None
 
 
 class Communication(Struct, frozen=True):

@@ -8,16 +8,20 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import RankError
 from firstdrift.model.node import NodeKind
 from firstdrift.model.tensor import Role
-from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.classify import Classified
+from firstdrift.verdict.confidence import Confidence, basis_of, confidence_in
+from firstdrift.verdict.evidence import Evidence, excess_of_parameter
 from firstdrift.verdict.fixed_thresholds import LEAST_RANK_ERROR, RANK_ALONE
-from firstdrift.verdict.judgement import Finding, PairJudgement, RowJudgement
+from firstdrift.verdict.judgement import Finding, NodeClass, PairJudgement, RowJudgement
 from firstdrift.verdict.row_errors import fingerprint
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.verdict.worst_expert import expert_of_worst_row
 
 
-def finding_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Finding:
-    """Make a finding of a row that was judged."""
+def finding_of_row(
+    evidence: Evidence, row: TreeRow, judged: RowJudgement, classified: Classified | None = None
+) -> Finding:
+    """Make a finding of a row that was judged; how sure it is, if it was classified."""
     at = judged.worst_pair
     golden, target, module = _names(evidence, row, at)
     return Finding(
@@ -36,6 +40,7 @@ def finding_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Fi
         epoch=bisect_left(evidence.communications, row.order, key=attrgetter("order")),
         operator=_operator_beside_modules(evidence, row),
         golden_ranks=_golden_ranks(evidence),
+        confidence=None if classified is None else _confidence(evidence, at, classified),
     )
 
 
@@ -56,6 +61,17 @@ def finding_of_pair(evidence: Evidence, index: int, judged: PairJudgement) -> Fi
         on_rank=rank_alone(evidence.measurements[index].by_rank or ()),
         golden_ranks=_golden_ranks(evidence),
     )
+
+
+def _confidence(evidence: Evidence, at: int | None, classified: Classified) -> Confidence:
+    """Say how sure the finding of a row is, that a pair shows, or none."""
+    kind = evidence.measurements[at].kind if at is not None else None
+    margin = classified.margin
+    if classified.node_class is NodeClass.WEIGHTS_DIFFER and at is not None:
+        margin = excess_of_parameter(evidence, at)
+    elif classified.node_class is NodeClass.STRUCTURE_DIFFERS:
+        kind, margin = None, None
+    return confidence_in(basis_of(kind, by_peers=classified.by_peers), margin)
 
 
 def worst_finding(evidence: Evidence, judged: Sequence[RowJudgement]) -> Finding | None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from firstdrift.verdict.confidence import Certainty
 from firstdrift.verdict.judgement import (
     OWN_RULES,
     Counts,
@@ -136,7 +137,9 @@ def _first_bad(bad_token: Finding, *, alone: bool) -> Message:
 
 
 def _bad_node(bad_token: Finding | None, bad_node: Finding, *, alone: bool) -> Message:
-    node = Message.of("finding.node", bad_node=place_of(bad_node), what=_what(bad_node))
+    sure = bad_node.confidence is None or bad_node.confidence.certainty is not Certainty.SUSPECTED
+    name = "finding.node" if sure else "finding.suspect"
+    node = Message.of(name, bad_node=place_of(bad_node), what=_what(bad_node))
     where = bad_node.coordinates.name()
     if bad_token is None:
         if not where.arguments:

@@ -1,0 +1,118 @@
+"""How sure a finding is: by how much it exceeds its limit, what it rests on, and how many slices show it.
+
+| certainty | from values           | from statistics        | without a number                             |
+| --------- | --------------------- | ---------------------- | -------------------------------------------- |
+| certain   | 3 times the limit     | 10 times the limit     | another argument or shape, NaN, a gradient   |
+|           |                       |                        | of one side alone, digests of equal inputs   |
+| likely    | 1.5 times             | 2 times                |                                              |
+| suspected | less, or only peers of other layers say so                                                    |
+
+Statistics bound errors from below, those of inputs too: so more is asked of them. What a second slice shows
+as well (another token, step or rank) is one step surer.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.verdict.fixed_thresholds import (
+    CERTAIN_FROM_STATISTICS,
+    CERTAIN_FROM_VALUES,
+    LIKELY_FROM_STATISTICS,
+    LIKELY_FROM_VALUES,
+)
+from firstdrift.wording.message import Message
+
+
+class Certainty(StrEnum):
+    """How sure a finding is, the least sure first."""
+
+    SUSPECTED = "suspected"
+    LIKELY = "likely"
+    CERTAIN = "certain"
+
+    def reaches(self, other: "Certainty") -> bool:
+        """Tell whether this is as sure as another, or surer."""
+        return _ORDER.index(self) >= _ORDER.index(other)
+
+
+_ORDER: Final = tuple(Certainty)
+
+
+class Basis(StrEnum):
+    """What a finding rests on."""
+
+    VALUES = "values"
+    STATISTICS = "statistics"
+    DIGESTS = "digests"
+    STRUCTURE = "structure"
+    """No number: what was called, with which arguments, and what is there at all."""
+    PEERS = "peers"
+    """Nothing but the same node of other layers says that it is off."""
+
+
+class Confidence(Struct, frozen=True, gc=False):
+    """How sure a finding is, and why.
+
+    Attributes:
+        margin: its error over the limit that it exceeds, 1 at least; None where no number decided.
+        slices: in how many slices an error begins at the same node.
+    """
+
+    certainty: Certainty
+    basis: Basis
+    margin: float | None = None
+    slices: int = 1
+
+    @property
+    def said(self) -> Message:
+        """Say it in a sentence."""
+        with_margin = "_by" if self.margin is not None else ""
+        return Message.of(
+            f"confidence.said{with_margin}",
+            certainty=Message.of(f"confidence.{self.certainty}"),
+            basis=Message.of(f"confidence.basis_{self.basis}"),
+            margin=self.margin,
+            slices=self.slices,
+        )
+
+
+_BASES: Final = {
+    MeasurementKind.DATA: Basis.VALUES,
+    MeasurementKind.STATISTICS: Basis.STATISTICS,
+    MeasurementKind.DIGEST: Basis.DIGESTS,
+}
+
+
+def basis_of(kind: MeasurementKind | None, *, by_peers: bool = False) -> Basis:
+    """Return what a finding rests on that a pair of this kind shows; None for one that no pair shows."""
+    return Basis.PEERS if by_peers else _BASES.get(kind, Basis.STRUCTURE) if kind else Basis.STRUCTURE
+
+
+def confidence_in(basis: Basis, margin: float | None) -> Confidence:
+    """Say how sure a finding of one slice is."""
+    if basis is Basis.PEERS:
+        return Confidence(Certainty.SUSPECTED, basis, margin)
+    if margin is None:
+        return Confidence(Certainty.CERTAIN, basis)
+    is_exact = basis is not Basis.STATISTICS
+    certain = (CERTAIN_FROM_VALUES if is_exact else CERTAIN_FROM_STATISTICS).value
+    likely = (LIKELY_FROM_VALUES if is_exact else LIKELY_FROM_STATISTICS).value
+    known = Certainty.CERTAIN if margin >= certain else Certainty.LIKELY
+    return Confidence(known if margin >= likely else Certainty.SUSPECTED, basis, margin)
+
+
+def seen_in(confidence: Confidence, slices: int) -> Confidence:
+    """Make a finding surer that other slices show as well."""
+    at = min(_ORDER.index(confidence.certainty) + (slices > 1), len(_ORDER) - 1)
+    return replace(confidence, certainty=_ORDER[at], slices=slices)
+
+
+def surest(known: Sequence[Confidence | None]) -> Certainty | None:
+    """Return the certainty of the surest of several; None where nothing is known of any."""
+    certain = [one.certainty for one in known if one is not None]
+    return max(certain, key=_ORDER.index, default=None)

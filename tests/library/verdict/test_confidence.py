@@ -1,0 +1,88 @@
+"""How sure a finding is follows from its margin, what it rests on, and how many slices show it."""
+
+import pytest
+from library.verdict.made_slices import Call, judge
+
+from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.confidence import Basis, Certainty, confidence_in, seen_in
+from firstdrift.verdict.findings import conclude
+from firstdrift.verdict.judgement import Finding
+from firstdrift.wording.text import LANGUAGES, text_of
+
+U32 = 2.0**-24
+BEFORE = Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0])
+LINEAR = "Functional.linear.0.forward"
+
+
+def found(*calls: Call, steps: int = 1) -> Finding:
+    judged = [judge(BEFORE, *calls, coordinates=Coordinates(step=step)).said for step in range(steps)]
+    first = conclude(judged).first_bad_node
+    assert first is not None
+    return first
+
+
+@pytest.mark.parametrize(
+    ("basis", "margin", "certainty"),
+    [
+        (Basis.VALUES, 1.2, Certainty.SUSPECTED),
+        (Basis.VALUES, 2.0, Certainty.LIKELY),
+        (Basis.VALUES, 5.0, Certainty.CERTAIN),
+        (Basis.STATISTICS, 1.8, Certainty.SUSPECTED),
+        (Basis.STATISTICS, 5.0, Certainty.LIKELY),
+        (Basis.STATISTICS, 20.0, Certainty.CERTAIN),
+        (Basis.STRUCTURE, None, Certainty.CERTAIN),
+        (Basis.PEERS, 50.0, Certainty.SUSPECTED),
+    ],
+)
+def test_the_margin_and_the_basis_say_how_sure_it_is(
+    basis: Basis, margin: float | None, certainty: Certainty
+) -> None:
+    known = confidence_in(basis, margin)
+    assert known.certainty is certainty
+    assert all(text_of(known.said, language) for language in LANGUAGES)
+
+
+def test_another_slice_makes_it_one_step_surer() -> None:
+    known = confidence_in(Basis.VALUES, 1.2)
+    assert seen_in(known, 1).certainty is Certainty.SUSPECTED
+    assert seen_in(known, 3).certainty is Certainty.LIKELY
+    assert seen_in(confidence_in(Basis.STRUCTURE, None), 9).certainty is Certainty.CERTAIN
+
+
+@pytest.mark.parametrize(("error", "certainty"), [(0.1, Certainty.CERTAIN), (50 * U32, Certainty.LIKELY)])
+def test_a_finding_carries_it(error: float, certainty: Certainty) -> None:
+    confidence = found(Call(LINEAR, inputs=[0.0], outputs=[error])).confidence
+    assert confidence is not None
+    assert confidence.certainty is certainty
+    assert confidence.basis is Basis.VALUES
+    assert confidence.margin == pytest.approx(error / (32 * U32), rel=0.2)
+
+
+def test_steps_that_show_the_same_node_are_counted() -> None:
+    confidence = found(Call(LINEAR, inputs=[0.0], outputs=[50 * U32]), steps=3).confidence
+    assert confidence is not None
+    assert (confidence.slices, confidence.certainty) == (3, Certainty.CERTAIN)
+
+
+def test_an_argument_that_differs_needs_no_number() -> None:
+    confidence = found(Call(LINEAR, inputs=[0.0, (1.0, 2.0)], outputs=[0.5])).confidence
+    assert confidence is not None
+    assert (confidence.basis, confidence.margin) == (Basis.STRUCTURE, None)
+
+
+def test_what_peers_alone_flag_is_a_suspect() -> None:
+    layers = [
+        Call(f"Module.layers.{n}.mlp.MLP.forward.0", inputs=[U32], outputs=[(24 if n == 3 else 4) * U32])
+        for n in range(6)
+    ]
+    findings = conclude([judge(*layers).said])
+    assert findings.first_bad_node is not None
+    assert findings.first_bad_node.confidence is not None
+    assert findings.first_bad_node.confidence.certainty is Certainty.SUSPECTED
+    assert "suspect" in findings.summary.arguments["node"].id
+
+
+def test_other_rule_sets_do_not_say_how_sure_they_are() -> None:
+    judged = judge(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[0.5])).made.judge("msprobe").said
+    first = conclude([judged]).first_bad_node
+    assert first is None or first.confidence is None
