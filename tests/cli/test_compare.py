@@ -241,7 +241,17 @@ COUNTS = {
     "unmatched_golden_tensors",
     "unmatched_target_tensors",
 }
-FINDING = COORDINATES | {"golden", "target", "module", "tensor", "class", "verdict", "reasons", "metrics"}
+FINDING = COORDINATES | {
+    "golden",
+    "target",
+    "module",
+    "tensor",
+    "class",
+    "verdict",
+    "reasons",
+    "metrics",
+    "confidence",
+}
 ANSWER = {
     "summary",
     "golden",
