@@ -31,7 +31,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Write a report of one file, for people: it opens without a server.",
 )
 @click.option(
-    "--rules", default="firstdrift", show_default=True, metavar="NAME", help="firstdrift, msprobe or msit."
+    "--rules",
+    default="firstdrift",
+    show_default=True,
+    metavar="NAME",
+    help="firstdrift, msprobe, msit, or bitwise: the first element of which a bit differs.",
 )
 @click.option(
     "--threshold",
