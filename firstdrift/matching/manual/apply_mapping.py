@@ -137,7 +137,8 @@ class _Applied(Struct):
 def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     applied = _Applied(work, mapping)
     walker = _Walker(mapping, work.target)
-    golden = {call_key(node): index for index, node in _modules(work.golden)}
+    # Of a call that was run again, the first run counts.
+    golden = {call_key(node): index for index, node in reversed([*_modules(work.golden)])}
     # From the outside in, so that a note names the outermost module that is missing.
     for index, node in sorted(_modules(work.target), key=lambda module: module[1].path.count(".")):
         path, entries = walker.translate(node.path)
