@@ -25,6 +25,20 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--csv", "csv_file", type=_FILE, help="Write all pairs here.")
 @click.option("--xlsx", "xlsx_file", type=_FILE, help="The same as XLSX.")
 @click.option(
+    "--columns",
+    type=click.Choice(["firstdrift", "msit", "msprobe"]),
+    default="firstdrift",
+    show_default=True,
+    help="In whose columns --csv and --xlsx are written; for msit with the sheets layer, module and api.",
+)
+@click.option(
+    "--advisor",
+    "advisor_file",
+    type=_FILE,
+    metavar="FILE",
+    help="Write where to look first and what to check, as the advisor.txt of earlier versions of msprobe.",
+)
+@click.option(
     "--html",
     "html_file",
     type=_FILE,
