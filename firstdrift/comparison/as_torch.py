@@ -80,7 +80,7 @@ def tensor_of(array: "npt.NDArray[Any]") -> Any:  # noqa: ANN401 (a tensor: torc
     if array.dtype.type.__module__ != "ml_dtypes":
         return torch.from_numpy(np.array(array))
     dtype, bits = getattr(torch, array.dtype.name, None), _NOT_OF_NUMPY.get(array.dtype.itemsize)
-    if not isinstance(dtype, torch.dtype) or bits is None:
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point or bits is None:
         return torch.from_numpy(array.astype("int8" if "int" in array.dtype.name else "float32"))
     whole = np.ascontiguousarray(array).reshape(-1)
     return torch.from_numpy(whole.view(bits).copy()).view(dtype).reshape(array.shape)
