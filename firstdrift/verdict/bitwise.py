@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
+from firstdrift.dumps.execution_order import natural_key
 from firstdrift.model.tensor import Role
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.bit_count import BitCount, BitsOfSlice
@@ -38,7 +39,7 @@ BITWISE: Final = "bitwise"
 
 _SUSPECTS: Final = 10
 
-_Moment: TypeAlias = tuple[bool, int, int, int, int]
+_Moment: TypeAlias = tuple[bool, int, int, int, int, list[tuple[int, int | str]], str]
 """When a tensor was handed over, by which the tensors of a slice are ordered."""
 
 _GIVEN: Final = {Role.INPUT: 0, Role.PARAMETER: 1}
@@ -83,11 +84,12 @@ def _in_order(evidence: Evidence) -> list[int]:
 
 
 def _moment(evidence: Evidence, began: Sequence[int], at: int) -> _Moment:
-    row, role = evidence.row_of(at), evidence.plan.pairs[at].target.role
-    given = _GIVEN.get(role)
+    row, pair = evidence.row_of(at), evidence.plan.pairs[at]
+    given = _GIVEN.get(pair.target.role)
+    key = natural_key(pair.target.key), pair.golden_node
     if given is None:
-        return holds_gradients(row), row.order, 1, -row.depth, at
-    return holds_gradients(row), began[row.index], 0, row.depth, 2 * at + given
+        return holds_gradients(row), row.order, 1, -row.depth, 0, *key
+    return holds_gradients(row), began[row.index], 0, row.depth, given, *key
 
 
 def _beginnings(rows: Sequence[TreeRow]) -> list[int]:
