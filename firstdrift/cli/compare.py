@@ -74,7 +74,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     multiple=True,
     type=_PATH,
     metavar="FILE",
-    help="Match as this file says: a mapping of msprobe (layer, data, cell) or msit (op), or a match set"
+    help="Match as this file says: a mapping of msprobe (layer, data, cell, api) or msit (op), or a match set"
     " of firstdrift. Repeatable.",
 )
 @click.option(

@@ -6,8 +6,8 @@
 | logits, cosine or KL beyond msit's limits | 0: that is what its users go by (cosine 0.999; KL by dtype)    |
 
 u is the unit roundoff of the coarser dtype; of float32 values that came from a 16-bit format, of that.
-The output of a token is held against those of the tokens before it, and is bad by itself above 0.25 only; so is
-one beside which other nodes have no partner, as it may be another quantity.
+The output of a token is held against those of the tokens before it, and is bad by itself above 0.25 only.
+So is one beside which other nodes have no partner, as it may be another quantity.
 """
 
 from firstdrift.metrics.measurement import Measurement
