@@ -34,6 +34,11 @@ class BitCount(Struct, frozen=True):
         """How many are equal, by whatever that was told."""
         return self.values + self.digests + self.xor + self.arguments
 
+    @property
+    def proves_nothing(self) -> bool:
+        """Whether it says nothing of any tensor, although there are some: neither equal nor different."""
+        return bool(self.unproven) and not (self.values or self.digests or self.xor or self.different)
+
 
 class BitsOfSlice(Struct, frozen=True):
     """What is known of the bits of a pair of slices.

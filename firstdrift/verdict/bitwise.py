@@ -205,7 +205,7 @@ def _equal(judgements: Sequence[SliceJudgement]) -> Message:
     counts = sum((judged.counts for judged in judgements), Counts())
     if not counts.pairs:
         return Message.of("summary.no_values")
-    if not bits.equal:
+    if bits.proves_nothing:
         return Message.of("bitwise.nothing_proven", unproven=bits.unproven)
     by = [
         Message.of(f"bitwise.by_{name}", count=count, elements=bits.elements)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from library.dumps.msprobe_samples import module, tensor, write_dump
 from library.verdict.made_slices import Call, MadePair, make
 from msgspec.structs import replace
 
@@ -37,11 +38,11 @@ def test_runs_of_equal_values_are_equal_and_it_is_said_how_much(compared: Compar
 
 def test_equal_statistics_are_not_proven_and_never_called_equal(compared: Compared) -> None:
     report = compared(*(both("llama_stat_mix_identical", side) for side in ("golden", "target")), "bitwise")
-    assert exit_status(report) == 0
+    assert exit_status(report) == 2
     unproven = report.counts.incomparable
     assert unproven == 1084
     assert report.counts.passed == 79  # Python arguments, which are recorded whole
-    assert ids(report)[0] == "bitwise.equal_but"
+    assert ids(report) == ["bitwise.nothing_proven"]
     assert report.findings.summary.arguments["unproven"] == unproven
     assert {reason.id for _, _, reason in report.incomparable()} == {"bitwise.equal_statistics"}
 
@@ -117,6 +118,20 @@ def test_zeros_of_either_sign_are_found_that_no_error_shows(tmp_path: Path) -> N
     assert reason.arguments["index"] == (0, 1)
     assert reason.arguments["target"] == "-0.0 (0x80000000)"
     assert compare(tmp_path / "golden", tmp_path / "target").counts.error == 0
+
+
+def test_what_is_proven_and_what_is_not_are_said_beside_each_other(tmp_path: Path) -> None:
+    for side in ("golden", "target"):
+        data = {
+            "Torch.add.0.forward": module(tensor(md5="0123abcd")),
+            "Torch.mul.0.forward": module(tensor()),
+        }
+        write_dump(tmp_path / side / "step0" / "rank0", data, construct=dict.fromkeys(data))
+    report = compare(tmp_path / "golden", tmp_path / "target", Options(rules="bitwise"))
+    assert exit_status(report) == 0
+    assert ids(report)[:2] == ["bitwise.equal_but", "bitwise.equal"]
+    assert report.counts.passed > 0
+    assert report.findings.summary.arguments["unproven"] == report.counts.incomparable > 0
 
 
 def test_a_file_cut_short_is_neither_equal_nor_different(tmp_path: Path) -> None:
