@@ -25,13 +25,31 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--csv", "csv_file", type=_FILE, help="Write all pairs here.")
 @click.option("--xlsx", "xlsx_file", type=_FILE, help="The same as XLSX.")
 @click.option(
+    "--columns",
+    type=click.Choice(["firstdrift", "msit", "msprobe"]),
+    default="firstdrift",
+    show_default=True,
+    help="In whose columns --csv and --xlsx are written; for msit with the sheets layer, module and api.",
+)
+@click.option(
+    "--advisor",
+    "advisor_file",
+    type=_FILE,
+    metavar="FILE",
+    help="Write where to look first and what to check, as the advisor.txt of earlier versions of msprobe.",
+)
+@click.option(
     "--html",
     "html_file",
     type=_FILE,
     help="Write a report of one file, for people: it opens without a server.",
 )
 @click.option(
-    "--rules", default="firstdrift", show_default=True, metavar="NAME", help="firstdrift, msprobe or msit."
+    "--rules",
+    default="firstdrift",
+    show_default=True,
+    metavar="NAME",
+    help="firstdrift, msprobe, msit, or bitwise: the first element of which a bit differs.",
 )
 @click.option(
     "--threshold",
@@ -56,7 +74,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     multiple=True,
     type=_PATH,
     metavar="FILE",
-    help="Match as this file says: a mapping of msprobe (layer, data, cell) or msit (op), or a match set"
+    help="Match as this file says: a mapping of msprobe (layer, data, cell, api) or msit (op), or a match set"
     " of firstdrift. Repeatable.",
 )
 @click.option(

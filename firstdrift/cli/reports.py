@@ -10,7 +10,14 @@ from firstdrift.wording.message import Message
 if TYPE_CHECKING:
     from firstdrift.comparison.report import Report
 
-_FILES: Final = ("csv_file", "xlsx_file", "html_file", "data_mapping_file", "layer_mapping_file")
+_FILES: Final = (
+    "csv_file",
+    "xlsx_file",
+    "html_file",
+    "advisor_file",
+    "data_mapping_file",
+    "layer_mapping_file",
+)
 
 
 def require_writable(chosen: dict[str, Any]) -> None:
@@ -34,13 +41,17 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
     if not any(map(chosen.get, _FILES)):
         return
     from firstdrift.errors import SettingsError
+    from firstdrift.exports.advisor import write_advice
     from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping
     from firstdrift.exports.spreadsheets import write_csv, write_xlsx
+    from firstdrift.exports.tool_tables import layout_of_report
 
+    columns: str = chosen["columns"]
     writers: dict[str, Callable[[Report, Path], None]] = {
-        "csv_file": write_csv,
-        "xlsx_file": write_xlsx,
+        "csv_file": lambda report, file: write_csv(report, file, layout_of_report(columns, report)),
+        "xlsx_file": lambda report, file: write_xlsx(report, file, layout_of_report(columns, report)),
         "html_file": _write_html,
+        "advisor_file": write_advice,
         "data_mapping_file": write_data_mapping,
         "layer_mapping_file": write_layer_mapping,
     }

@@ -4,11 +4,10 @@
         return ((golden - target) ** 2).mean()
 
 They run code, so they are given in a notebook or on the command line, and never through the web. A function
-gets two read-only arrays of one shape, and returns a number, or a number and a remark. What it raises is the
-remark of that pair, and harms no other.
+gets two read-only arrays of one shape, and returns a number, or a number and a remark. One that takes torch
+tensors gets these. What it raises is the remark of that pair, and harms no other.
 """
 
-import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.comparison.as_torch import WANTS_TORCH, Caller
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import SettingsError, TensorUnreadableError
 from firstdrift.matching.plan import SlicePlan, TensorPair
@@ -32,9 +32,6 @@ Algorithm = Callable[..., Any]
 """A function of a golden and a target array that returns a number, or a number and a remark."""
 
 _SHOWN = 100
-
-_WANTS_TORCH = re.compile(r"must be Tensor|numpy.ndarray' object has no attribute")
-"""What functions that were written for torch tensors raise when they are given arrays."""
 
 _WRITE_AS = Message.of("comparison.algorithm.write_as")
 
@@ -91,10 +88,11 @@ def with_results(
 
     A pair that has their results already is left as it is.
     """
+    callers = [(name_of(algorithm), Caller(algorithm)) for algorithm in algorithms]
     return [
         measured
         if measured.custom is not None
-        else replace(measured, custom=_results(algorithms, pair, measured))
+        else replace(measured, custom=_results(callers, pair, measured))
         for pair, measured in zip(plan.pairs, measurements, strict=True)
     ]
 
@@ -120,7 +118,7 @@ class Summary(Struct, frozen=True):
     @property
     def hint(self) -> Message | None:
         """What to try, if the function was not written for arrays."""
-        wants_torch = any(_WANTS_TORCH.search(remark) for _, (*_, remark) in self.reasons)
+        wants_torch = any(WANTS_TORCH.search(remark) for _, (*_, remark) in self.reasons)
         return Message.of("comparison.algorithm.for_torch") if wants_torch else None
 
 
@@ -169,9 +167,9 @@ def _reasons(failed: Iterable[tuple[str, str, str]]) -> tuple[tuple[int, tuple[s
 
 
 def _results(
-    algorithms: Sequence[Algorithm], pair: TensorPair, measured: Measurement
+    callers: Sequence[tuple[str, Caller]], pair: TensorPair, measured: Measurement
 ) -> tuple[CustomResult, ...]:
-    names = [name_of(algorithm) for algorithm in algorithms]
+    names = [name for name, _ in callers]
     first, second = pair.golden.location, pair.target.location
     why = _why_not_given(pair, measured)
     if why or first is None or second is None:
@@ -181,8 +179,9 @@ def _results(
     except TensorUnreadableError as error:
         return tuple(CustomResult(name, remark=str(error)) for name in names)
     shape = common_shape(golden.shape, target.shape, may_reshape=bool(pair.transform))
-    arrays = (_read_only(golden, shape), _read_only(target, shape))
-    return tuple(_result(algorithm, *arrays) for algorithm in algorithms)
+    if shape is not None:
+        golden, target = golden.reshape(shape), target.reshape(shape)
+    return tuple(_result(name, caller, (golden, target)) for name, caller in callers)
 
 
 def _why_not_given(pair: TensorPair, measured: Measurement) -> str:
@@ -197,20 +196,21 @@ def _why_not_given(pair: TensorPair, measured: Measurement) -> str:
     return "joined from several tensors" if pair.is_joined else ""
 
 
-def _read_only(array: "npt.NDArray[Any]", shape: tuple[int, ...] | None) -> "npt.NDArray[Any]":
-    """Return a view of the common shape; of a dtype that numpy lacks, the same values as float32 or int8."""
+def _read_only(array: "npt.NDArray[Any]") -> "npt.NDArray[Any]":
+    """Return a view; of a dtype that numpy lacks, the same values as float32 or int8."""
     if array.dtype.type.__module__ == "ml_dtypes":
         whole = array.dtype.name.startswith(("int", "uint"))
         array = array.astype("int8" if whole else "float32")
-    array = array.view() if shape is None else array.reshape(shape).view()
+    array = array.view()
     array.flags.writeable = False
     return array
 
 
-def _result(algorithm: Algorithm, golden: "npt.NDArray[Any]", target: "npt.NDArray[Any]") -> CustomResult:
-    name = name_of(algorithm)
+def _result(
+    name: str, caller: Caller, originals: "tuple[npt.NDArray[Any], npt.NDArray[Any]]"
+) -> CustomResult:
     try:
-        result = algorithm(golden, target)
+        result = caller((_read_only(originals[0]), _read_only(originals[1])), originals)
         value, remark = result if isinstance(result, tuple) else (result, "")
         return CustomResult(name, float(value), str(remark))
     except Exception as error:  # noqa: BLE001 (somebody else's code: whatever it raises is its result)

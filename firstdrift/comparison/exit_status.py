@@ -6,6 +6,7 @@ models differ, files unreadable, or nothing compared or judged  ─▶ 2      a 
 from firstdrift.comparison.report import Report
 from firstdrift.exits import FOUND, UNUSABLE
 from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.bit_count import BitCount
 from firstdrift.verdict.confidence import Certainty
 from firstdrift.verdict.judgement import Findings
 
@@ -20,7 +21,14 @@ def exit_status(report: Report, fail_on: str = "error") -> int:
     if _fails(report, fail_on):
         return FOUND
     nothing = report.counts.incomparable == report.counts.pairs or _nothing_was_judged(report)
+    nothing = nothing or _bits(report).proves_nothing
     return UNUSABLE if report.unreadable or nothing else 0
+
+
+def _bits(report: Report) -> BitCount:
+    """Sum up what is known of bits, under the rule set that looks at nothing else."""
+    known = (result.judgement.bits for result in report.slices)
+    return sum((bits.all for bits in known if bits is not None), BitCount())
 
 
 def _fails(report: Report, fail_on: str) -> bool:

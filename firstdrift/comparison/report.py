@@ -21,7 +21,7 @@ class Options(Struct, frozen=True):
 
     Attributes:
         matching: which matching rules may be used, and which slices.
-        rules: name of the rule set: "firstdrift", "msprobe" or "msit".
+        rules: name of the rule set: "firstdrift", "msprobe", "msit" or "bitwise".
         level: compare only "layer", "module", "api" or "logits"; None for everything.
         thresholds: what the rule sets hold errors against.
         baseline: the comparison of the golden run with a healthy one, in the same catalogue, whose errors

@@ -25,7 +25,7 @@ from firstdrift.metrics.measurement import FITS_NOT, Measurement, MeasurementKin
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import is_part_of_rank
 from firstdrift.parallel.slices import read_slice
-from firstdrift.verdict.logits import is_logits
+from firstdrift.verdict.logits import is_file_of_logits, is_logits
 from firstdrift.verdict.router_ties import may_be_scores
 from firstdrift.verdict.tree import build_rows
 from firstdrift.wording.message import Message
@@ -79,7 +79,7 @@ def _measure(pair: TensorPair) -> Measurement:
     measure = partial(
         measure_pair,
         may_reshape=bool(pair.transform),
-        logits=is_whole and is_logits(pair),
+        logits=is_whole and (is_logits(pair) or is_file_of_logits(pair)),
         scores=is_whole and may_be_scores(pair),
     )
     if pair.golden.shards is None and pair.target.shards is None:

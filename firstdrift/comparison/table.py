@@ -3,11 +3,14 @@
 report ─▶ lines ─▶ cells        the catalogue gives the same lines, one by one
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
+from typing import Final
 
 from msgspec import Struct
 
+from firstdrift.comparison.left_over import MatchedNames, reasons_left_over
 from firstdrift.comparison.report import Report, SliceResult
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import (
@@ -17,10 +20,11 @@ from firstdrift.metrics.measurement import (
     Measurement,
     SideSummary,
 )
+from firstdrift.model.node import NodeKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.verdict.judgement import PairJudgement
-from firstdrift.wording.text import texts_of
+from firstdrift.wording.text import text_of, texts_of
 
 Cell = str | float | int | None
 
@@ -76,6 +80,7 @@ class PairLine(Struct, frozen=True):
         origin: how its match was found.
         node_class: what its node did to the error.
         golden_type: class or operator of the golden node; "" if not known. Likewise target_type.
+        level: of its node: "layer", "module" or "api".
     """
 
     coordinates: Coordinates
@@ -88,6 +93,7 @@ class PairLine(Struct, frozen=True):
     judged: PairJudgement
     golden_type: str = ""
     target_type: str = ""
+    level: str = "api"
 
 
 class UnmatchedLine(Struct, frozen=True):
@@ -96,7 +102,8 @@ class UnmatchedLine(Struct, frozen=True):
     Attributes:
         side: "golden" or "target".
         type_name: class or operator of the node; "" if not known.
-        reason: why the node has no partner; "" for a tensor.
+        reason: why it has no partner; "" if that is not known.
+        level: of its node, as that of a pair.
     """
 
     coordinates: Coordinates
@@ -105,6 +112,7 @@ class UnmatchedLine(Struct, frozen=True):
     record: TensorRecord | None = None
     type_name: str = ""
     reason: str = ""
+    level: str = "api"
 
 
 Line = PairLine | UnmatchedLine
@@ -115,6 +123,7 @@ def lines_of(report: Report) -> Iterator[Line]:
     for result in report.slices:
         row_of_match = {row.match: row for row in result.rows if row.match is not None}
         at, plan = result.judgement.coordinates, result.plan
+        levels = {index: level_of(row.kind, row.path) for index, row in row_of_match.items()}
         for index, pair in enumerate(plan.pairs):
             row = row_of_match[pair.match]
             yield PairLine(
@@ -126,27 +135,54 @@ def lines_of(report: Report) -> Iterator[Line]:
                 pair,
                 result.measurements[index],
                 result.judgement.pairs[index],
+                row.type_name,
+                row.type_name,
+                levels[pair.match],
             )
         yield from _unmatched_nodes(result)
-        yield from unmatched_tensors(at, plan.unmatched_golden_tensors, plan.unmatched_target_tensors)
+        left = plan.unmatched_golden_tensors, plan.unmatched_target_tensors
+        matches = {
+            index: MatchedNames(match.golden, match.target, match.doubtful)
+            for index, match in enumerate(plan.matches)
+        }
+        yield from unmatched_tensors(at, *left, matches, levels)
+
+
+_LAYER: Final = re.compile(r"(^|\.)\d+$")
+
+
+def level_of(kind: NodeKind, path: str | None) -> str:
+    """Say of which level a node is: a layer is a module that is a numbered element of a list."""
+    if kind is NodeKind.API:
+        return "api"
+    return "layer" if _LAYER.search(path or "") else "module"
 
 
 def _unmatched_nodes(result: SliceResult) -> Iterator[UnmatchedLine]:
     at, plan, judged = result.judgement.coordinates, result.plan, result.judgement.rows
     free = [row for row in result.rows if row.match is None]
     for side, names in (("golden", plan.unmatched_golden), ("target", plan.unmatched_target)):
-        reasons = {name: judged[row.index].reasons for row in free for name in getattr(row, side)}
+        rows = {name: row for row in free for name in getattr(row, side)}
         for name in names:
-            yield UnmatchedLine(at, side, name, reason="; ".join(texts_of(reasons.get(name, ()))))
+            row = rows.get(name)
+            if row is None:
+                yield UnmatchedLine(at, side, name)
+                continue
+            why = "; ".join(texts_of(judged[row.index].reasons))
+            yield UnmatchedLine(at, side, name, None, row.type_name, why, level_of(row.kind, row.path))
 
 
 def unmatched_tensors(
-    at: Coordinates, golden: Sequence[UnmatchedTensor], target: Sequence[UnmatchedTensor]
+    at: Coordinates,
+    golden: Sequence[UnmatchedTensor],
+    target: Sequence[UnmatchedTensor],
+    matches: Mapping[int, MatchedNames],
+    levels: Mapping[int, str],
 ) -> Iterator[UnmatchedLine]:
-    """Give a line for each tensor of a matched node that was left over."""
-    for side, tensors in (("golden", golden), ("target", target)):
-        for left in tensors:
-            yield UnmatchedLine(at, side, left.node, left.record)
+    """Give a line for each tensor of a matched node that was left over; matches and levels go by match."""
+    for side, left, why in reasons_left_over(golden, target, matches):
+        level = levels.get(left.match, "api")
+        yield UnmatchedLine(at, side, left.node, left.record, reason=text_of(why), level=level)
 
 
 def pair_rows(report: Report) -> Iterator[tuple[Cell, ...]]:
@@ -230,7 +266,7 @@ def _unmatched_row(at: tuple[int | None, ...], line: UnmatchedLine) -> tuple[Cel
         known |= {"class": "unmatched", "reasons": line.reason}
     else:
         record = {"tensor": line.record.label, "dtype": line.record.dtype, "shape": _shape(line.record)}
-        known |= {f"{line.side}_{name}": value for name, value in record.items()}
+        known |= {f"{line.side}_{name}": value for name, value in record.items()} | {"reasons": line.reason}
     for column, value in known.items():
         row[_PLACES[column]] = value
     return tuple(row)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from firstdrift.comparison.report import Report
 from firstdrift.comparison.table import COLUMNS, Cell, Line, cells_of, columns_of, lines_of
-from firstdrift.exports.workbook import workbook
+from firstdrift.exports.workbook import workbook, workbook_of_sheets
 from firstdrift.paths import encodable
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -18,10 +18,17 @@ _CHUNK = 1 << 16
 
 
 class Layout(Struct, frozen=True):
-    """A table: its columns, and how a line is laid out in them."""
+    """A table: its columns, and how a line is laid out in them.
+
+    Attributes:
+        sheets: of a workbook; empty for one alone.
+        sheet_of: in which of them a line stands.
+    """
 
     columns: tuple[str, ...]
     cells: Callable[[Line], tuple[Cell, ...]]
+    sheets: tuple[str, ...] = ()
+    sheet_of: Callable[[Line], str] | None = None
 
 
 OWN_LAYOUT = Layout(COLUMNS, cells_of)
@@ -46,27 +53,34 @@ def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
 
     A text longer than a cell can hold is cut, and its end says so: "... (cut; 40000 characters)".
     """
-    return workbook(layout.columns, ([_spelled(value) for value in layout.cells(line)] for line in lines))
+    if layout.sheet_of is None:
+        return workbook(layout.columns, (_row(layout, line) for line in lines))
+    rows = ((layout.sheet_of(line), _row(layout, line)) for line in lines)
+    return workbook_of_sheets(layout.columns, rows, layout.sheets)
 
 
-def write_csv(report: Report, file: Path) -> None:
-    """Write one line for each pair of a report as CSV.
+def _row(layout: Layout, line: Line) -> list[Cell]:
+    return [_spelled(value) for value in layout.cells(line)]
+
+
+def write_csv(report: Report, file: Path, layout: Layout | None = None) -> None:
+    """Write one line for each pair of a report as CSV, in our own columns or laid out otherwise.
 
     Raises:
         OSError: it cannot be written.
     """
     with file.open("w", newline="", encoding="utf-8") as stream:
-        stream.writelines(csv_text(_layout(report), lines_of(report)))
+        stream.writelines(csv_text(layout or _layout(report), lines_of(report)))
 
 
-def write_xlsx(report: Report, file: Path) -> None:
-    """Write one row for each pair of a report as XLSX.
+def write_xlsx(report: Report, file: Path, layout: Layout | None = None) -> None:
+    """Write one row for each pair of a report as XLSX, in our own columns or laid out otherwise.
 
     Raises:
         OSError: it cannot be written.
     """
     with file.open("wb") as stream:
-        stream.writelines(xlsx_bytes(_layout(report), lines_of(report)))
+        stream.writelines(xlsx_bytes(layout or _layout(report), lines_of(report)))
 
 
 def _layout(report: Report) -> Layout:

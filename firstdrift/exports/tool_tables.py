@@ -8,15 +8,21 @@ import math
 from collections.abc import Callable
 from itertools import chain, count
 from pathlib import PurePath
+from typing import TypeAlias
 
-from firstdrift.comparison.table import Cell, Line, PairLine, UnmatchedLine
+from firstdrift.comparison.report import Report
+from firstdrift.comparison.table import Cell, Line, PairLine, UnmatchedLine, cells_of, columns_of
+from firstdrift.errors import TensorUnreadableError
 from firstdrift.exports.mapping_yaml import item_name
 from firstdrift.exports.spreadsheets import OWN_LAYOUT, Layout
 from firstdrift.metrics.measurement import MeasurementKind, SideSummary
 from firstdrift.model.tensor import UNIT_ROUNDOFF, DataLocation, Statistics, TensorRecord
 from firstdrift.wording.text import text_of, texts_of
 
-LAYOUTS = ("firstdrift", "msit", "msprobe")
+OWN = "firstdrift"
+LAYOUTS = (OWN, "msit", "msprobe")
+MSIT_SHEETS = ("layer", "module", "api")
+"""Sheets of msit's workbook, all of which are there even if one has no rows."""
 
 _MISSING, _UNSUPPORTED = "N/A", "unsupported"
 
@@ -71,36 +77,78 @@ MSPROBE_COLUMNS = {
 """Columns by what the numbers of a comparison come from."""
 
 
-def layout_of(name: str, kind: MeasurementKind) -> Layout:
-    """Return a layout by its name, one of `LAYOUTS`, for numbers of a kind: data, statistics or digest."""
+Divergence: TypeAlias = Callable[[PairLine], float | None]
+"""Gives the KL divergence of a pair; None where it is not defined."""
+
+
+def layout_of(name: str, kind: MeasurementKind, divergence: Divergence | None = None) -> Layout:
+    """Return a layout by its name, one of `LAYOUTS`, for numbers of a kind: data, statistics or digest.
+
+    Without a divergence, msit's column for it has that of logits alone.
+    """
     if name == "msit":
-        numbers = count()
-        return Layout(MSIT_COLUMNS, lambda line: _msit_cells(next(numbers), line))
+        numbers, of_pair = count(), divergence or _of_logits
+        cells = lambda line: _msit_cells(next(numbers), line, of_pair)  # noqa: E731
+        return Layout(MSIT_COLUMNS, cells, MSIT_SHEETS, lambda line: line.level)
     if name == "msprobe":
         return Layout(MSPROBE_COLUMNS[kind], lambda line: _msprobe_cells(line, kind))
     return OWN_LAYOUT
 
 
-def _msit_cells(number: int, line: Line) -> tuple[Cell, ...]:
+def layout_of_report(name: str, report: Report) -> Layout:
+    """Return a layout by its name, one of `LAYOUTS`, for a report, whose tensors may be read again."""
+    if name == OWN:
+        columns = columns_of(report)
+        return Layout(columns, lambda line: cells_of(line, len(columns)))
+    kinds = {measured.kind for result in report.slices for measured in result.measurements}
+    return layout_of(
+        name, next(filter(kinds.__contains__, MSPROBE_COLUMNS), MeasurementKind.DATA), _of_values
+    )
+
+
+def _of_logits(line: PairLine) -> float | None:
+    return None if line.measured.logits is None else line.measured.logits.kl_divergence
+
+
+def _of_values(line: PairLine) -> float | None:
+    """Take the divergence of all elements, as msit does."""
+    pair = line.pair
+    if line.measured.errors is None or pair.is_joined or not (pair.golden.location and pair.target.location):
+        return None
+    from firstdrift.dumps.storage.tensor_data import load_tensor
+    from firstdrift.metrics.flat_divergence import flat_divergence
+
+    try:
+        return flat_divergence(load_tensor(pair.golden.location), load_tensor(pair.target.location))
+    except TensorUnreadableError:  # it was there when it was measured
+        return None
+
+
+def _msit_cells(number: int, line: Line, divergence: Divergence) -> tuple[Cell, ...]:
     """Lay out a line of msit's table, whose rows are numbered."""
     begin = (0 if line.coordinates.token is None else line.coordinates.token, number)
     if isinstance(line, UnmatchedLine):
         own = _msit_side(line.node, line.type_name, line.record, None)
         none = (None,) * len(own)
         sides = (*own, *none) if line.side == "golden" else (*none, *own)
-        return (*begin, *sides, *(None,) * (len(_MSIT_ERRORS) + 2), f"only {line.side} has it.")
+        return (*begin, *sides, *(None,) * (len(_MSIT_ERRORS) + 2), _only(line))
     pair, measured = line.pair, line.measured
-    errors, logits = measured.errors, measured.logits
+    errors = measured.errors
     why = pair.incomparable or measured.reason
     return (
         *begin,
         *_msit_side(pair.golden_node, line.golden_type, pair.golden, measured.golden),
         *_msit_side(pair.target_node, line.target_type, pair.target, measured.target),
         *(None if errors is None else getattr(errors, name) for name in _MSIT_ERRORS),
-        None if logits is None else logits.kl_divergence,
+        divergence(line),
         None if errors is None else errors.relative_l2,
         "" if why is None else text_of(why),
     )
+
+
+def _only(line: UnmatchedLine) -> str:
+    said = f"only {line.side} has it."
+    return f"{said} {line.reason}" if line.reason else said
 
 
 def _msit_side(
@@ -161,7 +209,7 @@ def _msprobe_unmatched(line: UnmatchedLine, kind: MeasurementKind) -> tuple[Cell
     basic = _side_by_side(own, missing) if is_target else _side_by_side(missing, own)
     with_data = kind is MeasurementKind.DATA
     numbers = len(MSPROBE_COLUMNS[kind]) - len(_BASIC) - len(_RESULT) - with_data
-    why = str([f"No {'bench' if is_target else 'NPU'} data matched."])
+    why = str([f"No {'bench' if is_target else 'NPU'} data matched.", *filter(None, [line.reason])])
     names = (str(["-1", "-1"]),) * with_data
     return (*basic, *(_MISSING,) * numbers, _MISSING, "unmatched", why, *names)
 

@@ -83,7 +83,8 @@ class TensorPairing(Struct):
         labels = {theirs: own for theirs, own in said.items() if own in first and theirs in second}
         for theirs, own in labels.items():
             records = first[own], second[theirs]
-            self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, BY_MAPPING))
+            remark = None if own == theirs else BY_MAPPING
+            self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, remark))
         return _without(golden, labels.values()), _without(target, labels)
 
 

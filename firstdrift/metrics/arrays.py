@@ -6,6 +6,7 @@ from typing import TypeAlias
 import numpy as np
 
 from firstdrift.errors import TensorUnreadableError
+from firstdrift.metrics.bits import compare_bits
 from firstdrift.metrics.comparability import IncomparableError, Shape, common_shape, shapes_differ
 from firstdrift.metrics.dtypes import Array, NumberKind, number_kind
 from firstdrift.metrics.elementwise.measure import measure_elements, summarise
@@ -77,8 +78,11 @@ def _measure(golden: Array, target: Array, may_reshape: bool, logits: bool) -> M
     shape = common_shape(golden.shape, target.shape, may_reshape=may_reshape)
     if shape is None:
         raise IncomparableError(shapes_differ(golden.shape, target.shape))
+    own_shape = target.shape
     golden, target = golden.reshape(shape), target.reshape(shape)
-    *sides, errors = measure_elements(golden, target)
+    bits = compare_bits(golden, target, own_shape)
+    is_same = bits is not None and bits.index is None
+    *sides, errors = measure_elements(golden, target, is_same=is_same)
     if errors.equal < errors.size and any(is_mask_value(side.minimum) for side in sides):
         errors = _unmasked_errors(golden, target) or errors
     kinds = {number_kind(golden.dtype), number_kind(target.dtype)}
@@ -92,6 +96,7 @@ def _measure(golden: Array, target: Array, may_reshape: bool, logits: bool) -> M
         equal=errors.equal == errors.size,
         stored_roundoff=_stored_roundoff(golden, target) if errors.equal < errors.size else None,
         by_row=row_profile(golden, target) if stands_out(errors) else None,
+        bits=bits,
     )
 
 

@@ -36,6 +36,11 @@ def measure_scalars(golden: TensorRecord, target: TensorRecord) -> Measurement:
     return Measurement(MeasurementKind.SCALAR, joined(*remarks) if remarks else None, equal=equal)
 
 
+def is_xor(record: TensorRecord) -> bool:
+    """Tell whether a checksum is an XOR of words, which does not see in what order they are."""
+    return bool(record.digest and record.digest.startswith("0x"))
+
+
 def _algorithm(digest: str | None) -> int:
     """Tell checksums of different algorithms apart, by their form: 0 for what has none of these."""
     return len(digest) if digest and re.fullmatch("0x[0-9a-f]{16}|[0-9a-f]{8}|[0-9a-f]{32}", digest) else 0

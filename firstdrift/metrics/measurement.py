@@ -201,6 +201,19 @@ class IntegerErrors(Struct, frozen=True, gc=False):
     target_at_first: int | None
 
 
+class BitComparison(Struct, frozen=True, gc=False):
+    """Whether two tensors of one dtype hold the same bits, and where they first do not.
+
+    Attributes:
+        index: of the first element that differs, in the target's shape; None if none does.
+        golden: the golden value there as text, of fractions with its bits; likewise target.
+    """
+
+    index: tuple[int, ...] | None = None
+    golden: str = ""
+    target: str = ""
+
+
 class RowProfile(Struct, frozen=True):
     """How the error of a tensor is spread over its rows, along the last dimension.
 
@@ -273,6 +286,7 @@ class Measurement(Struct, frozen=True, gc=False):
         by_row: how the error is spread over rows, with data; None where all are about as bad.
         swapped: of scores that experts are chosen by, with data: for k = 1, 2, ... how many of the k largest
             of each row may be others on the target side, over all rows.
+        bits: whether values of one dtype hold the same bits; None without data, or where dtypes differ.
     """
 
     kind: MeasurementKind
@@ -289,6 +303,7 @@ class Measurement(Struct, frozen=True, gc=False):
     stored_roundoff: float | None = None
     by_row: RowProfile | None = None
     swapped: tuple[int, ...] | None = None
+    bits: BitComparison | None = None
 
     def remarked(self, remark: Message | None) -> "Measurement":
         """Return the same with a remark, if it was measured element by element and has none yet."""

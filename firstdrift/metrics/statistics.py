@@ -216,3 +216,13 @@ def _error_bound(golden: SideSummary, apart: _Four) -> float | None:
     if not math.isfinite(scale):
         return None
     return largest / scale if scale else math.inf
+
+
+def statistic_that_differs(golden: Statistics, target: Statistics) -> str | None:
+    """Name the first of maximum, minimum, mean and norm that differs by more than its digits leave open."""
+    sides = _four(golden), _four(target)
+    apart = _beyond_text(*sides, _each(_difference, *sides))
+    return next((name for name, one in zip(_NAMES, apart, strict=True) if one), None)
+
+
+_NAMES = ("maximum", "minimum", "mean", "norm")

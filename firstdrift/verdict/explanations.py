@@ -18,6 +18,7 @@ from firstdrift.verdict.conditioning import error_of_terms
 from firstdrift.verdict.evidence import Case, Scope
 from firstdrift.verdict.gradients import explained_gradient
 from firstdrift.verdict.layer_outliers import peer_group
+from firstdrift.verdict.only_output import only_output_limit
 from firstdrift.verdict.operator_bounds import is_bounded, operator_bound
 from firstdrift.verdict.router_ties import is_done_by_row
 from firstdrift.verdict.rule import Rule
@@ -306,10 +307,6 @@ def _floor(case: Case) -> float:
     return case.limits.floor * case.roundoff
 
 
-def _only_output(case: Case) -> float:
-    return max(case.limits.hidden_floor * case.roundoff, case.limits.alone_floor)
-
-
 def _has_baseline(case: Case) -> bool:
     return bool(case.evidence.noise.outputs)
 
@@ -329,9 +326,17 @@ FLOORS: Final = (
     Explanation(
         "only_output",
         "A single output",
-        ("hidden_floor", "alone_floor"),
+        (
+            "drift_roundoffs",
+            "drift_least",
+            "alone_floor",
+            "hidden_floor",
+            "msit_cosine",
+            "msit_kl_bfloat16",
+            "msit_kl",
+        ),
         applies=_is_only_output,
-        amount=_only_output,
+        amount=only_output_limit,
     ),
     Explanation("baseline", "What healthy runs show", ("excess",), applies=_has_baseline, amount=_baseline),
 )

@@ -12,6 +12,7 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
+from firstdrift.verdict.bitwise import BITWISE, conclude_bitwise
 from firstdrift.verdict.communication import explain
 from firstdrift.verdict.comparable import by_input, in_order, series_of, time_of
 from firstdrift.verdict.confidence import seen_in
@@ -82,6 +83,8 @@ class AllSlices:
 
     def conclude(self, settled: Sequence[SliceJudgement]) -> Findings:
         """Say what the comparison found, once bad outputs have been settled in its judgements."""
+        if settled and settled[0].rules == BITWISE:
+            return conclude_bitwise(settled)
         ordered, inputs, origins = in_order(settled), self._by_input[0], self._origins
         bad_tokens = [token for series in self._series if (token := first_bad_token(series)) is not None]
         bad_token = min(bad_tokens, key=lambda token: token.coordinates.sort_key(), default=None)

@@ -10,6 +10,8 @@ from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.baseline import QUIET, Noise
+from firstdrift.verdict.bit_rules import judge_bitwise
+from firstdrift.verdict.bitwise import BITWISE, with_first_differences
 from firstdrift.verdict.classify import affects_output, classify
 from firstdrift.verdict.communication import communications_of
 from firstdrift.verdict.evidence import Evidence, evidence_of
@@ -39,7 +41,11 @@ from firstdrift.wording.message import Message
 _PairRules = Callable[
     [SlicePlan, Sequence[Measurement], Sequence[PairError], Thresholds], list[PairJudgement]
 ]
-_TOOLS: dict[str, _PairRules] = {"msprobe": judge_by_msprobe, "msit": judge_by_msit}
+_TOOLS: dict[str, _PairRules] = {
+    "msprobe": judge_by_msprobe,
+    "msit": judge_by_msit,
+    BITWISE: judge_bitwise,
+}
 RULES = (OWN_RULES, *_TOOLS)
 """Names of the rule sets."""
 
@@ -103,7 +109,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
     ]
     weak = [row for row in comparable if own_rules and row.index in classification.weak]
     golden_token, target_token = chosen_tokens(evidence, logits)
-    return SliceJudgement(
+    judgement = SliceJudgement(
         coordinates=plan.target.coordinates,
         rows=with_roll_ups(rows, judged),
         pairs=tuple(pairs),
@@ -135,6 +141,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         choice=_first_choice(evidence),
         training=training_of(evidence) if own_rules and plan.target.coordinates.step is not None else None,
     )
+    return with_first_differences(evidence, judgement) if rules == BITWISE else judgement
 
 
 def _by_tool(evidence: Evidence, rules: str) -> list[PairJudgement]:

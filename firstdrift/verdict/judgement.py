@@ -13,6 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.bit_count import BitsOfSlice
 from firstdrift.verdict.confidence import Confidence
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.training import Training
@@ -263,6 +264,7 @@ class SliceJudgement(Struct, frozen=True):
         choice: path of the first module in which another expert was chosen by a tie; None if there is none.
         training: what it shows of training; None where no gradients were recorded.
         chosen_otherwise: the logits may be off because another expert was chosen by a tie.
+        bits: how many tensors are proven bit-equal, under the rule set "bitwise"; None under others.
     """
 
     coordinates: Coordinates
@@ -292,6 +294,7 @@ class SliceJudgement(Struct, frozen=True):
     chosen_otherwise: bool = False
     choice: str | None = None
     training: Training | None = None
+    bits: BitsOfSlice | None = None
 
 
 class Findings(Struct, frozen=True):

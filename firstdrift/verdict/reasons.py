@@ -10,6 +10,7 @@ from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.evidence import Case, Evidence
 from firstdrift.verdict.fixed_thresholds import ANOTHER_ROW
 from firstdrift.verdict.judgement import Reasons
+from firstdrift.verdict.only_output import beyond_limits
 from firstdrift.verdict.pair_error import size_of
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, is_embedding
@@ -111,7 +112,15 @@ def healed(case: Case) -> Reasons:
 
 def jump(case: Case) -> Reasons:
     """Say that an output differs although nothing that made it does."""
-    return (_jump(case), *_missing_inside(case.evidence, case.row))
+    return (_jump(case), *_beyond_limits(case), *_missing_inside(case.evidence, case.row))
+
+
+def _beyond_limits(case: Case) -> Reasons:
+    """Say how logits that are all that was compared are beyond the limits of msit, where they are."""
+    pair = case.error.output_pair
+    if pair is None or case.evidence.measured_outputs > 1:
+        return ()
+    return beyond_limits(case.evidence.measurements[pair], case.limits, case.roundoff)
 
 
 def _jump(case: Case) -> Message:

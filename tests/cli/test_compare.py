@@ -576,3 +576,25 @@ def test_where_nothing_can_be_judged_nothing_is_called_bad_nor_well(
     answer = json.loads(firstdrift("compare", unpacked(golden), unpacked(target), "--json").out)
     assert answer["first_bad_token"] is answer["first_bad_node"] is None
     assert (answer["unlike"] is None) == says(done.out, "summary.none_comparable")
+
+
+def test_tables_have_the_columns_of_the_tool_that_is_asked_for_and_advice_goes_into_a_file(
+    firstdrift: Run, unpacked: Unpacked, tmp_path: Path
+) -> None:
+    dump = unpacked("msprobe/llama_tensor_mix_perturb")
+    files = {name: tmp_path / name for name in ("pairs.csv", "pairs.xlsx", "advisor.txt")}
+    said = ("--csv", files["pairs.csv"], "--xlsx", files["pairs.xlsx"], "--advisor", files["advisor.txt"])
+    done = firstdrift("compare", dump / "golden", dump / "target", *said, "--columns", "msprobe")
+    assert done.status == 1
+    with files["pairs.csv"].open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert {"NPU Name", "Bench Name", "Cosine", "Result"} <= rows[0].keys()
+    with closing(openpyxl.load_workbook(files["pairs.xlsx"])) as book:
+        assert [sheet.max_row for sheet in book.worksheets] == [len(rows) + 1]
+    advice = files["advisor.txt"].read_text(encoding="utf-8")
+    assert "Suspect Nodes: Functional.linear.20.forward.input.1\n" in advice
+    firstdrift("compare", dump / "golden", dump / "target", *said[2:4], "--columns", "msit")
+    with closing(openpyxl.load_workbook(files["pairs.xlsx"])) as book:
+        assert book.sheetnames == ["layer", "module", "api"]
+    wrong = firstdrift("compare", dump, dump, "--columns", "mine")
+    assert wrong.status == 2

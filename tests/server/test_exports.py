@@ -34,7 +34,11 @@ def table(client: TestClient, comparison: int, columns: str, written: str = "csv
     assert "attachment" in answer.headers["content-disposition"]
     kept = {"keep_default_na": False, "na_values": []}
     content = io.BytesIO(answer.content)
-    return pd.read_csv(content, **kept) if written == "csv" else pd.read_excel(content, **kept)
+    if written == "csv":
+        return pd.read_csv(content, **kept)
+    sheets = pd.read_excel(content, sheet_name=None, **kept).values()
+    whole = pd.concat([sheet for sheet in sheets if len(sheet)])
+    return whole.sort_values("data_id", ignore_index=True) if columns == "msit" else whole
 
 
 @pytest.mark.parametrize(("name", "comparison"), [("perturbed", PERTURBED), ("damaged", DAMAGED)])

@@ -87,6 +87,15 @@ def test_other_rule_sets_are_tried_too(client: TestClient) -> None:
     assert "tool.norm" not in laxer["after"]["rules"]
 
 
+def test_the_bits_of_what_was_compared_are_tried_too(client: TestClient) -> None:
+    seen = client.get(f"{API}/1/rules/preview?all=1&rules=bitwise").json()
+    assert seen["after"]["rules"]["bitwise.statistics"] > 0
+    assert seen["after"]["pairs"]["incomparable"] > 0  # equal statistics prove nothing
+    page = client.get("/c/1/rules?rules=bitwise").text
+    assert 'value="bitwise"' in page
+    assert 'data-rules="bitwise"' not in page  # nothing that could be moved
+
+
 def test_what_is_applied_is_what_was_seen_and_is_taken_back(client: TestClient) -> None:
     first = client.get(f"{API}/3").json()
     seen = client.get(f"{API}/3/rules/preview?all=1&floor=1&factor=1.5").json()

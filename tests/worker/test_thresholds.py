@@ -85,6 +85,7 @@ def test_a_preview_is_what_applying_finds_and_neither_measures(
     for judging in (
         Judging("firstdrift", SENSITIVE),
         Judging("msit", Thresholds(msit_cosine=0.9999, msit_kl=1e-6)),
+        Judging("bitwise"),
         Judging("msprobe", Thresholds(msprobe_share_out=0.5)),
     ):
         with reading(engine) as session:
@@ -127,6 +128,7 @@ def test_what_a_worker_kept_is_judged_as_what_is_matched_anew_and_as_the_library
     judgings = [
         Judging("firstdrift", SENSITIVE),
         Judging("msit", Thresholds(msit_cosine=0.9999)),
+        Judging("bitwise"),
         Judging("msprobe", Thresholds(msprobe_share_out=0.5)),
     ]
     for is_kept in (True, False):

@@ -9,7 +9,8 @@ from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import all_pairs
 from firstdrift.catalogue.tables import MeasurementEntry, NodeEntry, PairEntry, RowEntry, SlicePairEntry
-from firstdrift.comparison.table import Line, PairLine, UnmatchedLine, unmatched_tensors
+from firstdrift.comparison.left_over import MatchedNames
+from firstdrift.comparison.table import Line, PairLine, UnmatchedLine, level_of, unmatched_tensors
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.wording.text import texts_of
 
@@ -46,9 +47,18 @@ def _lines(session: Session, pair: SlicePair) -> Iterator[Line]:
     rows = {
         found[0]: found
         for found in session.execute(
-            select(columns.index, columns.order, columns.path, columns.origin, columns.node_class).where(
-                columns.slice_pair_id == pair.id, columns.origin.is_not(None)
-            )
+            select(
+                columns.index,
+                columns.order,
+                columns.path,
+                columns.origin,
+                columns.node_class,
+                columns.kind,
+                columns.golden,
+                columns.target,
+                columns.match,
+                columns.doubtful,
+            ).where(columns.slice_pair_id == pair.id, columns.origin.is_not(None))
         )
     }
     golden_types = _types(session, pair.golden_slice_id)
@@ -66,9 +76,13 @@ def _lines(session: Session, pair: SlicePair) -> Iterator[Line]:
             found.judgement,
             golden_types.get(found.plan.golden_node, ""),
             target_types.get(found.plan.target_node, ""),
+            level_of(row.kind, row.path),
         )
     yield from _unmatched_nodes(session, pair)
-    yield from unmatched_tensors(pair.target, pair.unmatched_golden, pair.unmatched_target)
+    matched = [row for row in rows.values() if row.match is not None]
+    matches = {row.match: MatchedNames(row.golden, row.target, row.doubtful) for row in matched}
+    levels = {row.match: level_of(row.kind, row.path) for row in matched}
+    yield from unmatched_tensors(pair.target, pair.unmatched_golden, pair.unmatched_target, matches, levels)
 
 
 def _types(session: Session, slice_id: int) -> dict[str, str]:
@@ -81,11 +95,11 @@ def _types(session: Session, slice_id: int) -> dict[str, str]:
 def _unmatched_nodes(session: Session, pair: SlicePair) -> Iterator[UnmatchedLine]:
     columns = RowEntry.__table__.c
     free = session.execute(
-        select(columns.golden, columns.target, columns.type_name, columns.reasons)
+        select(columns.golden, columns.target, columns.type_name, columns.reasons, columns.kind, columns.path)
         .where(columns.slice_pair_id == pair.id, columns.origin.is_(None))
         .order_by(columns.index)
     ).all()
     for at, side in enumerate(("golden", "target")):
         for row in free:
-            why = "; ".join(texts_of(row.reasons))
-            yield from (UnmatchedLine(pair.target, side, name, None, row.type_name, why) for name in row[at])
+            rest = row.type_name, "; ".join(texts_of(row.reasons)), level_of(row.kind, row.path)
+            yield from (UnmatchedLine(pair.target, side, name, None, *rest) for name in row[at])

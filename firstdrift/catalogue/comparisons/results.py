@@ -45,7 +45,7 @@ from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, S
 from firstdrift.verdict.tree import TreeRow, layer_rows
 from firstdrift.wording.message import Message
 
-MEASUREMENTS_VERSION = 13
+MEASUREMENTS_VERSION = 14
 """Counts up when measuring gives other numbers than before, so that old ones are not taken for new."""
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from firstdrift.dumps.msprobe.json_dump import JsonDumpReader, SliceFiles
 from firstdrift.dumps.msprobe.layout import DUMP_FILE, DUMP_MARK, read_header, said_of
+from firstdrift.dumps.msprobe.recomputed import recomputed_in, without_recomputed
 from firstdrift.dumps.msprobe.records import DATA_FOLDER, RecordReader
 from firstdrift.dumps.msprobe.tree import (
     Construct,
@@ -102,15 +103,19 @@ class _SliceReader(SliceFiles):
         data = header["data"]
         construct = self._read_construct(header)
         names = {name: parse_name(name) for name in _all_names(construct, data)}
-        parents, circles = repair_parents(names, construct, data, self._read_stacks)
+        recomputed = recomputed_in(data)
+        parents, circles = repair_parents(names, construct, data, self._read_stacks, recomputed)
         self.report(CONSTRUCT_FILE, circles)
         positions = {name: position for position, name in enumerate(data)}
         last = last_positions(parents, positions)
         order = finish_order(parents, last)
         steps = micro_steps(order, parents, names, construct.micro_steps)
         tensors = self._read_tensors(data, names)
+        names_of_calls = without_recomputed(names, recomputed)
         nodes = tuple(
-            call_node(name, names[name], index, parents[name], tensors.get(name, ()), steps.get(name))
+            call_node(
+                name, names_of_calls[name], index, parents[name], tensors.get(name, ()), steps.get(name)
+            )
             for index, name in enumerate(order)
         )
         if not nodes:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import LARGEST_NUMBER
+from firstdrift.dumps.msprobe.recomputed import RECOMPUTED
 from firstdrift.dumps.nodes import with_distinct_keys
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.json_file import items_of
@@ -33,7 +34,7 @@ _ROLES: Final = {
     "output": Role.OUTPUT,
     "parameters": Role.PARAMETER,
 }
-_NOTES: Final = frozenset({"is_nan", "parallel_merge_info"})
+_NOTES: Final = frozenset({"is_nan", "parallel_merge_info", RECOMPUTED})
 """Keys of a record that describe it and hold no values."""
 
 _CONTAINERS: Final = {".pt": "pt", ".npy": "npy"}

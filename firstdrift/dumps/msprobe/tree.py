@@ -20,7 +20,7 @@ Backward nodes are misplaced where a hook fires too early (a module whose inputs
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, TypeGuard
 
@@ -86,13 +86,15 @@ def repair_parents(
     construct: Construct,
     recorded: Iterable[str],
     read_stacks: Callable[[], Stacks],
+    recomputed: Collection[str] = (),
 ) -> tuple[dict[str, str | None], tuple[Message, ...]]:
     """Give every node a parent that is a node of the slice, or None at the top; say which circles were cut.
 
-    `recorded` are the nodes of dump.json in its order; stacks are read where a module may have run twice.
+    `recorded` are the nodes of dump.json in its order. Which of them ran again is said by their records
+    (`recomputed`), else by the stacks, which are read where a module may have run twice.
     """
     parents = dict(construct.parents)
-    _place_recomputed(parents, names, read_stacks)
+    _place_recomputed(parents, names, read_stacks, recomputed)
     _mirror_forward(parents, names)
     if parents:
         _place_cut_short(parents, names, recorded)
@@ -101,14 +103,20 @@ def repair_parents(
 
 
 def _place_recomputed(
-    parents: dict[str, str | None], names: Mapping[str, NameParts], read_stacks: Callable[[], Stacks]
+    parents: dict[str, str | None],
+    names: Mapping[str, NameParts],
+    read_stacks: Callable[[], Stacks],
+    recomputed: Collection[str],
 ) -> None:
-    at_top, first_runs = _forward_runs(parents, names)
+    at_top, inside = _forward_runs(parents, names)
+    first_runs = {path: [name for name in runs if name not in recomputed] for path, runs in inside.items()}
     suspects = at_top.keys() & first_runs.keys()
-    stacks = read_stacks() if suspects else {}
+    stacks = read_stacks() if suspects and not recomputed else {}
     for path in suspects:
-        recomputed = (name for name in at_top[path] if _runs_inside_backward(stacks.get(name, ())))
-        for name, first_run in zip(recomputed, first_runs[path], strict=False):
+        again = (
+            name for name in at_top[path] if name in recomputed or _runs_inside_backward(stacks.get(name, ()))
+        )
+        for name, first_run in zip(again, first_runs[path], strict=False):
             around = _backward_of(parents[first_run])
             parents[name] = around if around in names else None
 

@@ -3,14 +3,16 @@
 0.module.module.decoder.layers.3.mlp.linear_fc2        target path
 └ Float16Module  └ GPTModel    └ TransformerLayer      classes of the modules along it: each says
 module  .model  .layers.3.mlp.down_proj                what the next part is called in the golden dump
+
+The next part may be an operator that runs in the module: the calls of both are matched in order.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
@@ -44,7 +46,13 @@ def apply_mappings(work: Pairing) -> Messages:
 
     The first file that says something of a node decides; backward nodes follow their forward nodes.
     """
-    return tuple(chain.from_iterable(_APPLY[mapping.kind](work, mapping) for mapping in work.rules.mappings))
+    return tuple(chain.from_iterable(_apply(work, mapping) for mapping in work.rules.mappings))
+
+
+def _apply(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
+    if not mapping.entries:
+        return (Message.of("matching.mapping.says_nothing", file=mapping.name),)
+    return _APPLY[mapping.kind](work, mapping)
 
 
 class _Applied(Struct):
@@ -75,9 +83,32 @@ class _Applied(Struct):
             work.add_sure(pair, Origin.MAPPING, (reason,))
 
     def name_tensors(self, pair: Pair, golden: str | None, target: str | None) -> None:
-        """Record which golden tensor of a match a target tensor is, where their labels differ."""
-        if golden is not None and target is not None and golden != target:
+        """Record which golden tensor of a match a target tensor is."""
+        if golden is not None and target is not None:
             self.work.said_tensors.setdefault(pair, {})[target] = golden
+
+    def share_arguments(self, pair: Pair) -> None:
+        """Let two operators of other names that are the same share their arguments, in both passes.
+
+        Those are that have the same key and are tensors, or the same value.
+        """
+        work = self.work
+        passes = [pair, (work.golden.backward_of(pair[0]), work.target.backward_of(pair[1]))]
+        for golden, target in passes:
+            if golden is None or target is None:
+                continue
+            known = {record.label: record for record in work.golden.nodes[golden].tensors}
+            for record in work.target.nodes[target].tensors:
+                other = known.get(record.label)
+                if other is not None and (
+                    (record.is_tensor and other.is_tensor) or record.scalar == other.scalar
+                ):
+                    self.name_tensors((golden, target), record.label, record.label)
+
+    def is_matched(self, pair: Pair) -> bool:
+        """Tell whether two nodes are matched with each other."""
+        match = self.work.found.get(pair[1])
+        return match is not None and match.golden == pair[0]
 
     def _modules_of(self, pair: Pair) -> Pair:
         """Return the modules that run two operators, which may have been fused; modules stay as they are."""
@@ -106,7 +137,8 @@ class _Applied(Struct):
 def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     applied = _Applied(work, mapping)
     walker = _Walker(mapping, work.target)
-    golden = {call_key(node): index for index, node in _modules(work.golden)}
+    # Of a call that was run again, the first run counts.
+    golden = {call_key(node): index for index, node in reversed([*_modules(work.golden)])}
     # From the outside in, so that a note names the outermost module that is missing.
     for index, node in sorted(_modules(work.target), key=lambda module: module[1].path.count(".")):
         path, entries = walker.translate(node.path)
@@ -115,7 +147,55 @@ def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
             applied.fail(entries[-1], Message.of("matching.mapping.no_golden_module", path=path))
         elif entries and partner is not None:
             applied.match((partner, index), entries)
+    _apply_to_operators(applied, walker)
     return applied.notes(walker.why_never)
+
+
+def _apply_to_operators(applied: _Applied, walker: "_Walker") -> None:
+    """Match the calls of operators that entries name, in order, within the calls of one module each."""
+    work = applied.work
+    golden, target = _operators_by_place(work.golden), _operators_by_place(work.target)
+    for (path, call, name), indexes in target.items():
+        translated, entries = walker.translate_operator(path, name)
+        if not entries:
+            continue
+        others = _operators_at(golden, translated, call)
+        for pair in zip(others, indexes, strict=False):
+            applied.match(pair, entries)
+            if applied.is_matched(pair):
+                applied.share_arguments(pair)
+        if not others:
+            applied.fail(entries[-1], _absent("golden", translated))
+
+
+_Operators: TypeAlias = dict[tuple[str, int, str], list[int]]
+"""The calls of operators in order, by path and call of the module around them and by their name."""
+
+
+def _operators_by_place(tree: SliceTree) -> _Operators:
+    found = defaultdict[tuple[str, int, str], list[int]](list)
+    for index, node in _forward(tree):
+        if is_operator(node):
+            modules = tree.modules(tree.around(index))
+            around = tree.nodes[modules[0]] if modules else None
+            place = ("", 0) if around is None else (around.path, around.call)
+            found[(*place, node.path.rpartition(".")[2])].append(index)
+    return found
+
+
+def _operators_at(operators: _Operators, path: str, call: int) -> list[int]:
+    """Return the calls of the operator that a path ends with.
+
+    msprobe puts the function of the framework that called it between module and operator: what no module is
+    called is passed over.
+    """
+    around, _, name = path.rpartition(".")
+    while True:
+        if found := operators.get((around, call if around else 0, name)):
+            return found
+        if not around:
+            return []
+        around = around.rpartition(".")[0]
 
 
 class _Walker:
@@ -144,6 +224,14 @@ class _Walker:
                 at += entry.target.count(".") + 1
             scope = self.class_of.get(".".join(parts[:at]), "")
         return ".".join(golden), used
+
+    def translate_operator(self, path: str, name: str) -> tuple[str, list[MappingEntry]]:
+        """Return what an operator in a module is called in the golden dump; no entries if none names it."""
+        whole = f"{path}.{name}" if path else name
+        golden, entries = self.translate(whole)
+        names_it = bool(entries) and entries[-1].target.rpartition(".")[2] == name
+        is_last = names_it and golden.endswith(entries[-1].golden[0])
+        return (golden, entries) if is_last else (golden, [])
 
     def _longest(self, scope: str, parts: tuple[str, ...]) -> MappingEntry | None:
         section = self._sections.get(scope, {})
@@ -202,13 +290,78 @@ def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
         pair = indexes[0][golden[0]], indexes[1][target[0]]
         if work.is_free(pair):
             applied.match(pair, (entry,))
-        match = work.found.get(pair[1])
-        if match is None or match.golden != pair[0]:
+        if not applied.is_matched(pair):
             applied.fail(entry, Message.of("matching.mapping.said_otherwise"))
         else:
             applied.used.add(entry)
             applied.name_tensors(pair, golden[1], target[1])
     return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
+
+
+def _apply_apis(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
+    """Match the calls of operators that stand for each other: in each module in order, the rest in order."""
+    applied = _Applied(work, mapping)
+    golden, target = _calls_of_apis(work.golden), _calls_of_apis(work.target)
+    tensors = grouped((entry for entry in mapping.entries if entry.scope), lambda entry: entry.scope)
+    for entry in (entry for entry in mapping.entries if not entry.scope):
+        pairs = _in_order(golden.get(entry.golden[0], {}), target.get(entry.target, {}))
+        if not pairs:
+            applied.fail(entry, _why_no_api(entry, golden, target))
+        for pair in pairs:
+            applied.match(pair, (entry,))
+            named = tensors.get(entry.target, ()) if applied.is_matched(pair) else ()
+            for tensor in named:
+                _name_tensor(applied, pair, tensor)
+            if applied.is_matched(pair) and not named:
+                applied.share_arguments(pair)
+    return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
+
+
+def _name_tensor(applied: _Applied, pair: Pair, entry: MappingEntry) -> None:
+    work = applied.work
+    nodes = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
+    for node, label in zip(nodes, (entry.golden[0], entry.target), strict=True):
+        if label not in {record.label for record in node.tensors}:
+            applied.fail(entry, Message.of("matching.mapping.no_tensor", node=node.name, tensor=label))
+            return
+    applied.used.add(entry)
+    applied.name_tensors(pair, entry.golden[0], entry.target)
+
+
+_Calls: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
+"""The calls of each operator in order, by the path of the module around them."""
+
+
+def _calls_of_apis(tree: SliceTree) -> _Calls:
+    found = defaultdict[str, defaultdict[str, list[int]]](lambda: defaultdict(list))
+    for (path, _, _), indexes in _operators_by_place(tree).items():
+        for index in indexes:
+            found[tree.nodes[index].path][path].append(index)
+    return found
+
+
+def _in_order(golden: Mapping[str, Sequence[int]], target: Mapping[str, Sequence[int]]) -> list[Pair]:
+    """Pair calls in order in each module that has as many on both sides; the rest, if it is as many."""
+    alike = {path for path, calls in target.items() if len(golden.get(path, ())) == len(calls)}
+    pairs = [pair for path in alike for pair in zip(golden[path], target[path], strict=True)]
+    rest = [sorted(_calls_but(of, alike)) for of in (golden, target)]
+    if len(rest[0]) != len(rest[1]):
+        return pairs
+    return pairs + list(zip(*rest, strict=True))
+
+
+def _calls_but(calls: Mapping[str, Sequence[int]], alike: Container[str]) -> Iterator[int]:
+    return chain.from_iterable(of_module for path, of_module in calls.items() if path not in alike)
+
+
+def _why_no_api(entry: MappingEntry, golden: _Calls, target: _Calls) -> Message:
+    if entry.target not in target:
+        return _absent("target", entry.target)
+    if entry.golden[0] not in golden:
+        return _absent("golden", entry.golden[0])
+    calls = {"golden": golden[entry.golden[0]], "target": target[entry.target]}
+    counts = {side: sum(map(len, of_api.values())) for side, of_api in calls.items()}
+    return Message.of("matching.mapping.other_numbers_of_calls", **counts)
 
 
 def _labels(tree: SliceTree) -> dict[str, set[str | None]]:
@@ -290,5 +443,6 @@ _APPLY: Final[dict[MappingKind, Callable[[Pairing, MappingFile], Iterable[Messag
     MappingKind.LAYER: _apply_layers,
     MappingKind.DATA: _apply_items,
     MappingKind.CELL: _apply_cells,
+    MappingKind.API: _apply_apis,
     MappingKind.OPERATOR: _apply_types,
 }

@@ -24,6 +24,7 @@ class MappingKind(StrEnum):
     LAYER = "layer_mapping"
     DATA = "data_mapping"
     CELL = "cell_mapping"
+    API = "api_mapping"
     OPERATOR = "op_mapping"
 
 
@@ -34,7 +35,8 @@ class MappingEntry(Struct, frozen=True):
         line: where it stands in the file, from 1.
         target: path, name or type in the target dump.
         golden: the same in the golden dump; a type may have several.
-        scope: class of the module around both, for layer mappings; "TopLayer" for the model itself.
+        scope: class of the module around both, for layer mappings; "TopLayer" for the model itself. For the
+            tensors of an API mapping, the operator of the target dump that they belong to.
     """
 
     line: int

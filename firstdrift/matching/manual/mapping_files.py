@@ -2,8 +2,11 @@
 
 layer_mapping   TransformerLayer:                          inside a module of this class (or TopLayer)
                   self_attention: self_attn                target path: golden path
+                  flash_attention_score: softmax           or target operator: golden operator
 data_mapping    Functional.add.0.forward.output.0: Torch.add.0.forward.output.0
 cell_mapping    fc1.Dense: fc1.Linear                      a module and its class, or part of that
+api_mapping     - ms_api: Functional.abs                   an operator, and which of its tensors
+                  pt_api: Torch.abs                        is which: ms_args: [0], pt_args: [1]
 op_mapping      {"LinearOperation_outtensor0": ["Linear_output_0"]}    types
 """
 
@@ -59,6 +62,18 @@ _FAULTS_OF_YAML: Final = {
 }
 """What the parser says of a file without quoting it, and what we say then."""
 
+_API_KEYS: Final = ("ms_api", "pt_api")
+"""What an item of an API mapping calls the operator of the target and of the golden dump."""
+
+_API_TENSORS: Final = (
+    ("ms_args", "pt_args", "input"),
+    ("ms_output", "pt_output", "output"),
+    ("ms_outputs", "pt_outputs", "output"),
+    ("ms_parameters", "pt_parameters", "parameter"),
+    ("ms_parameters_grad", "pt_parameters_grad", "gradient"),
+)
+"""The lists of tensors of each, and what these are; outputs are spelled in both ways that msprobe does."""
+
 _TOP_LAYER_NAMES: Final = (TOP_LAYER, "Cell")
 _OPERATOR_TYPE: Final = re.compile(r"[A-Za-z0-9_]+")
 
@@ -68,7 +83,7 @@ _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_mapping(path: Path) -> MappingFile:
-    """Read a mapping file of any of the four kinds, or the one in a directory of msit's.
+    """Read a mapping file of any of the five kinds, or the one in a directory of msit's.
 
     Raises:
         SettingsError: the file cannot be read, is no YAML or JSON, or says something that makes no sense;
@@ -166,10 +181,12 @@ def _names(entry: MappingEntry) -> tuple[str, ...]:
 
 
 def _require_genuine(file: str, mapping: MappingFile) -> None:
-    """Refuse what only happens to be laid out like a mapping."""
+    """Refuse what only happens to be laid out like a mapping; what says nothing harms nobody."""
     hint = Message.of("matching.hint.mapping_file", suffixes=_SUFFIXES)
     if not file.endswith(_SUFFIXES) or file.startswith("."):
         raise _WrongError(Message.of("matching.mapping.other_suffix"), hint=hint)
+    if not mapping.entries:
+        return
     names = ((entry, name) for entry in mapping.entries for name in (*_names(entry), entry.scope or "x"))
     for entry, name in names:
         if not _NAME.fullmatch(name):
@@ -202,6 +219,8 @@ _IS_GENUINE: Final[Mapping[MappingKind, Callable[[Sequence[MappingEntry]], bool]
     MappingKind.OPERATOR: _names_types,
     # That all of its entries name calls or tensors was asked before.
     MappingKind.DATA: lambda _: True,
+    # That each names two operators by keys of its own, likewise.
+    MappingKind.API: lambda _: True,
 }
 
 
@@ -225,7 +244,12 @@ def _read_text(path: Path, within: Sequence[Path] | None) -> str:
 
 def _parse(name: str, text: str) -> MappingFile:
     is_json = text.lstrip().startswith("{")
-    items = _items(_compose(text.replace("\t", " ") if is_json else text))
+    root = _compose(text.replace("\t", " ") if is_json else text)
+    if _lists_mappings(root):
+        return MappingFile(name, MappingKind.API, tuple(_api_entries(root)))
+    items = _items(root)
+    if not items:
+        return MappingFile(name, MappingKind.LAYER, ())
     layouts = {type(value) for _, value in items}
     if yaml.MappingNode in layouts:
         return MappingFile(name, MappingKind.LAYER, tuple(_layer_entries(items)))
@@ -296,8 +320,6 @@ def _items(node: yaml.Node, within: str = "") -> _Scalars:
             raise _WrongError(twice, line=_line(key), key=key.value, scope=within)
         lines[key.value] = _line(key)
         items.append((key, value))
-    if not items and not within:
-        raise _WrongError(Message.of("matching.mapping.empty"))
     return items
 
 
@@ -327,6 +349,49 @@ def _section_entries(section: yaml.ScalarNode, held: yaml.Node, scope: str) -> I
         if not (target and golden):
             raise _WrongError(Message.of("matching.mapping.empty_path"), line=_line(key), key=key.value)
         yield MappingEntry(_line(key), target, (golden,), scope)
+
+
+def _lists_mappings(root: yaml.Node) -> bool:
+    """Tell an API mapping: a list of which each item is a mapping."""
+    is_list = isinstance(root, yaml.SequenceNode) and bool(root.value)
+    return is_list and isinstance(root.value[0], yaml.MappingNode)
+
+
+def _api_entries(root: yaml.Node) -> Iterator[MappingEntry]:
+    """Read pairs of operators, each with the tensors that correspond to each other."""
+    for item in root.value:
+        held = {key.value: (key, value) for key, value in _items(item)}
+        names = []
+        for key in _API_KEYS:
+            if key not in held:
+                missing = Message.of("matching.mapping.no_key", key=key)
+                raise _WrongError(missing, line=_line(item), hint=Message.of("matching.hint.api_mapping"))
+            names.append(_text(*held.pop(key)))
+        target, golden = names
+        line = _line(item)
+        yield MappingEntry(line, target, (golden,))
+        for theirs, ours, role in _API_TENSORS:
+            first, second = (_listed_keys(held.pop(key, None)) for key in (theirs, ours))
+            if len(first) != len(second):
+                counts = Message.of("matching.mapping.unequal_lists", first=theirs, second=ours)
+                raise _WrongError(counts, line=line, key=target)
+            for one, other in zip(first, second, strict=True):
+                yield MappingEntry(line, f"{role}.{one}", (f"{role}.{other}",), target)
+        for unknown, _ in held.values():
+            problem, hint = (
+                Message.of("matching.mapping.unknown_key"),
+                Message.of("matching.hint.api_mapping"),
+            )
+            raise _WrongError(problem, line=_line(unknown), key=unknown.value, hint=hint)
+
+
+def _listed_keys(item: tuple[yaml.ScalarNode, yaml.Node] | None) -> tuple[str, ...]:
+    """Return the keys of tensors that a list names: nothing, if there is no list."""
+    if item is None or _is_nothing(item[1]):
+        return ()
+    key, value = item
+    held = value.value if isinstance(value, yaml.SequenceNode) else [value]
+    return tuple(_text(key, one) for one in held)
 
 
 def _operator_entries(items: _Scalars) -> Iterator[MappingEntry]:

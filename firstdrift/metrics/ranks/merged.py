@@ -130,7 +130,7 @@ def _measure_each(golden: TensorRecord, target: TensorRecord, measure: Measure, 
         if found.kind is MeasurementKind.INCOMPARABLE:
             why = Message.of("metrics.of_rank", rank=of_rank.rank, reason=found.reason)
             return replace(found, reason=why, by_rank=by_rank)
-    worst = max(measured, key=lambda found: _or_zero(error_of(found)))
+    worst = max(measured, key=lambda found: (_or_zero(error_of(found)), _has_other_bits(found)))
     return replace(worst, by_rank=by_rank)
 
 
@@ -138,6 +138,10 @@ def _copies(record: TensorRecord, count: int) -> tuple[TensorRecord, ...]:
     """Return the copies of a tensor, so many; the first counts for all where there are more or fewer."""
     copies = _shards(record).records if _are_copies(record) else (record,)
     return copies if len(copies) == count else copies[:1] * count
+
+
+def _has_other_bits(measured: Measurement) -> bool:
+    return measured.bits is not None and measured.bits.index is not None
 
 
 def _or_zero(error: float | None) -> float:

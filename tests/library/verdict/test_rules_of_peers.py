@@ -19,6 +19,7 @@ from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import within
 
 Compared = Callable[[str, str, str], Report]
 
@@ -217,3 +218,19 @@ def test_checksums_are_not_looked_at_where_values_were_saved(compared: Compared)
     reasons = {reason.id for _, said in judged for reason in said.reasons}
     assert "tool.dtypes" in reasons
     assert "tool.digests" not in reasons
+
+
+RANKLESS = ("llama_stat_mix_proc", "llama_stat_mix_perturb", "llama_md5_mix_perturb", "llama_stat_mix_nan")
+
+
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("name", RANKLESS)
+def test_nothing_is_said_of_ranks_where_there_are_none(compared: Compared, rules: str, name: str) -> None:
+    found = compared(f"msprobe/{name}/golden", f"msprobe/{name}/target", rules).findings
+    assert found.rank_finding is None
+    nodes = [*filter(None, [found.first_bad_node]), *found.suspects]
+    assert nodes or rules == "msit"  # which looks at values alone
+    said = [found.summary, *(reason for one in nodes for reason in one.reasons)]
+    ids = {message.id for one in said for message in within(one)}
+    assert not ids & {"finding.given", "finding.first_given"}
+    assert not any(id_.startswith("rank.") for id_ in ids)

@@ -215,7 +215,7 @@ LIMITS: dict[str, tuple[Case, float]] = {
     "bounded": (case("mul", input=0.0, output=1.0, so_far={"roundoff": 2.0**-9}), 16 * 2.0**-9 * BY_CHANCE),
     "gathered": (case("scaled_dot_product_attention", input=0.0, output=1.0), 32 * U),
     "logits_alone": (case(input=0.0, output=1.0, others=1, name="lm_head"), math.inf),
-    "only_output": (case(input=0.0, output=1.0, others=1), 0.25),
+    "only_output": (case(input=0.0, output=1.0, others=1), 1e-3),
     "baseline": (case(input=0.0, output=1.0, noise=0.3), 0.6),
 }
 """A row for each floor, and how high it is there."""
@@ -268,7 +268,7 @@ OF_SLICES: dict[str, tuple[Judged, str]] = {
         ),
         MLP,
     ),
-    "brought": (judge(Call(MLP, inputs=[0.0], outputs=[0.2])), MLP),
+    "brought": (judge(Call(MLP, inputs=[0.0], outputs=[0.2]), coordinates=Coordinates(token=0)), MLP),
 }
 """A slice for each rule that decides by what is around a row, or when all pairs are judged, and the row."""
 
