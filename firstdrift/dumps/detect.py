@@ -40,7 +40,8 @@ READERS: Final = {
     "torchair-fx": "torchair.reader:TorchairFxReader",
     "torchair-ge": "torchair.reader:TorchairGeReader",
     "hf-debug-tree": "hf_debug_tree:HfDebugTreeReader",
-    "sglang": "sglang:SglangReader",
+    "sglang": "sglang.reader:SglangReader",
+    "passes": "passes.reader:PassesReader",
     "plain": "plain:PlainReader",
 }
 """The reader of each format, in the order in which they are asked; each is imported when first asked."""
