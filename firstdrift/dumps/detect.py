@@ -42,6 +42,7 @@ READERS: Final = {
     "hf-debug-tree": "hf_debug_tree:HfDebugTreeReader",
     "sglang": "sglang.reader:SglangReader",
     "passes": "passes.reader:PassesReader",
+    "llama-cpp": "llama_cpp.reader:LlamaCppReader",
     "plain": "plain:PlainReader",
 }
 """The reader of each format, in the order in which they are asked; each is imported when first asked."""

@@ -170,6 +170,9 @@ def say_addend(shards: Shards) -> Message:
 QUANTISED = "quantised "
 """Begins the dtype of fractions that were made from whole numbers and their scale: "quantised int8"."""
 
+FOUR_DECIMALS: Final = " to 4 decimals"
+"""Ends the dtype of numbers that were printed so: "float16 to 4 decimals"."""
+
 UNIT_ROUNDOFF: dict[str, float] = {
     "float64": 2.0**-53,
     "float32": 2.0**-24,
@@ -180,6 +183,10 @@ UNIT_ROUNDOFF: dict[str, float] = {
     "float4_e2m1fn": 2.0**-2,
     "complex64": 2.0**-24,
     "complex128": 2.0**-53,
+    f"float64{FOUR_DECIMALS}": 2.0**-53,
+    f"float32{FOUR_DECIMALS}": 2.0**-24,
+    f"float16{FOUR_DECIMALS}": 2.0**-11,
+    f"bfloat16{FOUR_DECIMALS}": 2.0**-9,
     f"{QUANTISED}int8": 2.0**-7,
     f"{QUANTISED}uint8": 2.0**-7,
     f"{QUANTISED}int4": 2.0**-3,
@@ -196,6 +203,7 @@ UNDERFLOW: Final[dict[str, float]] = {
     "float16": 2.0**-25,
     "float8_e4m3fn": 2.0**-10,
     "float8_e5m2": 2.0**-17,
+    **dict.fromkeys((dtype for dtype in UNIT_ROUNDOFF if dtype.endswith(FOUR_DECIMALS)), 0.5e-4),
 }
 """Largest absolute error of rounding a number to nearest, however small, by dtype (half the least number).
 

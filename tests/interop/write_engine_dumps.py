@@ -37,7 +37,8 @@ def stand_in(name: str, **members: object) -> None:
 def load(name: str, file: Path) -> ModuleType:
     """Load a file of an engine as a module."""
     found = importlib.util.spec_from_file_location(name, file)
-    assert found is not None and found.loader is not None
+    assert found is not None
+    assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
     found.loader.exec_module(module)

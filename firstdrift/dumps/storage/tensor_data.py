@@ -45,6 +45,7 @@ _CONTAINERS = {
     "safetensors": "safetensors_file",
     "bin": "atb_bin",
     "ge": "ge_dump",
+    "ggml_log": "ggml_log",
 }
 """The module that reads each; imported with the first such file, for it imports numpy."""
 
