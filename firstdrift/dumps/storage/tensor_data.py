@@ -46,6 +46,7 @@ _CONTAINERS = {
     "bin": "atb_bin",
     "ge": "ge_dump",
     "ggml_log": "ggml_log",
+    "base64_json": "base64_json",
 }
 """The module that reads each; imported with the first such file, for it imports numpy."""
 
