@@ -43,6 +43,8 @@ class DataLocation(Struct, frozen=True, gc=False):
         entry: the tensor's name inside a file that holds several; empty for a file of one tensor.
         shards: where the parts lie, in order, of a tensor that several ranks hold ("shards").
         axis: along which dimension the shards lie side by side; None if they are added up.
+        order: which of the equal pieces of the shards, laid side by side, comes where; as they lie if empty.
+        permutation: which dimension of what is stored comes where; as they are if empty.
         left: where a matrix lies by which the tensor is multiplied from the left; likewise right.
     """
 
@@ -51,6 +53,8 @@ class DataLocation(Struct, frozen=True, gc=False):
     entry: str = ""
     shards: "tuple[DataLocation, ...]" = ()
     axis: int | None = None
+    order: tuple[int, ...] = ()
+    permutation: tuple[int, ...] = ()
     left: "DataLocation | None" = None
     right: "DataLocation | None" = None
 

@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -175,7 +175,67 @@ def sglang_passes(out: Path, sources: Path) -> None:
         generate(model)
 
 
-WRITERS = {"sglang_passes": sglang_passes}
+def sglang_dumper(out: Path, sources: Path) -> None:
+    """`dumper.dump(…, dims=…)`: one rank, against four (tensor parallel by two, context parallel by two)."""
+    place = SimpleNamespace()
+    for name in ("managers.io_struct", "utils", "distributed", "layers.dp_attention"):
+        stand_in(f"sglang.srt.{name}")
+    vars(sys.modules["sglang.srt.managers.io_struct"]).update(sock_recv=0, sock_send=0, wrap_as_pickle=0)
+    vars(sys.modules["sglang.srt.utils"]).update(get_device=lambda: "cpu")
+    dp_attention = {"get_moe_cp_size": lambda: 1, "is_dp_attention_enabled": lambda: False}
+    vars(sys.modules["sglang.srt.layers.dp_attention"]).update(dp_attention)
+    stand_in("zmq")
+    stand_in("sglang.srt.layers.logits_processor", LogitsProcessorOutput=Logits)
+    stand_in("sglang.srt.model_executor.forward_batch_info", ForwardBatch=Batch, PPProxyTensors=type(None))
+    context = {"get_parallel": lambda: place, "get_server_args": None, "get_serving": None}
+    stand_in("sglang.srt.runtime_context", **context)
+    module = load("sglang_dumper", sources / "sglang/srt/debug_utils/dumper.py")
+    for side, sizes in (("golden", (1, 1)), ("target", (2, 2))):
+        for rank in range(sizes[0] * sizes[1]):
+            _place(place, module, rank, *sizes)
+            config = module.DumperConfig(
+                enable=True, dir=str(out), exp_name=side, enable_output_console=False
+            )
+            _dump_layers(module._Dumper(config=config), place, faulty=side == "target")
+
+
+def _place(place: SimpleNamespace, module: Any, rank: int, tensor: int, context: int) -> None:  # noqa: ANN401
+    module._get_rank = lambda: rank
+    module._get_world_size = lambda: tensor * context
+    names = ("pp", "moe_ep", "moe_tp", "moe_dp", "attn_tp", "attn_dp")
+    vars(place).update(
+        {f"{name}_{what}": 1 * (what == "size") for name in names for what in ("rank", "size")}
+    )
+    vars(place).update(tp_rank=rank % tensor, tp_size=tensor)
+    vars(place).update(attn_cp_rank=rank // tensor, attn_cp_size=context)
+
+
+def _dump_layers(dumper: Any, place: SimpleNamespace, *, faulty: bool) -> None:  # noqa: ANN401
+    made = torch.Generator().manual_seed(3)
+    hidden = torch.randn(2, 8, 16, generator=made)
+    for layer in range(3):
+        weights = [torch.randn(16, 16, generator=made) / 4 for _ in range(2)]
+        attention = torch.tanh(hidden @ weights[0])
+        given = _chunks(_zigzag(attention, place), place)
+        dumper.dump("attn_out", given.contiguous(), dims="b s[attn_cp:zigzag] h[tp]", layer_id=layer)
+        rows = weights[1].chunk(place.tp_size)[place.tp_rank] * (FACTOR if faulty and layer == 1 else 1)
+        dumper.dump("mlp_out", given @ rows, dims="b s[attn_cp:zigzag] h[tp:partial]", layer_id=layer)
+        hidden = hidden + attention @ weights[1] * (FACTOR if faulty and layer == 1 else 1)
+        told = "b s[attn_cp:zigzag] h # tp:replicated"
+        dumper.dump("layer_out", _zigzag(hidden, place).contiguous(), dims=told, layer_id=layer)
+    dumper.step()
+
+
+def _zigzag(whole: torch.Tensor, place: SimpleNamespace) -> torch.Tensor:
+    pieces = whole.chunk(2 * place.attn_cp_size, 1)
+    return torch.cat([pieces[place.attn_cp_rank], pieces[-1 - place.attn_cp_rank]], 1)
+
+
+def _chunks(whole: torch.Tensor, place: SimpleNamespace) -> torch.Tensor:
+    return whole.chunk(place.tp_size, -1)[place.tp_rank]
+
+
+WRITERS = {"sglang_passes": sglang_passes, "sglang_dumper": sglang_dumper}
 
 
 def main() -> None:

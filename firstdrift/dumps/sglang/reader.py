@@ -6,8 +6,8 @@
     step=0___rank=1___dump_index=1___name=param__model.norm.weight.pt        a parameter
     forward_pass_id=1___rank=0___name=logits___dump_index=2.pt               by earlier releases
 
-A file holds {"value": tensor, "meta": {...}}, or the tensor alone by earlier releases. Tensors were saved
-in the order of `dump_index`.
+A file holds {"value": tensor, "meta": {...}}, or the tensor alone by earlier releases. Where its `dims` were
+said, meta tells what the rank holds of the whole (`dims`). Tensors were saved in the order of `dump_index`.
 """
 
 import os
@@ -17,14 +17,23 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.recorded_calls import Recorded, nodes_of
+from firstdrift.dumps.sglang.dims import CONTAINER, Portion, parse_dims, ranks_in, written
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import files_in, printable, search_folders
 from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
-from firstdrift.dumps.storage.tensor_files import NO_TENSOR, dotted, headers_of, no_header, record_of
-from firstdrift.errors import DumpNotRecognisedError
+from firstdrift.dumps.storage.tensor_files import (
+    NO_TENSOR,
+    dotted,
+    headers_of,
+    no_header,
+    record_of,
+    saved_value,
+)
+from firstdrift.errors import DumpNotRecognisedError, TensorUnreadableError
 from firstdrift.model.node import Direction
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
@@ -170,7 +179,33 @@ def _place(name: str, layer: str) -> tuple[str, Role, str]:
 
 
 def _recorded(saved: _Saved) -> Recorded:
-    return Recorded(saved.path, saved.role, saved.key, tuple(_records(saved)), saved.direction)
+    portion, problem = _said_of(saved.file)
+    records = (_with_portion(record, portion, problem) for record in _records(saved))
+    return Recorded(saved.path, saved.role, saved.key, tuple(records), saved.direction)
+
+
+def _said_of(file: Listed) -> tuple[Portion | None, Message | None]:
+    """Return what a file says of its tensor and the whole, and what of that nobody understands."""
+    try:
+        value = None if file.refusal else saved_value(file.path)
+    except TensorUnreadableError:  # its tensor says so
+        return None, None
+    meta = value.get("meta") if isinstance(value, dict) else None
+    dims = meta.get("dims") if isinstance(meta, dict) else None
+    if not isinstance(meta, dict) or not isinstance(dims, str):
+        return None, None
+    if parse_dims(dims) is None:
+        return None, Message.of("dumps.sglang.unknown_dims", dims=repr(printable(dims)[:80]))
+    return Portion("", printable(dims), ranks_in(meta)), None
+
+
+def _with_portion(record: TensorRecord, portion: Portion | None, problem: Message | None) -> TensorRecord:
+    if record.location is None or record.problem is not None:
+        return record
+    if portion is None:
+        return record if problem is None else replace(record, problem=problem)
+    entry = written(Portion(record.location.entry, portion.dims, portion.ranks))
+    return replace(record, location=replace(record.location, container=CONTAINER, entry=entry))
 
 
 def _records(saved: _Saved) -> list[TensorRecord]:
