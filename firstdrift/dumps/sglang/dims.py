@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from firstdrift.groups import known
 from firstdrift.model.tensor import DataLocation
 
 CONTAINER: Final = "sglang"
@@ -119,7 +120,7 @@ def ranks_in(meta: Mapping[Any, Any]) -> tuple[tuple[str, int, int], ...]:
             continue
         groups = (match["group"] for key in info if isinstance(key, str) and (match := _RANK.fullmatch(key)))
         places = ((group, info[f"{group}_rank"], info.get(f"{group}_size")) for group in groups)
-        ranks += (place for place in places if _is_place(place) and 1 < place[2] <= _MOST_RANKS)
+        ranks += (place for place in map(_place, places) if place is not None)
     return tuple(ranks)
 
 
@@ -143,11 +144,14 @@ def read_portion(entry: str) -> Portion | None:
         return None
     match value:
         case [str(name), str(dims), list(ranks)]:
-            known = [tuple(one) for one in ranks if isinstance(one, list) and len(one) == 3]  # noqa: PLR2004
-            return Portion(name, dims, tuple(one for one in known if _is_place(one)))
+            places = (_place(tuple(one)) for one in ranks if isinstance(one, list))
+            return Portion(name, dims, tuple(known(places)))
     return None
 
 
-def _is_place(one: tuple[Any, ...]) -> bool:
-    group, rank, size = one
-    return isinstance(group, str) and type(rank) is int and type(size) is int and 0 <= rank < size
+def _place(said: tuple[Any, ...]) -> tuple[str, int, int] | None:
+    """Return what was said of a rank and its group of several; None if it makes no sense."""
+    match said:
+        case (str(group), int(rank), int(size)) if 0 <= rank < size and 1 < size <= _MOST_RANKS:
+            return group, rank, size
+    return None
