@@ -42,6 +42,7 @@ READERS: Final = {
     "hf-debug-tree": "hf_debug_tree:HfDebugTreeReader",
     "sglang": "sglang.reader:SglangReader",
     "passes": "passes.reader:PassesReader",
+    "msprobe-vis": "msprobe_vis.reader:MsprobeVisReader",
     "polygraphy": "polygraphy.reader:PolygraphyReader",
     "llama-cpp": "llama_cpp.reader:LlamaCppReader",
     "plain": "plain:PlainReader",
