@@ -235,7 +235,27 @@ def _chunks(whole: torch.Tensor, place: SimpleNamespace) -> torch.Tensor:
     return whole.chunk(place.tp_size, -1)[place.tp_rank]
 
 
-WRITERS = {"sglang_passes": sglang_passes, "sglang_dumper": sglang_dumper}
+def debug_mode(out: Path, _sources: Path) -> None:
+    """`DebugMode`, with hashes; a healthy run in another order of summation, and one of `hash_tensor`."""
+    from torch.utils._debug_mode import DebugMode
+
+    for side in ("golden", "target", "healthy", "bits"):
+        model = build(faulty=side == "target")
+        hashes = {"hash_fn": "hash_tensor"} if side == "bits" else {}
+        batch = Batch(torch.tensor([3, 17, 42, 9, 60]), 0)
+        if side == "healthy":
+            torch.backends.mkldnn.enabled = False
+            torch.set_num_threads(1)
+        with (
+            DebugMode(record_nn_module=True) as mode,
+            DebugMode.log_tensor_hashes(hash_inputs=True, **hashes),
+        ):
+            model(batch.input_ids, batch.positions, batch).next_token_logits.sum().backward()
+        (out / side).mkdir()
+        (out / side / "debug.log").write_text(mode.debug_string())
+
+
+WRITERS = {"debug_mode": debug_mode, "sglang_passes": sglang_passes, "sglang_dumper": sglang_dumper}
 
 
 def main() -> None:

@@ -48,6 +48,7 @@ _CONTAINERS = {
     "ggml_log": "ggml_log",
     "base64_json": "base64_json",
     "sglang": "sglang_pt",
+    "number": "number",
 }
 """The module that reads each; imported with the first such file, for it imports numpy."""
 
