@@ -44,6 +44,7 @@ READERS: Final = {
     "passes": "passes.reader:PassesReader",
     "msprobe-vis": "msprobe_vis.reader:MsprobeVisReader",
     "polygraphy": "polygraphy.reader:PolygraphyReader",
+    "torchtitan": "titan.reader:TitanReader",
     "debug-mode": "debug_mode.reader:DebugModeReader",
     "llama-cpp": "llama_cpp.reader:LlamaCppReader",
     "plain": "plain:PlainReader",
