@@ -42,6 +42,7 @@ READERS: Final = {
     "hf-debug-tree": "hf_debug_tree:HfDebugTreeReader",
     "sglang": "sglang.reader:SglangReader",
     "passes": "passes.reader:PassesReader",
+    "tensorrt-llm": "tensorrt_llm.reader:TensorrtLlmReader",
     "msprobe-vis": "msprobe_vis.reader:MsprobeVisReader",
     "polygraphy": "polygraphy.reader:PolygraphyReader",
     "torchtitan": "titan.reader:TitanReader",
