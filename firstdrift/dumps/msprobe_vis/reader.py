@@ -39,7 +39,7 @@ _ITEM: Final = re.compile(r"(?:.*?\.)?(?P<part>input|output|parameters)\.(?P<key
 _ROLES: Final = {"input": Role.INPUT, "output": Role.OUTPUT, "parameters": Role.PARAMETER}
 _TENSOR_TYPES: Final = frozenset({"torch.Tensor", "mindspore.Tensor"})
 _NONE: Final = frozenset({"None", "null", "", "N/A"})
-_NUMBERS: Final = re.compile(r"\s*[\[(]?(?P<numbers>[0-9,\s]*)[\])]?\s*", re.ASCII)
+_NUMBERS: Final = re.compile(r"\s*(?:torch\.Size\()?[\[(]?(?P<numbers>[0-9,\s]*)[\])]{0,2}\s*", re.ASCII)
 _WHOLE_MODEL: Final = "DefaultModel"
 _ORDER: Final = OrderOrigin(OrderSource.RECORDED, Message.of("dumps.order.recorded_at_beginning"))
 
@@ -172,7 +172,7 @@ def _record(role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord | Non
 
 
 def _shape(text: str) -> tuple[int, ...] | None:
-    match = _NUMBERS.fullmatch(text.removeprefix("torch.Size(").removesuffix(")") if "Size" in text else text)
+    match = _NUMBERS.fullmatch(text)
     if match is None:
         return None
     words = [word for word in match["numbers"].replace(",", " ").split() if word]
