@@ -142,7 +142,13 @@ def _load(record: TensorRecord, side: str) -> "Array":
     location = record.location
     if location is None:
         raise NothingToSeeError(Message.of("closeup.nothing_recorded", side=side_named(side)))
-    if location.shards or location.left or location.right or location.container == "quantised":
+    if (
+        location.shards
+        or location.permutation
+        or location.left
+        or location.right
+        or location.container == "quantised"
+    ):
         _require_small(record)
     try:
         array = load_tensor(location)

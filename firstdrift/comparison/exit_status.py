@@ -14,7 +14,7 @@ from firstdrift.verdict.judgement import Findings
 def exit_status(report: Report, fail_on: str = "error") -> int:
     """Return the exit status of the command.
 
-    A fault is a verdict of `fail_on` ("error", "warning"), or a finding at least so sure ("likely", "certain").
+    A fault is a verdict of `fail_on`, or a finding that is at least as sure as it says.
     """
     if report.findings.unlike is not None:
         return UNUSABLE

@@ -40,7 +40,14 @@ READERS: Final = {
     "torchair-fx": "torchair.reader:TorchairFxReader",
     "torchair-ge": "torchair.reader:TorchairGeReader",
     "hf-debug-tree": "hf_debug_tree:HfDebugTreeReader",
-    "sglang": "sglang:SglangReader",
+    "sglang": "sglang.reader:SglangReader",
+    "passes": "passes.reader:PassesReader",
+    "tensorrt-llm": "tensorrt_llm.reader:TensorrtLlmReader",
+    "msprobe-vis": "msprobe_vis.reader:MsprobeVisReader",
+    "polygraphy": "polygraphy.reader:PolygraphyReader",
+    "torchtitan": "titan.reader:TitanReader",
+    "debug-mode": "debug_mode.reader:DebugModeReader",
+    "llama-cpp": "llama_cpp.reader:LlamaCppReader",
     "plain": "plain:PlainReader",
 }
 """The reader of each format, in the order in which they are asked; each is imported when first asked."""

@@ -43,6 +43,8 @@ class DataLocation(Struct, frozen=True, gc=False):
         entry: the tensor's name inside a file that holds several; empty for a file of one tensor.
         shards: where the parts lie, in order, of a tensor that several ranks hold ("shards").
         axis: along which dimension the shards lie side by side; None if they are added up.
+        order: which of the equal pieces of the shards, laid side by side, comes where; as they lie if empty.
+        permutation: which dimension of what is stored comes where; as they are if empty.
         left: where a matrix lies by which the tensor is multiplied from the left; likewise right.
     """
 
@@ -51,6 +53,8 @@ class DataLocation(Struct, frozen=True, gc=False):
     entry: str = ""
     shards: "tuple[DataLocation, ...]" = ()
     axis: int | None = None
+    order: tuple[int, ...] = ()
+    permutation: tuple[int, ...] = ()
     left: "DataLocation | None" = None
     right: "DataLocation | None" = None
 
@@ -170,6 +174,9 @@ def say_addend(shards: Shards) -> Message:
 QUANTISED = "quantised "
 """Begins the dtype of fractions that were made from whole numbers and their scale: "quantised int8"."""
 
+FOUR_DECIMALS: Final = " to 4 decimals"
+"""Ends the dtype of numbers that were printed so: "float16 to 4 decimals"."""
+
 UNIT_ROUNDOFF: dict[str, float] = {
     "float64": 2.0**-53,
     "float32": 2.0**-24,
@@ -180,6 +187,10 @@ UNIT_ROUNDOFF: dict[str, float] = {
     "float4_e2m1fn": 2.0**-2,
     "complex64": 2.0**-24,
     "complex128": 2.0**-53,
+    f"float64{FOUR_DECIMALS}": 2.0**-53,
+    f"float32{FOUR_DECIMALS}": 2.0**-24,
+    f"float16{FOUR_DECIMALS}": 2.0**-11,
+    f"bfloat16{FOUR_DECIMALS}": 2.0**-9,
     f"{QUANTISED}int8": 2.0**-7,
     f"{QUANTISED}uint8": 2.0**-7,
     f"{QUANTISED}int4": 2.0**-3,
@@ -196,6 +207,7 @@ UNDERFLOW: Final[dict[str, float]] = {
     "float16": 2.0**-25,
     "float8_e4m3fn": 2.0**-10,
     "float8_e5m2": 2.0**-17,
+    **dict.fromkeys((dtype for dtype in UNIT_ROUNDOFF if dtype.endswith(FOUR_DECIMALS)), 0.5e-4),
 }
 """Largest absolute error of rounding a number to nearest, however small, by dtype (half the least number).
 

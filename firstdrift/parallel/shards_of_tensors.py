@@ -25,6 +25,7 @@ from firstdrift.model.tensor import (
     shared_location,
 )
 from firstdrift.operators.properties import sum_over_ranks
+from firstdrift.parallel.declared_shards import declared_whole
 from firstdrift.parallel.merged_nodes import MergedNode
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ def tensors_of(merged: MergedNode, totals: Totals, only: int | None) -> Iterator
     for records in by_label.values():
         if only in (None, *records):
             held = tuple(records.values())
+            whole = declared_whole(held) if only is None and len(held) == len(merged.held) else None
+            if whole is not None:
+                yield whole
+                continue
             missing = tuple(filterfalse(records.__contains__, ranks))
             total = totals.get(_values(held))
             shards = Shards(tuple(records), held, total, missing=missing, only=only)

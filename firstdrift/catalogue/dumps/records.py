@@ -32,7 +32,7 @@ from firstdrift.model.tensor import DataLocation, Statistics, TensorRecord
 from firstdrift.paths import unspelt
 from firstdrift.wording.message import Message
 
-INDEX_VERSION = 11
+INDEX_VERSION = 12
 """Counts up when readers find other things than before, so that an old index is not taken for new."""
 
 

@@ -10,7 +10,7 @@ The pickles are read, not run (`tensor_pickle`).
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,12 +31,13 @@ from firstdrift.dumps.containers.contents import (
 from firstdrift.dumps.containers.tensor_pickle import (
     Layouts,
     TensorLayout,
+    Unpickled,
     named_layouts,
     tensor_layouts,
     unpickle,
 )
 from firstdrift.dumps.containers.values import DTYPES, read_only
-from firstdrift.dumps.containers.zip_directory import member_start, stored_members
+from firstdrift.dumps.containers.zip_directory import Member, member_start, stored_members
 from firstdrift.wording.message import Message
 
 _ZIP_BEGINNING = b"PK\x03\x04"
@@ -92,6 +93,19 @@ def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     raise DamagedError(Message.of("dumps.pt.not_one_tensor"))
 
 
+def described(contents: Contents) -> object:
+    """Return what a file holds as a whole: dicts, lists, numbers and text, a `TensorLayout` for a tensor.
+
+    Raises:
+        DamagedError: nobody can tell.
+    """
+    if contents[:4] == _ZIP_BEGINNING:
+        return unpickle(_zipped_pickle(contents, stored_members(contents)), 0).value
+    if contents[:1] == _PICKLE_BEGINNING:
+        return _legacy_value(contents).value
+    raise DamagedError(Message.of("dumps.pt.not_one"))
+
+
 def _open_by_name(contents: Contents) -> tuple[_SavedFile, dict[str, TensorLayout]]:
     saved = _open(contents)
     return saved, dict(reversed(saved.layouts))
@@ -110,7 +124,7 @@ def _open(contents: Contents) -> _SavedFile:
 
 def _open_zip(contents: Contents) -> _SavedFile:
     members = stored_members(contents)
-    top = next(iter(members), b"").partition(b"/")[0]
+    top = _top(members)
 
     def find_storage(key: str) -> _Storage:
         member = members.get(b"%s/data/%s" % (top, key.encode()))
@@ -118,28 +132,43 @@ def _open_zip(contents: Contents) -> _SavedFile:
             raise DamagedError(Message.of("dumps.pt.storage_missing", storage=quoted(key)))
         return _Storage(member_start(contents, member), member.size, member.crc32)
 
-    def read_member(name: bytes) -> bytes | None:
-        member = members.get(b"%s/%s" % (top, name))
-        if member is None:
-            return None
-        if member.size > _LARGEST_PICKLE:
-            raise DamagedError(Message.of("dumps.pt.pickle_too_large", most=_LARGEST_PICKLE >> 20))
-        start = member_start(contents, member)
-        return contents[start : start + member.size]
+    layouts = tensor_layouts(_zipped_pickle(contents, members))
+    is_big_endian = _small_member(contents, members, b"byteorder") == b"big"
+    return _SavedFile(contents, layouts, find_storage, is_big_endian)
 
-    pickle = read_member(b"data.pkl")
+
+def _top(members: Mapping[bytes, Member]) -> bytes:
+    return next(iter(members), b"").partition(b"/")[0]
+
+
+def _small_member(contents: Contents, members: Mapping[bytes, Member], name: bytes) -> bytes | None:
+    member = members.get(b"%s/%s" % (_top(members), name))
+    if member is None:
+        return None
+    if member.size > _LARGEST_PICKLE:
+        raise DamagedError(Message.of("dumps.pt.pickle_too_large", most=_LARGEST_PICKLE >> 20))
+    start = member_start(contents, member)
+    return contents[start : start + member.size]
+
+
+def _zipped_pickle(contents: Contents, members: Mapping[bytes, Member]) -> bytes:
+    pickle = _small_member(contents, members, b"data.pkl")
     if pickle is None:
         raise DamagedError(Message.of("dumps.pt.no_pickle"))
-    return _SavedFile(contents, tensor_layouts(pickle), find_storage, read_member(b"byteorder") == b"big")
+    return pickle
 
 
-def _open_legacy(contents: Contents) -> _SavedFile:
+def _legacy_value(contents: Contents) -> Unpickled:
     magic = unpickle(contents, 0)
     if magic.value != _LEGACY_MAGIC:
         raise DamagedError(Message.of("dumps.pt.other_pickle"))
     version = unpickle(contents, magic.end)
     system = unpickle(contents, version.end)
-    value = unpickle(contents, system.end)
+    return unpickle(contents, system.end)
+
+
+def _open_legacy(contents: Contents) -> _SavedFile:
+    value = _legacy_value(contents)
     keys = unpickle(contents, value.end)
     storages: dict[str, _Storage] = {}
     at = keys.end

@@ -45,6 +45,10 @@ _CONTAINERS = {
     "safetensors": "safetensors_file",
     "bin": "atb_bin",
     "ge": "ge_dump",
+    "ggml_log": "ggml_log",
+    "base64_json": "base64_json",
+    "sglang": "sglang_pt",
+    "number": "number",
 }
 """The module that reads each; imported with the first such file, for it imports numpy."""
 
@@ -67,6 +71,8 @@ def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
     """
     if location.left or location.right:
         return _load_product(location)
+    if location.permutation:
+        return _load_transposed(location)
     if location.shards:
         return _load_shards(location)
     container = _container(location.file, location.container)
@@ -77,7 +83,7 @@ def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
 
 
 def _load_shards(location: DataLocation) -> "npt.NDArray[Any]":
-    """Lay the shards of a tensor side by side, or add them up."""
+    """Lay the shards of a tensor side by side, in pieces if these are in another order, or add them up."""
     import numpy as np
 
     arrays = [load_tensor(shard) for shard in location.shards]
@@ -86,11 +92,23 @@ def _load_shards(location: DataLocation) -> "npt.NDArray[Any]":
             total: npt.NDArray[Any] = np.sum([_wide(array) for array in arrays], axis=0)
             return total
         same = len({array.dtype for array in arrays}) == 1
-        return np.concatenate(arrays if same else [_wide(array) for array in arrays], axis=location.axis)
+        whole = np.concatenate(arrays if same else [_wide(array) for array in arrays], axis=location.axis)
+        if not location.order:
+            return whole
+        pieces = np.split(whole, len(location.order), axis=location.axis)
+        return np.concatenate([pieces[at] for at in location.order], axis=location.axis)
     except (ValueError, MemoryError) as exc:
         shapes = tuple(str(list(array.shape)) for array in arrays)
         reason = Message.of("dumps.tensor.shards_do_not_fit", shapes=shapes)
         raise TensorUnreadableError(reason, path=location.file) from exc
+
+
+def _load_transposed(location: DataLocation) -> "npt.NDArray[Any]":
+    array = load_tensor(replace(location, permutation=()))
+    if sorted(location.permutation) != list(range(array.ndim)):
+        reason = Message.of("dumps.tensor.shards_do_not_fit", shapes=(str(list(array.shape)),))
+        raise TensorUnreadableError(reason, path=location.file)
+    return array.transpose(location.permutation)
 
 
 def _load_product(location: DataLocation) -> "npt.NDArray[Any]":

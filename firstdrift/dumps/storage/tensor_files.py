@@ -30,6 +30,21 @@ def headers_of(
     return (headers, None) if headers else ([no_header(reason)], reason)
 
 
+def saved_value(file: Path) -> object:
+    """Return what a file of `torch.save` holds as a whole: dicts, lists, numbers, text; layouts of tensors.
+
+    Raises:
+        TensorUnreadableError: nobody can tell.
+    """
+    from firstdrift.dumps.containers.contents import DamagedError, file_contents
+    from firstdrift.dumps.containers.pt import described
+
+    try:
+        return described(file_contents(file))
+    except DamagedError as exc:
+        raise TensorUnreadableError(exc.message, path=file) from exc
+
+
 def record_of(
     header: TensorHeader, file: Path, container: str, role: Role, key: str, *, is_refused: bool = False
 ) -> TensorRecord:

@@ -6,29 +6,35 @@
     step=0___rank=1___dump_index=1___name=param__model.norm.weight.pt        a parameter
     forward_pass_id=1___rank=0___name=logits___dump_index=2.pt               by earlier releases
 
-A file holds {"value": tensor, "meta": {...}}, or the tensor alone by earlier releases. Tensors were saved
-in the order of `dump_index`.
+A file holds {"value": tensor, "meta": {...}}, or the tensor alone by earlier releases. Where its `dims` were
+said, meta tells what the rank holds of the whole (`dims`). Tensors were saved in the order of `dump_index`.
 """
 
 import os
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from firstdrift.dumps.msprobe.tree import finish_order, last_positions
-from firstdrift.dumps.nodes import counted, distinct, module_node
 from firstdrift.dumps.reader import DumpReader
+from firstdrift.dumps.recorded_calls import Recorded, nodes_of
+from firstdrift.dumps.sglang.dims import CONTAINER, Portion, parse_dims, ranks_in, written
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import files_in, printable, search_folders
 from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
-from firstdrift.dumps.storage.tensor_files import NO_TENSOR, dotted, headers_of, no_header, record_of
-from firstdrift.errors import DumpNotRecognisedError
-from firstdrift.model.names import enclosing_paths
-from firstdrift.model.node import Direction, Node
+from firstdrift.dumps.storage.tensor_files import (
+    NO_TENSOR,
+    dotted,
+    headers_of,
+    no_header,
+    record_of,
+    saved_value,
+)
+from firstdrift.errors import DumpNotRecognisedError, TensorUnreadableError
+from firstdrift.model.node import Direction
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message
@@ -44,7 +50,6 @@ _DEEPEST: Final = 2
 _HOOKED: Final = "non_intrusive__"
 _GRADIENT: Final = "grad__"
 _PARAMETER: Final = "param__"
-_WHOLE_MODEL: Final = "model itself"
 _ENTRIES: Final = frozenset({"", "value"})
 """Where the tensors lie in a file, at the top; beside them lies what is said of them."""
 
@@ -105,7 +110,7 @@ class SglangReader(DumpReader):
         """Read the headers of the files of a step and rank."""
         saved, _ = _read_names(listing.directory, Bounds.around(dump.path))
         mine = [tensor for tensor in saved if tensor.coordinates == listing.coordinates]
-        return Slice(listing, _nodes(sorted(mine, key=lambda tensor: tensor.index)))
+        return Slice(listing, nodes_of(map(_recorded, sorted(mine, key=lambda tensor: tensor.index))))
 
 
 def _folder(path: Path) -> Path | None:
@@ -173,82 +178,34 @@ def _place(name: str, layer: str) -> tuple[str, Role, str]:
     return (f"layers.{layer}.{name}" if layer.isdecimal() else name), Role.OUTPUT, "0"
 
 
-class _Call(NamedTuple):
-    """Which node a tensor belongs to: which call of which path, in which pass."""
-
-    path: str
-    direction: Direction
-    number: int
-
-    @property
-    def name(self) -> str:
-        """How it is shown; a saved name may look the same."""
-        suffix = ".backward" if self.direction is Direction.BACKWARD else ""
-        return f"{self.path or _WHOLE_MODEL}{suffix}" + (f" (call {self.number})" if self.number else "")
+def _recorded(saved: _Saved) -> Recorded:
+    portion, problem = _said_of(saved.file)
+    records = (_with_portion(record, portion, problem) for record in _records(saved))
+    return Recorded(saved.path, saved.role, saved.key, tuple(records), saved.direction)
 
 
-def _nodes(saved: list[_Saved]) -> tuple[Node, ...]:
-    """Make nodes of what was saved, each as it was saved last, modules after what they contain."""
-    tensors: defaultdict[_Call, list[TensorRecord]] = defaultdict(list)
-    positions: dict[_Call, int] = {}
-    for at, (tensor, number) in enumerate(counted(saved, _label)):
-        call = _Call(tensor.path, tensor.direction, number)
-        positions.pop(call, None)
-        positions[call] = at
-        tensors[call] += _records(tensor)
-    parents = _parents(tensors)
-    taken: set[str] = set()
-    names = {call: distinct(call.name, taken) for call in parents}
-    by_name = {name: call for call, name in names.items()}
-    above = {names[call]: None if parent is None else names[parent] for call, parent in parents.items()}
-    order = finish_order(above, last_positions(above, {names[call]: at for call, at in positions.items()}))
-    return tuple(
-        module_node(
-            name,
-            by_name[name].path,
-            at,
-            above[name],
-            tuple(tensors.get(by_name[name], ())),
-            direction=by_name[name].direction,
-            call=by_name[name].number,
-        )
-        for at, name in enumerate(order)
-    )
+def _said_of(file: Listed) -> tuple[Portion | None, Message | None]:
+    """Return what a file says of its tensor and the whole, and what of that nobody understands."""
+    try:
+        value = None if file.refusal else saved_value(file.path)
+    except TensorUnreadableError:  # its tensor says so
+        return None, None
+    meta = value.get("meta") if isinstance(value, dict) else None
+    dims = meta.get("dims") if isinstance(meta, dict) else None
+    if not isinstance(meta, dict) or not isinstance(dims, str):
+        return None, None
+    if parse_dims(dims) is None:
+        return None, Message.of("dumps.sglang.unknown_dims", dims=repr(printable(dims)[:80]))
+    return Portion("", printable(dims), ranks_in(meta)), None
 
 
-def _label(saved: _Saved) -> tuple[str, ...]:
-    return saved.path, saved.direction, saved.role, saved.key
-
-
-def _parents(calls: Iterable[_Call]) -> dict[_Call, _Call | None]:
-    """Give every call the call of the module around it, made up where nothing of that was saved."""
-    saved = list(calls)
-    counts = {
-        (call.path, call.direction): call.number + 1 for call in sorted(saved, key=lambda call: call.number)
-    }
-    around = dict.fromkeys((path, call.direction) for call in saved for path in _modules_around(call.path))
-    made_up = [_Call(*place, 0) for place in around if place not in counts]
-    counts = dict.fromkeys(around, 1) | counts
-    return {call: _around(call, counts) for call in (*saved, *made_up)}
-
-
-def _modules_around(path: str) -> Iterator[str]:
-    """Yield the paths of the modules around one, innermost first.
-
-    A list of layers is no module that is ever called: "layers.2" lies directly in what holds "layers".
-    """
-    inner = path
-    for outer in enclosing_paths(path):
-        if not inner.rpartition(".")[2].isdecimal():
-            yield outer
-        inner = outer
-
-
-def _around(call: _Call, counts: Mapping[tuple[str, Direction], int]) -> _Call | None:
-    for path in (*enclosing_paths(call.path), *([""] if call.path else [])):
-        if count := counts.get((path, call.direction)):
-            return _Call(path, call.direction, min(call.number, count - 1))
-    return None
+def _with_portion(record: TensorRecord, portion: Portion | None, problem: Message | None) -> TensorRecord:
+    if record.location is None or record.problem is not None:
+        return record
+    if portion is None:
+        return record if problem is None else replace(record, problem=problem)
+    entry = written(Portion(record.location.entry, portion.dims, portion.ranks))
+    return replace(record, location=replace(record.location, container=CONTAINER, entry=entry))
 
 
 def _records(saved: _Saved) -> list[TensorRecord]:

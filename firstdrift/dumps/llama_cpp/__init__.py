@@ -1,0 +1,1 @@
+"""Logs of llama.cpp's evaluation callback."""

@@ -1,0 +1,1 @@
+"""Graphs that msprobe made for its viewer."""

@@ -1,0 +1,1 @@
+"""Dumps of forward passes: a file for each, by SGLang and vLLM."""

@@ -1,0 +1,1 @@
+"""Dumps of SGLang's dumper."""

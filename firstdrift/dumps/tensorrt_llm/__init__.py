@@ -1,0 +1,1 @@
+"""Dumps of the debug hook of TensorRT-LLM."""

@@ -1,0 +1,1 @@
+"""Logs of activations that torchtitan writes."""
