@@ -33,6 +33,20 @@ class Statistics(Struct, frozen=True, gc=False):
     norm: float | None = None
 
 
+class ViewStep(Struct, frozen=True, gc=False):
+    """One thing that is done to a tensor as it is read, so that it is laid out as another one.
+
+    Attributes:
+        name: what is done, of the table of `dumps/storage/views.py`.
+        numbers: axes, sizes or places, as that table says.
+        other: where another tensor lies that it takes.
+    """
+
+    name: str
+    numbers: tuple[int, ...] = ()
+    other: "tuple[DataLocation, ...]" = ()
+
+
 class DataLocation(Struct, frozen=True, gc=False):
     """Where the values of a tensor lie.
 
@@ -44,6 +58,7 @@ class DataLocation(Struct, frozen=True, gc=False):
         shards: where the parts lie, in order, of a tensor that several ranks hold ("shards").
         axis: along which dimension the shards lie side by side; None if they are added up.
         left: where a matrix lies by which the tensor is multiplied from the left; likewise right.
+        view: what is done to the values as they are read, in order.
     """
 
     file: Path
@@ -53,6 +68,7 @@ class DataLocation(Struct, frozen=True, gc=False):
     axis: int | None = None
     left: "DataLocation | None" = None
     right: "DataLocation | None" = None
+    view: tuple[ViewStep, ...] = ()
 
 
 class Sharding(StrEnum):
