@@ -1,6 +1,7 @@
 """Load a pair of tensors to look at from near, or say why there is nothing to look at."""
 
 from collections.abc import Iterator
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -54,7 +55,8 @@ def files_of(pair: TensorPair) -> tuple[Path, ...]:
 
 def _files(location: DataLocation) -> Iterator[Path]:
     yield location.file
-    for other in (*location.shards, location.left, location.right):
+    seen_with = chain.from_iterable(step.other for step in location.view)
+    for other in (*location.shards, location.left, location.right, *seen_with):
         if other is not None:
             yield from _files(other)
     if location.container == "quantised":
@@ -142,13 +144,8 @@ def _load(record: TensorRecord, side: str) -> "Array":
     location = record.location
     if location is None:
         raise NothingToSeeError(Message.of("closeup.nothing_recorded", side=side_named(side)))
-    if (
-        location.shards
-        or location.permutation
-        or location.left
-        or location.right
-        or location.container == "quantised"
-    ):
+    made = (location.shards, location.permutation, location.left, location.right, location.view)
+    if any(made) or location.container == "quantised":
         _require_small(record)
     try:
         array = load_tensor(location)

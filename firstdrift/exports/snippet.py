@@ -4,7 +4,7 @@ from math import prod
 
 from firstdrift.matching.fused.joined_tensors import joined_axis
 from firstdrift.matching.plan import Joining, TensorPair
-from firstdrift.model.tensor import DataLocation, TensorRecord
+from firstdrift.model.tensor import DataLocation, TensorRecord, ViewStep
 from firstdrift.wording.text import texts_of
 
 _HEAD = """\
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from firstdrift.dumps.storage.tensor_data import load_tensor
-from firstdrift.model.tensor import DataLocation
+from firstdrift.model.tensor import DataLocation, ViewStep
 """
 
 _TAIL = """\
@@ -83,4 +83,11 @@ def _location(location: DataLocation) -> str:
     for side, factor in (("left", location.left), ("right", location.right)):
         if factor is not None:
             given.append(f"{side}={_location(factor)}")
+    if location.view:
+        given.append(f"view=({', '.join(map(_step, location.view))},)")
     return f"DataLocation({', '.join(given)})"
+
+
+def _step(step: ViewStep) -> str:
+    others = "".join(f"{_location(other)}, " for other in step.other)
+    return f"ViewStep({step.name!r}, {step.numbers!r}, ({others}))"

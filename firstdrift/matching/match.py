@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from firstdrift.groups import known
 from firstdrift.matching.cross_framework.match import match_across_frameworks
 from firstdrift.matching.fused.find_fused import join_operators
+from firstdrift.matching.implementations.match import match_implementations
 from firstdrift.matching.manual.apply_edits import apply_edits
 from firstdrift.matching.manual.apply_mapping import apply_mappings
 from firstdrift.matching.manual.edits import Edit
@@ -56,6 +57,7 @@ def find_matches(golden: Slice, target: Slice, rules: MatchingRules) -> tuple[Pa
     work = start_pairing(*slices, rules)
     notes = (*known.notes, *apply_mappings(work))
     known.match(work)
+    match_implementations(work, *slices)
     _match_trees(work)
     return work, notes
 

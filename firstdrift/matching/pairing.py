@@ -15,7 +15,7 @@ from firstdrift.matching.ranks.partial_dump import Spread
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.similarity import Evidence
 from firstdrift.matching.structure.thresholds import CONFIDENT
-from firstdrift.matching.tree import SliceTree, build_tree
+from firstdrift.matching.tree import SliceTree, build_tree, do_other_work, is_operator
 from firstdrift.model.slice import Slice
 from firstdrift.wording.message import Message
 
@@ -92,6 +92,7 @@ class Pairing(Struct):
         said_tensors: for a match, which golden tensor each target tensor was said to be, by label.
         lines: the two as lines of operators, if they are of different frameworks.
         spread: which of the two is that of one rank, if the widths of their operators say so.
+        are_other: whether the two are of two implementations of one model.
     """
 
     golden: SliceTree
@@ -106,12 +107,13 @@ class Pairing(Struct):
     said_tensors: dict[Pair, dict[str, str]] = field(default_factory=dict)
     lines: tuple[Line, Line] | None = None
     spread: Spread | None = None
+    are_other: bool = False
 
     def widen(self) -> tuple[SliceTree, SliceTree]:
         """Let the tensors of the run that is that of one rank be parts of wider ones."""
         if self.spread is not None:
             wider = self.spread.widened(self.golden, self.target)
-            self.golden, self.target = (replace(tree, known_contents={}) for tree in wider)
+            self.golden, self.target = (replace(tree, known_contents={}, known_weights={}) for tree in wider)
         return self.golden, self.target
 
     def add(self, pair: Pair, found: Found) -> None:
@@ -202,8 +204,20 @@ class Pairing(Struct):
         return self.partners[self.found[target].golden] if target in self.found else None
 
     def is_free(self, pair: Pair) -> bool:
-        """Tell whether neither of two nodes is matched yet."""
-        return pair[0] not in self.partners and pair[1] not in self.found
+        """Tell whether neither of two nodes is matched yet, and they may be matched."""
+        return pair[0] not in self.partners and pair[1] not in self.found and self.may_be_one(pair)
+
+    def may_be_one(self, pair: Pair) -> bool:
+        """Tell whether two nodes may do the same: in another implementation a name does not prove it."""
+        return not self.are_other or not do_other_work(self.golden.nodes[pair[0]], self.target.nodes[pair[1]])
+
+    def may_be_weighed(self, pair: Pair) -> bool:
+        """Tell whether likeness may match two siblings; other implementations were matched as a whole."""
+        if not self.are_other or is_operator(self.golden.nodes[pair[0]]):
+            return True
+        return self.golden.relative_name(pair[0]) == self.target.relative_name(pair[1]) and self.may_be_one(
+            pair
+        )
 
     def free_golden(self, siblings: Iterable[int]) -> list[int]:
         """Return the golden nodes that are not matched yet."""

@@ -31,13 +31,18 @@ class Origin(StrEnum):
 
 
 class Joining(StrEnum):
-    """How the parts of a pair make up the one tensor that is compared."""
+    """How the parts of a pair make up the one tensor that is compared.
+
+    A tensor that is rearranged is its only part; one that is a view has none: its record says how it is read.
+    """
 
     CONCATENATED = "concatenated"
     SUMMED = "summed"
     ROTATED = "rotated"
     OF_EXPERTS = "of experts"
     STACKED = "stacked"
+    REARRANGED = "rearranged"
+    VIEW = "view"
 
 
 class NodeMatch(Struct, frozen=True, gc=False):
@@ -123,6 +128,7 @@ class TensorPair(Struct, frozen=True, gc=False):
             rotated=self.joining is Joining.ROTATED,
             of_experts=self.joining is Joining.OF_EXPERTS,
             stacked=self.joining is Joining.STACKED,
+            rearranged=self.joining is Joining.REARRANGED,
         )
 
     @property

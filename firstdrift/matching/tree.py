@@ -7,8 +7,10 @@ root ─┬─ 4 model ─┬─ 1 embed          children of one pass in execut
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
+from fractions import Fraction
 from functools import lru_cache
 from itertools import chain
+from math import prod
 from typing import Final
 
 from msgspec import Struct, field
@@ -49,6 +51,7 @@ class SliceTree(Struct, frozen=True):
         backward_calls: backward node of each call.
         recomputed: forward nodes that ran below a backward node (activation checkpointing).
         known_contents: contents of the modules that were asked for.
+        known_weights: size and norm of the weights in them, likewise.
     """
 
     nodes: tuple[Node, ...]
@@ -60,6 +63,7 @@ class SliceTree(Struct, frozen=True):
     backward_calls: dict[CallKey, int]
     recomputed: frozenset[int]
     known_contents: dict[int, Contents] = field(default_factory=dict)
+    known_weights: dict[int, frozenset[tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def root(self) -> int:
@@ -227,6 +231,25 @@ def are_of_one_family(golden: Node, target: Node) -> bool:
     return golden.type_name == target.type_name or (
         operator_family(golden.type_name) == operator_family(target.type_name)
     )
+
+
+def do_other_work(golden: Node, target: Node) -> bool:
+    """Tell whether one of two modules without weights gives fewer elements for each that it takes.
+
+    An activation gives as many as it takes; one that multiplies by the other half as well, half as many.
+    """
+    shares = [_share_given(node) for node in (golden, target)]
+    return None not in shares and shares[0] != shares[1]
+
+
+def _share_given(node: Node) -> Fraction | None:
+    """Return how many elements a module without weights gives for each it takes; None if not known."""
+    shapes = [[each.shape for each in tensors_of(node, role)] for role in (Role.INPUT, Role.OUTPUT)]
+    is_plain = node.direction is not Direction.BACKWARD and not node.records(Role.PARAMETER)
+    if is_operator(node) or not is_plain or [len(found) for found in shapes] != [1, 1]:
+        return None
+    taken, given = shapes[0][0], shapes[1][0]
+    return None if not taken or not given or not prod(taken) else Fraction(prod(given), prod(taken))
 
 
 def wrapped_modules(tree: SliceTree, index: int, *, all_in_one: bool = False) -> Iterator[int]:

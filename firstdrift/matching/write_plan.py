@@ -1,6 +1,7 @@
 """Write a plan of what was matched: matches in the order of the target nodes, tensors, what is left over."""
 
 from collections.abc import Container, Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -10,6 +11,10 @@ from firstdrift.matching.cross_framework.pair_values import pair_values
 from firstdrift.matching.cross_framework.unrecorded_sums import add_operands
 from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
 from firstdrift.matching.fused.stacked_experts import pair_stacks
+from firstdrift.matching.implementations.boundaries import with_boundaries
+from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, with_views
+from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
+from firstdrift.matching.implementations.token_order import by_sequence, records_of, say_order, turned_batch
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
 from firstdrift.matching.ranks.partial_dump import as_recorded, spread_of_pairs, without_parts
@@ -17,6 +22,7 @@ from firstdrift.matching.ranks.partial_pairs import say_partial_dump, settle_par
 from firstdrift.matching.ranks.shards import settle_shards
 from firstdrift.matching.structure.compiled_graphs import pair_compiled
 from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tree import is_operator
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import is_part_of_rank
@@ -30,7 +36,10 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
     if work.spread is not None:
         golden, target = work.spread.widened(golden, target)
     tensors = TensorPairing()
-    matches = _pair_tensors(work, golden.nodes, target.nodes, tensors)
+    if work.are_other:
+        matches = _pair_other(work, golden.nodes, target.nodes, tensors)
+    else:
+        matches = _pair_tensors(work, golden.nodes, target.nodes, tensors)
     inferred = add_inferred(work, matches, tensors)
     stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
     add_operands(matches, (work.golden, work.target), work.lines)
@@ -49,8 +58,27 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
     return replace(plan, notes=(*notes, *plan.notes, *_notes_on_ranks(plan, golden, target)))
 
 
-def _pair_tensors(
+def _pair_other(
     work: Pairing, golden: tuple[Node, ...], target: tuple[Node, ...], tensors: TensorPairing
+) -> list[NodeMatch]:
+    """Pair the tensors of two implementations of one model, each seen as the other has it."""
+    batch = turned_batch(work.golden, work.target, work.pairs())
+    seen = target if batch is None else by_sequence(target, batch)
+    matches = _pair_tensors(work, golden, seen, tensors, pairer_of(work.golden, work.target))
+    tensors.pairs = with_boundaries(list(map(with_views, tensors.pairs)))
+    if batch is not None:
+        recorded = records_of(target)
+        tensors.pairs = say_order(tensors.pairs, recorded)
+        tensors.unmatched_target = left_as_recorded(tensors.unmatched_target, recorded)
+    return matches
+
+
+def _pair_tensors(
+    work: Pairing,
+    golden: tuple[Node, ...],
+    target: tuple[Node, ...],
+    tensors: TensorPairing,
+    pairer: Pairer | None = None,
 ) -> list[NodeMatch]:
     """Pair the tensors of all matches; a match of several nodes stands where the first target node is."""
     matches: list[NodeMatch] = []
@@ -62,7 +90,8 @@ def _pair_tensors(
             _pair_join(tensors, len(matches), join, *nodes)
         elif not match.joined:
             nodes = [golden[match.golden]], [target[index]]
-            _pair_single(tensors, len(matches), work, index, (nodes[0][0], nodes[1][0]))
+            pair_single = partial(_pair_single, work=work, index=index, pairer=pairer)
+            pair_single(tensors, len(matches), nodes=(nodes[0][0], nodes[1][0]))
         else:
             continue
         names = [tuple(node.name for node in side) for side in nodes]
@@ -72,12 +101,20 @@ def _pair_tensors(
 
 
 def _pair_single(
-    tensors: TensorPairing, row: int, work: Pairing, index: int, nodes: tuple[Node, Node]
+    tensors: TensorPairing,
+    row: int,
+    *,
+    nodes: tuple[Node, Node],
+    work: Pairing,
+    index: int,
+    pairer: Pairer | None,
 ) -> None:
     """Pair the tensors of one node with those of one other, unless a person has yet to confirm the match."""
     match = work.found[index]
     if match.doubtful:
         tensors.leave(row, *nodes)
+    elif pairer is not None and match.origin is not Origin.MANUAL and not any(map(is_operator, nodes)):
+        pairer.pair(tensors, row, *nodes)
     elif work.lines and match.origin is Origin.STRUCTURE:
         pair_values(tensors, row, work, work.lines, (match.golden, index))
     else:

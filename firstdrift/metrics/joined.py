@@ -29,6 +29,7 @@ from firstdrift.metrics.experts.stacked_weights import stack_weights
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, incomparable
 from firstdrift.metrics.ranks.shard_slice import cut, measure_cut, whole_of
+from firstdrift.metrics.rearrangement import rearranged
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
 from firstdrift.model.parts import Parts
 from firstdrift.model.tensor import DataLocation, TensorRecord, is_part_of_rank
@@ -108,6 +109,8 @@ def _join(parts: Parts, arrays: Sequence[Array], whole: Array | None) -> Joined:
         return stack_experts(arrays, whole, in_turns)
     if parts.stacked:
         return stack_weights(arrays, whole, in_turns)
+    if parts.rearranged:
+        return rearranged(arrays[0], whole)
     return _sum(arrays) if parts.summed else _concatenate(arrays, whole)
 
 

@@ -14,6 +14,7 @@ class Parts(Struct, frozen=True):
         summed: whether the tensor is their sum; if not, they are laid side by side.
         rotated: whether the tensor is the first, rotated by the angles whose cosine and sine follow.
         of_experts: whether they are rows of experts, which lie one after another.
+        rearranged: whether there is one alone, whose elements may lie in another order along a dimension.
         stacked: whether they are weights of experts, which lie in a dimension of their own.
     """
 
@@ -23,3 +24,4 @@ class Parts(Struct, frozen=True):
     rotated: bool = False
     of_experts: bool = False
     stacked: bool = False
+    rearranged: bool = False

@@ -33,6 +33,20 @@ class Statistics(Struct, frozen=True, gc=False):
     norm: float | None = None
 
 
+class ViewStep(Struct, frozen=True, gc=False):
+    """One thing that is done to a tensor as it is read, so that it is laid out as another one.
+
+    Attributes:
+        name: what is done, of the table of `dumps/storage/views.py`.
+        numbers: axes, sizes or places, as that table says.
+        other: where another tensor lies that it takes.
+    """
+
+    name: str
+    numbers: tuple[int, ...] = ()
+    other: "tuple[DataLocation, ...]" = ()
+
+
 class DataLocation(Struct, frozen=True, gc=False):
     """Where the values of a tensor lie.
 
@@ -46,6 +60,7 @@ class DataLocation(Struct, frozen=True, gc=False):
         order: which of the equal pieces of the shards, laid side by side, comes where; as they lie if empty.
         permutation: which dimension of what is stored comes where; as they are if empty.
         left: where a matrix lies by which the tensor is multiplied from the left; likewise right.
+        view: what is done to the values as they are read, in order.
     """
 
     file: Path
@@ -57,6 +72,7 @@ class DataLocation(Struct, frozen=True, gc=False):
     permutation: tuple[int, ...] = ()
     left: "DataLocation | None" = None
     right: "DataLocation | None" = None
+    view: tuple[ViewStep, ...] = ()
 
 
 class Sharding(StrEnum):

@@ -69,6 +69,8 @@ def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
         TensorUnreadableError: the file is missing, cut short, damaged, holds no such tensor, or
             one of a dtype that cannot be represented.
     """
+    if location.view:
+        return _load_view(location)
     if location.left or location.right:
         return _load_product(location)
     if location.permutation:
@@ -80,6 +82,19 @@ def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
         return container.load(location.file, file_contents(location.file), location.entry)
     except (ValueError, OverflowError, MemoryError, struct.error) as exc:
         raise TensorUnreadableError(_why(exc), path=location.file) from exc
+
+
+def _load_view(location: DataLocation) -> "npt.NDArray[Any]":
+    """Load a tensor, and lay it out as its view says."""
+    from firstdrift.dumps.storage.views import seen_as
+
+    array = load_tensor(replace(location, view=()))
+    try:
+        return seen_as(array, location.view, load_tensor)
+    except (ValueError, IndexError) as exc:
+        steps = tuple(step.name for step in location.view)
+        reason = Message.of("dumps.tensor.cannot_be_seen_so", steps=steps, shape=str(list(array.shape)))
+        raise TensorUnreadableError(reason, path=location.file) from exc
 
 
 def _load_shards(location: DataLocation) -> "npt.NDArray[Any]":

@@ -10,25 +10,30 @@ recorded, decide between what is equal in all that.
 """
 
 from collections.abc import Hashable, Sequence
+from fractions import Fraction
 from functools import lru_cache
-from itertools import chain, islice, product
+from itertools import chain, islice, product, starmap
+from math import prod
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.matching.cross_framework.layer_ops import Layer, Line, Op
+from firstdrift.matching.cross_framework.layer_ops import Layer, Line, Op, first_input
 from firstdrift.matching.cross_framework.layer_variants import layer_variants
 from firstdrift.matching.cross_framework.thresholds import (
     FOLLOWING,
     JOINED,
     LARGEST_TABLE,
+    LARGEST_TABLE_OF_LAYERS,
     MOST_VARIANTS,
     OTHER_BLOCK,
     SAME_BLOCK,
     SAME_NAME,
     SAME_VALUES,
+    SAME_WEIGHTS,
     SAME_WIDTH,
 )
+from firstdrift.matching.cross_framework.weights import have_same_weights, share_of_weights
 from firstdrift.matching.fused.fused_experts import ops_of_shared, set_experts_apart, with_experts
 from firstdrift.matching.structure.sequence_alignment import (
     Pair,
@@ -38,7 +43,7 @@ from firstdrift.matching.structure.sequence_alignment import (
 )
 from firstdrift.matching.structure.similarity import name_similarity
 from firstdrift.matching.structure.statistics_similarity import agreement
-from firstdrift.matching.tree import SliceTree
+from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.model.tensor import Role
 from firstdrift.operators.fused import are_other_parts
 from firstdrift.operators.kinds import CHARACTERISTIC, OpKind
@@ -56,6 +61,9 @@ _WORTH: Final = dict.fromkeys((*CHARACTERISTIC, OpKind.POSITIONS), 1.0) | {
 
 _LOCAL: Final = frozenset({OpKind.ADD, OpKind.MULTIPLY})
 """What there is so much of that it is paired only inside the same part of a layer."""
+
+_NAMED: Final = frozenset({OpKind.LINEAR, OpKind.NORM})
+"""What there are several of in one part of a layer, so that names tell them apart."""
 
 _ANY_SPLIT: Final = frozenset({OpKind.NORM, OpKind.ATTEND, OpKind.ROTATE})
 """What may give its heads as a dimension of their own."""
@@ -93,7 +101,7 @@ def _align_units(trees: Trees, golden: Sequence[Op | Layer], target: Sequence[Op
     def gain(left: int, right: int) -> float:
         return _unit_gain(trees, golden[left], target[right])
 
-    if len(golden) * len(target) <= LARGEST_TABLE:
+    if len(golden) * len(target) <= LARGEST_TABLE_OF_LAYERS:
         return best_alignment(len(golden), len(target), gain, FOLLOWING)
     left, right = _kinds_and_widths(golden), _kinds_and_widths(target)
     common = common_subsequence(list(left.values()), list(right.values()))
@@ -225,12 +233,35 @@ def _may_correspond(trees: Trees, golden: Op, target: Op) -> bool:
         len(fused) <= 1
         and (golden.kind not in _LOCAL or golden.block == target.block)
         and (_fit(golden, target) if are_known else not fused)
-        and (bool(fused) or _may_be_called_so(trees, golden, target))
+        and _may_be_called_so(trees, golden, target)
+        and _multiply_alike(trees, golden, target)
     )
 
 
+def _multiply_alike(trees: Trees, golden: Op, target: Op) -> bool:
+    """Tell whether two linear operators give as many elements for each that they take."""
+    if golden.kind is not OpKind.LINEAR or golden.is_of_experts or target.is_of_experts:
+        return True
+    shares = _share_given(trees[0], golden), _share_given(trees[1], target)
+    return None in shares or shares[0] == shares[1]
+
+
+def _share_given(tree: SliceTree, op: Op) -> Fraction | None:
+    taken = first_input(tree, op.node)
+    if is_operator(tree.nodes[op.node]) or taken is None or not taken.shape or not prod(taken.shape):
+        return None
+    return Fraction(op.size, prod(taken.shape)) if op.size and not (taken.shards or op.other_widths) else None
+
+
 def _may_be_called_so(trees: Trees, golden: Op, target: Op) -> bool:
-    return golden.kind is not OpKind.LINEAR or not are_other_parts(*_names(trees, golden, target))
+    """Tell whether no names say that two operators are other parts of one thing, as query and key."""
+    if golden.kind not in _NAMED:
+        return True
+    names = [
+        [tree.relative_name(node) for node in op.nodes]
+        for tree, op in zip(trees, (golden, target), strict=True)
+    ]
+    return not any(starmap(are_other_parts, product(*names)))
 
 
 def _fit(golden: Op, target: Op) -> bool:
@@ -249,5 +280,14 @@ def _names(trees: Trees, golden: Op, target: Op) -> tuple[str, str]:
 
 
 def _value_gain(trees: Trees, golden: Op | Layer, target: Op | Layer) -> float:
+    """Return what values are worth: those of weights, which no input changes, and those of outputs."""
     nodes = trees[0].nodes[golden.node], trees[1].nodes[target.node]
-    return SAME_VALUES * (agreement(*nodes, Role.OUTPUT) or 0.0)
+    return SAME_VALUES * (agreement(*nodes, Role.OUTPUT) or 0.0) + _weight_gain(trees, golden, target)
+
+
+def _weight_gain(trees: Trees, golden: Op | Layer, target: Op | Layer) -> float:
+    if isinstance(golden, Op) and isinstance(target, Op):
+        return SAME_WEIGHTS * have_same_weights(trees, golden.nodes, target.nodes)
+    if isinstance(golden, Layer) and isinstance(target, Layer):
+        return SAME_WEIGHTS * share_of_weights(trees, golden.node, target.node)
+    return 0.0

@@ -74,18 +74,18 @@ def match_across_frameworks(work: Pairing, *, late: bool) -> bool:
         work: what is matched; `work.lines` is set.
         late: whether the other rules have had their turn, and what they found counts.
     """
-    if not work.rules.structure:
+    if not work.rules.structure or work.are_other:
         return False
     is_sure = work.lines is not None or (
-        not late and _is_topology(work.golden) is not _is_topology(work.target)
+        not late and is_topology(work.golden) is not is_topology(work.target)
     )
     if not is_sure and not (_were_hardly_found(work) if late else _call_nothing_alike(work)):
         return False
     lines, aligned = _align(work)
-    if not is_sure and not _is_convincing(lines, aligned):
+    if not is_sure and not is_convincing(lines, aligned):
         return False
     work.lines = lines
-    _add_aligned(work, aligned)
+    add_aligned(work, aligned)
     work.fresh.clear()
     work.joins_entered = len(work.joins)
     return True
@@ -105,7 +105,7 @@ def _align(work: Pairing) -> tuple[tuple[Line, Line], list[Aligned]]:
     return lines, align_lines(trees, *lines)
 
 
-def _add_aligned(work: Pairing, aligned: list[Aligned]) -> None:
+def add_aligned(work: Pairing, aligned: list[Aligned]) -> None:
     """Match the layers, the operators, and then the modules inside the layers."""
     layers = [pair for pair in aligned if isinstance(pair.golden, Layer)]
     for number, pair in enumerate(layers, 1):
@@ -186,7 +186,7 @@ def _as_one(records: tuple[TensorRecord, ...], known: Known) -> TensorRecord:
     return next((whole for whole in wholes if fit(whole, known.record)), records[0])
 
 
-def _is_topology(tree: SliceTree) -> bool:
+def is_topology(tree: SliceTree) -> bool:
     """Tell a topology of operations, as ATB calls its operators, from a tree of modules."""
     operators = [node for node in tree.nodes if is_operator(node)]
     named = sum(node.type_name.endswith("Operation") for node in operators)
@@ -200,8 +200,8 @@ def _call_nothing_alike(work: Pairing) -> bool:
     """
     trees = work.golden, work.target
     types_told = all(node.type_name for tree in trees for node in tree.nodes)
-    called = [_types(tree) | (set() if types_told else _labels(tree)) for tree in trees]
-    return called[0].isdisjoint(called[1]) and not any((*trees[0].backward, *trees[1].backward))
+    words = [called(tree) | (set() if types_told else _labels(tree)) for tree in trees]
+    return words[0].isdisjoint(words[1]) and not any((*trees[0].backward, *trees[1].backward))
 
 
 def _labels(tree: SliceTree) -> set[str]:
@@ -215,14 +215,14 @@ def _were_hardly_found(work: Pairing) -> bool:
     golden, target = work.golden, work.target
     if not (golden.nodes and target.nodes):
         return False
-    types = _types(golden), _types(target)
+    types = called(golden), called(target)
     if len(types[0] & types[1]) > SHARED_TYPES * len(types[0] | types[1]):
         return False
     by_rule = sum(found.origin not in (Origin.MAPPING, Origin.MANUAL) for found in work.found.values())
     return by_rule <= SHARED_NODES * min(len(golden.nodes), len(target.nodes))
 
 
-def _types(tree: SliceTree) -> set[str]:
+def called(tree: SliceTree) -> set[str]:
     """Return the classes and operators of a dump, as far as it tells them."""
     return {node.type_name for node in tree.nodes if node.type_name}
 
@@ -284,7 +284,7 @@ def _recorded(tree: SliceTree, op: Op) -> tuple[int, ...]:
     return (node,)
 
 
-def _is_convincing(lines: tuple[Line, Line], aligned: list[Aligned]) -> bool:
+def is_convincing(lines: tuple[Line, Line], aligned: list[Aligned]) -> bool:
     """Tell whether most of what is characteristic of one of two runs was found in the other."""
     there = [_characteristic(line.ops) for line in lines]
     matched = [

@@ -23,6 +23,13 @@ SAME_NAME: Final = 0.1
 SAME_VALUES: Final = 1.0
 """worth | output values that agree | as much as an operator itself: values decide between equals"""
 
+SAME_WEIGHTS: Final = 2.0
+"""worth | weights that are the same numbers | judgement: more than all else that speaks for one of several
+equal operators"""
+
+SAME_WEIGHT: Final = 5e-3
+"""relative difference | of the norms of weights that are the same | rounding to bfloat16 changes as much"""
+
 JOINED: Final = 0.6
 """worth | each part of a fused operator beyond the first | judgement: less than an operator; 0 changes
 matches of tests/truth, a million changed none of 44 pairs"""
@@ -35,6 +42,9 @@ MOST_VARIANTS: Final = 64
 
 LARGEST_TABLE: Final = 1_000_000
 """pairs | of layers or operators, up to which each is weighed | 1000 by 1000"""
+
+LARGEST_TABLE_OF_LAYERS: Final = 100_000
+"""pairs | of layers, up to which each is weighed with all its weights | bounds the time it takes"""
 
 SHARED_TYPES: Final = 0.2
 """share of all types | dumps of one framework share more of them | judgement; in the 643 pairs of tests/truth

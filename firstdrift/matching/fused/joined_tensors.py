@@ -311,9 +311,10 @@ def _with_whole_shards(
     if whole.role is Role.INPUT:
         return parts, whole
     shards = [parts, *([concatenated(part, axis) for part in parts] for axis in whole_axes(parts[0]))]
-    ways = product(shards, possible_wholes(whole))
-    joining = (way for way in ways if joined_axis(*way) is not None)
-    return next(joining, (parts, whole))
+    joining = [way for way in product(shards, possible_wholes(whole)) if joined_axis(*way) is not None]
+    if whole.role is Role.PARAMETER:  # of a weight, [out, in], what is given is joined
+        joining.sort(key=lambda way: joined_axis(*way) != 0)
+    return next(iter(joining), (parts, whole))
 
 
 def _partner(part: Node, whole: Node, record: TensorRecord) -> TensorRecord | None:

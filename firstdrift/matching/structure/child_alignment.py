@@ -77,7 +77,8 @@ def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact:
     if rules.structure and not (exact and rules.exact):
         _pair_by_name(work, golden, target, exact=False)
     align = _Siblings(work, golden, target, exact=exact).pair_gap
-    structural = partial(join_siblings, work), align, partial(_look_inside, work)
+    inside = () if work.are_other else (partial(_look_inside, work),)
+    structural = partial(join_siblings, work), align, *inside
     for step in structural if rules.structure else (align,):
         _pair_gaps(work, golden, target, step)
 
@@ -188,6 +189,8 @@ def _pair_by_name(work: Pairing, golden: list[int], target: list[int], *, exact:
     names = _names(work.golden, modules[0], exact=exact), _names(work.target, modules[1], exact=exact)
     for left, right in unique_pairs(*names):
         pair = modules[0][left], modules[1][right]
+        if not work.may_be_one(pair):
+            continue
         if exact:
             work.add_same_place(pair)
         elif work.evidence.score(*pair, neighbours=1) >= CONFIDENT:
@@ -259,6 +262,8 @@ class _Siblings:
         return best_alignment(len(golden), len(target), gain, CONTIGUOUS)
 
     def _score(self, pair: Pair, *, contested: bool = True) -> float:
+        if not self._work.may_be_weighed(pair):
+            return 0.0
         beside = self._beside[0][pair[0]], self._beside[1][pair[1]]
         neighbours = (beside[0][0] == beside[1][0]) + (beside[0][1] == beside[1][1])
         return self._work.evidence.score(*pair, neighbours, contested=contested)

@@ -35,7 +35,7 @@ def by_name(unpacked: Unpack) -> Pairing:
 @pytest.fixture(scope="module")
 def frameworks(unpacked: Unpack) -> Pairing:
     """Megatron against Hugging Face."""
-    return work_on(unpacked("msprobe/qwen2_layermap_stat_mix"), structure=True)
+    return work_on(unpacked("msprobe/qwen2_layermap_stat_mix"), structure=False)
 
 
 def true_partner(name: str) -> str:

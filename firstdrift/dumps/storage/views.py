@@ -1,0 +1,76 @@
+"""What may be done to the values of a tensor as they are read, so that they are laid out as those of another.
+
+swapped 0 1      [s, b, h] as [b, s, h]; a matrix transposed
+shaped 2 9 48    [18, 48] as [2, 9, 48]
+first 0 128      the first 128 rows: a vocabulary without what pads it
+plus             with a tensor added to each row: a bias that was handed on beside it
+last 1           the last of a dimension, which is gone then: of [b, s, v] what the last tokens have, [b, v]
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from firstdrift.model.tensor import DataLocation, ViewStep
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+    Load = Callable[[DataLocation], Array]
+
+
+def _swapped(array: "Array", step: ViewStep, _: "Load") -> "Array":
+    first, second = step.numbers
+    return array.swapaxes(first, second)
+
+
+def _shaped(array: "Array", step: ViewStep, _: "Load") -> "Array":
+    return array.reshape(step.numbers)
+
+
+def _first(array: "Array", step: ViewStep, _: "Load") -> "Array":
+    axis, size = step.numbers
+    if array.shape[axis] < size:
+        raise IndexError(size)
+    taken: Array = array.take(range(size), axis=axis)
+    return taken
+
+
+def _last(array: "Array", step: ViewStep, _: "Load") -> "Array":
+    (axis,) = step.numbers
+    last: Array = array.take(-1, axis=axis)
+    return last
+
+
+def _plus(array: "Array", step: ViewStep, load: "Load") -> "Array":
+    row = load(step.other[0])
+    if row.shape != array.shape[-1:]:
+        raise ValueError(row.shape)
+    total: Array = array.astype("float64") + row.astype("float64")
+    return total
+
+
+SWAPPED, SHAPED, FIRST, LAST, PLUS = "swapped", "shaped", "first", "last", "plus"
+
+_STEPS: Final[dict[str, "Callable[[Array, ViewStep, Load], Array]"]] = {
+    SWAPPED: _swapped,
+    SHAPED: _shaped,
+    FIRST: _first,
+    LAST: _last,
+    PLUS: _plus,
+}
+
+
+def seen_as(array: "Array", steps: Iterable[ViewStep], load: "Load") -> "Array":
+    """Return an array after some steps; `load` reads the other tensors that they take.
+
+    Raises:
+        TensorUnreadableError: one of these cannot be read.
+        ValueError: one of them does not fit the shape, or there is none of that name.
+        IndexError: likewise.
+    """
+    for step in steps:
+        if step.name not in _STEPS:
+            raise ValueError(step.name)
+        array = _STEPS[step.name](array, step, load)
+    return array

@@ -1,0 +1,1 @@
+"""Matching two implementations of one model, whose modules are cut, called and laid out otherwise."""

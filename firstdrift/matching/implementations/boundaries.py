@@ -1,0 +1,56 @@
+"""Where two implementations draw the line between modules: what is done inside the one, and after the other.
+
+golden   embedding (scaled inside)  ──────────────▶  norm
+target   embedding  ── x sqrt(width), in the code ─▶  norm
+
+The golden output is what the norm is given, the norms are given the same, and the target's embedding gives
+something else: the two outputs are not one quantity, and their difference is no fault. A fault that is
+carried on changes what the norm is given.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+from msgspec.structs import replace
+
+from firstdrift.matching.cross_framework.layer_ops import value_key
+from firstdrift.matching.implementations.thresholds import TIMES_NEARER
+from firstdrift.matching.plan import TensorPair
+from firstdrift.matching.structure.statistics_similarity import value_distance
+from firstdrift.model.tensor import Role
+from firstdrift.wording.message import Message
+
+
+def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
+    """Say of outputs that are not one quantity that they cannot be compared."""
+    takers: tuple[defaultdict[Hashable, list[TensorPair]], ...] = (defaultdict(list), defaultdict(list))
+    for pair in pairs:
+        if pair.golden.role is Role.INPUT and pair.incomparable is None:
+            takers[0][value_key(pair.golden)].append(pair)
+            takers[1][value_key(pair.target)].append(pair)
+    return [
+        pair if (taker := _contradicting(pair, takers)) is None else _apart(pair, taker) for pair in pairs
+    ]
+
+
+def _contradicting(
+    pair: TensorPair, takers: tuple[defaultdict[Hashable, list[TensorPair]], ...]
+) -> TensorPair | None:
+    """Return what is given one output as it is, and the same in the other run, which made another."""
+    if pair.golden.role is not Role.OUTPUT or pair.incomparable is not None:
+        return None
+    distance = value_distance(pair.golden, pair.target)
+    if distance is None:
+        return None
+    keys = value_key(pair.golden), value_key(pair.target)
+    for side, key in enumerate(keys):
+        for taker in takers[side][key] if key is not None else ():
+            given = value_distance(taker.golden, taker.target)
+            if given is not None and given * TIMES_NEARER < distance:
+                return taker
+    return None
+
+
+def _apart(pair: TensorPair, taker: TensorPair) -> TensorPair:
+    reason = Message.of("matching.incomparable.other_quantity", node=taker.golden_node)
+    return replace(pair, incomparable=reason, joining=None, golden_parts=(), target_parts=())

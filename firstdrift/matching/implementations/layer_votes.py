@@ -1,0 +1,112 @@
+"""What holds for most layers holds for all: the parts of layers are matched by their majority.
+
+layers.0   q_proj ══ linear_q      norm_2 ══ pre_mlp_norm
+layers.1   q_proj ══ linear_q      norm_2 ~~ (one faulty weight: taken for another)
+layers.2   q_proj ══ linear_q      norm_2 ══ pre_mlp_norm
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from firstdrift.groups import known
+from firstdrift.matching.implementations.thresholds import MAJORITY
+from firstdrift.matching.structure.sequence_alignment import Pair
+from firstdrift.matching.tree import SliceTree
+
+Place: TypeAlias = str
+"""Where in its layer a module lies: what it and those around it are called, and which call it is."""
+
+Places: TypeAlias = tuple[tuple[Place, ...], tuple[Place, ...]]
+"""Golden and target modules of a layer that are the same; one of them may be several."""
+
+Nodes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""Golden and target nodes that are the same."""
+
+
+class LayerPair(Struct, frozen=True):
+    """Two layers that are the same: the modules in each by their places, and their places by the modules."""
+
+    golden: Mapping[Place, int]
+    target: Mapping[Place, int]
+    golden_places: Mapping[int, Place]
+    target_places: Mapping[int, Place]
+
+    def nodes(self, places: Places) -> Nodes | None:
+        """Return the nodes at some places; None if one of them is not there."""
+        golden = known(map(self.golden.get, places[0]))
+        target = known(map(self.target.get, places[1]))
+        is_whole = (len(golden), len(target)) == tuple(map(len, places))
+        return (tuple(golden), tuple(target)) if is_whole else None
+
+    def places(self, nodes: Nodes) -> Places | None:
+        """Return the places of some nodes; None if they are not all in these two layers."""
+        golden = tuple(known(map(self.golden_places.get, nodes[0])))
+        target = tuple(known(map(self.target_places.get, nodes[1])))
+        return (golden, target) if (len(golden), len(target)) == tuple(map(len, nodes)) else None
+
+
+def layer_pair(trees: tuple[SliceTree, SliceTree], layers: Pair) -> LayerPair:
+    """Lay out two layers by the places in them."""
+    golden, target = (dict(_places(tree, layer)) for tree, layer in zip(trees, layers, strict=True))
+    turned = ({node: place for place, node in side.items()} for side in (golden, target))
+    return LayerPair(golden, target, *turned)
+
+
+def _places(tree: SliceTree, layer: int) -> Iterator[tuple[Place, int]]:
+    """Yield the modules in a layer with their places; calls of one module are numbered in each layer."""
+    waiting = [(layer, "")]
+    calls: Counter[str] = Counter()
+    while waiting:
+        node, around = waiting.pop()
+        for child in tree.forward[node]:
+            name = tree.relative_name(child)
+            # A module that layers share is called as the first of them has it.
+            name = name.rpartition(".")[2] if name == tree.nodes[child].path else name
+            place = f"{around}/{name}"
+            calls[place] += 1
+            numbered = f"{place}#{calls[place]}"
+            yield numbered, child
+            waiting.append((child, place))
+
+
+def by_majority(layers: Sequence[LayerPair], matches: Iterable[Nodes]) -> list[tuple[Nodes, bool]]:
+    """Return the matches inside layers: first those that most layers have, in all layers; then all others.
+
+    Args:
+        layers: the pairs of layers.
+        matches: what was matched in them.
+
+    Returns:
+        Each match with whether most layers have it; no node is in two of them.
+    """
+    voted = _voted(layers, matches)
+    votes = Counter(places for _, places in voted if places is not None)
+    possible = Counter(places for places in votes for layer in layers if layer.nodes(places))
+    elected = [places for places, count in votes.most_common() if count > MAJORITY * possible[places]]
+    everywhere = known(layer.nodes(places) for places in elected for layer in layers)
+    settled = [{place for each in elected for place in each[side]} for side in (0, 1)]
+    others = [nodes for nodes, places in voted if places is None or not _is_outvoted(places, settled)]
+    taken: tuple[set[int], set[int]] = set(), set()
+    chosen: list[tuple[Nodes, bool]] = []
+    for nodes, is_elected in [*product(everywhere, (True,)), *product(others, (False,))]:
+        if all(own.isdisjoint(new) for own, new in zip(taken, nodes, strict=True)):
+            chosen.append((nodes, is_elected))
+            for own, new in zip(taken, nodes, strict=True):
+                own.update(new)
+    return chosen
+
+
+def _is_outvoted(places: Places, settled: Sequence[set[Place]]) -> bool:
+    """Tell whether most layers have another partner for a place of a match."""
+    return any(not known.isdisjoint(own) for own, known in zip(places, settled, strict=True))
+
+
+def _voted(layers: Sequence[LayerPair], matches: Iterable[Nodes]) -> list[tuple[Nodes, Places | None]]:
+    """Return each match with the places it is at; None outside of layers."""
+    of_golden = {node: layer for layer in layers for node in layer.golden_places}
+    found = ((nodes, of_golden.get(nodes[0][0])) for nodes in matches)
+    return [(nodes, None if layer is None else layer.places(nodes)) for nodes, layer in found]

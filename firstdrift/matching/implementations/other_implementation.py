@@ -1,0 +1,121 @@
+"""Whether two runs are of two implementations of one model, and what is left of a run that both may have.
+
+golden   model.layers.0.self_attn.q_proj  Linear      decoder.layers.0.self_attention.linear_qkv  target
+         model.layers.0.mlp.act_fn        SiLU                                 ColumnParallelLinear
+
+What they share by chance are names of containers, and classes of the library beneath. An implementation is
+told by its leaves: modules with the same name and the same class.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.matching.implementations.containers import with_containers
+from firstdrift.matching.implementations.thresholds import LEAST_LEAVES, SAME_CLASSES, SAME_CODE
+from firstdrift.matching.tree import SliceTree, holds_gradients, is_operator
+from firstdrift.model.node import Direction, Node
+from firstdrift.model.slice import Slice, SliceListing
+from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.recognise import kind_of
+
+
+class ModulesAlone(Struct, frozen=True):
+    """The modules of the forward pass of a slice.
+
+    Attributes:
+        dumped: the same slice without operators, backward pass and gradients, and with the containers that
+            paths name and nobody recorded.
+        places: the index of each of its nodes in the whole slice; None for a container that was not recorded.
+    """
+
+    dumped: Slice
+    places: tuple[int | None, ...]
+
+
+def are_other_implementations(golden: SliceTree, target: SliceTree) -> bool:
+    """Tell whether most leaf modules of two runs are not the same by name and class.
+
+    Where a run tells no classes, or has hardly any modules, it is not known, and false.
+    """
+    leaves = _leaves(golden), _leaves(target)
+    fewest = min(sum(side.values()) for side in leaves)
+    told = [any(class_name for _, class_name in side) for side in leaves]
+    if fewest < LEAST_LEAVES or not all(told) or _have_same_classes(*leaves):
+        return False
+    return (leaves[0] & leaves[1]).total() < SAME_CODE * fewest
+
+
+def _have_same_classes(golden: Counter[tuple[str, str]], target: Counter[tuple[str, str]]) -> bool:
+    """Tell whether nearly all leaf modules are of the same classes: then they were only renamed."""
+    counts = [Counter[str](), Counter[str]()]
+    for count, leaves in zip(counts, (golden, target), strict=True):
+        for (_, class_name), number in leaves.items():
+            count[class_name] += number
+    return (counts[0] & counts[1]).total() >= SAME_CLASSES * max(count.total() for count in counts)
+
+
+def _leaves(tree: SliceTree) -> Counter[tuple[str, str]]:
+    """Count the modules that hold no others, by the last part of their path and their class."""
+    return Counter(
+        (node.path.rpartition(".")[2], node.type_name)
+        for index, node in enumerate(tree.nodes)
+        if _is_forward_module(node) and not tree.modules(tree.forward[index])
+    )
+
+
+def modules_alone(listing: SliceListing, nodes: tuple[Node, ...]) -> ModulesAlone:
+    """Leave out what is no module of the forward pass; what hung below it hangs at the module around.
+
+    Containers that were not recorded are put in as the paths of what they hold name them, so that a layer is
+    one whether or not somebody recorded it.
+    """
+    places = tuple(at for at, node in enumerate(nodes) if _is_forward_module(node))
+    kept = [nodes[at] for at in places]
+    by_name = {node.name: node for node in nodes}
+    names = {node.name for node in kept}
+    vague = _vague_classes(kept)
+    modules = [
+        replace(
+            node,
+            parent=_nearest(node, by_name, names),
+            type_name="" if node.type_name in vague else node.type_name,
+        )
+        for node in kept
+    ]
+    whole = with_containers(modules)
+    where = dict(zip(names_of(modules), places, strict=True))
+    return ModulesAlone(Slice(listing, whole), tuple(where.get(node.name) for node in whole))
+
+
+def names_of(nodes: Iterable[Node]) -> list[str]:
+    """Return the names of nodes."""
+    return [node.name for node in nodes]
+
+
+def _is_forward_module(node: Node) -> bool:
+    return not is_operator(node) and node.direction is not Direction.BACKWARD and not holds_gradients(node)
+
+
+def _nearest(node: Node, by_name: dict[str, Node], kept: set[str]) -> str | None:
+    """Return the nearest of the kept nodes around a node."""
+    seen = {node.name}
+    parent = node.parent
+    while parent is not None and parent not in kept and parent not in seen:
+        seen.add(parent)
+        parent = by_name[parent].parent if parent in by_name else None
+    return parent
+
+
+def _vague_classes(nodes: Iterable[Node]) -> set[str]:
+    """Return the classes that do not say what a module does: those of modules that do several things.
+
+    An exporter or a compiler gives all modules one class; their weights, names and shapes still tell.
+    """
+    kinds: defaultdict[str, set[OpKind]] = defaultdict(set)
+    for node in nodes:
+        if node.type_name and kind_of(node) is OpKind.OTHER:
+            kinds[node.type_name].add(kind_of(replace(node, type_name="")))
+    return {name for name, found in kinds.items() if len(found - {OpKind.OTHER}) > 1}

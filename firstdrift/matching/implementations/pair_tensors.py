@@ -1,0 +1,375 @@
+"""Pair the tensors of two modules of two implementations: what is the same quantity, seen as the same.
+
+golden   norm(x)                    target   norm(hidden, residual) -> normed, hidden + residual
+         input.0  x                          input.0 + input.1
+         output.0                            output.0
+
+golden   layer(x) -> y              target   layer(positions, hidden, residual) -> hidden, residual
+         output.0 y                          output.0 + output.1
+
+A module gives what it does first. What else it takes, as masks and positions, each implementation hands
+over in its own way: it is paired by name only.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from firstdrift.dumps.storage.views import PLUS
+from firstdrift.matching.cross_framework.layer_ops import value_key
+from firstdrift.matching.implementations.thresholds import TWO_PARTS
+from firstdrift.matching.implementations.views import Seen, floating, seen, swapped, with_steps
+from firstdrift.matching.plan import Joining, TensorPair
+from firstdrift.matching.tensors import TensorPairing, left_over
+from firstdrift.matching.tree import SliceTree, tensors_of
+from firstdrift.model.node import Direction, Node
+from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating, shared_location
+from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.paths import runs_through_head
+from firstdrift.operators.recognise import kind_of
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
+
+Sums: TypeAlias = dict[tuple[Hashable, Hashable], TensorRecord]
+"""What two values add up to, by their keys, where a module was given both and gave their sum."""
+
+
+class Side(Struct, frozen=True):
+    """One of the two runs.
+
+    Attributes:
+        tree: its modules.
+        sums: what they add up.
+        transposed: classes of linear modules whose weights are [in, out], as those say whose sizes differ.
+    """
+
+    tree: SliceTree
+    sums: Sums
+    transposed: frozenset[str]
+
+
+class Pairer(Struct, frozen=True):
+    """Pairs the tensors of modules of two implementations, in execution order.
+
+    Attributes:
+        golden: the golden run; likewise target.
+        made: what was paired as outputs so far: the key of the golden value, and that of the target value.
+    """
+
+    golden: Side
+    target: Side
+    made: tuple[dict[Hashable, int], dict[Hashable, int]] = field(default_factory=lambda: ({}, {}))
+
+    def pair(self, tensors: TensorPairing, row: int, golden: Node, target: Node) -> None:
+        """Pair the tensors of two modules that are a match, and list what is left over."""
+        of_vocabulary = _is_of_vocabulary(golden) or _is_of_vocabulary(target)
+        taken: tuple[set[str], set[str]] = set(), set()
+        for first, second, how in self._candidates(golden, target):
+            if first.label in taken[0] or second.label in taken[1] or self._are_made_apart(first, second):
+                continue
+            other = swapped(second) if self._is_turned(golden, target, first) else second
+            found = seen(first, other, of_vocabulary=of_vocabulary)
+            if found is None:
+                continue
+            taken[0].add(first.label)
+            taken[1].add(second.label)
+            self._remember(first, second)
+            pair = _pair(row, (golden, target), found, how)
+            tensors.pairs.append(_rearranged(pair) if _may_be_rearranged(golden, target, pair) else pair)
+        tensors.unmatched_golden += left_over(row, [golden], {(golden.name, label) for label in taken[0]})
+        tensors.unmatched_target += left_over(row, [target], {(target.name, label) for label in taken[1]})
+
+    def _is_turned(self, golden: Node, target: Node, record: TensorRecord) -> bool:
+        """Tell whether a weight as wide as high lies the other way round, as the others of its class do."""
+        shape = record.shape or ()
+        is_square = record.role is Role.PARAMETER and len(shape) == TWO_PARTS and shape[0] == shape[1]
+        turned = golden.type_name in self.golden.transposed, target.type_name in self.target.transposed
+        return is_square and turned[0] is not turned[1]
+
+    def _are_made_apart(self, golden: TensorRecord, target: TensorRecord) -> bool:
+        """Tell whether two inputs were made by what is not the same, as what made them tells."""
+        made = self._made(golden, target)
+        return golden.role is Role.INPUT and None not in made and made[0] != made[1]
+
+    def _made(self, golden: TensorRecord, target: TensorRecord) -> tuple[int | None, int | None]:
+        keys = value_key(golden), value_key(target)
+        return self.made[0].get(keys[0]), self.made[1].get(keys[1])
+
+    def _remember(self, golden: TensorRecord, target: TensorRecord) -> None:
+        keys = value_key(golden), value_key(target)
+        if golden.role is target.role is Role.OUTPUT and None not in keys:
+            number = len(self.made[0])
+            if keys[0] not in self.made[0] and keys[1] not in self.made[1]:
+                self.made[0][keys[0]] = self.made[1][keys[1]] = number
+
+    def _of_one_making(
+        self, golden: Node, target: Node
+    ) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+        """Yield the inputs that were made by what is the same."""
+        for first in _in(golden, Role.INPUT):
+            for second in _in(target, Role.INPUT):
+                made = self._made(first, second)
+                if made[0] is not None and made[0] == made[1]:
+                    yield first, second, ()
+
+    def _candidates(
+        self, golden: Node, target: Node
+    ) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+        """Yield tensors that may be the same, the surest first."""
+        kinds = kind_of(golden), kind_of(target)
+        for role in (Role.INPUT, Role.OUTPUT):
+            if OpKind.POSITIONS in kinds and not _give_alike(golden, target):
+                continue
+            first, second = _in(golden, role), _in(target, role)
+            streams = _are_streams(golden, target, role), _are_streams(target, golden, role)
+            if any(streams):
+                yield from self._as_one(role, (golden, target), streams)
+            elif role is Role.OUTPUT and _hands_on_bias(first) is not _hands_on_bias(second):
+                yield from _with_bias(first, second)
+            elif not _are_other_scores(first, second):
+                yield from _firsts(first, second)
+        yield from self._of_one_making(golden, target)
+        if OpKind.LOOKUP in kinds or not (_in(golden, Role.INPUT) or _in(target, Role.INPUT)):
+            whole = (_whole_numbers(golden), _whole_numbers(target))
+            yield from ((*pair, ()) for pair in zip(*whole, strict=False))
+        for role in (Role.PARAMETER, Role.GRADIENT):
+            yield from _by_key(golden, target, role)
+        for role in (Role.INPUT, Role.OUTPUT):
+            yield from _by_name(golden, target, role)
+
+    def _as_one(
+        self, role: Role, nodes: tuple[Node, Node], streams: tuple[bool, bool]
+    ) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+        """Yield the first tensor of one node with the sum of the two that the other has."""
+        records: list[TensorRecord] = []
+        said: list[Message] = []
+        for side, node, name, is_stream in zip(
+            (self.golden, self.target), nodes, ("golden", "target"), streams, strict=True
+        ):
+            own = _in(node, role)
+            if is_stream:
+                record = _sum(side.sums, own[:TWO_PARTS])
+                labels = tuple(each.label for each in own[:TWO_PARTS])
+                said.append(
+                    Message.of("matching.transform.with_residual", side=side_named(name), parts=labels)
+                )
+            else:
+                record = own[0] if own else None
+            if record is None:
+                return
+            records.append(record)
+        yield records[0], records[1], tuple(said)
+
+
+def pairer_of(golden: SliceTree, target: SliceTree) -> Pairer:
+    """Look at two runs as their tensors have to be paired."""
+    first, second = (Side(tree, _sums(tree), _transposed(tree)) for tree in (golden, target))
+    return Pairer(first, second)
+
+
+def _transposed(tree: SliceTree) -> frozenset[str]:
+    """Return the classes of linear modules that keep their weights as [in, out]."""
+    told: Counter[tuple[str, bool]] = Counter()
+    for node in tree.nodes:
+        weights = [
+            each.shape or () for each in node.records(Role.PARAMETER) if len(each.shape or ()) == TWO_PARTS
+        ]
+        taken, given = _in(node, Role.INPUT)[:1], _in(node, Role.OUTPUT)[:1]
+        if len(weights) == len(taken) == len(given) == 1 and weights[0][0] != weights[0][1]:
+            widths = (taken[0].shape or (0,))[-1], (given[0].shape or (0,))[-1]
+            told[node.type_name, True] += weights[0] == widths
+            told[node.type_name, False] += weights[0] == widths[::-1]
+    return frozenset(name for name, is_so in told if is_so and told[name, True] > told[name, False])
+
+
+def with_views(pair: TensorPair) -> TensorPair:
+    """Return a pair that can be compared by a view, where its shapes alone say that it cannot."""
+    reason = pair.incomparable
+    if reason is None or reason.id != "matching.incomparable.shapes_differ" or pair.joining is not None:
+        return pair
+    found = seen(pair.golden, pair.target)
+    if found is None:
+        return pair
+    return replace(
+        pair,
+        golden=found.golden,
+        target=found.target,
+        transform=(*pair.transform, *found.transform),
+        incomparable=None,
+        joining=Joining.VIEW if _is_view(found.golden) or _is_view(found.target) else None,
+    )
+
+
+def _pair(row: int, nodes: tuple[Node, Node], found: Seen, how: tuple[Message, ...]) -> TensorPair:
+    transform = (*how, *found.transform)
+    pair = TensorPair(row, nodes[0].name, nodes[1].name, found.golden, found.target, transform)
+    is_view = how or _is_view(found.golden) or _is_view(found.target)
+    return replace(pair, joining=Joining.VIEW) if is_view else pair
+
+
+def _is_view(record: TensorRecord) -> bool:
+    """Tell whether the values of a tensor are laid out anew as they are read."""
+    return record.location is not None and bool(record.location.view)
+
+
+def _in(node: Node, role: Role) -> list[TensorRecord]:
+    """Return the tensors with fractions of a role; of what it gives not what it hands on."""
+    records = list(floating(node.records(role)))
+    if role is not Role.OUTPUT or len(records) < TWO_PARTS:
+        return records
+    given = {value_key(record) for record in node.records(Role.INPUT)} - {None}
+    return [record for record in records if value_key(record) not in given] or records
+
+
+def _whole_numbers(node: Node) -> list[TensorRecord]:
+    return [each for each in tensors_of(node, Role.INPUT) if not is_floating(each.dtype)][:1]
+
+
+def _is_of_vocabulary(node: Node) -> bool:
+    return kind_of(node) is OpKind.LOOKUP or runs_through_head(node.path)
+
+
+def _give_alike(golden: Node, target: Node) -> bool:
+    """Tell whether two tables of positions are written alike: as cosine and sine, or as angles."""
+    return len(_in(golden, Role.OUTPUT)) == len(_in(target, Role.OUTPUT))
+
+
+def _are_streams(node: Node, other: Node, role: Role) -> bool:
+    """Tell whether a node has the residual apart, which the other one has added already.
+
+    It then has two tensors of one shape, other ones, where the other has one; of a norm that adds first this
+    holds for what it takes alone, of anything else for both what it takes and gives.
+    """
+    if node.direction is Direction.BACKWARD:
+        return False
+    if role is Role.OUTPUT and kind_of(node) is OpKind.NORM:
+        return False
+    apart = [_has_two(node, one) for one in (Role.INPUT, Role.OUTPUT)]
+    is_apart = _has_two(node, role) and (all(apart) or role is Role.OUTPUT)
+    return is_apart and not _has_two(other, role)
+
+
+def _has_two(node: Node, role: Role) -> bool:
+    """Tell whether the first two tensors of a role have one shape and other values."""
+    first = _in(node, role)[:TWO_PARTS]
+    if len(first) < TWO_PARTS or first[0].shape != first[1].shape:
+        return False
+    keys = [value_key(record) for record in first]
+    return None in keys or keys[0] != keys[1]
+
+
+def _sums(tree: SliceTree) -> Sums:
+    """Return what the norms that add first have added up."""
+    sums: Sums = {}
+    for node in tree.nodes:
+        is_fused = kind_of(node) is OpKind.NORM and node.direction is not Direction.BACKWARD
+        if is_fused and _has_two(node, Role.INPUT) and _has_two(node, Role.OUTPUT):
+            keys = [value_key(record) for record in _in(node, Role.INPUT)[:TWO_PARTS]]
+            if None not in keys:
+                sums[keys[0], keys[1]] = _in(node, Role.OUTPUT)[1]
+    return sums
+
+
+def _sum(sums: Sums, parts: Sequence[TensorRecord]) -> TensorRecord | None:
+    """Return the record of the sum of two tensors; None where neither values nor a sum were recorded."""
+    keys = value_key(parts[0]), value_key(parts[1])
+    total = sums.get((keys[0], keys[1])) or sums.get((keys[1], keys[0]))
+    locations = [part.location for part in parts if part.location is not None]
+    location = shared_location(locations, None) if len(locations) == TWO_PARTS else None
+    if total is None and location is None:
+        return None
+    statistics = None if total is None else total.statistics
+    return replace(parts[0], statistics=statistics, digest=None, location=location)
+
+
+def _are_other_scores(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]) -> bool:
+    """Tell whether one side gives shares of one and the other side what they are made from."""
+    if not golden or not target or len(golden) == len(target):
+        return False
+    shares = [_are_shares(side[0]) for side in (golden, target)]
+    return None not in shares and shares[0] is not shares[1]
+
+
+def _are_shares(record: TensorRecord) -> bool | None:
+    """Tell whether all elements lie between 0 and 1; None if that is not known."""
+    told = record.statistics
+    if told is None or told.minimum is None or told.maximum is None:
+        return None
+    return told.minimum >= 0.0 and told.maximum <= 1.0
+
+
+def _hands_on_bias(given: Sequence[TensorRecord]) -> bool:
+    """Tell whether a node gives beside its result what has to be added to each row of it."""
+    shapes = [record.shape or () for record in given]
+    return len(shapes) == TWO_PARTS and len(shapes[0]) > 1 and shapes[1] == shapes[0][-1:]
+
+
+def _with_bias(
+    golden: Sequence[TensorRecord], target: Sequence[TensorRecord]
+) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+    """Yield the two results, the bias added on the side that hands it on; nothing without values of all."""
+    records: list[TensorRecord] = []
+    said: list[Message] = []
+    for name, given in (("golden", golden), ("target", target)):
+        if _hands_on_bias(given):
+            if given[0].location is None or given[1].location is None or given[0].shards or given[1].shards:
+                return
+            plus = with_steps(given[0], ViewStep(PLUS, other=(given[1].location,)))
+            records.append(replace(plus, statistics=None, digest=None))
+            labels = given[0].label, given[1].label
+            said.append(Message.of("matching.transform.with_residual", side=side_named(name), parts=labels))
+        elif given:
+            records.append(given[0])
+    if len(records) == TWO_PARTS:
+        yield records[0], records[1], tuple(said)
+
+
+def _firsts(
+    golden: Sequence[TensorRecord], target: Sequence[TensorRecord]
+) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+    """Yield the first golden tensor with each that it may be; of equally many that fit, then all."""
+    yield from ((golden[0], second, ()) for second in (target if golden else ()))
+    if len(golden) == len(target) and _are_in_order(golden, target):
+        yield from ((first, second, ()) for first, second in zip(golden, target, strict=True))
+
+
+def _are_in_order(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]) -> bool:
+    """Tell whether what stands at one place can be compared, place by place."""
+    return all(seen(first, second) for first, second in zip(golden, target, strict=True))
+
+
+def _may_be_rearranged(golden: Node, target: Node, pair: TensorPair) -> bool:
+    """Tell whether what a linear module gives may lie in another order, as its weight does."""
+    are_linear = kind_of(golden) is kind_of(target) is OpKind.LINEAR
+    is_result = pair.golden.role in (Role.OUTPUT, Role.PARAMETER)
+    records = pair.golden, pair.target
+    are_read = all(each.location is not None and each.shards is None for each in records)
+    return are_linear and is_result and are_read and golden.direction is not Direction.BACKWARD
+
+
+def _rearranged(pair: TensorPair) -> TensorPair:
+    return replace(pair, golden_parts=(pair.golden,), joining=Joining.REARRANGED)
+
+
+def _by_key(
+    golden: Node, target: Node, role: Role
+) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+    """Yield the parameters of one name, then the only ones of either side."""
+    first, second = list(floating(golden.records(role))), list(floating(target.records(role)))
+    yield from ((one, other, ()) for one in first for other in second if one.key == other.key)
+    if len(first) == len(second) == 1:
+        yield first[0], second[0], ()
+
+
+def _by_name(
+    golden: Node, target: Node, role: Role
+) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+    """Yield what both call by one keyword, or have as a whole number or an argument of that name."""
+    others = {record.key: record for record in target.records(role) if not record.key.isdigit()}
+    for record in golden.records(role):
+        other = others.get(record.key)
+        if other is not None and record.is_tensor and other.is_tensor:
+            yield record, other, ()

@@ -1,0 +1,106 @@
+"""Whose tokens lie sequence by sequence, and whose lie place by place: [b, s, h] against [s, b, h].
+
+golden   [2, 9, 64]    flat [18, 64]     sequence by sequence
+target   [9, 2, 64]    flat [18, 64]     place by place: so do flat rows, and no shape says so
+
+One dump is seen as the other is laid out, before its tensors are paired. Where batch and length are one
+number, or one of them is 1, shapes tell nothing, and nothing is done.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.dumps.storage.views import SHAPED, SWAPPED
+from firstdrift.matching.implementations.thresholds import TOKEN_DIMENSIONS
+from firstdrift.matching.implementations.views import floating, with_steps
+from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
+from firstdrift.matching.structure.sequence_alignment import Pair
+from firstdrift.matching.tree import SliceTree
+from firstdrift.model.node import Node
+from firstdrift.model.tensor import Role, TensorRecord, ViewStep
+from firstdrift.wording.message import Message
+
+_TURNED = Message.of("matching.transform.by_sequence")
+
+
+class Batch(Struct, frozen=True):
+    """How many sequences the golden run has, and how long they are; the target has [length, sequences]."""
+
+    sequences: int
+    length: int
+
+
+def turned_batch(golden: SliceTree, target: SliceTree, matched: Iterable[Pair]) -> Batch | None:
+    """Return the batch if most outputs whose shapes tell it lie the other way round; None if they do not."""
+    told: Counter[Batch | None] = Counter()
+    for first, second in matched:
+        outputs = [
+            next(floating(tree.nodes[at].records(Role.OUTPUT)), None)
+            for tree, at in ((golden, first), (target, second))
+        ]
+        shapes = [(output.shape or ()) if output is not None else () for output in outputs]
+        if min(map(len, shapes)) > TOKEN_DIMENSIONS and prod(shapes[0]) == prod(shapes[1]):
+            told[_turned(shapes[0], shapes[1])] += shapes[0][:2] != shapes[1][:2] or 1 not in shapes[0][:2]
+    most = told.most_common(1)
+    return most[0][0] if most else None
+
+
+def _turned(first: tuple[int, ...], second: tuple[int, ...]) -> Batch | None:
+    is_turned = first[:2] == second[1::-1] and first[0] != first[1] and 1 not in first[:2]
+    return Batch(*first[:2]) if is_turned else None
+
+
+def by_sequence(nodes: Sequence[Node], batch: Batch) -> tuple[Node, ...]:
+    """See all tensors of the target sequence by sequence; those of parameters stay as they are."""
+    return tuple(
+        replace(node, tensors=tuple(_by_sequence(record, batch) for record in node.tensors)) for node in nodes
+    )
+
+
+def _by_sequence(record: TensorRecord, batch: Batch) -> TensorRecord:
+    shape, turned = record.shape, (batch.length, batch.sequences)
+    if not record.is_tensor or not shape or record.shards or record.role not in (Role.INPUT, Role.OUTPUT):
+        return record
+    if shape[:2] == turned:
+        seen = with_steps(record, ViewStep(SWAPPED, (0, 1)))
+        return replace(seen, shape=(*turned[::-1], *shape[2:]))
+    if len(shape) == TOKEN_DIMENSIONS and shape[0] == prod(turned):
+        steps = ViewStep(SHAPED, (*turned, *shape[1:])), ViewStep(SWAPPED, (0, 1)), ViewStep(SHAPED, shape)
+        return with_steps(record, *steps)
+    return record
+
+
+def say_order(
+    pairs: Iterable[TensorPair], recorded: Mapping[tuple[str, str], TensorRecord]
+) -> list[TensorPair]:
+    """Say of the pairs whose target tensor is laid out anew that it is."""
+    return [
+        pair
+        if _is_as_recorded(pair, recorded)
+        else replace(pair, transform=(_TURNED, *pair.transform), joining=pair.joining or Joining.VIEW)
+        for pair in pairs
+    ]
+
+
+def _is_as_recorded(pair: TensorPair, recorded: Mapping[tuple[str, str], TensorRecord]) -> bool:
+    record = recorded.get((pair.target_node, pair.target.label))
+    return record is None or (pair.target.shape, pair.target.location) == (record.shape, record.location)
+
+
+def as_recorded(
+    tensors: Iterable[UnmatchedTensor], recorded: Mapping[tuple[str, str], TensorRecord]
+) -> list[UnmatchedTensor]:
+    """Return what is left over as it was recorded."""
+    return [
+        replace(tensor, record=recorded.get((tensor.node, tensor.record.label), tensor.record))
+        for tensor in tensors
+    ]
+
+
+def records_of(nodes: Iterable[Node]) -> dict[tuple[str, str], TensorRecord]:
+    """Return the tensors of nodes by the name of the node and their label."""
+    return {(node.name, record.label): record for node in nodes for record in node.tensors}

@@ -1,0 +1,178 @@
+"""How a tensor of one implementation is seen as that of another: the table of views.
+
+| view        | golden      | target     |                                                  |
+| ----------- | ----------- | ---------- | ------------------------------------------------ |
+| as it is    | [2, 9, 64]  | [18, 64]   | dimensions of one index, and neighbours merged   |
+| swapped     | [2, 9, 64]  | [9, 2, 64] | batch and sequence, heads and sequence, a matrix |
+| without pad | [128, 64]   | [160, 64]  | a vocabulary that was made larger                |
+| last tokens | [2, 9, 128] | [2, 128]   | logits of the last token of each sequence        |
+
+Statistics do not depend on how the same elements are laid out; of what takes some elements only, values are
+needed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from math import prod
+from operator import mul
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firstdrift.dumps.storage.views import FIRST, LAST, SWAPPED
+from firstdrift.matching.plan import Messages
+from firstdrift.matching.tensors import relate_shapes, reshape
+from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating
+from firstdrift.wording.message import Message
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+class Seen(Struct, frozen=True):
+    """Two tensors as they are compared, and what is done before."""
+
+    golden: TensorRecord
+    target: TensorRecord
+    transform: Messages = ()
+
+
+class _Case(Struct, frozen=True):
+    """Two tensors of known shapes, as they were recorded.
+
+    Attributes:
+        of_vocabulary: whether one of the dimensions is the vocabulary.
+    """
+
+    golden: TensorRecord
+    target: TensorRecord
+    first: Shape
+    second: Shape
+    of_vocabulary: bool
+
+    @property
+    def is_weight(self) -> bool:
+        return self.golden.role in (Role.PARAMETER, Role.GRADIENT)
+
+
+def seen(golden: TensorRecord, target: TensorRecord, *, of_vocabulary: bool = False) -> Seen | None:
+    """Say how two tensors can be compared, by the first view that fits; None if by none."""
+    if golden.is_tensor is not target.is_tensor:
+        return None
+    if golden.shape is None or target.shape is None or golden.shards or target.shards:
+        transform, reason = relate_shapes(golden.shape, target.shape)
+        return None if reason else Seen(golden, target, transform)
+    if 0 in (*golden.shape, *target.shape):
+        return None
+    case = _Case(golden, target, golden.shape, target.shape, of_vocabulary)
+    return next((found for view in _VIEWS if (found := view(case)) is not None), None)
+
+
+def merge(first: Shape, second: Shape) -> bool:
+    """Tell whether shapes differ by nothing but dimensions of size 1 and merged ones."""
+    if prod(first) != prod(second):
+        return False
+    ends = [set(accumulate(shape, mul)) - {1} for shape in (first, second)]
+    return ends[0] <= ends[1] or ends[1] <= ends[0]
+
+
+def swapped(record: TensorRecord) -> TensorRecord:
+    """Return a matrix transposed."""
+    turned = with_steps(record, ViewStep(SWAPPED, (0, 1)))
+    return replace(turned, shape=None if record.shape is None else record.shape[::-1])
+
+
+def with_steps(record: TensorRecord, *steps: ViewStep) -> TensorRecord:
+    """Return a tensor whose values are laid out anew as they are read, where they were saved."""
+    location = record.location
+    return (
+        record
+        if location is None
+        else replace(record, location=replace(location, view=(*location.view, *steps)))
+    )
+
+
+# ---- the views, in the order in which they are tried
+
+
+def _as_it_is(case: _Case) -> Seen | None:
+    if case.first == case.second:
+        return Seen(case.golden, case.target)
+    if not merge(case.first, case.second):
+        return None
+    return Seen(case.golden, case.target, (reshape(case.first, case.second),))
+
+
+def _swapped(case: _Case) -> Seen | None:
+    """See a tensor with two neighbouring dimensions in the other order: a matrix, or three and more."""
+    for first in range(min(2, len(case.second) - 1)):
+        turned = list(case.second)
+        turned[first], turned[first + 1] = turned[first + 1], turned[first]
+        is_matrix = len(case.second) == len(case.first) == 2  # noqa: PLR2004
+        if case.is_weight is is_matrix and merge(case.first, tuple(turned)):
+            how = "matching.transform.transposed" if is_matrix else "matching.transform.swapped"
+            return _changed(case, how, (ViewStep(SWAPPED, (first, first + 1)),), axes=(first, first + 1))
+    return None
+
+
+def _without_pad(case: _Case) -> Seen | None:
+    """See what both have of a vocabulary that one of them made larger."""
+    if not case.of_vocabulary or len(case.first) != len(case.second):
+        return None
+    other = [axis for axis in range(len(case.first)) if case.first[axis] != case.second[axis]]
+    if len(other) != 1 or not (case.golden.location and case.target.location):
+        return None
+    axis, sizes = other[0], (case.first[other[0]], case.second[other[0]])
+    if axis not in (0, len(case.first) - 1) or max(sizes) >= 2 * min(sizes):
+        return None
+    step, said = ViewStep(FIRST, (axis, min(sizes))), (_said("matching.transform.first_of", size=min(sizes)),)
+    if sizes[0] > sizes[1]:
+        return Seen(_without_statistics(case.golden, step), case.target, said)
+    return Seen(case.golden, _without_statistics(case.target, step), said)
+
+
+def _last_tokens(case: _Case) -> Seen | None:
+    """See what the last tokens have of what all tokens have."""
+    if not case.of_vocabulary or case.is_weight:
+        return None
+    said = (_said("matching.transform.last_tokens"),)
+    for whole, last, record in (
+        (case.first, case.second, case.golden),
+        (case.second, case.first, case.target),
+    ):
+        is_last = len(whole) == 3 and prod(last) == whole[0] * whole[2] and last[-1] == whole[2]  # noqa: PLR2004
+        if is_last and whole[1] > 1 and case.golden.location and case.target.location:
+            found = _without_statistics(record, ViewStep(LAST, (1,)))
+            return Seen(*((found, case.target) if record is case.golden else (case.golden, found)), said)
+    return None
+
+
+_VIEWS: Final[tuple[Callable[[_Case], Seen | None], ...]] = (
+    _as_it_is,
+    _swapped,
+    _without_pad,
+    _last_tokens,
+)
+"""The table above."""
+
+
+def _changed(case: _Case, how: str, steps: Iterable[ViewStep], axes: Shape = ()) -> Seen:
+    """Lay the target out anew; its shape stays as it was recorded."""
+    said = _said(how, axes=axes) if axes and how.endswith("swapped") else _said(how)
+    return Seen(case.golden, with_steps(case.target, *steps), (said,))
+
+
+def _said(how: str, **numbers: int | Shape) -> Message:
+    return Message.of(how, **numbers)
+
+
+def _without_statistics(record: TensorRecord, step: ViewStep) -> TensorRecord:
+    """Return a tensor of which some elements are taken: what was recorded of all says nothing of them."""
+    return replace(with_steps(record, step), statistics=None, digest=None, shape=None)
+
+
+def floating(records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:
+    """Yield the tensors that hold fractions and have elements."""
+    return (
+        each for each in records if each.is_tensor and is_floating(each.dtype) and 0 not in (each.shape or ())
+    )

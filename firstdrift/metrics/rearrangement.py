@@ -1,0 +1,89 @@
+"""In what other order what a linear module gives may lie: queries and keys by head, or in turns.
+
+0 1 2 3 | 4 5 6 7        two heads, the halves of each one after the other
+0 2 1 3 | 4 6 5 7        the same with the halves taking turns, as a rotation of neighbours wants them
+q q k v | q q k v        queries, keys and values in each of two groups, where the other run has qqqqkkvv
+
+An order is taken only if it makes the two the same but for rounding: the same numbers in another place.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from firstdrift.metrics.arrangement import Arrangement, best_arrangement, in_turns
+from firstdrift.metrics.conversion import finite
+from firstdrift.metrics.dtypes import Array
+from firstdrift.wording.message import Message
+
+_SAME: Final = 1e-2
+"""Relative L2 difference up to which two tensors are the same as they lie."""
+
+_MOST_HEADS: Final = 16
+"""Queries for each key up to which groups are looked for."""
+
+_LEAST: Final = 4
+"""Elements of the smallest head."""
+
+
+def rearranged(array: Array, whole: Array | None) -> tuple[Array, Message | None]:
+    """Return a tensor with its elements along a dimension in the order in which another one has them.
+
+    It stays as it is where it is the same already, where shapes differ, and where no order makes it so.
+    """
+    if whole is None or np.squeeze(array).shape != np.squeeze(whole).shape or _are_same(array, whole):
+        return array, None
+    for axis in (-1, 0) if np.squeeze(array).ndim > 1 else (-1,):
+        if not _have_same_numbers(array, whole, axis):
+            continue
+        order, how = best_arrangement(array, whole, axis, _orders(_size(array, axis)))
+        if order is not None:
+            moved = np.take(np.squeeze(array), order, axis=axis).reshape(array.shape)
+            if _are_same(moved, whole):
+                return moved, how
+    return array, None
+
+
+def _size(array: Array, axis: int) -> int:
+    return int((np.squeeze(array).shape or (1,))[axis])
+
+
+def _are_same(array: Array, whole: Array) -> bool:
+    first, second = finite(array).ravel(), finite(whole).ravel()
+    return bool(np.linalg.norm(first - second) <= _SAME * np.linalg.norm(first))
+
+
+def _have_same_numbers(array: Array, whole: Array, axis: int) -> bool:
+    """Tell whether a row along a dimension has the same numbers in both, in whatever order."""
+    first, second = (np.sort(_first_row(finite(side), axis)) for side in (array, whole))
+    return bool(np.linalg.norm(first - second) <= _SAME * np.linalg.norm(first))
+
+
+def _first_row(array: Array, axis: int) -> Array:
+    bare = np.squeeze(array)
+    rows = np.moveaxis(np.atleast_1d(bare), axis, -1)
+    row: Array = rows.reshape(-1, rows.shape[-1])[0]
+    return row
+
+
+def _orders(size: int) -> Iterator[Arrangement]:
+    """Yield the orders that are known, and what undoes them."""
+    for head in range(_LEAST, size + 1, 2):
+        if size % head == 0:
+            yield from _both_ways(*_halves_in_turns(size, head))
+    for queries in range(1, _MOST_HEADS + 1):
+        if size % (queries + 2) == 0:
+            part = size // (queries + 2)
+            for order, how in in_turns([queries * part, part, part]):
+                yield from _both_ways(order, how)
+
+
+def _halves_in_turns(size: int, head: int) -> Arrangement:
+    order = np.arange(size).reshape(-1, 2, head // 2).swapaxes(1, 2).ravel()
+    return order, Message.of("metrics.halves_in_turns", size=head)
+
+
+def _both_ways(order: Array, how: Message) -> Iterator[Arrangement]:
+    yield order, how
+    yield np.argsort(order), how
