@@ -22,7 +22,7 @@ def lay_alike(pair: TensorPair) -> TensorPair:
     location = replace(target.location, permutation=order)
     laid = replace(target, shape=shape, location=location, digest=None, statistics=None)
     transform, incomparable = relate_shapes(golden.shape, shape)
-    how = Message.of("matching.transform.transposed", order=order)
+    how = Message.of("matching.transform.reordered", order=order)
     return replace(pair, target=laid, transform=(how, *transform), incomparable=incomparable)
 
 
