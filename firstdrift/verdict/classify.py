@@ -212,8 +212,12 @@ def _tell_margin(case: Case, own: Classified) -> None:
     floor, by = floor_of(case)
     error = case.error.output or 0.0
     limit = max(explained, floor)
-    own.margin = error / limit if math.isfinite(error) and limit else None
+    own.margin = _over(error, limit)
     own.by_peers = by == PEERS and error <= case.limits.floor * case.roundoff
+
+
+def _over(error: float, limit: float) -> float | None:
+    return error / limit if math.isfinite(error) and limit else None
 
 
 def _go_on(case: Case, own: Classified) -> None:
@@ -272,32 +276,40 @@ def _level_of_fault(case: Case) -> float:
 
 
 def _entered_unexplained(case: Case) -> bool:
-    progress, limits, error, index = case.progress, case.limits, case.error, case.row.index
+    progress, limits, error = case.progress, case.limits, case.error
     if error.input is None or progress.seen is None or case.was_chosen_otherwise:
         return False
     if progress.has_tie and case.row.parent is None:  # no module tells what depends on the choice
         return False
-    explained = max(case.roundoff, progress.seen_whole, progress.inside[index], _handed_on(case))
-    if error.input <= max(limits.peer_floor * case.roundoff, limits.factor * explained):
+    if error.input <= max(limits.peer_floor * case.roundoff, limits.factor * _explained_input(case)):
         return False
     if progress.seen and _are_counts(case, error.input_pair):  # chosen otherwise, and not computed
         return False
-    # What one side alone runs is a witness, if it did more than another order of adding up would.
-    is_small = error.input <= limits.hidden_floor * case.roundoff and not _is_unlike_before(case, explained)
-    if is_small and (error.input <= limits.drift_least or _alone_before(case) is None):
+    if error.input <= _limit_of_input(case):
         return False
     return error.input > limits.excess * case.evidence.noise.of_input(case.row)
 
 
-def _is_unlike_before(case: Case, explained: float) -> bool:
-    """Tell whether an input is far further off than anything before, in a format that is rounded to.
+def _explained_input(case: Case) -> float:
+    """Return the error of an input that what was recorded before explains."""
+    progress = case.progress
+    return max(case.roundoff, progress.seen_whole, progress.inside[case.row.index], _handed_on(case))
 
-    Kernels of such formats compute in float32, whose rounding is nothing beside theirs.
+
+def _limit_of_input(case: Case) -> float:
+    """Return the error from which on what made an input, and was not recorded, is at fault.
+
+    What one side alone runs is a witness, if it did more than another order of adding up would. Kernels of
+    coarse formats compute in float32, whose rounding is nothing beside theirs: less is enough there.
     """
-    error, limits = case.error.input or 0.0, case.limits
-    if case.roundoff <= limits.roundoff_float32 or case.row.direction is Direction.BACKWARD:
-        return False
-    return error > UNLIKE_BEFORE.value * explained and error > limits.floor * case.roundoff
+    limits, explained = case.limits, _explained_input(case)
+    beyond = limits.factor * explained
+    if (case.error.input or 0.0) > limits.drift_least and _alone_before(case) is not None:
+        return max(beyond, limits.peer_floor * case.roundoff)
+    hidden = limits.hidden_floor * case.roundoff
+    if case.roundoff > limits.roundoff_float32 and case.row.direction is not Direction.BACKWARD:
+        hidden = min(hidden, max(limits.floor * case.roundoff, UNLIKE_BEFORE.value * explained))
+    return max(beyond, hidden)
 
 
 def _are_counts(case: Case, pair: int | None) -> bool:
@@ -359,7 +371,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     blamed.node_class = NodeClass.NON_FINITE if Role.INPUT in error.non_finite else NodeClass.SOURCE
     blamed.entered = blamed.worst_pair = error.input_pair
     blamed.reasons = (entered(evidence, case.row, error, inside=surrounding is not case.row),)
-    blamed.rule, blamed.margin = ENTERED.name, _margin_of_input(case)
+    blamed.rule, blamed.margin = ENTERED.name, _over(case.error.input or 0.0, _limit_of_input(case))
     if alone is not None:
         blamed.node_class = NodeClass.STRUCTURE_DIFFERS
         blamed.reasons = (runs_alone(evidence, alone, case.row, error),)
@@ -368,14 +380,6 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
         progress.level, progress.first_origin = _level_of_fault(case), evidence.places[case.row.index]
     for above in evidence.above(surrounding):
         progress.origins_inside[above.index] += 1
-
-
-def _margin_of_input(case: Case) -> float | None:
-    """Return by how much an input exceeds what explains it."""
-    explained = max(case.roundoff, case.progress.seen_whole, case.progress.inside[case.row.index])
-    limit = max(case.limits.factor * explained, case.limits.peer_floor * case.roundoff)
-    error = case.error.input or 0.0
-    return error / limit if math.isfinite(error) else None
 
 
 def _surrounding(case: Case) -> TreeRow:

@@ -117,7 +117,7 @@ def test_dimensions_in_another_order_are_laid_alike(tmp_path: Path) -> None:
     assert (report.counts.passed, report.counts.incomparable) == (1, 0)
     save(tmp_path / "target", 0, whole.transpose(1, 2) * 2, "b d h")
     ((pair,),) = [one.plan.pairs for one in compare(tmp_path / "golden", tmp_path / "target").slices]
-    assert [message.id for message in pair.transform] == ["matching.transform.transposed"]
+    assert [message.id for message in pair.transform] == ["matching.transform.reordered"]
 
 
 def test_what_cannot_be_put_in_order_is_said_and_not_guessed(tmp_path: Path) -> None:
