@@ -212,7 +212,6 @@ def _dtypes(limits: Thresholds, known: Iterable[str]) -> list[dict[str, Any]]:
                 "is_here": dtype in here,
                 "rounding": rounding,
                 "floor": limits.floor * rounding,
-                "bounded_floor": limits.bounded_floor * rounding,
                 "peer_floor": limits.peer_floor * rounding,
                 "hidden_floor": limits.hidden_floor * rounding,
                 "parameter_floor": limits.parameter_floor * rounding,
