@@ -100,6 +100,13 @@ def _pair_tensors(
     return matches
 
 
+def _are_seen_as_views(nodes: tuple[Node, Node]) -> bool:
+    """Tell whether two modules may hold views of each other; what ranks hold of one name is laid together."""
+    golden, target = nodes
+    is_cut = any(record.shards is not None for node in nodes for record in node.tensors)
+    return not any(map(is_operator, nodes)) and not (is_cut and golden.path == target.path)
+
+
 def _pair_single(
     tensors: TensorPairing,
     row: int,
@@ -113,7 +120,7 @@ def _pair_single(
     match = work.found[index]
     if match.doubtful:
         tensors.leave(row, *nodes)
-    elif pairer is not None and match.origin is not Origin.MANUAL and not any(map(is_operator, nodes)):
+    elif pairer is not None and match.origin is not Origin.MANUAL and _are_seen_as_views(nodes):
         pairer.pair(tensors, row, *nodes)
     elif work.lines and match.origin is Origin.STRUCTURE:
         pair_values(tensors, row, work, work.lines, (match.golden, index))
