@@ -22,13 +22,16 @@ from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.digests import is_xor, measure_digests
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.metrics.statistics import statistic_that_differs
-from firstdrift.model.tensor import UNIT_ROUNDOFF, Sharding, TensorRecord
+from firstdrift.model.tensor import UNIT_ROUNDOFF, DataLocation, Sharding, TensorRecord
 from firstdrift.verdict.bit_count import BitCount
 from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
 from firstdrift.verdict.judgement import PairJudgement, Verdict
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.pair_error import PairError, why_incomparable
 from firstdrift.wording.message import Message
+
+_PART: Final = frozenset({"number", "ggml_log"})
+"""Containers that hold a number made of the values, or printed digits of some: equal ones prove nothing."""
 
 _COMPUTED: Final = frozenset({Sharding.SUMMED, Sharding.BY_VALUES})
 _ARITHMETIC: Final = frozenset({Joining.SUMMED, Joining.ROTATED})
@@ -74,7 +77,9 @@ def _judged(pair: TensorPair, measured: Measurement, error: PairError) -> PairJu
 def _why_unproven(pair: TensorPair, measured: Measurement) -> Message:
     if measured.kind is MeasurementKind.INCOMPARABLE:
         return why_incomparable(pair, measured)
-    return Message.of("bitwise.computed") if _is_computed(pair) else _UNPROVEN
+    if _is_computed(pair):
+        return Message.of("bitwise.computed")
+    return Message.of("bitwise.part") if _is_part(pair.golden) or _is_part(pair.target) else _UNPROVEN
 
 
 def _is_computed(pair: TensorPair) -> bool:
@@ -85,8 +90,18 @@ def _is_computed(pair: TensorPair) -> bool:
 def _was_computed(record: TensorRecord) -> bool:
     if record.shards is not None and record.shards.sharding in _COMPUTED:
         return True
-    where = record.location
-    return where is not None and not (where.left is None and where.right is None)
+    return record.location is not None and _was_made(record.location)
+
+
+def _was_made(where: DataLocation) -> bool:
+    """Tell whether what is read from a place is multiplied, or added up, on the way."""
+    multiplied = where.left is not None or where.right is not None
+    added = (bool(where.shards) and where.axis is None) or any(step.other for step in where.view)
+    return multiplied or added or any(map(_was_made, where.shards))
+
+
+def _is_part(record: TensorRecord) -> bool:
+    return record.location is not None and record.location.container in _PART
 
 
 def _is_proven(pair: TensorPair, measured: Measurement) -> bool:
@@ -95,6 +110,8 @@ def _is_proven(pair: TensorPair, measured: Measurement) -> bool:
         return False
     if not pair.golden.is_tensor:
         return True
+    if _is_part(pair.golden) or _is_part(pair.target):
+        return False
     if measured.kind is MeasurementKind.DATA:
         return measured.bits is not None
     return _digests_agree(pair) is True

@@ -16,7 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 _LONGEST: Final = 200_000
-_MODULE: Final = re.compile(r"(?P<indent> *)\[nn\.Mod\] (?P<path>\S.*?)\s*")
+_BITS_OF_HASH: Final = 64
+_MODULE: Final = re.compile(r"(?P<indent> *)\[nn\.Mod\] (?P<path>\S.*)")
 _CALL: Final = re.compile(
     r"(?P<indent> *)(?P<name>(?:\[triton\] )?[A-Za-z_][\w.:]*)\((?P<rest>.*)", re.DOTALL
 )
@@ -122,7 +123,7 @@ def _of_inputs(recorded: object) -> tuple[object, dict[Any, Any]]:
 def _hashes(text: str) -> dict[str, Any]:
     try:
         value = ast.literal_eval(_NOT_FINITE.sub(r"'\1'", text))
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -162,6 +163,8 @@ def _tensor(key: str, match: re.Match[str], recorded: object) -> Value:
 
 def _hash(recorded: object) -> str | None:
     if isinstance(recorded, bool) or not isinstance(recorded, int | float | str):
+        return None
+    if isinstance(recorded, int) and recorded.bit_length() > _BITS_OF_HASH:
         return None
     return str(recorded) if not isinstance(recorded, str) or recorded in ("nan", "inf") else None
 

@@ -34,6 +34,9 @@ _BEGIN: Final = b"SQLite format 3\0"
 _JSON_MARKS: Final = (b'"root"', b'"NPU"')
 _LOOKED_AT: Final = 512
 _LARGEST: Final = 2**30
+_LONGEST_VALUE: Final = 64 * 2**20
+"""Bytes of one value, or one row."""
+
 _MOST_STEPS: Final = 50_000_000
 """Steps of SQLite's machine that a query may take: a node takes a few hundred."""
 
@@ -141,10 +144,14 @@ def _query(file: Path, query: str, given: tuple[object, ...]) -> list[tuple[Any,
         with closing(sqlite3.connect(":memory:")) as database:
             database.execute("PRAGMA trusted_schema = OFF")
             database.deserialize(bytes(content))
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
             database.set_progress_handler(count, _STEPS_AT_ONCE)
             database.text_factory = _text
             kind = database.execute("SELECT type FROM sqlite_master WHERE name = 'tb_nodes'").fetchone()
             if kind != ("table",):
+                raise DumpUnreadableError(Message.of("dumps.msprobe_vis.no_table"), path=file)
+            # A column that is computed may have any size, however small the file is.
+            if any(hidden for *_, hidden in database.execute("PRAGMA table_xinfo(tb_nodes)")):
                 raise DumpUnreadableError(Message.of("dumps.msprobe_vis.no_table"), path=file)
             return database.execute(query, given).fetchall()
     except (sqlite3.Error, MemoryError, OverflowError) as exc:

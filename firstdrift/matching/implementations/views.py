@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.storage.views import FIRST, LAST, SWAPPED
+from firstdrift.dumps.storage.views import FIRST, LAST, SHAPED, SWAPPED
 from firstdrift.matching.plan import Messages
 from firstdrift.matching.tensors import relate_shapes, reshape
 from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating
@@ -83,13 +83,16 @@ def swapped(record: TensorRecord) -> TensorRecord:
 
 
 def with_steps(record: TensorRecord, *steps: ViewStep) -> TensorRecord:
-    """Return a tensor whose values are laid out anew as they are read, where they were saved."""
+    """Return a tensor whose values are laid out anew as they are read, where they were saved.
+
+    A digest is of the values as they were saved, and says nothing of another order.
+    """
+    if any(step.name != SHAPED for step in steps):
+        record = replace(record, digest=None)
     location = record.location
-    return (
-        record
-        if location is None
-        else replace(record, location=replace(location, view=(*location.view, *steps)))
-    )
+    if location is None:
+        return record
+    return replace(record, location=replace(location, view=(*location.view, *steps)))
 
 
 # ---- the views, in the order in which they are tried

@@ -111,7 +111,15 @@ def test_calls_without_hashes_say_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "recorded",
-    ["{'hash': __import__('os')}", "{'hash': (((", "{" + "[" * 5000, "{'hash': True}", "{'hash': []}"],
+    [
+        "{'hash': __import__('os')}",
+        "{'hash': (((",
+        "{" + "[" * 5000,
+        "{'hash': True}",
+        "{'hash': []}",
+        "{[]: 1}",
+        "{'hash': 0x" + "f" * 6000 + "}",
+    ],
 )
 def test_what_stands_for_hashes_is_not_run(tmp_path: Path, recorded: str) -> None:
     (node,) = read(log(tmp_path, f"aten::relu(t: f32[2])  ->  t: f32[2]  # {recorded}")).nodes

@@ -181,6 +181,18 @@ def test_a_view_that_never_ends_is_refused(tmp_path: Path) -> None:
         open_dump(file)
 
 
+def test_columns_that_are_computed_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.vis.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute(
+            "CREATE TABLE tb_nodes (step INT, input_data TEXT AS (printf('%.*c', 30000000, 'x')))"
+        )
+        database.execute("INSERT INTO tb_nodes VALUES (0)")
+        database.commit()
+    with refuses(DumpUnreadableError, "dumps.msprobe_vis.no_table"):
+        open_dump(file)
+
+
 @pytest.mark.parametrize("length", [100, 5000, 200_000, 900_000])
 def test_a_database_that_is_cut_short_is_refused_by_name(
     unpacked: Unpacked, tmp_path: Path, length: int

@@ -20,7 +20,7 @@ from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.dumps.storage.views import FIRST, LAST, PLUS, SHAPED, SWAPPED
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.implementations.containers import with_containers
-from firstdrift.matching.implementations.views import seen
+from firstdrift.matching.implementations.views import seen, swapped
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, SlicePlan, TensorPair
 from firstdrift.metrics.rearrangement import rearranged
@@ -432,3 +432,9 @@ def test_another_order_than_the_known_ones_stays_a_difference(seed: int) -> None
     joined, said = rearranged(array, array[:, order])
     assert said is None
     assert np.array_equal(joined, array)
+
+
+def test_a_digest_says_nothing_of_another_order() -> None:
+    record = TensorRecord(Role.PARAMETER, "weight", "float32", (2, 3), digest="0123abcd")
+    assert swapped(record).digest is None
+    assert swapped(record).shape == (3, 2)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from firstdrift import Options, Report, compare
 from firstdrift.comparison.exit_status import exit_status
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.model.slice import Coordinates
-from firstdrift.model.tensor import Statistics, TensorRecord
+from firstdrift.model.tensor import DataLocation, Statistics, TensorRecord, ViewStep
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judgement import Verdict
 from firstdrift.wording.phrases import within
@@ -245,6 +246,34 @@ def test_what_was_recorded_decides_what_is_proven(
     (pair,) = made.pairs
     assert pair.verdict is verdict
     assert [one.id for one in pair.reasons] == ([f"bitwise.{reason}"] if reason else [])
+
+
+@pytest.mark.parametrize("engine", ["debug_mode", "llama_cpp"])
+def test_printed_digits_and_sums_prove_nothing(engine: str, unpacked: Callable[[str], Path]) -> None:
+    golden = unpacked(f"engines/{engine}") / "golden"
+    report = compare(golden, golden, Options(rules="bitwise"))
+    assert exit_status(report) == 2
+    known = [result.judgement.bits for result in report.slices]
+    assert sum(bits.all.values for bits in known if bits is not None) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_computed"),
+    [
+        ({"view": (ViewStep("swapped", (0, 1)),)}, False),
+        ({"view": (ViewStep("plus", other=(DataLocation(Path("b.pt"), "pt"),)),)}, True),
+        ({"shards": (DataLocation(Path("b.pt"), "pt"),), "axis": 0}, False),
+        ({"shards": (DataLocation(Path("b.pt"), "pt"),), "axis": None}, True),
+    ],
+)
+def test_what_is_added_up_as_it_is_read_is_computed(changes: dict[str, Any], *, is_computed: bool) -> None:
+    made = make(Call("Torch.sum.0.forward", outputs=[0.0]))
+    (pair,) = made.plan.pairs
+    location = replace(DataLocation(Path("a.pt"), "pt"), **changes)
+    target = replace(pair.target, dtype="float64", location=location)
+    made = replace(made, plan=replace(made.plan, pairs=(replace(pair, target=target),)))
+    (judged,) = made.judge("bitwise").said.pairs
+    assert (judged.verdict is Verdict.INCOMPARABLE) is is_computed
 
 
 def test_nothing_that_was_generated_before_excuses_a_token() -> None:
