@@ -18,7 +18,7 @@ from library.dumps.msprobe_samples import module, write_dump
 from firstdrift.comparison.compare import compare
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import FirstdriftError, SettingsError
-from firstdrift.matching.manual.mapping_files import MappingFile, read_mapping
+from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.parallel.slices import read_slice, read_stacks
 
 CHANGES = 60
@@ -145,7 +145,7 @@ def test_any_change_to_a_mapping_file_gives_a_mapping_or_a_named_error(tmp_path:
             file = Path(shutil.copy(written, tmp_path))
             change(file, chance)
             try:
-                assert isinstance(read_mapping(file), MappingFile)
+                assert read_mapping(file).entries or file.read_text("utf-8").strip() == "{}"
             except SettingsError as error:
                 assert error.path == file  # noqa: PT017 (both outcomes are right)
 
