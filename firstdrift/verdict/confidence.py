@@ -40,6 +40,9 @@ class Certainty(StrEnum):
         return _ORDER.index(self) >= _ORDER.index(other)
 
 
+_FAR: Final = 1000
+"""Beyond so many times the limit, the number says no more."""
+
 _ORDER: Final = tuple(Certainty)
 
 
@@ -71,7 +74,8 @@ class Confidence(Struct, frozen=True, gc=False):
     @property
     def said(self) -> Message:
         """Say it in a sentence."""
-        with_margin = "_by" if self.margin is not None else ""
+        is_far = self.margin is not None and self.margin > _FAR
+        with_margin = "" if self.margin is None else "_far" if is_far else "_by"
         return Message.of(
             f"confidence.said{with_margin}",
             certainty=Message.of(f"confidence.{self.certainty}"),

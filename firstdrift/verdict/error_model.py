@@ -38,7 +38,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from firstdrift.operators.kinds import ErrorModel
-from firstdrift.verdict.fixed_thresholds import MOST_CANCELLED
+from firstdrift.verdict.fixed_thresholds import MOST_CANCELLED, RECORDED_NORM
 
 
 class Value(Struct, frozen=True, gc=False):
@@ -183,7 +183,7 @@ def _size_of_loss(given: Values, made: Value) -> float:
     """
     size = max((one.size for one in given[:2]), default=1)
     most = sum(one.norm * _spread(one, max(given, key=_by_size)) for one in given[:2])
-    return float(size) if size * made.norm <= 1.1 * most * most else 1.0
+    return float(size) if size * made.norm <= RECORDED_NORM.value * most * most else 1.0
 
 
 def _multiplied(given: Values, made: Value) -> float:
@@ -342,7 +342,7 @@ def _logarithmic_backward(gradients: Values, kept: Values, _: Values, made: Valu
         if one.size > 1:  # one for each element: what the softmax takes off has no bound by norms
             return 0.0
         scale = one.norm / rows
-        if made.norm > 1.1 * scale * math.sqrt(2.0 * rows):  # added up, and not averaged
+        if made.norm > RECORDED_NORM.value * scale * math.sqrt(2.0 * rows):  # added up, and not averaged
             scale = one.norm
         off = max((value.largest_error for value in kept), default=0.0)
         total += made.norm * one.error + 2.0 * off * scale * math.sqrt(rows)

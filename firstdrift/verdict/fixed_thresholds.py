@@ -169,6 +169,12 @@ CERTAIN_FROM_STATISTICS: Final = FixedThreshold(
 LIKELY_FROM_STATISTICS: Final = FixedThreshold(
     2, "times the limit", "From here on a finding from statistics is called likely.", "How sure a finding is"
 )
+RECORDED_NORM: Final = FixedThreshold(
+    1.1,
+    "times the bound",
+    "A recorded norm of a mean, or of its gradient, that is larger is one of a sum.",
+    "The error model of an operator",
+)
 TURNED_SIGNS: Final = FixedThreshold(
     3,
     "times the root of the error of the gradient",

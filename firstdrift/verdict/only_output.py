@@ -5,6 +5,7 @@
 | anything                                  | 128 u of its dtype, at least 10^-3 and at most 0.25            |
 | logits, cosine or KL beyond msit's limits | 0: that is what its users go by (cosine 0.999; KL by dtype)    |
 
+KL is limited for one token: of several, their mean counts, as the worst of many is larger in healthy runs.
 u is the unit roundoff of the coarser dtype; of float32 values that came from a 16-bit format, of that.
 The output of a token is held against those of the tokens before it, and is bad by itself above 0.25 only.
 So is one beside which other nodes have no partner, as it may be another quantity.
@@ -33,7 +34,7 @@ def beyond_limits(measured: Measurement, limits: Thresholds, roundoff: float) ->
     if measured.logits is None or measured.errors is None:
         return ()
     found = []
-    cosine, divergence = measured.errors.cosine_similarity, measured.logits.worst_kl_divergence
+    cosine, divergence = measured.errors.cosine_similarity, measured.logits.kl_divergence
     if cosine is not None and cosine <= limits.msit_cosine:
         found.append(Message.of("tool.cosine", cosine=cosine, limit=limits.msit_cosine))
     is_coarse = roundoff >= limits.roundoff_bfloat16

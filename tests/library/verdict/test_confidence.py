@@ -30,6 +30,7 @@ def found(*calls: Call, steps: int = 1) -> Finding:
         (Basis.STATISTICS, 1.8, Certainty.SUSPECTED),
         (Basis.STATISTICS, 5.0, Certainty.LIKELY),
         (Basis.STATISTICS, 20.0, Certainty.CERTAIN),
+        (Basis.VALUES, 2e6, Certainty.CERTAIN),
         (Basis.STRUCTURE, None, Certainty.CERTAIN),
         (Basis.PEERS, 50.0, Certainty.SUSPECTED),
     ],
