@@ -35,6 +35,7 @@ def test_two_dumps_are_chosen_compared_and_followed_to_the_node_whose_address_ca
     expect(selected).to_contain_text("mlp")
     expect(page.locator("#panel article")).to_contain_text("source")
 
+    dashboard.settle()  # the address gains the open branches once the scripts have run
     before = (page.url, selected.get_attribute("data-row"), page.locator(".row[data-row]").count())
     page.reload()
     dashboard.settle()
