@@ -26,9 +26,7 @@ from firstdrift.dumps.atb.layout import (
     operation_folders,
     process_at,
 )
-from firstdrift.dumps.atb.run import RunFolder, scan_run
-from firstdrift.dumps.atb.statistics import RunStatistics, read_statistics
-from firstdrift.dumps.atb.tensors import RunTensors
+from firstdrift.dumps.atb.run import RunFolder, RunStatistics, RunTensors, read_statistics, scan_run
 from firstdrift.dumps.atb.tokens import Phase, Run, TokenTable, assign_tokens
 from firstdrift.dumps.atb.topology import Operation, Topology, make_nodes, read_topology
 from firstdrift.dumps.reader import DumpReader, Part
@@ -36,10 +34,10 @@ from firstdrift.dumps.storage.folders import (
     files_ending,
     first_names,
     folder_entries,
+    passed_over,
     sub_folders,
     written_at,
 )
-from firstdrift.dumps.storage.listed_files import passed_over
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.wording.message import Message, joined
@@ -203,7 +201,7 @@ def _orders(run: Path) -> frozenset[int]:
     table = run / STATISTICS_FILE
     found = {int(folder.name.partition("_")[0]) for folder in operation_folders(run)}
     if not found and table.is_file() and not table.is_symlink():
-        found = {key.orders[0] for key in read_statistics(table).rows}
+        found = {orders[0] for orders in read_statistics(table).rows}
     return frozenset(found)
 
 

@@ -9,6 +9,7 @@ the nodes of a run, with those that are known from its folders and statistics al
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +18,7 @@ from msgspec import Struct, field
 
 from firstdrift.dumps.atb.layout import OPERATION_NAME, AtbProcess
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import folder_entries, printable
+from firstdrift.dumps.storage.folders import files_ending, printable
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.groups import gathered
@@ -85,10 +86,8 @@ def read_topology(process: AtbProcess) -> Topology:
     """Read the topology of a process; what cannot be used is a problem."""
     shift = 1 if (process.layers / _TRANSDATA_FILE).is_file() else 0
     problems: list[Problem] = []
-    files = _Files(process.bounds, Message.of("dumps.atb.no_model_topology"), problems)
-    models = sorted(
-        files.read(process.models, lambda value: _model(value, shift)), key=lambda model: model.start
-    )
+    found = _read(process.models, process.bounds, partial(_model, shift), "model", problems)
+    models = sorted(found, key=lambda model: model.start)
     starts = tuple(model.start for model in models)
     names = tuple(model.name for model in models)
     if len(set(starts)) < len(starts):
@@ -112,35 +111,33 @@ class _Model(NamedTuple):
 
 def _topology_of_layers(process: AtbProcess, shift: int, problems: list[Problem]) -> Topology:
     """Put the topologies of single operations together where there are none of models."""
-    files = _Files(process.bounds, Message.of("dumps.atb.no_operation_topology"), problems)
-    layers = files.read(process.layers, lambda value: _operations([(_number(value) + shift, value)]))
+    layers = _read(process.layers, process.bounds, partial(_layer, shift), "operation", problems)
     operations = {operation.name: operation for layer in layers for operation in layer}
     source = "operations_and_folders" if operations else "folders"
     reason = Message.of(f"dumps.atb.tree_from_{source}")
     return Topology(operations, problems=(*problems, Problem(_shown(process.models), reason)))
 
 
-class _Files(NamedTuple):
-    """Reads the JSON files of a folder; those that cannot be used are problems."""
-
-    bounds: Bounds
-    no_topology: Message
-    problems: list[Problem]
-
-    def read(self, folder: Path, parse: Callable[[Any], _Parsed]) -> Iterator[_Parsed]:
-        """Yield what was made of each file."""
-        for file, _ in folder_entries(folder):
-            if file.suffix != ".json" or file.name == _TRANSDATA_FILE or not file.is_file():
-                continue
-            try:
-                yield parse(read_json(self.bounds.require(file)).value)
-            except DumpUnreadableError as exc:
-                self.problems.append(Problem(_shown(file), exc.message))
-            except _NoTopologyError:
-                self.problems.append(Problem(_shown(file), self.no_topology))
+def _read(
+    folder: Path, bounds: Bounds, parse: Callable[[Any], _Parsed], what: str, problems: list[Problem]
+) -> Iterator[_Parsed]:
+    """Yield what was made of each JSON file of a folder; those that cannot be used are problems."""
+    for file in files_ending(folder, ".json"):
+        if file.name == _TRANSDATA_FILE or not file.is_file():
+            continue
+        try:
+            yield parse(read_json(bounds.require(file)).value)
+        except DumpUnreadableError as exc:
+            problems.append(Problem(_shown(file), exc.message))
+        except _NoTopologyError:
+            problems.append(Problem(_shown(file), Message.of(f"dumps.atb.no_{what}_topology")))
 
 
-def _model(value: Any, shift: int) -> _Model:  # noqa: ANN401 (whatever the JSON file holds)
+def _layer(shift: int, value: Any) -> list[Operation]:  # noqa: ANN401 (whatever the JSON file holds)
+    return _operations([(_number(value) + shift, value)])
+
+
+def _model(shift: int, value: Any) -> _Model:  # noqa: ANN401
     try:
         name, nodes = value["modelName"], value["nodes"]
         start = _number(nodes[0]) + shift

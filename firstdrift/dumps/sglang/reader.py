@@ -23,9 +23,15 @@ from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.recorded_calls import Recorded, nodes_of
 from firstdrift.dumps.sglang.dims import CONTAINER, Portion, parse_dims, ranks_in, written
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import files_in, printable, search_folders
-from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
-from firstdrift.dumps.storage.tensor_files import (
+from firstdrift.dumps.storage.folders import (
+    Listed,
+    first_named,
+    list_named,
+    passed_over,
+    printable,
+    search_folders,
+)
+from firstdrift.dumps.storage.tensor_data import (
     NO_TENSOR,
     dotted,
     headers_of,
@@ -122,16 +128,16 @@ def _folder(path: Path) -> Path | None:
 
 
 def _first_name(folder: Path) -> str | None:
-    names = (file.name for file in files_in(folder, _LOOKED_AT))
-    return next((name for name in names if _tags(name)), None)
+    return first_named(folder, _tags, _LOOKED_AT)
 
 
 def _tags(file: str) -> dict[str, str] | None:
     """Take the name of a file apart; None if the dumper never gives such a name."""
+    # Each part but the first is a name, "=" and a value, for it was told by them.
     parts = _SEPARATOR.split(file.removesuffix(_SUFFIX))
-    tags = {name: value for name, _, value in (part.partition("=") for part in parts)}
-    is_whole = file.endswith(_SUFFIX) and len(tags) == len(parts) and all("=" in part for part in parts)
-    is_placed = _is_number(tags, "rank") and _is_number(tags, "dump_index") and _step_of(tags) is not None
+    tags = dict(part.partition("=")[::2] for part in parts)
+    is_whole = file.endswith(_SUFFIX) and len(tags) == len(parts) and "=" in parts[0]
+    is_placed = all(_is_number(tags, key) for key in ("rank", "dump_index")) and _step_of(tags) is not None
     return tags if is_whole and is_placed and tags.get("name") else None
 
 
@@ -180,8 +186,8 @@ def _place(name: str, layer: str) -> tuple[str, Role, str]:
 
 def _recorded(saved: _Saved) -> Recorded:
     portion, problem = _said_of(saved.file)
-    records = (_with_portion(record, portion, problem) for record in _records(saved))
-    return Recorded(saved.path, saved.role, saved.key, tuple(records), saved.direction)
+    records = tuple(_with_portion(record, portion, problem) for record in _records(saved))
+    return Recorded(saved.path, saved.role, saved.key, records, saved.direction)
 
 
 def _said_of(file: Listed) -> tuple[Portion | None, Message | None]:
@@ -190,13 +196,12 @@ def _said_of(file: Listed) -> tuple[Portion | None, Message | None]:
         value = None if file.refusal else saved_value(file.path)
     except TensorUnreadableError:  # its tensor says so
         return None, None
-    meta = value.get("meta") if isinstance(value, dict) else None
-    dims = meta.get("dims") if isinstance(meta, dict) else None
-    if not isinstance(meta, dict) or not isinstance(dims, str):
-        return None, None
-    if parse_dims(dims) is None:
-        return None, Message.of("dumps.sglang.unknown_dims", dims=repr(printable(dims)[:80]))
-    return Portion("", printable(dims), ranks_in(meta)), None
+    match value:
+        case {"meta": {"dims": str(dims)} as meta} if parse_dims(dims) is not None:
+            return Portion("", printable(dims), ranks_in(meta)), None
+        case {"meta": {"dims": str(dims)}}:
+            return None, Message.of("dumps.sglang.unknown_dims", dims=repr(printable(dims)[:80]))
+    return None, None
 
 
 def _with_portion(record: TensorRecord, portion: Portion | None, problem: Message | None) -> TensorRecord:
