@@ -60,8 +60,7 @@ _MODULE: Final = "Module."
 _LOOKED_AT: Final = 200
 
 _MARK: Final = Mark(
-    _FOLDERS[0],
-    lambda entries: not DUMP_MARK.is_slice(entries) and any(map(_is_data_folder, entries)),
+    _FOLDERS[0], lambda entries: not DUMP_MARK.is_slice(entries) and any(map(_is_data_folder, entries))
 )
 
 

@@ -30,7 +30,7 @@ from firstdrift.dumps.reader import FilesReader, several_at
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
     beginning_of,
-    first_names,
+    number_in_name,
     printable,
     ranks_of,
     read_whole,
@@ -237,9 +237,9 @@ class DebugModeReader(FilesReader):
     def open_dump(self, path: Path) -> Dump:
         """List the logs of ranks, or the only log."""
         logs = self.files_at(path)
-        numbers = [match and int(match["rank"]) for match in (_RANK.fullmatch(log.stem) for log in logs)]
+        numbers = [number_in_name(log.stem, _RANK) for log in logs]
         if len(logs) > 1 and len(set(known(numbers))) < len(logs):
-            raise several_at(path, first_names([log.name for log in logs]))
+            raise several_at(path, logs)
         listings = map(SliceListing, map(partial(Coordinates, None), ranks_of(numbers)), logs)
         return self.dump(path, listings, attributes={"framework": "pytorch"})
 

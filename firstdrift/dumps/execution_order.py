@@ -31,9 +31,7 @@ _LARGEST_ZEROS = 1024 * 1024
 
 
 def finish_order(
-    children: Mapping[str | None, Sequence[str]],
-    labels: Mapping[str, str],
-    flows: Iterable[tuple[str, str]],
+    children: Mapping[str | None, Sequence[str]], labels: Mapping[str, str], flows: Iterable[tuple[str, str]]
 ) -> tuple[list[str], int]:
     """Order nodes by when they finished: children before their parent, siblings as they ran.
 

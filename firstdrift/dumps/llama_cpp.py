@@ -65,7 +65,7 @@ class LlamaCppReader(FilesReader):
         """List the passes of a log."""
         logs = self.files_at(path)
         if len(logs) > 1:
-            raise several_at(path, tuple(printable(log.name) for log in logs))
+            raise several_at(path, logs, len(logs))
         log = Bounds.around(path).require(logs[0])
         passes = _passes(_read(log)[1])
         steps = range(len(passes)) if len(passes) > 1 else [None]

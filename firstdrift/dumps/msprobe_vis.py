@@ -32,12 +32,7 @@ from firstdrift.dumps.msprobe.tree import Construct, finish_order, last_position
 from firstdrift.dumps.nodes import call_node, with_distinct_keys
 from firstdrift.dumps.reader import FilesReader, several_at
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import (
-    beginning_of,
-    first_names,
-    printable,
-    read_whole,
-)
+from firstdrift.dumps.storage.folders import beginning_of, printable, read_whole
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.groups import known, positions
@@ -274,7 +269,7 @@ class MsprobeVisReader(FilesReader):
         """List the steps and ranks of the graph of a run; of a comparison, of that under suspicion."""
         files = self.files_at(path)
         if len(files) > 1:
-            raise several_at(path, first_names([file.name for file in files]))
+            raise several_at(path, files)
         file = Bounds.around(path).require(files[0])
         graphs = graphs_in(file)
         side = _side(graphs)

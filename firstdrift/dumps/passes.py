@@ -17,6 +17,7 @@ Each process has a folder of its own:
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,7 @@ from firstdrift.dumps.storage.folders import (
     first_named,
     first_names,
     list_named,
+    number_in_name,
     passed_over,
     printable,
     process_folders,
@@ -71,7 +73,7 @@ def first_pass(folder: Path) -> str | None:
 def processes_at(path: Path) -> tuple[list[Process], list[Path]]:
     """Return the processes of a dump by rank, and the folders of those whose rank another has."""
     folders = process_folders(path, first_pass, lambda _: True, sub_folders)
-    numbers = list(map(_rank_of, folders))
+    numbers = [number_in_name(folder.name, _RANK) for folder in folders]
     if None in numbers:
         return list(map(Process, folders, ranks_of(numbers))), []
     by_rank = gathered(zip(numbers, folders, strict=True))
@@ -86,22 +88,12 @@ def passes_in(folder: Path, bounds: Bounds) -> tuple[dict[int, Listed], list[str
     Raises:
         DumpUnreadableError: the folder cannot be read.
     """
-    named, unknown = list_named(folder, bounds, _number_of)
+    named, unknown = list_named(folder, bounds, partial(number_in_name, form=_FILE))
     by_number: dict[int, Listed] = {}
     for file, number in named:
         if by_number.setdefault(number, file) is not file:
             unknown.append(file.path.name)
     return by_number, unknown
-
-
-def _number_of(name: str) -> int | None:
-    match = _FILE.fullmatch(name)
-    return match and int(match["number"])
-
-
-def _rank_of(folder: Path) -> int | None:
-    match = _RANK.fullmatch(folder.name)
-    return match and int(match["rank"])
 
 
 _BATCH: Final = ".forward_batch_info."
@@ -117,7 +109,7 @@ class PassesReader(DumpReader):
 
     def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that files of forward passes lie at a path; empty if none do."""
-        processes, _ = processes_at(path) if path.is_dir() else ([], [])
+        processes, _ = processes_at(path)
         if not processes:
             return ()
         first = processes[0].folder
@@ -130,7 +122,7 @@ class PassesReader(DumpReader):
 
     def open_dump(self, path: Path) -> Dump:
         """List the passes of each process, which are the steps of its rank."""
-        processes, same_rank = processes_at(path) if path.is_dir() else ([], [])
+        processes, same_rank = processes_at(path)
         if not processes:
             raise self.none_at(path)
         bounds = Bounds.around(path)

@@ -24,7 +24,7 @@ from firstdrift.dumps.checkpoint import Index, dequantised, is_shard, missing_sh
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.file_names import FileName, calls_of, is_call_name, parse_file_name
-from firstdrift.dumps.nodes import counted, last_part, module_around, module_node, numbered
+from firstdrift.dumps.nodes import counted, module_around, module_node, numbered
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
@@ -50,6 +50,7 @@ from firstdrift.groups import gathered, grouped
 from firstdrift.model.names import enclosing_paths, module_path
 from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.operators.properties import last_part
 from firstdrift.wording.message import Message
 
 _COORDINATE = re.compile(r"(?P<name>step|rank|token|micro_step)[_-]?(?P<value>[0-9]{1,18})", re.ASCII)

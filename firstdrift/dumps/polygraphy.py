@@ -63,7 +63,7 @@ class PolygraphyReader(FilesReader):
         found = self.files_at(path)
         if len(found) > 1:
             if len(_iterations(found)) < len(found):
-                raise several_at(path, first_names([file.name for file in found]))
+                raise several_at(path, found)
             iterations = _iterations(files_in(path))
             return self.dump(
                 path, (SliceListing(Coordinates(step), file) for step, file in iterations.items())

@@ -7,13 +7,13 @@ Opening a dump finds its slices; reading a slice finds its nodes and tensors fro
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from msgspec import Struct
 
-from firstdrift.dumps.storage.folders import files_in, first_names, is_file
+from firstdrift.dumps.storage.folders import NAMES_SHOWN, files_in, first_names, is_file
 from firstdrift.errors import DumpNotRecognisedError
 from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
 from firstdrift.wording.message import Message
@@ -151,7 +151,7 @@ class FilesReader(DumpReader):
         return files
 
 
-def several_at(path: Path, names: tuple[str, ...]) -> DumpNotRecognisedError:
+def several_at(path: Path, files: Sequence[Path], most_named: int = NAMES_SHOWN) -> DumpNotRecognisedError:
     """Refuse a path where several dumps lie."""
-    several = Message.of("dumps.several", dumps=names)
+    several = Message.of("dumps.several", dumps=first_names([file.name for file in files], most_named))
     return DumpNotRecognisedError(several, path=path, hint=Message.of("dumps.choose_one"))

@@ -9,7 +9,6 @@ among those of its class, if there are several. Where the first module of all is
 After a call its arguments are saved once more, as outputs: those are called "output.argument.…".
 """
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from firstdrift.dumps.storage.folders import (
     Listed,
     first_named,
     list_named,
+    number_in_name,
     passed_over,
     printable,
     process_folders,
@@ -81,8 +81,7 @@ class TensorrtLlmReader(DumpReader):
         folders = _folders(path)
         if not folders:
             raise self.none_at(path)
-        matches = [_RANK.fullmatch(folder.name) for folder in folders]
-        ranks = ranks_of([match and int(match["rank"]) for match in matches])
+        ranks = ranks_of([number_in_name(folder.name, _RANK) for folder in folders])
         listings, problems = [], []
         for folder, rank in zip(folders, ranks, strict=True):
             named, unknown = list_named(folder, Bounds.around(path), _parse)
@@ -105,8 +104,6 @@ class TensorrtLlmReader(DumpReader):
 
 
 def _folders(path: Path) -> list[Path]:
-    if not os.path.isdir(path):  # noqa: PTH112 (never raises)
-        return []
     return process_folders(path, _first_name, lambda _: True, sub_folders)
 
 

@@ -19,7 +19,7 @@ _ATEN_CALL: Final = re.compile(r"-aten\.([A-Za-z0-9_]+)(?=\.|$)")
 
 
 def last_part(type_name: str) -> str:
-    """Return a call or class without what it lies in: "Functional.linear" is "linear"."""
+    """Return a call, a class or a module without what it lies in: "Functional.linear" is "linear"."""
     return type_name.rpartition(".")[2]
 
 

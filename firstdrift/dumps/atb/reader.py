@@ -18,17 +18,20 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.atb.layout import (
+from firstdrift.dumps.atb.process import (
     STATISTICS_FILE,
     AtbLayout,
     AtbProcess,
+    Operation,
+    Topology,
     find_processes,
+    make_nodes,
     operation_folders,
     process_at,
+    read_topology,
 )
 from firstdrift.dumps.atb.run import RunFolder, RunStatistics, RunTensors, read_statistics, scan_run
 from firstdrift.dumps.atb.tokens import Phase, Run, TokenTable, assign_tokens
-from firstdrift.dumps.atb.topology import Operation, Topology, make_nodes, read_topology
 from firstdrift.dumps.reader import DumpReader, Part
 from firstdrift.dumps.storage.folders import (
     files_ending,
@@ -85,12 +88,12 @@ class AtbReader(DumpReader):
             raise self.none_at(path)
         known = [(process, _facts_of(process, self.layout)) for process in processes]
         real = Path(os.path.realpath(path))
-        named = real if real in processes[0].runs else None
+        is_named = real in processes[0].runs
         listings = [
             SliceListing(Coordinates(rank=process.rank, token=run.token), folder)
             for process, facts in known
             for run, folder in _runs(process, facts.tokens)
-            if (folder == named if named else not run.is_warm_up)
+            if (folder == real if is_named else not run.is_warm_up)
         ]
         attributes: dict[str, str | Message] = {
             "framework": "atb",
@@ -163,8 +166,7 @@ def _once(processes: Sequence[AtbProcess], said: Sequence[Message]) -> Message:
 
 
 def _runs(process: AtbProcess, tokens: TokenTable) -> list[tuple[Run, Path]]:
-    folders = {int(folder.name): folder for folder in process.runs}
-    return [(run, folders[run.folder]) for run in tokens.runs]
+    return [(run, process.folder / str(run.folder)) for run in tokens.runs]
 
 
 def _problems_of(process: AtbProcess, facts: _Facts) -> Iterator[Problem]:

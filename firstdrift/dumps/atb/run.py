@@ -30,8 +30,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.atb.layout import OPERATION_NAME, STATISTICS_FILE
-from firstdrift.dumps.atb.topology import Operation
+from firstdrift.dumps.atb.process import OPERATION_NAME, STATISTICS_FILE, Operation
 from firstdrift.dumps.containers.atb_bin import Description, describe
 from firstdrift.dumps.containers.contents import DamagedError, file_contents, quoted, shape_of
 from firstdrift.dumps.nodes import counted, inputs_first, numbered

@@ -35,7 +35,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msit.module_folder import ModuleFolder, read_module_folder
-from firstdrift.dumps.nodes import inputs_first, last_part, module_around
+from firstdrift.dumps.nodes import inputs_first, module_around
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
@@ -43,6 +43,7 @@ from firstdrift.dumps.storage.folders import (
     files_ending,
     folder_entries,
     is_file,
+    number_in_name,
     passed_over,
     printable,
     process_folders,
@@ -61,7 +62,7 @@ from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.paths import OPERATOR
-from firstdrift.operators.properties import calls_only
+from firstdrift.operators.properties import calls_only, last_part
 from firstdrift.wording.message import Message, joined
 
 TREE_FILE = "model_tree.json"
@@ -99,8 +100,7 @@ def find_devices(path: Path) -> tuple[Device, ...]:
         lambda folder: folder.name == TENSORS_FOLDER,
         partial(sub_folders, bounds=bounds),
     )
-    names = (_DEVICE_NAME.fullmatch(folder.name) for folder in folders)
-    ranks = ranks_of([int(name["index"]) if name and name["index"] else None for name in names])
+    ranks = ranks_of([number_in_name(folder.name, _DEVICE_NAME) for folder in folders])
     return tuple(
         Device(folder, rank, token_folders(folder, bounds), bounds)
         for folder, rank in zip(folders, ranks, strict=True)

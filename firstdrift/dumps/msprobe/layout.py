@@ -21,13 +21,7 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import (
-    beginning_of,
-    entries_of,
-    is_folder,
-    problem_of_file,
-    shown_below,
-)
+from firstdrift.dumps.storage.folders import beginning_of, entries_of, is_folder, problem_of_file, shown_below
 from firstdrift.dumps.storage.json_file import JsonFile, parse_json, read_json
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.files import Entry

@@ -10,7 +10,6 @@ A file holds {"value": tensor, "meta": {...}}, or the tensor alone by earlier re
 said, meta tells what the rank holds of the whole (`dims`). Tensors were saved in the order of `dump_index`.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -121,8 +120,6 @@ class SglangReader(DumpReader):
 
 def _folder(path: Path) -> Path | None:
     """Return the folder of a run: the path itself, or the only one below it."""
-    if not os.path.isdir(path):  # noqa: PTH112 (never raises)
-        return None
     found = search_folders(path, _first_name, deepest=_DEEPEST, most=2).folders
     return found[0] if len(found) == 1 else None
 

@@ -1,6 +1,7 @@
 """Look through folders and at their files, without ever looking at more than a bounded number of entries."""
 
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from firstdrift.model.slice import Problem
 from firstdrift.wording.message import Message
 
 MOST_ENTRIES = 1000
-_NAMES_SHOWN = 5
+NAMES_SHOWN = 5
 _DEEPEST_PROCESS = 3
 
 
@@ -33,7 +34,7 @@ def printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def first_names(names: Sequence[str], most: int = _NAMES_SHOWN) -> tuple[str, ...]:
+def first_names(names: Sequence[str], most: int = NAMES_SHOWN) -> tuple[str, ...]:
     """Return the first names of files as text that can be stored, and "…" for those after them."""
     return (*map(printable, names[:most]), *(["…"] if len(names) > most else []))
 
@@ -91,6 +92,12 @@ def first_named(
     """Return the first wanted name of a file in a folder; None if its first entries have none."""
     names = (file.name for file in files_in(folder, most_entries))
     return next(filter(is_named, names), None)
+
+
+def number_in_name(name: str, form: re.Pattern[str]) -> int | None:
+    """Return the number in a name, which is the first group of its form; None if there is none."""
+    match = form.fullmatch(name)
+    return int(match[1]) if match and match[1] else None
 
 
 def beginning_of(file: Path, most: int) -> bytes:
@@ -271,14 +278,10 @@ def entries_of(folder: Path) -> Iterator[Iterator[Entry]]:
         raise DumpUnreadableError(unreadable, path=folder) from exc
 
 
-def not_part_of_a_dump(names: Sequence[str]) -> Message:
-    """Say that entries of a folder were passed over."""
-    return Message.of("dumps.folder.passed_over", count=len(names), names=first_names(names))
-
-
 def passed_over(where: str, names: Sequence[str]) -> list[Problem]:
     """Say that entries of a folder were passed over, if any were."""
-    return [Problem(where, not_part_of_a_dump(names))] if names else []
+    reason = Message.of("dumps.folder.passed_over", count=len(names), names=first_names(names))
+    return [Problem(where, reason)] if names else []
 
 
 def problem_of_file(file: str, problem: Message) -> Message:

@@ -36,7 +36,7 @@ from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
     Listed,
     list_named,
-    not_part_of_a_dump,
+    passed_over,
     printable,
     problem_of_file,
 )
@@ -96,7 +96,7 @@ _Files = list[tuple[Listed, re.Match[str]]]
 def read_fx(folder: Path, bounds: Bounds) -> tuple[list[Operator], Notes]:
     """Read the headers of all files of a folder; operators come in the order of their times."""
     named, unknown = list_named(folder, bounds, FX_FILE.fullmatch)
-    notes = _notes_of_unknown(unknown)
+    notes: Notes = [("", problem.reason) for problem in passed_over("", unknown)]
     by_node = gathered((printable(match["node"]), (file, match)) for file, match in named)
     return _in_order([_fx_operator(name, files, notes) for name, files in by_node.items()]), notes
 
@@ -130,7 +130,8 @@ def read_ge(folder: Path, bounds: Bounds) -> tuple[list[Operator], Notes]:
     notes: Notes = []
     long_names = _long_names(folder / _MAPPING, bounds, notes)
     named, unknown = list_named(folder, bounds, lambda name: GE_FILE.fullmatch(long_names.get(name, name)))
-    notes += _notes_of_unknown([name for name in unknown if name != _MAPPING])
+    left = [name for name in unknown if name != _MAPPING]
+    notes += [("", problem.reason) for problem in passed_over("", left)]
     by_name = gathered((printable(match["name"]), (file, match)) for file, match in named)
     operators = [
         operator for name, files in by_name.items() for operator in _ge_operators(name, files, notes)
@@ -157,11 +158,6 @@ def _time(match: re.Match[str]) -> tuple[int, int]:
 
 def _in_order(operators: list[Operator]) -> list[Operator]:
     return sorted(operators, key=lambda operator: (operator.time, operator.name))
-
-
-def _notes_of_unknown(names: Sequence[str]) -> Notes:
-    """Say that entries of the folder were passed over, if any were."""
-    return [("", not_part_of_a_dump(names))] if names else []
 
 
 def _split_number(name: str) -> tuple[str, int]:
