@@ -182,8 +182,8 @@ def _record(role: Role, key: str, file: Listed) -> TensorRecord:
     count = 0 if reason is NO_TENSOR else len(headers)
     several = None if count == 1 else Message.of("dumps.aclgraph.not_one_tensor", count=count)
     problem = several or headers[0].problem
-    header = no_header(problem) if problem else headers[0]
-    return record_of(header, file.path, "pt", role, key, is_refused=file.refusal is not None)
+    header = no_header(problem, is_refused=file.refusal is not None) if problem else headers[0]
+    return record_of(header, file.path, "pt", role, key)
 
 
 def _nodes(

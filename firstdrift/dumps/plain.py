@@ -271,10 +271,9 @@ def _records(
 ) -> Iterator[tuple[str, TensorRecord]]:
     """Describe the tensors of a file by name; the only one of a dump needs none."""
     is_nameless = is_only and len(headers) == 1 and not file.name and "." not in headers[0].entry
-    is_refused = file.refusal is not None
     for header in headers:
         name = "" if is_nameless else _full_name(file, header.entry, is_alone=is_alone)
-        yield name, record_of(header, file.file, container, Role.OUTPUT, "0", is_refused=is_refused)
+        yield name, record_of(header, file.file, container, Role.OUTPUT, "0")
 
 
 def _not_found(

@@ -23,11 +23,11 @@ from firstdrift.dumps.recorded_calls import Recorded, nodes_of
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import files_in, first_names, is_file, printable
 from firstdrift.dumps.storage.json_file import parse_json
-from firstdrift.dumps.storage.tensor_data import record_of
+from firstdrift.dumps.storage.tensor_data import no_header, record_of
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.files import open_regular
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
-from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
 _MARK: Final = re.compile(
@@ -158,15 +158,13 @@ def _header(contents: Contents, value: object) -> TensorHeader:
     texts = (inner.get("array"), inner.get("tensor")) if isinstance(inner, dict) else ()
     place = next((place for text in texts if isinstance(text, str) and (place := place_of(text))), None)
     if place is None:
-        return TensorHeader("", "", None, problem=Message.of("dumps.polygraphy.no_array"))
+        return no_header(Message.of("dumps.polygraphy.no_array"), is_refused=True)
     return header_at(contents, place)
 
 
 def _recorded(name: str, header: TensorHeader, file: Path) -> Recorded:
     path, key = _place(printable(name))
-    record: TensorRecord = record_of(
-        header, file, "base64_json", Role.OUTPUT, key, is_refused=not header.entry
-    )
+    record = record_of(header, file, "base64_json", Role.OUTPUT, key)
     is_onnx = name.startswith("/")
     return Recorded(path, Role.OUTPUT, key, (record,), type_name=path.rpartition(".")[2] if is_onnx else "")
 

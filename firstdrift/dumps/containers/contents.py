@@ -223,6 +223,7 @@ class TensorHeader(Struct, frozen=True):
         shape: dimensions; None where the tensor cannot be read.
         digest: checksum of the raw bytes, where the file holds one.
         problem: why this tensor cannot be loaded although the rest of the file can.
+        is_refused: whether the file must not be read at all.
     """
 
     entry: str
@@ -230,6 +231,7 @@ class TensorHeader(Struct, frozen=True):
     shape: tuple[int, ...] | None
     digest: str | None = None
     problem: Message | None = None
+    is_refused: bool = False
 
 
 def file_contents(file: Path) -> Contents:

@@ -212,17 +212,10 @@ def _with_portion(record: TensorRecord, portion: Portion | None, problem: Messag
 
 def _records(saved: _Saved) -> list[TensorRecord]:
     """Describe the tensors of a file: one, unless what was saved held several."""
-    file, refusal = saved.file.path, saved.file.refusal
-    found, _ = headers_of(file, "pt", refusal)
+    file = saved.file.path
+    found, _ = headers_of(file, "pt", saved.file.refusal)
     headers = [header for header in found if header.entry.partition(".")[0] in _ENTRIES]
     return [
-        record_of(
-            header,
-            file,
-            "pt",
-            saved.role,
-            dotted(saved.key, header.entry.partition(".")[2]),
-            is_refused=refusal is not None,
-        )
+        record_of(header, file, "pt", saved.role, dotted(saved.key, header.entry.partition(".")[2]))
         for header in headers or [no_header(NO_TENSOR)]
     ]

@@ -163,9 +163,9 @@ def _container(file: Path, name: str) -> _Container:
 NO_TENSOR = Message.of("dumps.file.no_tensor")
 
 
-def no_header(reason: Message) -> TensorHeader:
-    """Return what stands for the headers of a file that has none."""
-    return TensorHeader("", "", None, problem=reason)
+def no_header(reason: Message, *, is_refused: bool = False) -> TensorHeader:
+    """Return what stands for the headers of a file that has none, or must not be read."""
+    return TensorHeader("", "", None, problem=reason, is_refused=is_refused)
 
 
 def headers_of(
@@ -177,7 +177,7 @@ def headers_of(
         headers = [] if refusal else read_headers(file, container)
     except TensorUnreadableError as exc:
         headers, reason = [], exc.message
-    return (headers, None) if headers else ([no_header(reason)], reason)
+    return (headers, None) if headers else ([no_header(reason, is_refused=refusal is not None)], reason)
 
 
 def saved_value(file: Path) -> object:
@@ -195,9 +195,7 @@ def saved_value(file: Path) -> object:
         raise TensorUnreadableError(exc.message, path=file) from exc
 
 
-def record_of(
-    header: TensorHeader, file: Path, container: str, role: Role, key: str, *, is_refused: bool = False
-) -> TensorRecord:
+def record_of(header: TensorHeader, file: Path, container: str, role: Role, key: str) -> TensorRecord:
     """Describe a tensor of a file; of a file that must not be read the place is not kept."""
     return TensorRecord(
         role=role,
@@ -205,7 +203,7 @@ def record_of(
         dtype=header.dtype,
         shape=header.shape,
         digest=header.digest,
-        location=None if is_refused else DataLocation(file, container, header.entry),
+        location=None if header.is_refused else DataLocation(file, container, header.entry),
         problem=header.problem and problem_of_file(printable(file.name), header.problem),
     )
 
@@ -215,7 +213,7 @@ def records_of_file(
 ) -> list[TensorRecord]:
     """Describe the tensors of a file: one, unless somebody saved several under one key."""
     return [
-        record_of(header, file, container, role, dotted(key, header.entry), is_refused=refusal is not None)
+        record_of(header, file, container, role, dotted(key, header.entry))
         for header in headers_of(file, container, refusal)[0]
     ]
 

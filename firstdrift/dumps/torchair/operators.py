@@ -187,8 +187,8 @@ def _read(file: Listed, notes: Notes) -> tuple[str, tuple[TensorRecord, ...]]:
     """Return the name that the header of a file gives, and its tensors."""
     path = file.path
     if file.refusal:
-        refused = record_of(no_header(file.refusal), path, "ge", Role.OUTPUT, "0", is_refused=True)
-        return "", (refused,)
+        header = no_header(file.refusal, is_refused=True)
+        return "", (record_of(header, path, "ge", Role.OUTPUT, "0"),)
     try:
         described = describe(file_contents(path))
     except DamagedError as exc:
