@@ -3,7 +3,7 @@
     tensors/0_4242/3/20_Decoder_layer/after/outtensor0.bin   →   output.0 of Decoder_layer.2, token 3
 
 Which operations there are is taken from the topology beside the tensors, from the folders, and from the
-table of statistics; which token a folder is, from the numbers of the operations in it (`atb_tokens`).
+table of statistics; which token a folder is, from the numbers of the operations in it (`atb.tokens`).
 """
 
 import os
