@@ -13,11 +13,12 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
+from firstdrift.groups import known
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 
@@ -275,7 +276,7 @@ def require_confined(path: Path) -> None:
 
 
 def _open(wanted: Path | Entry, flags: int, within: Sequence[Path] | None) -> int:
-    bounds = [roots for roots in (_Process.roots, within) if roots is not None]
+    bounds = known((_Process.roots, within))
     if not bounds:
         return os.open(wanted, flags)
     return _open_confined(wanted, flags, bounds)
@@ -291,7 +292,7 @@ def _open_confined(wanted: Path | Entry, flags: int, bounds: Sequence[Sequence[P
             descriptor = -1
             real = Path(os.path.realpath(name))
             descriptor = open_part_by_part(real, flags)
-        if not all(any(real.is_relative_to(root) for root in roots) for roots in bounds):
+        if not all(any(map(real.is_relative_to, roots)) for roots in bounds):
             raise OutsideError(name)  # noqa: TRY301
     except BaseException:
         if descriptor >= 0:
@@ -302,12 +303,9 @@ def _open_confined(wanted: Path | Entry, flags: int, bounds: Sequence[Sequence[P
 
 def real_path(descriptor: int) -> Path | None:
     """Return where what is open lies now, as the system knows it; None where the system does not say."""
-    asked: list[Callable[[int], str]] = [_path_on_linux, _path_on_macos]
-    for ask in asked:
-        try:
+    for ask in (_path_on_linux, _path_on_macos):
+        with suppress(OSError):
             return Path(ask(descriptor))
-        except OSError:
-            continue
     return None
 
 

@@ -56,9 +56,8 @@ def files_of(pair: TensorPair) -> tuple[Path, ...]:
 def _files(location: DataLocation) -> Iterator[Path]:
     yield location.file
     seen_with = chain.from_iterable(step.other for step in location.view)
-    for other in (*location.shards, location.left, location.right, *seen_with):
-        if other is not None:
-            yield from _files(other)
+    for other in (*location.shards, *seen_with):
+        yield from _files(other)
     if location.container == "quantised":
         from firstdrift.dumps.checkpoint import description_of
 
@@ -144,8 +143,7 @@ def _load(record: TensorRecord, side: str) -> "Array":
     location = record.location
     if location is None:
         raise NothingToSeeError(Message.of("closeup.nothing_recorded", side=side_named(side)))
-    made = (location.shards, location.permutation, location.left, location.right, location.view)
-    if any(made) or location.container == "quantised":
+    if location.shards or location.view or location.container == "quantised":
         _require_small(record)
     try:
         array = load_tensor(location)

@@ -21,12 +21,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.tensor_data import CONTAINER_BY_SUFFIX, read_headers
+from firstdrift.dumps.storage.views import LEFT, RIGHT
 from firstdrift.errors import SettingsError, TensorUnreadableError
 from firstdrift.files import TooLargeError, read_regular
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.matching.tensors import shapes_differ
 from firstdrift.metrics.comparability import Shape, common_shape
-from firstdrift.model.tensor import DataLocation, TensorRecord
+from firstdrift.model.tensor import DataLocation, TensorRecord, ViewStep
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import shape as shape_of
 from firstdrift.wording.phrases import side_named
@@ -74,8 +75,9 @@ class Factors(Struct, frozen=True):
         shape = self.shape_of(record.shape)
         if shape is None or record.location is None:
             return None
-        left, right = (matrix and matrix.location for matrix in (self.left, self.right))
-        location = replace(record.location, left=left, right=right)
+        factors = ((LEFT, self.left), (RIGHT, self.right))
+        steps = (ViewStep(side, other=(matrix.location,)) for side, matrix in factors if matrix is not None)
+        location = replace(record.location, view=(*record.location.view, *steps))
         return replace(record, location=location, shape=shape, statistics=None, digest=None)
 
     def described(self, side: Message) -> Iterator[Message]:

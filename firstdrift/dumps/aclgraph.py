@@ -9,7 +9,6 @@ nodes are the same in both.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -17,23 +16,37 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
+from firstdrift.dumps.execution_order import (
+    children_of,
+    finish_order,
+    natural_key,
+    nodes_by_value,
+    value_flows,
+)
 from firstdrift.dumps.msprobe.file_names import labels_of, telling_values
 from firstdrift.dumps.msprobe.layout import DUMP_MARK, Layout, Mark, find_slices
 from firstdrift.dumps.msprobe.tree import WHOLE_MODEL, Construct, repair_parents
 from firstdrift.dumps.nodes import call_node, with_distinct_keys
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import files_in, is_folder, printable, shown_below, sub_folders
-from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
-from firstdrift.dumps.storage.tensor_files import NO_TENSOR, headers_of, no_header, record_of
+from firstdrift.dumps.storage.folders import (
+    Listed,
+    files_in,
+    is_folder,
+    list_named,
+    passed_over,
+    printable,
+    shown_below,
+    sub_folders,
+)
+from firstdrift.dumps.storage.tensor_data import NO_TENSOR, headers_of, no_header, record_of
 from firstdrift.files import Entry
 from firstdrift.groups import gathered
 from firstdrift.model.names import NameParts, parse_name
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.operators.order import OPERATOR
+from firstdrift.operators.paths import OPERATOR
 from firstdrift.wording.message import Message
 
 _FOLDERS: Final = ("dump_tensor_data", "tensor_data")
@@ -47,8 +60,7 @@ _MODULE: Final = "Module."
 _LOOKED_AT: Final = 200
 
 _MARK: Final = Mark(
-    _FOLDERS[0],
-    lambda entries: not DUMP_MARK.is_slice(entries) and any(map(_is_data_folder, entries)),
+    _FOLDERS[0], lambda entries: not DUMP_MARK.is_slice(entries) and any(map(_is_data_folder, entries))
 )
 
 
@@ -170,8 +182,8 @@ def _record(role: Role, key: str, file: Listed) -> TensorRecord:
     count = 0 if reason is NO_TENSOR else len(headers)
     several = None if count == 1 else Message.of("dumps.aclgraph.not_one_tensor", count=count)
     problem = several or headers[0].problem
-    header = no_header(problem) if problem else headers[0]
-    return record_of(header, file.path, "pt", role, key, is_refused=file.refusal is not None)
+    header = no_header(problem, is_refused=file.refusal is not None) if problem else headers[0]
+    return record_of(header, file.path, "pt", role, key)
 
 
 def _nodes(
@@ -214,8 +226,8 @@ def _flows(
     operators = {name: records for name, records in by_node.items() if parts[name].kind == "api"}
     modules = {name: records for name, records in by_node.items() if name not in operators}
     flows = value_flows(operators, parents) | value_flows(modules, parents)
-    givers, takers = _by_value(operators, Role.OUTPUT), _by_value(operators, Role.INPUT)
-    for value, around in _by_value(modules, Role.OUTPUT).items():
+    givers, takers = (nodes_by_value(operators, role, telling_values) for role in (Role.OUTPUT, Role.INPUT))
+    for value, around in nodes_by_value(modules, Role.OUTPUT, telling_values).items():
         inner = givers[value] - takers[value]
         if len(inner) == 1:
             giver = inner.pop()
@@ -232,14 +244,6 @@ def _around_module(
     if beside is None:
         return set()
     return {(giver, beside)} | ({(module, taker) for taker in takers} if beside == module else set())
-
-
-def _by_value(nodes: Mapping[str, tuple[TensorRecord, ...]], role: Role) -> defaultdict[str, set[str]]:
-    by_value: defaultdict[str, set[str]] = defaultdict(set)
-    for name, records in nodes.items():
-        for value in telling_values(records, role):
-            by_value[value].add(name)
-    return by_value
 
 
 def _beside(module: str, operator: str, parents: Mapping[str, str | None]) -> str | None:

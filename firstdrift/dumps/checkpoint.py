@@ -8,6 +8,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -16,10 +17,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import MOST_ENTRIES, files_in, first_names, printable
+from firstdrift.dumps.storage.folders import MOST_ENTRIES, files_in, first_names, printable, problem_of_file
 from firstdrift.dumps.storage.json_file import read_json
-from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.groups import known
 from firstdrift.model.slice import Problem
 from firstdrift.model.tensor import QUANTISED, DataLocation, Role, TensorRecord
 from firstdrift.wording.message import Message
@@ -60,10 +61,9 @@ class Index(Struct, frozen=True):
         """Tell whether a file is one of those that the index names."""
         return file.parent == self.folder and printable(file.name) in self.files
 
-    def missing(self, there: Container[Path]) -> list[tuple[Path, str]]:
-        """Return which of the files are not there: folder and name."""
-        names = sorted(self.files)
-        return [(self.folder, name) for name in names if self.folder / name not in there]
+    def missing(self, there: Container[Path]) -> Iterator[tuple[Path, str]]:
+        """Yield which of the files are not there: folder and name."""
+        yield from ((self.folder, name) for name in sorted(self.files) if self.folder / name not in there)
 
     def why_not(self, shard: str, there: Container[Path], damage: Mapping[Path, Message]) -> Message:
         """Say why a tensor that lies in a shard, as the index says, was not found."""
@@ -150,13 +150,12 @@ def read_indexes(files: Iterable[Path], bounds: Bounds) -> tuple[tuple[Index, ..
     folders = dict.fromkeys(file.parent for file in files if file.suffix in _SHARD_SUFFIXES)
     indexes: list[Index] = []
     problems: list[Problem] = []
-    for folder in list(folders)[:_MOST_FOLDERS]:
-        beside = files_in(folder, MOST_ENTRIES, bounds=bounds)
-        for file in (each for each in beside if each.name.endswith(_INDEX_SUFFIX)):
-            try:
-                indexes.append(_read_index(file))
-            except DumpUnreadableError as exc:
-                problems.append(Problem(printable(file.name), exc.message))
+    beside = (files_in(folder, MOST_ENTRIES, bounds=bounds) for folder in islice(folders, _MOST_FOLDERS))
+    for file in chain.from_iterable(beside):
+        try:
+            indexes += [_read_index(file)] if file.name.endswith(_INDEX_SUFFIX) else []
+        except DumpUnreadableError as exc:
+            problems.append(Problem(printable(file.name), exc.message))
     return tuple(indexes), tuple(problems)
 
 
@@ -176,8 +175,8 @@ def _read_index(file: Path) -> Index:
 def missing_shards(files: Iterable[Path], indexes: Iterable[Index]) -> list[Problem]:
     """Say which shards are missing, by the index or by the numbers in the names of the others."""
     there = set(files)
-    missing = [missed for index in indexes for missed in index.missing(there)]
-    indexed = {index.folder for index in indexes}
+    indexed = {index.folder: index for index in indexes}
+    missing = list(chain.from_iterable(index.missing(there) for index in indexes))
     missing += _missing_by_number(file for file in there if file.parent not in indexed)
     if not missing:
         return []
@@ -192,8 +191,8 @@ def _missing_by_number(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
         if match := _SHARD.fullmatch(file.name):
             stem, number, count, suffix = match.group("stem", "number", "count", "suffix")
             numbers[file.parent, stem, int(count), suffix].add(int(number))
-    for (folder, stem, count, suffix), known in numbers.items():
-        for number in sorted({*range(1, min(count, _MOST_SHARDS) + 1)} - known):
+    for (folder, stem, count, suffix), there in numbers.items():
+        for number in sorted({*range(1, min(count, _MOST_SHARDS) + 1)} - there):
             yield folder, f"{stem}-{number:05}-of-{count:05}{suffix}"
 
 
@@ -210,7 +209,7 @@ def dequantised(records: Sequence[TensorRecord]) -> tuple[TensorRecord, ...]:
         return next(filter(None, map(parameters.get, keys)), None)
 
     weight, scale = first((_PACKED, _WEIGHT)), first(_SCALES)
-    fractions = _fractions(weight, scale, first(_OFFSETS)) if weight and scale else None
+    fractions = (weight and scale and _fractions(weight, scale, first(_OFFSETS))) or weight
     return tuple(fractions if fractions and record is weight else record for record in records)
 
 
@@ -218,18 +217,14 @@ def _fractions(weight: TensorRecord, scale: TensorRecord, offset: TensorRecord |
     """Return the fractions that a weight stands for; None if that is not known."""
     is_packed = weight.key == _PACKED
     shape = _shape(weight, is_packed=is_packed)
-    factors = (scale, offset) if offset else (scale,)
-    where = weight.location
-    is_readable = all(map(_is_readable, (weight, *factors)))
-    if where is None or shape is None or not is_readable or not fits(scale.shape or (), shape):
+    made_of = known((weight, scale, offset))
+    places = known(map(_readable, made_of))
+    if shape is None or len(places) < len(made_of) or not fits(scale.shape or (), shape):
         return None
-    description = Description(
-        weight=_part(where, weight),
-        scale=_part(where, scale),
-        offset=None if offset is None else _part(where, offset),
-        is_packed=is_packed,
-        by=tuple(record.key for record in factors),
-    )
+    where = places[0]
+    parts = [Part(os.path.relpath(at.file, where.file.parent), at.container, at.entry) for at in places]
+    keys = tuple(record.key for record in made_of[1:])
+    description = Description(parts[0], parts[1], next(iter(parts[2:]), None), is_packed, keys)
     return replace(
         weight,
         key=_WEIGHT,
@@ -240,8 +235,8 @@ def _fractions(weight: TensorRecord, scale: TensorRecord, offset: TensorRecord |
     )
 
 
-def _is_readable(record: TensorRecord) -> bool:
-    return not record.problem and record.location is not None and record.shape is not None
+def _readable(record: TensorRecord) -> DataLocation | None:
+    return None if record.problem or record.shape is None else record.location
 
 
 def _shape(weight: TensorRecord, *, is_packed: bool) -> tuple[int, ...] | None:
@@ -250,8 +245,3 @@ def _shape(weight: TensorRecord, *, is_packed: bool) -> tuple[int, ...] | None:
         return None
     shape = weight.shape
     return (*shape[:-1], shape[-1] * _PER_WORD) if shape and is_packed else shape
-
-
-def _part(where: DataLocation, record: TensorRecord) -> Part:
-    at = record.location or where
-    return Part(os.path.relpath(at.file, where.file.parent), at.container, at.entry)

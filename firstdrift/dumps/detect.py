@@ -32,7 +32,7 @@ from firstdrift.wording.message import Message, joined
 
 READERS: Final = {
     "msprobe": "msprobe.reader:MsprobeReader",
-    "msprobe-debug": "msprobe.debug_reader:MsprobeDebugReader",
+    "msprobe-debug": "msprobe.reader:MsprobeDebugReader",
     "msit-torch": "msit.reader:MsitTorchReader",
     "msit-atb": "atb.reader:MsitAtbReader",
     "msprobe-atb": "atb.reader:MsprobeAtbReader",
@@ -41,13 +41,13 @@ READERS: Final = {
     "torchair-ge": "torchair.reader:TorchairGeReader",
     "hf-debug-tree": "hf_debug_tree:HfDebugTreeReader",
     "sglang": "sglang.reader:SglangReader",
-    "passes": "passes.reader:PassesReader",
-    "tensorrt-llm": "tensorrt_llm.reader:TensorrtLlmReader",
-    "msprobe-vis": "msprobe_vis.reader:MsprobeVisReader",
-    "polygraphy": "polygraphy.reader:PolygraphyReader",
-    "torchtitan": "titan.reader:TitanReader",
-    "debug-mode": "debug_mode.reader:DebugModeReader",
-    "llama-cpp": "llama_cpp.reader:LlamaCppReader",
+    "passes": "passes:PassesReader",
+    "tensorrt-llm": "tensorrt_llm:TensorrtLlmReader",
+    "msprobe-vis": "msprobe_vis:MsprobeVisReader",
+    "polygraphy": "polygraphy:PolygraphyReader",
+    "torchtitan": "titan:TitanReader",
+    "debug-mode": "debug_mode:DebugModeReader",
+    "llama-cpp": "llama_cpp:LlamaCppReader",
     "plain": "plain:PlainReader",
 }
 """The reader of each format, in the order in which they are asked; each is imported when first asked."""

@@ -18,9 +18,10 @@ from heapq import heappop, heappush
 from math import prod
 from zlib import crc32
 
-from firstdrift.groups import gathered
+from firstdrift.dumps.nodes import of_role
+from firstdrift.groups import gathered, known
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.operators.order import stage_of
+from firstdrift.operators.paths import stage_of
 
 _DIGITS = re.compile(r"([0-9]{1,18})")
 _SMALLEST_EVIDENCE = 32
@@ -30,9 +31,7 @@ _LARGEST_ZEROS = 1024 * 1024
 
 
 def finish_order(
-    children: Mapping[str | None, Sequence[str]],
-    labels: Mapping[str, str],
-    flows: Iterable[tuple[str, str]],
+    children: Mapping[str | None, Sequence[str]], labels: Mapping[str, str], flows: Iterable[tuple[str, str]]
 ) -> tuple[list[str], int]:
     """Order nodes by when they finished: children before their parent, siblings as they ran.
 
@@ -83,14 +82,13 @@ def value_flows(
     Values are told by their checksum, or by their recorded statistics where there is none. A value
     that several unrelated nodes give, or a trivial one, tells nothing.
     """
-    givers = _nodes_by_value(tensors, Role.OUTPUT)
-    takers = _nodes_by_value(tensors, Role.INPUT)
-    flows: set[tuple[str, str] | None] = set()
+    givers, takers = (nodes_by_value(tensors, role, _values) for role in (Role.OUTPUT, Role.INPUT))
+    flows: set[tuple[str, str]] = set()
     for value in givers.keys() & takers.keys():
         # A node that gives what it takes (dropout, identity) only passes the value on.
         if source := _innermost(givers[value] - takers[value], parents):
-            flows.update(_branches(source, _line(taker, parents)) for taker in takers[value])
-    return {flow for flow in flows if flow}
+            flows.update(known(_branches(source, _line(taker, parents)) for taker in takers[value]))
+    return flows
 
 
 def _innermost(sources: set[str], parents: Mapping[str, str | None]) -> list[str] | None:
@@ -102,13 +100,21 @@ def _innermost(sources: set[str], parents: Mapping[str, str | None]) -> list[str
     return _line(inner.pop(), parents) if len(inner) == 1 else None
 
 
-def _nodes_by_value(tensors: Mapping[str, Sequence[TensorRecord]], role: Role) -> dict[str, set[str]]:
-    nodes: dict[str, set[str]] = defaultdict(set)
+def nodes_by_value(
+    tensors: Mapping[str, Sequence[TensorRecord]],
+    role: Role,
+    values: Callable[[Sequence[TensorRecord], Role], Iterable[str]],
+) -> defaultdict[str, set[str]]:
+    """Return which nodes have each of the values of their tensors of a role."""
+    nodes: defaultdict[str, set[str]] = defaultdict(set)
     for name, records in tensors.items():
-        for record in records:
-            if record.role is role and (value := _value(record)):
-                nodes[value].add(name)
+        for value in values(records, role):
+            nodes[value].add(name)
     return nodes
+
+
+def _values(records: Iterable[TensorRecord], role: Role) -> list[str]:
+    return known(map(_value, of_role(records, role)))
 
 
 def _value(record: TensorRecord) -> str | None:
@@ -117,10 +123,10 @@ def _value(record: TensorRecord) -> str | None:
         _, checksum, size = record.digest.split(":")
         is_trivial = int(size) < _SMALLEST_EVIDENCE or int(checksum, 16) == _checksum_of_zeros(int(size))
         return None if is_trivial else record.digest
-    known, shape = record.statistics, record.shape
-    if known is None or shape is None or known.maximum == known.minimum or prod(shape) < _FEWEST:
+    said, shape = record.statistics, record.shape
+    if said is None or shape is None or said.maximum == said.minimum or prod(shape) < _FEWEST:
         return None
-    return f"{shape}{known.maximum}{known.minimum}{known.mean}{known.norm}"
+    return f"{shape}{said.maximum}{said.minimum}{said.mean}{said.norm}"
 
 
 @lru_cache(maxsize=256)

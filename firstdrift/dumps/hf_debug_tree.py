@@ -22,13 +22,12 @@ from typing import Any, Final, TypeGuard
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from firstdrift.dumps.containers.contents import LARGEST_NUMBER
+from firstdrift.dumps.containers.contents import number_in, sizes_in
 from firstdrift.dumps.msprobe.records import canonical_dtype
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import files_in, is_file, printable
+from firstdrift.dumps.storage.folders import files_in, is_file, printable, problem_of_file
 from firstdrift.dumps.storage.json_file import items_of, read_json
-from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
@@ -73,11 +72,9 @@ class HfDebugTreeReader(DumpReader):
         if not trees:
             raise DumpNotRecognisedError(Message.of("dumps.hf_debug_tree.none"), path=path)
         if len(trees) > 1:
-            raise DumpNotRecognisedError(
-                Message.of("dumps.hf_debug_tree.several", files=_names(trees)),
-                path=path,
-                hint=Message.of("dumps.hf_debug_tree.choose_one"),
-            )
+            several = Message.of("dumps.hf_debug_tree.several", files=_names(trees))
+            hint = Message.of("dumps.hf_debug_tree.choose_one")
+            raise DumpNotRecognisedError(several, path=path, hint=hint)
         ((model, tree),) = trees.items()
         attributes = {"framework": "pytorch", "model": printable(model)}
         return self.dump(path, [SliceListing(Coordinates(), tree)], attributes=attributes)
@@ -94,13 +91,9 @@ class HfDebugTreeReader(DumpReader):
             nodes = tuple(work.read(read.value))
         except RecursionError as exc:
             raise DumpUnreadableError(Message.of("dumps.json.nested_too_deeply"), path=tree) from exc
-        shown = printable(tree.name)
-        problems = [*work.problems, *_left_over(tree, work.files)]
-        return Slice(
-            listing,
-            _without_overwritten(nodes),
-            problems=tuple(Problem(shown, reason) for reason in problems),
-        )
+        reasons = (*work.problems, *_left_over(tree, work.files))
+        problems = tuple(Problem(printable(tree.name), reason) for reason in reasons)
+        return Slice(listing, _without_overwritten(nodes), problems=problems)
 
 
 def _names(trees: Mapping[str, Path]) -> tuple[str, ...]:
@@ -109,19 +102,11 @@ def _names(trees: Mapping[str, Path]) -> tuple[str, ...]:
 
 def _trees(path: Path) -> dict[str, Path]:
     """Return the tree of each model at a path; that with values where there are both."""
-    if is_file(path):
-        match = _TREE.fullmatch(path.name)
-        return {match["model"]: path} if match else {}
     trees: dict[str, Path] = {}
-    for name in _file_names(path):
-        if match := _TREE.fullmatch(name):
-            trees.setdefault(match["model"], path / name)
+    for file in [path] if is_file(path) else files_in(path, _MOST_ENTRIES):
+        if match := _TREE.fullmatch(file.name):
+            trees.setdefault(match["model"], file)
     return trees
-
-
-def _file_names(folder: Path) -> list[str]:
-    """Return the names of the first files in a folder; an unreadable one has none."""
-    return [file.name for file in files_in(folder, _MOST_ENTRIES)]
 
 
 class _Reading(Struct):
@@ -206,7 +191,8 @@ class _Reading(Struct):
 
     def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
         problems: list[Message] = []
-        shape = _shape(leaf["shape"])
+        sizes = _SHAPE.fullmatch(leaf["shape"])
+        shape = sizes_in(sizes["sizes"]) if sizes else None
         if shape is None:
             recorded = repr(str(leaf["shape"])[:80])
             problems.append(Message.of("dumps.record.bad_shape", recorded=recorded))
@@ -246,17 +232,6 @@ def _is_tensor(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict) and isinstance(value.get("shape"), str) and "dtype" in value
 
 
-def _shape(recorded: str) -> tuple[int, ...] | None:
-    match = _SHAPE.fullmatch(recorded)
-    if match is None:
-        return None
-    try:
-        sizes = tuple(int(size) for size in match["sizes"].split(",") if size.strip())
-    except ValueError:
-        return None
-    return sizes if max((*sizes, math.prod(sizes))) <= LARGEST_NUMBER else None
-
-
 def _statistics(leaf: Mapping[str, Any], shape: tuple[int, ...] | None) -> Statistics | None:
     """Return what was recorded; the norm follows from mean, standard deviation and number of elements."""
     maximum, minimum, mean, deviation = (_number(leaf.get(name)) for name in ("max", "min", "mean", "std"))
@@ -271,19 +246,12 @@ def _statistics(leaf: Mapping[str, Any], shape: tuple[int, ...] | None) -> Stati
 
 def _number(recorded: object) -> float | None:
     match = _NUMBER.match(recorded) if isinstance(recorded, str) else None
-    if match is None:
-        return None
-    try:
-        return float(match["number"])
-    except ValueError:
-        return None
+    return number_in(match["number"]) if match else None
 
 
 def _without_overwritten(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Take the data from all calls of a module but the last: its files hold the tensors of that one alone."""
-    last: dict[str, int] = {}
-    for node in nodes:
-        last[node.path] = max(last.get(node.path, 0), node.call)
+    last = {node.path: node.call for node in sorted(nodes, key=lambda node: node.call)}
     return tuple(
         node
         if node.call == last[node.path]
@@ -299,6 +267,6 @@ def _left_over(tree: Path, known: set[str]) -> list[Message]:
         return []
     # Outputs of modules around others are saved for the whole model alone, and then left out of the tree.
     beginnings = (f"{match['model']}.", f"{match['model']}_inputs")
-    names = (name for name in _file_names(tree.parent) if name not in known)
+    names = {file.name for file in files_in(tree.parent, _MOST_ENTRIES)} - known
     left = sum(name.startswith(beginnings) and name.endswith(".safetensors") for name in names)
     return [Message.of("dumps.hf_debug_tree.pruned_layers", count=left)] if left else []

@@ -55,11 +55,6 @@ def module_around(name: str) -> str | None:
     return next(enclosing_paths(name), None) or None
 
 
-def last_part(name: str) -> str:
-    """Return the last part of a dotted name, which tells when a module runs among its siblings."""
-    return name.rpartition(".")[2]
-
-
 def of_role(records: Iterable[TensorRecord], role: Role) -> Tensors:
     """Return the tensors of a role."""
     return tuple(record for record in records if record.role is role)

@@ -5,7 +5,7 @@
 
 Nothing but names is known, so they decide: coordinates from folders (step0, rank_1, token3, or numbers
 alone), role and key from the end of a name, and the order of execution from all of it. Tensor files of
-msprobe that have lost their dump.json still bear the names of the calls (`msprobe_files`).
+msprobe that have lost their dump.json still bear the names of the calls (`msprobe.file_names`).
 """
 
 import os
@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,8 +23,8 @@ from msgspec.structs import replace
 from firstdrift.dumps.checkpoint import Index, dequantised, is_shard, missing_shards, read_indexes
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
-from firstdrift.dumps.msprobe.file_names import calls_of, is_call_name, parse_file_name
-from firstdrift.dumps.nodes import counted, last_part, module_around, module_node, numbered
+from firstdrift.dumps.msprobe.file_names import FileName, calls_of, is_call_name, parse_file_name
+from firstdrift.dumps.nodes import counted, module_around, module_node, numbered
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
@@ -36,14 +36,21 @@ from firstdrift.dumps.storage.folders import (
     search_folders,
     sub_folders,
 )
-from firstdrift.dumps.storage.tensor_data import CONTAINER_BY_SUFFIX, container_of, looks_like
-from firstdrift.dumps.storage.tensor_files import dotted, headers_of, record_of
+from firstdrift.dumps.storage.tensor_data import (
+    CONTAINER_BY_SUFFIX,
+    container_of,
+    dotted,
+    headers_of,
+    looks_like,
+    record_of,
+)
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.files import Entry, list_folder, said_by_system
-from firstdrift.groups import gathered
+from firstdrift.groups import gathered, grouped
 from firstdrift.model.names import enclosing_paths, module_path
 from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.operators.properties import last_part
 from firstdrift.wording.message import Message
 
 _COORDINATE = re.compile(r"(?P<name>step|rank|token|micro_step)[_-]?(?P<value>[0-9]{1,18})", re.ASCII)
@@ -78,13 +85,6 @@ class _TensorFile(Struct, frozen=True):
     refusal: Message | None = None
 
 
-class _Tensor(NamedTuple):
-    """A tensor and the node that its name puts it in."""
-
-    node: str
-    record: TensorRecord
-
-
 class PlainReader(DumpReader):
     """The `DumpReader` of plain tensor files."""
 
@@ -112,8 +112,8 @@ class PlainReader(DumpReader):
             place = places.setdefault(file.coordinates, file.place)
             if place != file.place:
                 slice_name = file.coordinates.name()
-                reason = Message.of("dumps.plain.slice_twice", holder=printable(place.name), slice=slice_name)
-                problems.append(Problem(_shown(path, file.file), reason))
+                twice = Message.of("dumps.plain.slice_twice", holder=printable(place.name), slice=slice_name)
+                problems.append(Problem(_shown(path, file.file), twice))
         if not places:
             raise DumpNotRecognisedError(Message.of("dumps.plain.no_tensor_file"), path=path)
         dump = self.dump(path, (SliceListing(*listed) for listed in places.items()), problems)
@@ -180,15 +180,14 @@ class _Search:
 
     def _look_through(self, folder: Path) -> tuple[list[Entry], list[Path]]:
         """Return the files in a folder, and the folders that are looked through next."""
-        entries = gathered((is_folder(entry), entry) for entry in self._entries(folder))
-        shown = (entry for entry in entries[True] if not entry.name.startswith("."))
-        folders = gathered((entry.is_symlink(), entry) for entry in shown)
-        if links := [entry.name for entry in folders[True]]:
-            self._report(folder, Message.of("dumps.plain.links_not_followed", links=first_names(links)))
-        names = (entry.name for entry in entries[False])
-        if unread := [name for name in names if Path(name).suffix in _UNREAD_SUFFIXES]:
-            self._report(folder, Message.of("dumps.plain.kinds_not_read", files=first_names(unread)))
-        return entries[False], [Path(entry.path) for entry in folders[False]]
+        entries = grouped(self._entries(folder), _kind_of_entry)
+        if links := entries.get("link"):
+            names = first_names([entry.name for entry in links])
+            self._report(folder, Message.of("dumps.plain.links_not_followed", links=names))
+        if unread := entries.get("unread"):
+            names = first_names([entry.name for entry in unread])
+            self._report(folder, Message.of("dumps.plain.kinds_not_read", files=names))
+        return entries.get("file", []), [Path(entry.path) for entry in entries.get("folder", ())]
 
     def _entries(self, folder: Path) -> list[Entry]:
         try:
@@ -212,6 +211,15 @@ class _Search:
         return _TensorFile(file, Coordinates(**coordinates), place, ".".join(rest), refusal)
 
 
+def _kind_of_entry(entry: Entry) -> str:
+    """Say what is done with an entry of a folder, by what it is."""
+    if not is_folder(entry):
+        return "unread" if Path(entry.name).suffix in _UNREAD_SUFFIXES else "file"
+    if entry.name.startswith("."):
+        return "hidden"
+    return "link" if entry.is_symlink() else "folder"
+
+
 def _may_hold_tensors(entry: Entry | Path) -> bool:
     return Path(entry.name).suffix in CONTAINER_BY_SUFFIX
 
@@ -223,8 +231,8 @@ def _shown(root: Path, path: Path) -> str:
 def _are_numbers_tokens(root: Path) -> bool:
     """Tell whether all tensors of a dump lie in numbered folders, as msit numbers its tokens."""
     folders = [folder.name for folder in sub_folders(root)]
-    has_files = any(map(_may_hold_tensors, files_in(root)))
-    return bool(folders) and not has_files and all(map(_NUMBER.fullmatch, folders))
+    are_numbers = bool(folders) and all(map(_NUMBER.fullmatch, folders))
+    return are_numbers and not any(map(_may_hold_tensors, files_in(root)))
 
 
 def _coordinates(parts: Iterable[str], *, are_numbers_tokens: bool) -> dict[str, Any]:
@@ -254,11 +262,18 @@ def _read_files(files: list[_TensorFile], indexes: tuple[Index, ...]) -> list[tu
             damage[file.file] = reason
             continue
         is_alone = is_only or is_indexed or is_shard(file.file.name)
-        is_refused = file.refusal is not None
-        for name, header in _with_full_names(file, headers, is_only=is_only, is_alone=is_alone):
-            record = record_of(header, file.file, container, Role.OUTPUT, "0", is_refused=is_refused)
-            named.append((name, record))
+        named += _records(file, container, headers, is_only=is_only, is_alone=is_alone)
     return named + list(_not_found(indexes, named, {file.file for file in files}, damage))
+
+
+def _records(
+    file: _TensorFile, container: str, headers: list[TensorHeader], *, is_only: bool, is_alone: bool
+) -> Iterator[tuple[str, TensorRecord]]:
+    """Describe the tensors of a file by name; the only one of a dump needs none."""
+    is_nameless = is_only and len(headers) == 1 and not file.name and "." not in headers[0].entry
+    for header in headers:
+        name = "" if is_nameless else _full_name(file, header.entry, is_alone=is_alone)
+        yield name, record_of(header, file.file, container, Role.OUTPUT, "0")
 
 
 def _not_found(
@@ -275,15 +290,6 @@ def _not_found(
             yield name, TensorRecord(Role.OUTPUT, "0", "", None, problem=problem)
 
 
-def _with_full_names(
-    file: _TensorFile, headers: list[TensorHeader], *, is_only: bool, is_alone: bool
-) -> list[tuple[str, TensorHeader]]:
-    """Return the tensors of a file by name; the only one of a dump needs none."""
-    if is_only and len(headers) == 1 and not file.name and "." not in headers[0].entry:
-        return [("", headers[0])]
-    return [(_full_name(file, header.entry, is_alone=is_alone), header) for header in headers]
-
-
 def _full_name(file: _TensorFile, entry: str, *, is_alone: bool) -> str:
     """Return the name of a tensor: a dotted entry is a full path, any other lies below its file.
 
@@ -298,56 +304,60 @@ def _full_name(file: _TensorFile, entry: str, *, is_alone: bool) -> str:
     return dotted(file.name, entry)
 
 
-def _with_names(named: list[tuple[str, TensorRecord]], *, is_checkpoint: bool) -> Iterator[_Tensor]:
+def _with_names(
+    named: list[tuple[str, TensorRecord]], *, is_checkpoint: bool
+) -> Iterator[tuple[str, TensorRecord]]:
     """Find the nodes of tensors; if most are weights, all that lie together with them are parameters."""
     weights = sum(_PARAMETER.fullmatch(name) is not None for name, _ in named)
     is_checkpoint = is_checkpoint or 2 * weights > len(named)
     for name, record in named:
-        yield _named_by_msprobe(name, record) or _named(name, record, is_checkpoint=is_checkpoint)
+        said = _said_by_msprobe(name, record) or _said_by_role(name) or _said_by_parameter(name)
+        said = said or _said_by_neighbours(name, record, is_checkpoint=is_checkpoint)
+        yield said.node, replace(record, role=said.role, key=said.key)
 
 
-def _named(name: str, record: TensorRecord, *, is_checkpoint: bool) -> _Tensor:
-    """Take node, role and key from a name; one that tells no role is the node whose output 0 this is."""
-    if match := _ROLE.fullmatch(name):
-        key = (match["key"] or "0").replace("_", ".")
-        return _Tensor(match["node"] or _NAMELESS, replace(record, role=Role(match["role"]), key=key))
-    if match := _PARAMETER.fullmatch(name):
-        role = Role.GRADIENT if match["grad"] else Role.PARAMETER
-        return _Tensor(match["node"], replace(record, role=role, key=match["key"]))
-    node, _, key = name.rpartition(".")
-    if is_checkpoint and node and (record.location is None or record.location.entry):
-        return _Tensor(node, replace(record, role=Role.PARAMETER, key=key))
-    return _Tensor(name or _NAMELESS, record)
-
-
-def _named_by_msprobe(name: str, record: TensorRecord) -> _Tensor | None:
+def _said_by_msprobe(name: str, record: TensorRecord) -> FileName | None:
     """Read the name of a file, or of a tensor in one, as msprobe writes it; a file on its own has no name."""
     location = record.location
     if name and location and (saved := parse_file_name(printable(location.file.stem))):
-        return _Tensor(saved.node, replace(record, role=saved.role, key=dotted(saved.key, location.entry)))
-    if saved := parse_file_name(name):
-        return _Tensor(saved.node, replace(record, role=saved.role, key=saved.key))
-    return None
+        return replace(saved, key=dotted(saved.key, location.entry))
+    return parse_file_name(name)
 
 
-def _by_node(tensors: Iterable[_Tensor]) -> tuple[dict[str, list[TensorRecord]], list[Problem]]:
+def _said_by_role(name: str) -> FileName | None:
+    match = _ROLE.fullmatch(name)
+    key = (match["key"] or "0").replace("_", ".") if match else ""
+    return FileName(match["node"] or _NAMELESS, Role(match["role"]), key) if match else None
+
+
+def _said_by_parameter(name: str) -> FileName | None:
+    match = _PARAMETER.fullmatch(name)
+    role = Role.GRADIENT if match and match["grad"] else Role.PARAMETER
+    return FileName(match["node"], role, match["key"]) if match else None
+
+
+def _said_by_neighbours(name: str, record: TensorRecord, *, is_checkpoint: bool) -> FileName:
+    """Take what is named otherwise for a weight in a checkpoint, else for output 0 of a node."""
+    node, _, key = name.rpartition(".")
+    is_alone = record.location is not None and not record.location.entry
+    if is_checkpoint and node and not is_alone:
+        return FileName(node, Role.PARAMETER, key)
+    return FileName(name or _NAMELESS, record.role, record.key)
+
+
+def _by_node(
+    tensors: Iterable[tuple[str, TensorRecord]],
+) -> tuple[dict[str, list[TensorRecord]], list[Problem]]:
     """Group tensors by node; "0#1" is the second of the same name, and a problem."""
     by_node: dict[str, list[TensorRecord]] = defaultdict(list)
     problems: list[Problem] = []
-    for (node, record), occurrence in counted(tensors, _place):
+    for (node, record), occurrence in counted(tensors, lambda named: (named[0], named[1].label)):
         if occurrence:
             tensor_twice = Message.of("dumps.file.tensor_twice", tensor=record.label, node=node)
-            problems.append(Problem(_file_name(record), tensor_twice))
+            file = printable(record.location.file.name) if record.location else ""
+            problems.append(Problem(file, tensor_twice))
         by_node[node].append(replace(record, key=numbered(record.key, occurrence)))
     return by_node, problems
-
-
-def _place(tensor: _Tensor) -> tuple[str, str, str]:
-    return tensor.node, tensor.record.role, tensor.record.key
-
-
-def _file_name(record: TensorRecord) -> str:
-    return printable(record.location.file.name) if record.location else ""
 
 
 def _build_slice(

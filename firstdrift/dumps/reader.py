@@ -7,12 +7,13 @@ Opening a dump finds its slices; reading a slice finds its nodes and tensors fro
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from msgspec import Struct
 
+from firstdrift.dumps.storage.folders import NAMES_SHOWN, files_in, first_names, is_file
 from firstdrift.errors import DumpNotRecognisedError
 from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
 from firstdrift.wording.message import Message
@@ -102,3 +103,55 @@ class DumpReader(ABC):
     def none_at(self, path: Path) -> DumpNotRecognisedError:
         """Refuse a path where no dump of this format lies, or more than one."""
         return DumpNotRecognisedError(Message.of("dumps.not_of_format", format=self.title), path=path)
+
+
+class FilesReader(DumpReader):
+    """Reads dumps whose slices lie in files of one folder that are told by how they are named and begin.
+
+    Attributes:
+        evidence: id of the message that names the files.
+        suffixes: of such files.
+        most_entries: how many entries of a folder are looked at.
+        most_files: how many files of such a suffix are opened there.
+    """
+
+    evidence: ClassVar[str]
+    suffixes: ClassVar[frozenset[str]]
+    most_entries: ClassVar[int]
+    most_files: ClassVar[int]
+
+    @abstractmethod
+    def is_one(self, file: Path) -> bool:
+        """Tell whether a file of such a suffix is of this format, by its name and its beginning."""
+
+    def files(self, path: Path) -> list[Path]:
+        """Return the files of a dump at a path: itself, or those in it."""
+        candidates = [path] if is_file(path) else files_in(path, self.most_entries)
+        named = [file for file in candidates if file.suffix in self.suffixes]
+        return list(filter(self.is_one, named[: self.most_files]))
+
+    def recognise(self, path: Path) -> tuple[Message, ...]:
+        """Return the evidence that a path is such a file, or holds some; empty if it does not."""
+        names = first_names([file.name for file in self.files(path)])
+        return (Message.of(self.evidence, files=names),) if names else ()
+
+    def is_marked(self, folder: Path) -> bool:
+        """Tell whether such a file lies in a folder."""
+        return bool(self.files(folder))
+
+    def files_at(self, path: Path) -> list[Path]:
+        """Return the files of the dump at a path, of which there are some.
+
+        Raises:
+            DumpNotRecognisedError: there are none.
+        """
+        files = self.files(path)
+        if not files:
+            raise self.none_at(path)
+        return files
+
+
+def several_at(path: Path, files: Sequence[Path], most_named: int = NAMES_SHOWN) -> DumpNotRecognisedError:
+    """Refuse a path where several dumps lie."""
+    several = Message.of("dumps.several", dumps=first_names([file.name for file in files], most_named))
+    return DumpNotRecognisedError(several, path=path, hint=Message.of("dumps.choose_one"))

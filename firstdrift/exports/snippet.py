@@ -77,12 +77,8 @@ def _location(location: DataLocation) -> str:
     if location.shards:
         given.append(f"shards=({', '.join(map(_location, location.shards))},)")
         given.append(f"axis={location.axis!r}")
-    given += [
-        f"{name}={places!r}" for name in ("order", "permutation") if (places := getattr(location, name))
-    ]
-    for side, factor in (("left", location.left), ("right", location.right)):
-        if factor is not None:
-            given.append(f"{side}={_location(factor)}")
+    if location.order:
+        given.append(f"order={location.order!r}")
     if location.view:
         given.append(f"view=({', '.join(map(_step, location.view))},)")
     return f"DataLocation({', '.join(given)})"

@@ -6,9 +6,10 @@ golden "b h d" [4, 8, 16]     target "b d h" [4, 16, 8]   ──▶   target [4,
 from msgspec.structs import replace
 
 from firstdrift.dumps.sglang.dims import parse_dims, portion_of
+from firstdrift.dumps.storage.views import PERMUTED
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.tensors import relate_shapes
-from firstdrift.model.tensor import DataLocation, TensorRecord
+from firstdrift.model.tensor import DataLocation, TensorRecord, ViewStep
 from firstdrift.wording.message import Message
 
 
@@ -19,7 +20,7 @@ def lay_alike(pair: TensorPair) -> TensorPair:
     if order is None or target.shape is None or target.location is None:
         return pair
     shape = tuple(target.shape[axis] for axis in order)
-    location = replace(target.location, permutation=order)
+    location = replace(target.location, view=(ViewStep(PERMUTED, order), *target.location.view))
     laid = replace(target, shape=shape, location=location, digest=None, statistics=None)
     transform, incomparable = relate_shapes(golden.shape, shape)
     how = Message.of("matching.transform.reordered", order=order)
@@ -44,4 +45,4 @@ def _names(record: TensorRecord) -> tuple[str, ...]:
 
 
 def _is_moved(location: DataLocation | None) -> bool:
-    return location is not None and bool(location.permutation)
+    return location is not None and any(step.name == PERMUTED for step in location.view)

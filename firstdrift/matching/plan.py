@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.manual.mapping import MappingFile
-from firstdrift.model.parts import Parts
 from firstdrift.model.slice import Coordinates, Layout, SliceListing
-from firstdrift.model.tensor import TensorRecord
+from firstdrift.model.tensor import Parts, TensorRecord
 from firstdrift.wording.message import Message
 
 Messages: TypeAlias = tuple[Message, ...]

@@ -31,8 +31,7 @@ from firstdrift.metrics.measurement import Measurement, incomparable
 from firstdrift.metrics.ranks.shard_slice import cut, measure_cut, whole_of
 from firstdrift.metrics.rearrangement import rearranged
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
-from firstdrift.model.parts import Parts
-from firstdrift.model.tensor import DataLocation, TensorRecord, is_part_of_rank
+from firstdrift.model.tensor import DataLocation, Parts, TensorRecord, is_part_of_rank
 from firstdrift.wording.message import Message
 
 _JOINED: Final = DataLocation(Path(), "joined")

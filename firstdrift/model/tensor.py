@@ -3,11 +3,14 @@
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from math import fsum, isnan, nan, prod, sqrt
+from operator import mul
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
+from firstdrift.groups import known
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import ranks_named
 
@@ -58,8 +61,6 @@ class DataLocation(Struct, frozen=True, gc=False):
         shards: where the parts lie, in order, of a tensor that several ranks hold ("shards").
         axis: along which dimension the shards lie side by side; None if they are added up.
         order: which of the equal pieces of the shards, laid side by side, comes where; as they lie if empty.
-        permutation: which dimension of what is stored comes where; as they are if empty.
-        left: where a matrix lies by which the tensor is multiplied from the left; likewise right.
         view: what is done to the values as they are read, in order.
     """
 
@@ -69,9 +70,6 @@ class DataLocation(Struct, frozen=True, gc=False):
     shards: "tuple[DataLocation, ...]" = ()
     axis: int | None = None
     order: tuple[int, ...] = ()
-    permutation: tuple[int, ...] = ()
-    left: "DataLocation | None" = None
-    right: "DataLocation | None" = None
     view: tuple[ViewStep, ...] = ()
 
 
@@ -254,8 +252,7 @@ def is_floating(dtype: str) -> bool:
 
 def coarsest_roundoff(*dtypes: str) -> float:
     """Return the largest unit roundoff among dtypes; float32's where none is a floating dtype."""
-    known = [UNIT_ROUNDOFF[dtype] for dtype in dtypes if dtype in UNIT_ROUNDOFF]
-    return max(known, default=UNIT_ROUNDOFF["float32"])
+    return max(known(map(UNIT_ROUNDOFF.get, dtypes)), default=UNIT_ROUNDOFF["float32"])
 
 
 def shared_location(locations: Sequence[DataLocation], axis: int | None) -> DataLocation:
@@ -269,40 +266,36 @@ def join_statistics(parts: Sequence[TensorRecord]) -> Statistics | None:
     They are the largest maximum, the smallest minimum, the weighted mean, and the root of the sum of squared
     norms.
     """
-    known = [part.statistics for part in parts if part.statistics is not None]
-    sizes = [prod(part.shape) for part in parts if part.shape is not None]
-    if not len(known) == len(sizes) == len(parts):
+    said = known(part.statistics for part in parts)
+    sizes = list(map(prod, known(part.shape for part in parts)))
+    if not len(said) == len(sizes) == len(parts):
         return None
+    maxima, minima, means, norms = zip(*map(astuple, said), strict=True)
     return Statistics(
-        maximum=_extreme(max, [statistics.maximum for statistics in known]),
-        minimum=_extreme(min, [statistics.minimum for statistics in known]),
-        mean=_weighted_mean([statistics.mean for statistics in known], sizes),
-        norm=_norm([statistics.norm for statistics in known]),
+        _extreme(max, maxima), _extreme(min, minima), _weighted_mean(means, sizes), _norm(norms)
     )
 
 
 def _all_known(values: Sequence[float | None]) -> list[float] | None:
-    known = [value for value in values if value is not None]
-    return known if len(known) == len(values) else None
+    there = known(values)
+    return there if len(there) == len(values) else None
 
 
 def _extreme(which: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
-    known = _all_known(values)
-    if known is None:
+    there = _all_known(values)
+    if there is None:
         return None
-    return nan if any(map(isnan, known)) else which(known)
+    return nan if any(map(isnan, there)) else which(there)
 
 
 def _weighted_mean(means: Sequence[float | None], sizes: Sequence[int]) -> float | None:
-    known, size = _all_known(means), sum(sizes)
-    if known is None or not size:
-        return None
-    return _sum([mean * share for mean, share in zip(known, sizes, strict=True)]) / size
+    there, size = _all_known(means), sum(sizes)
+    return _sum(list(map(mul, there, sizes))) / size if there is not None and size else None
 
 
 def _norm(norms: Sequence[float | None]) -> float | None:
-    known = _all_known(norms)
-    return None if known is None else sqrt(_sum([norm * norm for norm in known]))
+    there = _all_known(norms)
+    return None if there is None else sqrt(_sum(list(map(mul, there, there))))
 
 
 def _sum(values: list[float]) -> float:
@@ -311,3 +304,25 @@ def _sum(values: list[float]) -> float:
         return fsum(values)
     except (OverflowError, ValueError):
         return sum(values)
+
+
+class Parts(Struct, frozen=True):
+    """What a tensor is joined from.
+
+    Attributes:
+        records: the parts, in order.
+        are_golden: whether they are on the golden side.
+        summed: whether the tensor is their sum; if not, they are laid side by side.
+        rotated: whether the tensor is the first, rotated by the angles whose cosine and sine follow.
+        of_experts: whether they are rows of experts, which lie one after another.
+        rearranged: whether there is one alone, whose elements may lie in another order along a dimension.
+        stacked: whether they are weights of experts, which lie in a dimension of their own.
+    """
+
+    records: tuple[TensorRecord, ...]
+    are_golden: bool
+    summed: bool = False
+    rotated: bool = False
+    of_experts: bool = False
+    stacked: bool = False
+    rearranged: bool = False

@@ -1,7 +1,7 @@
-"""Where in a model something lies, by its path: in which part of a layer, in which expert."""
+"""Where in a model something lies, and when it runs among its siblings, by its path and its name."""
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from firstdrift.operators.kinds import snake_case
@@ -138,3 +138,30 @@ def stacked_weight(path: str) -> re.Match[str] | None:
 def single_weight(path: str) -> re.Match[str] | None:
     """Take the path of a weight of one expert apart: as of all of them, and its `number`."""
     return path_pattern("expert.single_weight").fullmatch(path)
+
+
+OPERATOR: Final = "<operator>"
+"""Stands for the last name of an operator call: after projections, before what ends the module."""
+
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
+
+@lru_cache(1 << 12)
+def stage_of(label: str) -> tuple[int, int] | None:
+    """Return the place of a name among those of its siblings; None if it does not tell when it runs."""
+    known = registry()
+    if label == OPERATOR:
+        return known.stages[known.stage_of_operators], 0
+    if _NUMBER.fullmatch(label):
+        return known.stages[known.stage_of_numbers], int(label)
+    module = known.by_name.get(label)
+    if module is not None and module.stage and label not in module.unordered_names:
+        return known.stages[module.stage], 0
+    return next(((place, 0) for pattern, place in _further_names() if pattern.fullmatch(label)), None)
+
+
+@cache
+def _further_names() -> tuple[tuple[re.Pattern[str], int], ...]:
+    known = registry()
+    entries = (entry for entry in known.modules.values() if entry.order_like)
+    return tuple((re.compile(entry.order_like), known.stages[entry.stage]) for entry in entries)

@@ -15,9 +15,11 @@ _MOST_REMEMBERED: Final = 1 << 12
 BETWEEN_RANKS: Final = "Distributed."
 """What begins the names of calls between ranks."""
 
+_ATEN_CALL: Final = re.compile(r"-aten\.([A-Za-z0-9_]+)(?=\.|$)")
+
 
 def last_part(type_name: str) -> str:
-    """Return a call or class without what it lies in: "Functional.linear" is "linear"."""
+    """Return a call, a class or a module without what it lies in: "Functional.linear" is "linear"."""
     return type_name.rpartition(".")[2]
 
 
@@ -145,12 +147,7 @@ def transposes(type_name: str) -> bool:
     return any(entry.transposes for entry in operators_named(snake_case(type_name)))
 
 
-@cache
-def _aten_call() -> re.Pattern[str]:
-    return re.compile(r"-aten\.([A-Za-z0-9_]+)(?=\.|$)")
-
-
 def hands_on(fx_node: str) -> bool:
     """Tell whether a node of an FX graph is an operator of aten that gives the values that it takes."""
     known = _names_of("passes_on", "aten")
-    return any(name in known for name in _aten_call().findall(fx_node))
+    return not known.isdisjoint(_ATEN_CALL.findall(fx_node))

@@ -4,7 +4,7 @@
     modules.toml     by the last part of a path: q_proj, wq, to_q; and by what lies around it
 
 Both are read once, when first asked for, and checked: an unknown key, a missing kind and a name that two
-entries claim are errors. `recognise.py`, `properties.py`, `order.py`, `fused.py` and `paths.py` ask it.
+entries claim are errors. `recognise.py`, `properties.py`, `fused.py` and `paths.py` ask it.
 """
 
 import re
@@ -163,10 +163,9 @@ def read_registry(operators: str, modules: str) -> Registry:
     Raises:
         RegistryError: a text is no TOML, or it holds what no registry can hold.
     """
-    of_operators = _converted(operators, dict[str, Operator], _OPERATORS)
+    by_id = _with_ids(_converted(operators, dict[str, Operator], _OPERATORS))
     rest = _converted(modules, _OfModules, _MODULES)
-    by_id = {key: msgspec.structs.replace(entry, id=key) for key, entry in of_operators.items()}
-    by_module = {key: msgspec.structs.replace(entry, id=key) for key, entry in rest.module.items()}
+    by_module = _with_ids(rest.module)
     found = Registry(
         operators=by_id,
         modules=by_module,
@@ -212,6 +211,10 @@ def _converted(text: str, kind: Any, file: str) -> Any:  # noqa: ANN401 (a type,
         return msgspec.convert(tomllib.loads(text), kind)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise RegistryError(f"{file}: {error}") from error
+
+
+def _with_ids(entries: Mapping[str, _Entry]) -> dict[str, _Entry]:
+    return {key: msgspec.structs.replace(entry, id=key) for key, entry in entries.items()}
 
 
 def _index(names: Iterable[tuple[str, _Entry]]) -> dict[str, _Entry]:

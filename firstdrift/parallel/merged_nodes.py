@@ -145,4 +145,4 @@ def outermost_modules(nodes: Sequence[MergedNode]) -> list[int | None]:
         is_call = not merged.is_operator and not runs_after_the_passes(merged.path)
         above = tops[merged.parent]
         tops[at] = at if above is None and is_call else above
-    return [tops.get(at) for at in range(len(nodes))]
+    return list(map(tops.get, range(len(nodes))))

@@ -10,7 +10,7 @@ and is not kept again.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import chain, count, zip_longest
 from operator import attrgetter
 from typing import Final
@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.groups import grouped, known
+from firstdrift.groups import gathered, grouped, known
 from firstdrift.model.names import enclosing_paths
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Layout
@@ -49,17 +49,22 @@ def _chunks(stage: Piece, layout: Layout | None) -> list[Piece]:
     if layout is not None and layout.virtual == 1:
         return [stage]
     tops = outermost_modules(stage)
-    chunks = [None if top is None else chunk_of(stage[top].path) for top in tops]
+    paths = ("" if top is None else stage[top].path for top in tops)
+    chunks = list(map(chunk_of, paths))
     present = sorted(set(known(chunks)))
     if len(present) < 2:  # noqa: PLR2004 (several)
         return [stage]
-    current = 0
-    places: dict[int, list[int]] = {chunk: [] for chunk in (current, *present)}
-    loose: dict[Hashable, int] = {}  # an operator outside of modules belongs where it first ran
-    for at, (merged, top, chunk) in enumerate(zip(stage, tops, chunks, strict=True)):
-        current = current if chunk is None else chunk
-        places[loose.setdefault(_kind(merged), current) if top is None else current].append(at)
+    places = gathered((chunk, at) for at, chunk in enumerate(_running_chunks(stage, tops, chunks)))
     return [select(stage, places[chunk]) for chunk in present]
+
+
+def _running_chunks(stage: Piece, tops: Sequence[int | None], chunks: Sequence[int | None]) -> Iterator[int]:
+    """Yield the chunk of each node of a stage: that of its module, else the one that ran last."""
+    current = 0
+    loose: dict[Hashable, int] = {}  # an operator outside of modules belongs where it first ran
+    for merged, top, chunk in zip(stage, tops, chunks, strict=True):
+        current = current if chunk is None else chunk
+        yield loose.setdefault(_kind(merged), current) if top is None else current
 
 
 # ---- stages one after another
@@ -94,14 +99,12 @@ class _Group:
 
     def held(self) -> dict[int, Node]:
         """What ranks have of it, without what stages send each other."""
-        held = self._on_ends() if self.is_around else self._on_all()
+        everywhere = chain.from_iterable(merged.held.items() for merged in self.members)
+        held = self._on_ends() if self.is_around else dict(everywhere)
         sent = chain.from_iterable(messages(node.type_name, node.tensors) for node in held.values())
         if next(sent, None) is not None:
             return {rank: replace(node, tensors=()) for rank, node in held.items()}
         return held
-
-    def _on_all(self) -> dict[int, Node]:
-        return dict(chain.from_iterable(merged.held.items() for merged in self.members))
 
     def _on_ends(self) -> dict[int, Node]:
         """Return a module around stages: what goes in, it gets on the first; what comes out, on the last."""
@@ -109,11 +112,8 @@ class _Group:
         first, last = ends[::-1] if ends[0].is_backward else ends
         held: dict[int, Node] = {}
         for merged in self.members:
-            roles = {Role.PARAMETER, Role.GRADIENT}
-            if merged is first:
-                roles.add(Role.INPUT)
-            if merged is last:
-                roles.add(Role.OUTPUT)
+            at_ends = ((Role.INPUT, first), (Role.OUTPUT, last))
+            roles = {Role.PARAMETER, Role.GRADIENT, *(role for role, end in at_ends if end is merged)}
             for rank, node in merged.held.items():
                 kept = tuple(record for record in node.tensors if record.role in roles)
                 before = held[rank].tensors if rank in held else ()
@@ -212,7 +212,7 @@ def _keys(number: int, piece: Piece, containing: frozenset[str]) -> list[Hashabl
         else:
             keys[at] = (merged.path, merged.call, node.type_name, node.direction)
             repeated |= set() if merged.path in containing else {at}
-    return [keys.get(at) for at in range(len(piece))]
+    return list(map(keys.get, range(len(piece))))
 
 
 def _moments(number: int, piece: Piece, pieces: int) -> list[_Moment]:

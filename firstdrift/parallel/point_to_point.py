@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from firstdrift.dumps.nodes import of_role
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.operators.properties import BETWEEN_RANKS, message_of
+from firstdrift.operators.properties import BETWEEN_RANKS, last_part, message_of
 
 _SENDS: Final = "sends"
 _SEVERAL: Final = "several"
@@ -46,18 +47,16 @@ def is_communication(type_name: str) -> bool:
 
 def messages(type_name: str, records: Iterable[TensorRecord]) -> Iterator[Message]:
     """Yield the messages of an operator, by its arguments; none if it is not one to one."""
-    operator = type_name.rpartition(".")[2]
+    operator = last_part(type_name)
     exchanged = message_of(operator)
     if not exchanged:
         return
-    given = {record.key: record.scalar or "" for record in records if record.role is Role.INPUT}
+    given = {record.key: record.scalar or "" for record in of_role(records, Role.INPUT)}
     ranks = {key: int(value) for key, value in given.items() if _RANK.fullmatch(value)}
     if exchanged == _SEVERAL:
         yield from _messages_of_batch(given, ranks)
-        return
-    peer = next((rank for key, rank in ranks.items() if key in _PEERS), None)
-    if peer is not None:
-        yield Message(operator, peer, "")
+    elif peers := [rank for key, rank in ranks.items() if key in _PEERS]:
+        yield Message(operator, peers[0], "")
 
 
 def _messages_of_batch(given: Mapping[str, str], ranks: Mapping[str, int]) -> Iterator[Message]:

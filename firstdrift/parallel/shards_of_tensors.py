@@ -1,18 +1,27 @@
 """What the tensors that ranks hold are to one another: the same, side by side, or summed by a collective.
 
 What they are to the whole is not asked here: that shows when they are held against the other dump.
+
+Where a dump says how each rank cut a tensor, what they hold is laid together:
+
+    rank 0 "b s[cp:zigzag] h[tp]" cp 0, tp 0  ┐
+    rank 1                        cp 0, tp 1  │ h side by side, then s, whose pieces are put in order:
+    rank 2                        cp 1, tp 0  │ 0 3 | 1 2  ──▶  0 1 2 3
+    rank 3                        cp 1, tp 1  ┘
+
+Ranks that hold the same part are copies: the first is taken.
 """
 
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import filterfalse
+from itertools import filterfalse, product
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from firstdrift.dumps.sglang.dims import Cut, Dims, parse_dims, portion_of
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.groups import known
+from firstdrift.groups import gathered, grouped, known
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import (
     Role,
@@ -25,11 +34,107 @@ from firstdrift.model.tensor import (
     shared_location,
 )
 from firstdrift.operators.properties import sum_over_ranks
-from firstdrift.parallel.declared_shards import declared_whole
 from firstdrift.parallel.merged_nodes import MergedNode
+from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+Place = tuple[int, ...]
+"""Which rank of each group that cut a tensor holds a part."""
+
+
+def declared_whole(records: Sequence[TensorRecord]) -> TensorRecord | None:
+    """Return the tensor that ranks hold parts of; None if the dump does not say how they do.
+
+    What it says is taken from the first rank. A tensor whose parts cannot be put in order says why.
+    """
+    dims, sizes = _declared(records[0])
+    cuts = [cut for cut in dims.cuts if cut.group in sizes]
+    copies = gathered((_place(record, cuts), record) for record in records)
+    if not cuts or not _are_complete(copies, [sizes[cut.group] for cut in cuts]):
+        return None
+    if "t" in {dims.names[cut.axis] for cut in cuts if cut.is_zigzag}:
+        return replace(records[0], digest=None, problem=Message.of("dumps.sglang.packed_zigzag"))
+    return _assembled(copies, cuts)
+
+
+def _declared(record: TensorRecord) -> tuple[Dims, dict[str, int]]:
+    """Return what a dump says of the dimensions of a tensor, and the sizes of the groups that share it."""
+    portion = portion_of(record.location)
+    dims = None if portion is None else parse_dims(portion.dims)
+    if portion is None or dims is None or len(dims.names) != len(record.shape or ()):
+        return Dims((), ()), {}
+    return dims, {group: size for group, _, size in portion.ranks}
+
+
+def _are_complete(copies: Mapping[Place | None, Sequence[TensorRecord]], sizes: Sequence[int]) -> bool:
+    """Tell whether there is a part for each place, and its copies are copies."""
+    return set(copies) == set(product(*map(range, sizes))) and all(map(_are_alike, copies.values()))
+
+
+def _place(record: TensorRecord, cuts: Sequence[Cut]) -> Place | None:
+    """Return which rank of each group holds a tensor; None if that is not said, or it cannot be read."""
+    portion = portion_of(record.location)
+    if portion is None or record.shape is None or record.problem is not None:
+        return None
+    ranks = {group: rank for group, rank, _ in portion.ranks}
+    place = known(ranks.get(cut.group) for cut in cuts)
+    return tuple(place) if len(place) == len(cuts) else None
+
+
+def _are_alike(copies: Sequence[TensorRecord]) -> bool:
+    """Tell whether what should be copies may be: nothing that was recorded says otherwise."""
+    shapes, digests = {one.shape for one in copies}, {one.digest for one in copies}
+    return len(shapes) == 1 and len(digests - {None}) <= 1
+
+
+def _assembled(
+    copies: Mapping[Place | None, Sequence[TensorRecord]], cuts: Sequence[Cut]
+) -> TensorRecord | None:
+    """Undo the cuts, the last first."""
+    left = {place: group[0] for place, group in copies.items() if place is not None}
+    for cut in reversed(cuts):
+        groups = grouped(sorted(left), lambda place: place[:-1])
+        whole = {place: _joined([left[one] for one in ones], cut) for place, ones in groups.items()}
+        left = {place: one for place, one in whole.items() if one is not None}
+        if len(left) < len(whole):
+            return None
+    return left[()]
+
+
+def _joined(parts: Sequence[TensorRecord], cut: Cut) -> TensorRecord | None:
+    """Lay the parts of a dimension side by side, or add them up; None if they do not fit."""
+    axis = None if cut.is_addend else cut.axis
+    shape = _joint_shape([part.shape or () for part in parts], axis)
+    places = known(part.location for part in parts)
+    if shape is None or len(places) < len(parts):
+        return None
+    order = _zigzag(len(parts)) if cut.is_zigzag and axis is not None else ()
+    location = replace(shared_location(places, axis), order=order)
+    return replace(parts[0], shape=shape, location=location, digest=None, statistics=None)
+
+
+def _joint_shape(shapes: Sequence[tuple[int, ...]], axis: int | None) -> tuple[int, ...] | None:
+    """Return the shape of what lies side by side, or is added up (no axis); None if that cannot be done."""
+    rests = {(len(shape), _with_length(shape, axis, 0)) for shape in shapes}
+    if len(rests) > 1:
+        return None
+    length = 0 if axis is None else sum(shape[axis] for shape in shapes)
+    return _with_length(shapes[0], axis, length)
+
+
+def _with_length(shape: tuple[int, ...], axis: int | None, length: int) -> tuple[int, ...]:
+    """Return a shape with another length of a dimension; as it is, if there is no such dimension."""
+    return shape if axis is None else (*shape[:axis], length, *shape[axis + 1 :])
+
+
+def _zigzag(size: int) -> tuple[int, ...]:
+    """Return where the pieces lie that were dealt out from both ends: rank 0 has the first and the last."""
+    dealt = [piece for rank in range(size) for piece in (rank, 2 * size - 1 - rank)]
+    return tuple(sorted(range(2 * size), key=dealt.__getitem__))
+
 
 _SAME: Final = 1e-3
 """Difference of statistics, relative to the norm, up to which ranks hold the same tensor."""
@@ -43,18 +148,15 @@ Totals = Mapping[Hashable, TensorRecord]
 
 def tensors_of(merged: MergedNode, totals: Totals, only: int | None) -> Iterator[TensorRecord]:
     """Yield the tensors of a merged node, or those that one rank holds, each with what every rank holds."""
-    by_label: dict[str, dict[int, TensorRecord]] = defaultdict(dict)
-    for rank, node in merged.held.items():
-        for record in node.tensors:
-            by_label[record.label][rank] = record
+    of_ranks = ((rank, record) for rank, node in merged.held.items() for record in node.tensors)
+    by_label = gathered((record.label, (rank, record)) for rank, record in of_ranks)
     ranks = merged.held if merged.alike else ()
-    for records in by_label.values():
-        if only in (None, *records):
-            held = tuple(records.values())
-            whole = declared_whole(held) if only is None and len(held) == len(merged.held) else None
-            if whole is not None:
-                yield whole
-                continue
+    for records in map(dict, by_label.values()):
+        held = tuple(records.values())
+        may_be_whole = only is None and len(held) == len(merged.held)
+        if may_be_whole and (whole := declared_whole(held)) is not None:
+            yield whole
+        elif only in (None, *records):
             missing = tuple(filterfalse(records.__contains__, ranks))
             total = totals.get(_values(held))
             shards = Shards(tuple(records), held, total, missing=missing, only=only)
@@ -73,11 +175,11 @@ def _guessed_whole(held: Sequence[TensorRecord]) -> TensorRecord:
     Where ranks hold other values each, they are taken to be side by side along the last dimension.
     """
     first = held[0]
-    others = [record for record in held[1:] if record.shape == first.shape]
-    if not 0 < len(others) == len(held) - 1 or not first.shape or not is_floating(first.dtype):
+    shapes = {record.shape for record in held}
+    if len(held) == 1 or len(shapes) > 1 or not first.shape or not is_floating(first.dtype):
         return first
     same = agree(held)
-    if same or (same is None and _begin_alike(held)):
+    if _begin_alike(held) if same is None else same:
         return first
     return replace(first, shape=(*first.shape[:-1], len(held) * first.shape[-1]))
 
@@ -97,12 +199,8 @@ def agree(parts: Sequence[TensorRecord]) -> bool | None:
 
 def _are_near(one: Statistics, other: Statistics) -> bool:
     scale = max((abs(value) for value in (one.maximum, one.minimum) if value is not None), default=0.0)
-    return (
-        _is_near(one.maximum, other.maximum, scale)
-        and _is_near(one.minimum, other.minimum, scale)
-        and _is_near(one.mean, other.mean, scale)
-        and _is_near(one.norm, other.norm, abs(one.norm or 0.0))
-    )
+    units = {"maximum": scale, "minimum": scale, "mean": scale, "norm": abs(one.norm or 0.0)}
+    return all(_is_near(getattr(one, name), getattr(other, name), unit) for name, unit in units.items())
 
 
 def _is_near(one: float | None, other: float | None, unit: float) -> bool:

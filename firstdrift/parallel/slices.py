@@ -33,7 +33,7 @@ def read_merged(
         return read(listing)
     from firstdrift.parallel.merge_ranks import merge_ranks
 
-    return (merge or merge_ranks)(listing, [read(part) for part in listing.parts])
+    return (merge or merge_ranks)(listing, list(map(read, listing.parts)))
 
 
 def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:

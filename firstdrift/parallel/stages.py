@@ -36,9 +36,8 @@ def _recognised(by_rank: Mapping[int, Slice]) -> list[Ranks]:
     for rank in sorted(by_rank):
         group = next((group for group in alike if _belongs(rank, group, modules, hand_overs)), None)
         if group is None:
-            alike.append([rank])
-        else:
-            group.append(rank)
+            alike.append(group := [])
+        group.append(rank)
     width = min(map(len, alike))
     stages = chain.from_iterable(_cut(group, width) for group in alike)
     return _in_order(list(stages), hand_overs, modules)

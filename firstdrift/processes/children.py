@@ -112,7 +112,7 @@ class Children(AbstractContextManager["Children"]):
         """
         with self._turn():
             try:
-                answer = self._ask_one((roots, question, given, named))
+                answer = self._ask_one(self._take(), (roots, question, given, named))
             except _EndedError as error:
                 raise LimitError(error.message) from error
         if answer.is_error:
@@ -137,28 +137,18 @@ class Children(AbstractContextManager["Children"]):
         finally:
             self._free.release()
 
-    def _ask_one(self, question: "_Question") -> "_Answer":
-        child = self._take()
+    def _ask_one(self, child: "_Child", question: "_Question") -> "_Answer":
         try:
             answer = child.ask(question)
-        except _GoneError:  # it had waited for too long, and was about to end
+        except _GoneError:  # it had waited for too long, and was about to end; a new one never did
             child.end()
-            child = self._new()
-            answer = self._ask_new(child, question)
+            return self._ask_one(self._new(), question)
         except BaseException:
             child.end()
             raise
-        if answer.stays and self._keep(child):
-            return answer
-        child.end()
+        if not (answer.stays and self._keep(child)):
+            child.end()
         return answer
-
-    def _ask_new(self, child: "_Child", question: "_Question") -> "_Answer":
-        try:
-            return child.ask(question)
-        except BaseException:
-            child.end()
-            raise
 
     def _take(self) -> "_Child":
         with self._lock:

@@ -95,9 +95,8 @@ def _was_computed(record: TensorRecord) -> bool:
 
 def _was_made(where: DataLocation) -> bool:
     """Tell whether what is read from a place is multiplied, or added up, on the way."""
-    multiplied = where.left is not None or where.right is not None
-    added = (bool(where.shards) and where.axis is None) or any(step.other for step in where.view)
-    return multiplied or added or any(map(_was_made, where.shards))
+    added = bool(where.shards) and where.axis is None
+    return added or any(step.other for step in where.view) or any(map(_was_made, where.shards))
 
 
 def _is_part(record: TensorRecord) -> bool:

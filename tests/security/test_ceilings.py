@@ -22,9 +22,9 @@ from library.dumps.atb_samples import container
 from messages import says
 
 from firstdrift.comparison.compare import compare
-from firstdrift.dumps.atb.statistics import read_statistics
+from firstdrift.dumps.atb.run import read_statistics
 from firstdrift.dumps.detect import open_dump
-from firstdrift.dumps.msit.statistics import read_rows
+from firstdrift.dumps.msit.module_folder import read_rows
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.model.names import enclosing_paths, is_beyond_reason

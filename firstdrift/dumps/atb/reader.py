@@ -3,7 +3,7 @@
     tensors/0_4242/3/20_Decoder_layer/after/outtensor0.bin   →   output.0 of Decoder_layer.2, token 3
 
 Which operations there are is taken from the topology beside the tensors, from the folders, and from the
-table of statistics; which token a folder is, from the numbers of the operations in it (`atb_tokens`).
+table of statistics; which token a folder is, from the numbers of the operations in it (`atb.tokens`).
 """
 
 import os
@@ -18,28 +18,29 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.atb.layout import (
+from firstdrift.dumps.atb.process import (
     STATISTICS_FILE,
     AtbLayout,
     AtbProcess,
+    Operation,
+    Topology,
     find_processes,
+    make_nodes,
     operation_folders,
     process_at,
+    read_topology,
 )
-from firstdrift.dumps.atb.run import RunFolder, scan_run
-from firstdrift.dumps.atb.statistics import RunStatistics, read_statistics
-from firstdrift.dumps.atb.tensors import RunTensors
+from firstdrift.dumps.atb.run import RunFolder, RunStatistics, RunTensors, read_statistics, scan_run
 from firstdrift.dumps.atb.tokens import Phase, Run, TokenTable, assign_tokens
-from firstdrift.dumps.atb.topology import Operation, Topology, make_nodes, read_topology
 from firstdrift.dumps.reader import DumpReader, Part
 from firstdrift.dumps.storage.folders import (
     files_ending,
     first_names,
     folder_entries,
+    passed_over,
     sub_folders,
     written_at,
 )
-from firstdrift.dumps.storage.listed_files import passed_over
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.wording.message import Message, joined
@@ -87,12 +88,12 @@ class AtbReader(DumpReader):
             raise self.none_at(path)
         known = [(process, _facts_of(process, self.layout)) for process in processes]
         real = Path(os.path.realpath(path))
-        named = real if real in processes[0].runs else None
+        is_named = real in processes[0].runs
         listings = [
             SliceListing(Coordinates(rank=process.rank, token=run.token), folder)
             for process, facts in known
             for run, folder in _runs(process, facts.tokens)
-            if (folder == named if named else not run.is_warm_up)
+            if (folder == real if is_named else not run.is_warm_up)
         ]
         attributes: dict[str, str | Message] = {
             "framework": "atb",
@@ -165,8 +166,7 @@ def _once(processes: Sequence[AtbProcess], said: Sequence[Message]) -> Message:
 
 
 def _runs(process: AtbProcess, tokens: TokenTable) -> list[tuple[Run, Path]]:
-    folders = {int(folder.name): folder for folder in process.runs}
-    return [(run, folders[run.folder]) for run in tokens.runs]
+    return [(run, process.folder / str(run.folder)) for run in tokens.runs]
 
 
 def _problems_of(process: AtbProcess, facts: _Facts) -> Iterator[Problem]:
@@ -203,7 +203,7 @@ def _orders(run: Path) -> frozenset[int]:
     table = run / STATISTICS_FILE
     found = {int(folder.name.partition("_")[0]) for folder in operation_folders(run)}
     if not found and table.is_file() and not table.is_symlink():
-        found = {key.orders[0] for key in read_statistics(table).rows}
+        found = {orders[0] for orders in read_statistics(table).rows}
     return frozenset(found)
 
 

@@ -67,11 +67,8 @@ def assign_tokens(orders: Mapping[int, Collection[int]], decode_start: int | Non
         return _by_number(folders, Message.of("dumps.atb.tokens.folders"))
     phases = {folder: _phases(orders[folder], decode_start) for folder in folders}
     if not folders or Phase.PREFILL not in phases[folders[0]]:
-        return _by_number(
-            folders,
-            Message.of("dumps.atb.tokens.taken"),
-            Message.of("dumps.atb.no_prefill"),
-        )
+        taken, no_prefill = Message.of("dumps.atb.tokens.taken"), Message.of("dumps.atb.no_prefill")
+        return _by_number(folders, taken, no_prefill)
     if any(len(found) > 1 for found in phases.values()):
         prompt = _last_of_first_row(phases, lambda found: len(found) > 1)
         return _from_prompt(phases, prompt, Message.of("dumps.atb.tokens.both", folder=prompt))
@@ -106,9 +103,9 @@ def _from_prompt(
     warm_up = [folder for folder in phases if folder < prompt]
     runs = _numbered(phases, warm_up, prompt)
     later = tuple(run.token for run in runs if run.phase is Phase.PREFILL and run.folder > prompt)
-    parts = [_warm_up(warm_up), reason]
-    parts += [Message.of("dumps.atb.tokens.further_prompts", tokens=later)] if later else []
-    return TokenTable(tuple(runs), Message.of("dumps.atb.tokens.parts", parts=tuple(parts)), problem)
+    further = [Message.of("dumps.atb.tokens.further_prompts", tokens=later)] if later else []
+    parts = (_warm_up(warm_up), reason, *further)
+    return TokenTable(tuple(runs), Message.of("dumps.atb.tokens.parts", parts=parts), problem)
 
 
 def _numbered(phases: Mapping[int, tuple[Phase, ...]], warm_up: Sequence[int], prompt: int) -> list[Run]:

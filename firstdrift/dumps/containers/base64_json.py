@@ -76,19 +76,14 @@ def without_tensors(contents: Contents) -> str:
         raise DamagedError(no_text) from exc
 
 
-def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
-    """List the tensors of a file by their places."""
-    found = (place_of_match(match) for match in _TEXT.finditer(view(contents, 0, len(contents))))
-    return [header_at(contents, place) for place in found]
-
-
 def header_at(contents: Contents, place: Place) -> TensorHeader:
     """Describe the tensor at a place; one that is damaged says so."""
     try:
         if place.kind == "tensor":
             (header,) = pt.headers(Path(), _decoded(contents, place))
             return replace(header, entry=str(place))
-        size = place.length // 4 * 3 - _padding(contents, place)
+        padding = bytes(view(contents, place.start, place.length)[-2:]).count(b"=")
+        size = place.length // 4 * 3 - padding
         beginning = _decoded(contents, replace(place, length=min(place.length, _HEADER)))
         return replace(npy.header(beginning, size), entry=str(place))
     except DamagedError as exc:
@@ -106,23 +101,14 @@ def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     return pt.load(file, decoded, "") if place.kind == "tensor" else npy.array_in(decoded)
 
 
-def place_of_match(match: re.Match[bytes]) -> Place:
-    """Return where the tensor lies that was found."""
-    return Place(match["kind"].decode(), match.start("text"), len(match["text"]))
-
-
 def _pieces(text: memoryview) -> Iterator[bytes]:
     """Yield the text between tensors, and the places of these."""
     at = 0
     for match in _TEXT.finditer(text):
         yield bytes(text[at : match.start("text")])
-        yield str(place_of_match(match)).encode()
+        yield str(Place(match["kind"].decode(), match.start("text"), len(match["text"]))).encode()
         at = match.end("text")
     yield bytes(text[at:])
-
-
-def _padding(contents: Contents, place: Place) -> int:
-    return bytes(view(contents, place.start, place.length)[-2:]).count(b"=")
 
 
 def _decoded(contents: Contents, place: Place) -> bytes:

@@ -26,6 +26,8 @@ MOST_DIMENSIONS = 64
 LARGEST_NUMBER = 2**63 - 1
 """The most elements that a tensor can have, along a dimension and in all."""
 
+_MOST_DIGITS = len(str(LARGEST_NUMBER))
+
 _IMPOSSIBLE = Message.of("dumps.file.impossible_numbers")
 _LONGEST_QUOTE = 80
 
@@ -177,6 +179,25 @@ def shape_of(values: object) -> tuple[int, ...]:
     return shape
 
 
+def sizes_in(text: str) -> tuple[int, ...] | None:
+    """Return the shape whose sizes stand in a text between commas and blanks; None if no array has such."""
+    words = text.replace(",", " ").split()
+    if any(len(word) > _MOST_DIGITS for word in words):
+        return None
+    try:
+        return shape_of([*map(int, words)])
+    except DamagedError:
+        return None
+
+
+def number_in(text: str) -> float | None:
+    """Return the number that a text is; None if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def quoted(text: str) -> str:
     """Quote text from a file in an error: control characters are written out, long text is cut."""
     return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…")
@@ -202,6 +223,7 @@ class TensorHeader(Struct, frozen=True):
         shape: dimensions; None where the tensor cannot be read.
         digest: checksum of the raw bytes, where the file holds one.
         problem: why this tensor cannot be loaded although the rest of the file can.
+        is_refused: whether the file must not be read at all.
     """
 
     entry: str
@@ -209,6 +231,7 @@ class TensorHeader(Struct, frozen=True):
     shape: tuple[int, ...] | None
     digest: str | None = None
     problem: Message | None = None
+    is_refused: bool = False
 
 
 def file_contents(file: Path) -> Contents:
@@ -229,15 +252,12 @@ def file_contents(file: Path) -> Contents:
     try:
         size = os.fstat(descriptor).st_size
         if size >= MAPPED_FROM and not may_map():
-            ranges = Ranges(descriptor, size)
-            descriptor = -1
-            return ranges
+            return Ranges(os.dup(descriptor), size)
         return _read_or_map(descriptor, size)
     except OSError as exc:
         raise DamagedError(Message.of("dumps.file.unreadable", error=exc.strerror)) from exc
     finally:
-        if descriptor >= 0:
-            os.close(descriptor)
+        os.close(descriptor)
 
 
 class ParsedFiles(Generic[Parsed]):

@@ -16,7 +16,6 @@ as large as an element is, and differs where anything does that was not printed,
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from firstdrift.dumps.containers.contents import LARGEST_NUMBER, Contents, DamagedError, TensorHeader, view
+from firstdrift.dumps.containers.contents import LARGEST_NUMBER, Contents, DamagedError, view
 from firstdrift.dumps.containers.values import read_only
 from firstdrift.model.tensor import FOUR_DECIMALS, is_floating
 from firstdrift.wording.message import Message
@@ -45,6 +44,7 @@ _SUM: Final = re.compile(rb"^[^\n\[]*\bsum = (?P<sum>\S{1,60}) *\r?$", re.MULTIL
 _ROW: Final = re.compile(rb"\[(?P<row>[^\[\]\n]*)\]")
 _SOURCE: Final = re.compile(rb"(?P<name>[^{}]*)\{(?P<sizes>[0-9, ]{1,90})\}")
 
+_PLACE: Final = re.compile(r"([0-9]{1,15}):([0-9]{1,15})", re.ASCII)
 _DTYPES: Final = {
     "f32": "float32",
     "f16": "float16",
@@ -68,8 +68,9 @@ class Printed(Struct, frozen=True):
     """What was printed of a tensor.
 
     Attributes:
-        start: where that begins in the file; it ends where that of the next tensor begins.
-        end: where the line ends that names it.
+        start: where that begins in the file.
+        values: where the line ends that names it, and its values begin.
+        end: where that of the next tensor begins.
         name: its name.
         operator: what made it.
         dtype: numpy's name; that of ggml where numpy has none.
@@ -78,12 +79,18 @@ class Printed(Struct, frozen=True):
     """
 
     start: int
+    values: int
     end: int
     name: str
     operator: str
     dtype: str
     shape: tuple[int, ...]
     sources: tuple[Source, ...]
+
+    @property
+    def entry(self) -> str:
+        """By which `load` finds it."""
+        return f"{self.start}:{self.end}"
 
     @property
     def size(self) -> int:
@@ -98,20 +105,16 @@ class Values(Struct, frozen=True):
     total: float | None
 
 
-def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
-    """List the tensors of a log by where they were printed."""
-    return [TensorHeader(str(one.start), one.dtype, one.shape) for one in printed_in(contents)]
-
-
 def load(_file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
-    """Load what was printed of the tensor that begins at a place."""
-    start = int(entry) if entry.isascii() and entry.isdecimal() else -1
-    block = _block(contents, start)
+    """Load what was printed of a tensor, which lies from one place to another."""
+    place = _PLACE.fullmatch(entry)
+    start, end = map(int, place.groups()) if place else (0, 0)
+    block = bytes(view(contents, start, end - start))
     header = _HEADER.match(block)
     if header is None:
         raise DamagedError(Message.of("dumps.ggml_log.not_one"))
     values = values_of(block[header.end() :])
-    printed = _printed(header, start)
+    printed = _printed(header, len(block))
     if not is_floating(printed.dtype):
         return read_only(_whole(values.elements))
     total = [] if values.total is None else [values.total / math.sqrt(max(printed.size, 1))]
@@ -137,26 +140,26 @@ def first_name(beginning: bytes) -> str | None:
     return found and _text(found["name"])
 
 
-def printed_in(contents: Contents) -> Iterator[Printed]:
-    """Yield the tensors of a log as they were printed.
+def printed_in(contents: Contents) -> list[Printed]:
+    """Return the tensors of a log as they were printed.
 
     Raises:
         DamagedError: the file is too large.
     """
     if len(contents) > _LARGEST:
         raise DamagedError(Message.of("dumps.ggml_log.too_large", most=_LARGEST >> 20))
-    text = bytes(view(contents, 0, len(contents)))
-    for header in _HEADER.finditer(text):
-        yield _printed(header, 0)
+    headers = list(_HEADER.finditer(view(contents, 0, len(contents))))
+    ends = [*(header.start() for header in headers[1:]), len(contents)]
+    return list(map(_printed, headers, ends))
 
 
-def values_at(contents: Contents, printed: Printed, end: int) -> Values:
+def values_at(contents: Contents, printed: Printed) -> Values:
     """Return the numbers that were printed of a tensor, up to where the next begins.
 
     Raises:
         DamagedError: what stands there are no numbers, or too many.
     """
-    return values_of(bytes(view(contents, printed.end, end - printed.end)))
+    return values_of(bytes(view(contents, printed.values, printed.end - printed.values)))
 
 
 def values_of(block: bytes) -> Values:
@@ -181,21 +184,12 @@ def _number(word: bytes) -> float:
         raise DamagedError(Message.of("dumps.ggml_log.no_number", word=_text(word[:40]))) from exc
 
 
-def _block(contents: Contents, start: int) -> bytes:
-    """Return the lines of the tensor that begins at a place."""
-    if not 0 <= start < len(contents):
-        return b""
-    text = bytes(view(contents, start, len(contents) - start))
-    first = _HEADER.match(text)
-    following = _HEADER.search(text, first.end()) if first else None
-    return text[: following.start()] if following else text
-
-
-def _printed(header: re.Match[bytes], shift: int) -> Printed:
+def _printed(header: re.Match[bytes], end: int) -> Printed:
     dtype = _text(header["dtype"] or b"f32")
     return Printed(
-        start=shift + header.start(),
-        end=shift + header.end(),
+        start=header.start(),
+        values=header.end(),
+        end=end,
         name=_text(header["name"]),
         operator=_text(header["operator"]),
         dtype=_DTYPES.get(dtype, dtype),

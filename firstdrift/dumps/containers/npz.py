@@ -106,7 +106,8 @@ def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     array = found_in(_files.of(file, contents), entry)
     if array.problem:
         raise DamagedError(array.problem)
-    values = _inflated(contents, array) if array.is_packed else _bytes_of(contents, array.member)
+    start = member_start(contents, array.member)
+    values = _inflated(contents, array) if array.is_packed else view(contents, start, array.member.size)
     if zlib.crc32(values) != array.member.crc32:
         raise DamagedError(Message.of("dumps.npz.checksum_differs"))
     return npy.array_in(values)
@@ -172,10 +173,6 @@ def _beginning(contents: Contents, array: _Array) -> bytes:
         if len(found) >= _LONGEST_HEADER:
             break
     return found[:_LONGEST_HEADER]
-
-
-def _bytes_of(contents: Contents, member: Member) -> memoryview:
-    return view(contents, member_start(contents, member), member.size)
 
 
 def _arrays(contents: Contents) -> dict[str, _Array]:

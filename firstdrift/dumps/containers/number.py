@@ -7,16 +7,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted
+from firstdrift.dumps.containers.contents import Contents, DamagedError, quoted
 from firstdrift.dumps.containers.values import read_only
 from firstdrift.wording.message import Message
 
 _NUMBER: Final = re.compile(r"-?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?(?:e[+-]?[0-9]{1,4})?|inf|nan)", re.ASCII)
-
-
-def headers(_file: Path, _contents: Contents) -> list[TensorHeader]:
-    """List nothing: whoever reads the log knows its numbers."""
-    return []
 
 
 def load(_file: Path, _contents: Contents, entry: str) -> npt.NDArray[Any]:

@@ -24,6 +24,7 @@ from firstdrift.dumps.containers.contents import (
     DamagedError,
     ParsedFiles,
     TensorHeader,
+    found_in,
     quoted,
     unpack,
     view,
@@ -72,7 +73,7 @@ class _SavedFile(Struct, frozen=True):
 
     contents: Contents
     layouts: Layouts
-    find_storage: Callable[[str], _Storage]
+    find_storage: Callable[[str], _Storage | None]
     is_big_endian: bool = False
 
 
@@ -85,12 +86,9 @@ def headers(_file: Path, contents: Contents) -> list[TensorHeader]:
 def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:
     """Load one tensor of a file."""
     saved, by_name = _files.of(file, contents) if entry else _open_by_name(contents)
-    layout = by_name.get(entry)
-    if layout is not None:
-        return _array(saved, layout)
-    if entry:
-        raise DamagedError(Message.of("dumps.file.no_such_tensor", tensor=quoted(entry)))
-    raise DamagedError(Message.of("dumps.pt.not_one_tensor"))
+    if not entry and entry not in by_name:
+        raise DamagedError(Message.of("dumps.pt.not_one_tensor"))
+    return _array(saved, found_in(by_name, entry))
 
 
 def described(contents: Contents) -> object:
@@ -99,11 +97,9 @@ def described(contents: Contents) -> object:
     Raises:
         DamagedError: nobody can tell.
     """
-    if contents[:4] == _ZIP_BEGINNING:
+    if _is_zipped(contents):
         return unpickle(_zipped_pickle(contents, stored_members(contents)), 0).value
-    if contents[:1] == _PICKLE_BEGINNING:
-        return _legacy_value(contents).value
-    raise DamagedError(Message.of("dumps.pt.not_one"))
+    return _legacy_value(contents).value
 
 
 def _open_by_name(contents: Contents) -> tuple[_SavedFile, dict[str, TensorLayout]]:
@@ -115,22 +111,23 @@ _files = ParsedFiles(_open_by_name)
 
 
 def _open(contents: Contents) -> _SavedFile:
-    if contents[:4] == _ZIP_BEGINNING:
-        return _open_zip(contents)
-    if contents[:1] == _PICKLE_BEGINNING:
-        return _open_legacy(contents)
-    raise DamagedError(Message.of("dumps.pt.not_one"))
+    return _open_zip(contents) if _is_zipped(contents) else _open_legacy(contents)
+
+
+def _is_zipped(contents: Contents) -> bool:
+    """Tell the two kinds of files apart."""
+    if contents[:4] != _ZIP_BEGINNING and contents[:1] != _PICKLE_BEGINNING:
+        raise DamagedError(Message.of("dumps.pt.not_one"))
+    return contents[:4] == _ZIP_BEGINNING
 
 
 def _open_zip(contents: Contents) -> _SavedFile:
     members = stored_members(contents)
     top = _top(members)
 
-    def find_storage(key: str) -> _Storage:
+    def find_storage(key: str) -> _Storage | None:
         member = members.get(b"%s/data/%s" % (top, key.encode()))
-        if member is None:
-            raise DamagedError(Message.of("dumps.pt.storage_missing", storage=quoted(key)))
-        return _Storage(member_start(contents, member), member.size, member.crc32)
+        return member and _Storage(member_start(contents, member), member.size, member.crc32)
 
     layouts = tensor_layouts(_zipped_pickle(contents, members))
     is_big_endian = _small_member(contents, members, b"byteorder") == b"big"
@@ -183,12 +180,7 @@ def _open_legacy(contents: Contents) -> _SavedFile:
         storages[key] = _Storage(at, size, 0)
         at += size
 
-    def find_storage(key: str) -> _Storage:
-        if key not in storages:
-            raise DamagedError(Message.of("dumps.pt.storage_missing", storage=quoted(key)))
-        return storages[key]
-
-    return _SavedFile(contents, named_layouts(value.value), find_storage)
+    return _SavedFile(contents, named_layouts(value.value), storages.get)
 
 
 def _itemsize(dtype: str | None) -> int:
@@ -223,6 +215,8 @@ def _digest(storage: _Storage, layout: TensorLayout) -> str | None:
 def _checked_storage(saved: _SavedFile, layout: TensorLayout) -> _Storage:
     """Return the storage of a tensor, which is large enough for it."""
     storage, reach = saved.find_storage(layout.storage), layout.reach
+    if storage is None:
+        raise DamagedError(Message.of("dumps.pt.storage_missing", storage=quoted(layout.storage)))
     itemsize = DTYPES[layout.dtype].itemsize
     size = layout.size * itemsize
     if size and (layout.offset + reach) * itemsize > storage.size:

@@ -6,14 +6,9 @@ from typing import Any
 import numpy.typing as npt
 
 from firstdrift.dumps.containers import pt
-from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, quoted
+from firstdrift.dumps.containers.contents import Contents, DamagedError, quoted
 from firstdrift.dumps.sglang.dims import read_portion
 from firstdrift.wording.message import Message
-
-
-def headers(file: Path, contents: Contents) -> list[TensorHeader]:
-    """List the tensors of a file."""
-    return pt.headers(file, contents)
 
 
 def load(file: Path, contents: Contents, entry: str) -> npt.NDArray[Any]:

@@ -364,14 +364,6 @@ def _put(form: struct.Struct) -> _Operation:
     return put
 
 
-def _memoize(machine: _Machine) -> None:
-    machine.memo[len(machine.memo)] = machine.stack[-1]
-
-
-def _mark(machine: _Machine) -> None:
-    machine.marks.append(len(machine.stack))
-
-
 def _extend(machine: _Machine, values: Any) -> None:  # noqa: ANN401
     if isinstance(machine.stack[-1], list):
         machine.stack[-1].extend(values)
@@ -402,11 +394,6 @@ def _call(machine: _Machine) -> None:
     machine.stack.append(function.call(arguments))
 
 
-def _build(machine: _Machine) -> None:
-    """Leave the state of an object aside: of a state dict it is `_metadata`, which holds no tensor."""
-    machine.last(1)
-
-
 def _persistent(machine: _Machine) -> None:
     ((kind, storage_class, key, _, _, *view),) = machine.last(1)
     if kind != "storage" or not isinstance(storage_class, _Global) or not isinstance(key, str) or any(view):
@@ -429,7 +416,7 @@ _STOP = ord(".")
 _OPERATIONS: dict[int, _Operation] = {
     0x80: lambda machine: machine.take(1),  # PROTO
     0x95: lambda machine: machine.take(8),  # FRAME
-    ord("("): _mark,
+    ord("("): lambda machine: machine.marks.append(len(machine.stack)),
     ord("0"): lambda machine: machine.last(1),
     ord("N"): _push(lambda _: None),
     0x88: _push(lambda _: True),
@@ -462,13 +449,14 @@ _OPERATIONS: dict[int, _Operation] = {
     ord("u"): lambda machine: _set_pairs(machine, machine.since_mark()),
     ord("q"): _put(_U1),
     ord("r"): _put(_U4),
-    0x94: _memoize,
+    0x94: lambda machine: machine.memo.update({len(machine.memo): machine.stack[-1]}),
     ord("h"): _push(lambda machine: machine.memo[machine.number(_U1)]),
     ord("j"): _push(lambda machine: machine.memo[machine.number(_U4)]),
     ord("c"): _push(lambda machine: _Global(machine.line(), machine.line())),
     0x93: _stack_global,
     ord("R"): _call,
     0x81: _call,  # NEWOBJ
-    ord("b"): _build,
+    # The state of an object is left aside: of a state dict it is `_metadata`, which holds no tensor.
+    ord("b"): lambda machine: machine.last(1),
     ord("Q"): _persistent,
 }

@@ -20,11 +20,11 @@ from msgspec import Struct
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.tree import Construct, repair_parents
 from firstdrift.dumps.nodes import call_node
-from firstdrift.groups import gathered
+from firstdrift.groups import gathered, known
 from firstdrift.model.names import NameParts, parse_name, with_direction
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
-from firstdrift.operators.order import OPERATOR
+from firstdrift.operators.paths import OPERATOR
 
 _CALL: Final = (
     r"(?:(?:Module|Cell)\..+\.(?:forward|backward)\.[0-9]+"
@@ -66,13 +66,11 @@ class FileName(Struct, frozen=True):
 
 def parse_file_name(stem: str) -> FileName | None:
     """Take the name of a file, without suffix, apart; None if msprobe names no file so."""
-    if match := _VALUE.fullmatch(stem):
-        parsed = FileName(match["node"], _ROLES[match["role"]], match["key"] or "0")
-    elif match := _GRADIENT.fullmatch(stem):
-        parsed = FileName(match["node"], Role.GRADIENT, match["key"])
-    else:
+    match = _VALUE.fullmatch(stem) or _GRADIENT.fullmatch(stem)
+    if match is None or parse_name(match["node"]).direction == "none":
         return None
-    return None if parse_name(parsed.node).direction == "none" else parsed
+    role = _ROLES[match["role"]] if match.re is _VALUE else Role.GRADIENT
+    return FileName(match["node"], role, match["key"] or "0")
 
 
 def is_call_name(name: str) -> bool:
@@ -237,21 +235,21 @@ def _sort_keys(
     keys = {name: (0, at, 0) for at, name in enumerate(order)}
     keys |= {name: (0, *time) for name, time in times.items()}
     keys |= {name: (1, 2 * at, 0) for at, name in enumerate(backward_order)}
-    for name in parts:
-        if name in keys:
-            continue
+    for name in [name for name in parts if name not in keys]:
         forward = with_direction(name, "forward")
         at, later = times.get(forward, (len(order), 0))
         around = with_direction(parents.get(forward) or "", "backward")
         if around in keys:
             parents[name] = around
-            keys[name] = (1, keys[around][1] - 1, -later)
-        else:
-            # It ran back before the modules that came before it, and after those that came after it.
-            ahead = (with_direction(module, "backward") for module in order[at + 1 :])
-            since = max((keys[back][1] for back in ahead if back in keys), default=-2)
-            keys[name] = (1, since + 1, -later)
+        before = keys[around][1] - 1 if around in keys else _ran_back_after(order[at + 1 :], keys)
+        keys[name] = (1, before, -later)
     return keys
+
+
+def _ran_back_after(ahead: Iterable[str], keys: Mapping[str, tuple[int, int, int]]) -> int:
+    """Say when an operator ran back: after the modules that came after it, before those before it."""
+    back = (keys.get(with_direction(module, "backward")) for module in ahead)
+    return 1 + max((key[1] for key in known(back)), default=-2)
 
 
 def labels_of(parts: Mapping[str, NameParts]) -> dict[str, str]:

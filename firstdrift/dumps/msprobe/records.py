@@ -16,11 +16,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import LARGEST_NUMBER
-from firstdrift.dumps.msprobe.recomputed import RECOMPUTED
+from firstdrift.dumps.msprobe.tree import RECOMPUTED
 from firstdrift.dumps.nodes import with_distinct_keys
 from firstdrift.dumps.storage.bounds import Bounds
+from firstdrift.dumps.storage.folders import problem_of_file
 from firstdrift.dumps.storage.json_file import items_of
-from firstdrift.dumps.storage.listed_files import problem_of_file
 from firstdrift.files import scan_folder
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 from firstdrift.wording.message import Message, joined

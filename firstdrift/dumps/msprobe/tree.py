@@ -17,14 +17,23 @@ What is wrong or missing in it, and what is done about it:
 
 Backward nodes are misplaced where a hook fires too early (a module whose inputs need no gradient) or never
 (a module that works in place): what runs later then lies at the top, or in the wrong module.
+
+Files of 2025-02 to 2026-05 say what activation checkpointing ran again:
+
+    Module.mlp.MLP.forward.0                          call 0
+    Module.mlp.MLP.forward.1  "is_recompute": true    call 0, run again
+    Module.mlp.MLP.forward.2                          call 1
+
+What is run again is no further call of its module: the next call has the number that it would have without.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, filterfalse, pairwise
 from typing import Final, TypeGuard
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from firstdrift.dumps.execution_order import after_children, children_of
 from firstdrift.model.names import NameParts, enclosing_paths, holds_gradients, with_direction
@@ -58,15 +67,14 @@ def parse_construct(recorded: object) -> Construct:
     if not isinstance(recorded, dict):
         return Construct(problems=(Message.of("dumps.json.no_object"),))
     entries = {name: _entry(value) for name, value in recorded.items() if name != _MICRO_STEP_COUNT}
-    parents = {name: _name_or_none(parent) for name, (parent, _) in entries.items()}
+    parents: dict[str, str | None] = {}
+    problems: list[Message] = []
+    for name, (parent, _) in entries.items():
+        parents[name] = parent if isinstance(parent, str) and parent else None
+        if not isinstance(parent, str | None):
+            problems.append(Message.of("dumps.msprobe.bad_parent", node=name))
     micro_steps = {name: step for name, (_, step) in entries.items() if _is_micro_step(step)}
-    bad = [name for name, (parent, _) in entries.items() if not isinstance(parent, str | None)]
-    problems = tuple(Message.of("dumps.msprobe.bad_parent", node=name) for name in bad)
-    return Construct(parents, micro_steps, problems)
-
-
-def _name_or_none(parent: object) -> str | None:
-    return parent if isinstance(parent, str) and parent else None
+    return Construct(parents, micro_steps, tuple(problems))
 
 
 def _entry(value: object) -> tuple[object, object]:
@@ -109,14 +117,13 @@ def _place_recomputed(
     recomputed: Collection[str],
 ) -> None:
     at_top, inside = _forward_runs(parents, names)
-    first_runs = {path: [name for name in runs if name not in recomputed] for path, runs in inside.items()}
-    suspects = at_top.keys() & first_runs.keys()
+    suspects = at_top.keys() & inside.keys()
     stacks = read_stacks() if suspects and not recomputed else {}
+    asked = chain.from_iterable(at_top[path] for path in suspects)
+    again = {*recomputed, *(name for name in asked if _runs_inside_backward(stacks.get(name, ())))}
     for path in suspects:
-        again = (
-            name for name in at_top[path] if name in recomputed or _runs_inside_backward(stacks.get(name, ()))
-        )
-        for name, first_run in zip(again, first_runs[path], strict=False):
+        first_runs = filterfalse(recomputed.__contains__, inside[path])
+        for name, first_run in zip(filter(again.__contains__, at_top[path]), first_runs, strict=False):
             around = _backward_of(parents[first_run])
             parents[name] = around if around in names else None
 
@@ -285,3 +292,40 @@ def _count_at_top(
             before = parts.direction
         found[name] = micro_step
     return found
+
+
+RECOMPUTED: Final = "is_recompute"
+
+
+def recomputed_in(data: Mapping[str, object]) -> frozenset[str]:
+    """Return the names of the nodes of which their records say that they ran again."""
+    records = ((name, record) for name, record in data.items() if isinstance(record, dict))
+    return frozenset(name for name, record in records if record.get(RECOMPUTED) is True)
+
+
+def without_recomputed(
+    names: Mapping[str, NameParts], recomputed: Collection[str]
+) -> Mapping[str, NameParts]:
+    """Number the calls of modules as if nothing had run again; what did has the number of what it repeats."""
+    if not recomputed:
+        return names
+    numbers = _numbers(names, recomputed)
+    return {
+        name: replace(parts, call=numbers[parts.path].get(parts.call, parts.call))
+        if parts.kind == "module" and parts.path in numbers and not parts.holds_gradients
+        else parts
+        for name, parts in names.items()
+    }
+
+
+def _numbers(names: Mapping[str, NameParts], recomputed: Collection[str]) -> dict[str, dict[int, int]]:
+    """Return by the path of each module, and by the number of a call, which one it is without those."""
+    runs: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for name, parts in names.items():
+        if parts.kind == "module" and parts.direction == "forward":
+            runs[parts.path][name in recomputed].append(parts.call)
+    return {
+        path: {call: at for calls in both for at, call in enumerate(sorted(calls))}
+        for path, both in runs.items()
+        if both[1]
+    }

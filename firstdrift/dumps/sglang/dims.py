@@ -10,7 +10,8 @@ Portion("value", "b h[tp]", (("tp", 1, 2),))     of a rank that is the second of
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ _DIM: Final = re.compile(
     r"(?P<name>[A-Za-z_]\w{0,60}|1|\([A-Za-z_][\w* ]{0,120}\))(?:[\[(](?P<cuts>[^\])]{1,200})[\])])?",
     re.ASCII,
 )
+_DIMS: Final = re.compile(rf"(?:{_DIM.pattern}(?:\s+|$))+", re.ASCII)
 _CUT: Final = re.compile(r"(?P<group>[a-z_]{1,30})\s*(?::\s*(?P<how>[a-z_+ ]{1,60}))?", re.ASCII)
 _RANK: Final = re.compile(r"(?P<group>[a-z_]{1,30})_rank", re.ASCII)
 _HOWS: Final = frozenset({"zigzag", "natural", "partial", "sharded"})
@@ -70,24 +72,15 @@ class Portion(Struct, frozen=True):
 
 def parse_dims(text: str) -> Dims | None:
     """Read what was written of dimensions; None if nobody understands it."""
-    words = text.partition("#")[0]
-    names: list[str] = []
-    cuts: list[Cut] = []
-    at = 0
-    words = words.strip()
-    while at < len(words) <= _LONGEST:
-        match = _DIM.match(words, at)
-        if match is None or not (match.end() == len(words) or words[match.end()].isspace()):
-            return None
-        found = _cuts(match["cuts"] or "", len(names))
-        if found is None:
-            return None
-        names.append(match["name"].strip("()").replace(" ", ""))
-        cuts += found
-        at = match.end() + len(words[match.end() :]) - len(words[match.end() :].lstrip())
+    words = text.partition("#")[0].strip()
+    if len(words) > _LONGEST or not _DIMS.fullmatch(words):
+        return None
+    dims = list(_DIM.finditer(words))
+    cuts = [_cuts(dim["cuts"] or "", axis) for axis, dim in enumerate(dims)]
+    names = tuple(dim["name"].strip("()").replace(" ", "") for dim in dims)
     bare = [name for name in names if name != "1"]
-    is_sound = bool(names) and len(words) <= _LONGEST and len(set(bare)) == len(bare)
-    return Dims(tuple(names), tuple(cuts)) if is_sound else None
+    is_sound = None not in cuts and len(set(bare)) == len(bare)
+    return Dims(names, tuple(chain.from_iterable(known(cuts)))) if is_sound else None
 
 
 def _cuts(text: str, axis: int) -> list[Cut] | None:
@@ -114,14 +107,15 @@ def _qualified(cut: Cut, hows: set[str]) -> Cut:
 
 def ranks_in(meta: Mapping[Any, Any]) -> tuple[tuple[str, int, int], ...]:
     """Return which rank of each group wrote a file, of groups of several."""
-    ranks: list[tuple[str, int, int]] = []
-    for info in (meta.get(name) for name in _INFO):
-        if not isinstance(info, dict):
-            continue
-        groups = (match["group"] for key in info if isinstance(key, str) and (match := _RANK.fullmatch(key)))
-        places = ((group, info[f"{group}_rank"], info.get(f"{group}_size")) for group in groups)
-        ranks += (place for place in map(_place, places) if place is not None)
-    return tuple(ranks)
+    infos = (info for info in map(meta.get, _INFO) if isinstance(info, dict))
+    return tuple(known(chain.from_iterable(map(_places, infos))))
+
+
+def _places(info: Mapping[Any, Any]) -> Iterator[tuple[str, int, int] | None]:
+    """Yield what is said of each group, under keys such as "tp_rank" and "tp_size"."""
+    for match in known(_RANK.fullmatch(str(key)) for key in info):
+        group = match["group"]
+        yield _place((group, info.get(match[0]), info.get(f"{group}_size")))
 
 
 def written(portion: Portion) -> str:

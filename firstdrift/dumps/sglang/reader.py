@@ -10,7 +10,6 @@ A file holds {"value": tensor, "meta": {...}}, or the tensor alone by earlier re
 said, meta tells what the rank holds of the whole (`dims`). Tensors were saved in the order of `dump_index`.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,9 +22,15 @@ from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.recorded_calls import Recorded, nodes_of
 from firstdrift.dumps.sglang.dims import CONTAINER, Portion, parse_dims, ranks_in, written
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import files_in, printable, search_folders
-from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
-from firstdrift.dumps.storage.tensor_files import (
+from firstdrift.dumps.storage.folders import (
+    Listed,
+    first_named,
+    list_named,
+    passed_over,
+    printable,
+    search_folders,
+)
+from firstdrift.dumps.storage.tensor_data import (
     NO_TENSOR,
     dotted,
     headers_of,
@@ -115,23 +120,21 @@ class SglangReader(DumpReader):
 
 def _folder(path: Path) -> Path | None:
     """Return the folder of a run: the path itself, or the only one below it."""
-    if not os.path.isdir(path):  # noqa: PTH112 (never raises)
-        return None
     found = search_folders(path, _first_name, deepest=_DEEPEST, most=2).folders
     return found[0] if len(found) == 1 else None
 
 
 def _first_name(folder: Path) -> str | None:
-    names = (file.name for file in files_in(folder, _LOOKED_AT))
-    return next((name for name in names if _tags(name)), None)
+    return first_named(folder, _tags, _LOOKED_AT)
 
 
 def _tags(file: str) -> dict[str, str] | None:
     """Take the name of a file apart; None if the dumper never gives such a name."""
+    # Each part but the first is a name, "=" and a value, for it was told by them.
     parts = _SEPARATOR.split(file.removesuffix(_SUFFIX))
-    tags = {name: value for name, _, value in (part.partition("=") for part in parts)}
-    is_whole = file.endswith(_SUFFIX) and len(tags) == len(parts) and all("=" in part for part in parts)
-    is_placed = _is_number(tags, "rank") and _is_number(tags, "dump_index") and _step_of(tags) is not None
+    tags = dict(part.partition("=")[::2] for part in parts)
+    is_whole = file.endswith(_SUFFIX) and len(tags) == len(parts) and "=" in parts[0]
+    is_placed = all(_is_number(tags, key) for key in ("rank", "dump_index")) and _step_of(tags) is not None
     return tags if is_whole and is_placed and tags.get("name") else None
 
 
@@ -180,8 +183,8 @@ def _place(name: str, layer: str) -> tuple[str, Role, str]:
 
 def _recorded(saved: _Saved) -> Recorded:
     portion, problem = _said_of(saved.file)
-    records = (_with_portion(record, portion, problem) for record in _records(saved))
-    return Recorded(saved.path, saved.role, saved.key, tuple(records), saved.direction)
+    records = tuple(_with_portion(record, portion, problem) for record in _records(saved))
+    return Recorded(saved.path, saved.role, saved.key, records, saved.direction)
 
 
 def _said_of(file: Listed) -> tuple[Portion | None, Message | None]:
@@ -190,13 +193,12 @@ def _said_of(file: Listed) -> tuple[Portion | None, Message | None]:
         value = None if file.refusal else saved_value(file.path)
     except TensorUnreadableError:  # its tensor says so
         return None, None
-    meta = value.get("meta") if isinstance(value, dict) else None
-    dims = meta.get("dims") if isinstance(meta, dict) else None
-    if not isinstance(meta, dict) or not isinstance(dims, str):
-        return None, None
-    if parse_dims(dims) is None:
-        return None, Message.of("dumps.sglang.unknown_dims", dims=repr(printable(dims)[:80]))
-    return Portion("", printable(dims), ranks_in(meta)), None
+    match value:
+        case {"meta": {"dims": str(dims)} as meta} if parse_dims(dims) is not None:
+            return Portion("", printable(dims), ranks_in(meta)), None
+        case {"meta": {"dims": str(dims)}}:
+            return None, Message.of("dumps.sglang.unknown_dims", dims=repr(printable(dims)[:80]))
+    return None, None
 
 
 def _with_portion(record: TensorRecord, portion: Portion | None, problem: Message | None) -> TensorRecord:
@@ -210,17 +212,10 @@ def _with_portion(record: TensorRecord, portion: Portion | None, problem: Messag
 
 def _records(saved: _Saved) -> list[TensorRecord]:
     """Describe the tensors of a file: one, unless what was saved held several."""
-    file, refusal = saved.file.path, saved.file.refusal
-    found, _ = headers_of(file, "pt", refusal)
+    file = saved.file.path
+    found, _ = headers_of(file, "pt", saved.file.refusal)
     headers = [header for header in found if header.entry.partition(".")[0] in _ENTRIES]
     return [
-        record_of(
-            header,
-            file,
-            "pt",
-            saved.role,
-            dotted(saved.key, header.entry.partition(".")[2]),
-            is_refused=refusal is not None,
-        )
+        record_of(header, file, "pt", saved.role, dotted(saved.key, header.entry.partition(".")[2]))
         for header in headers or [no_header(NO_TENSOR)]
     ]

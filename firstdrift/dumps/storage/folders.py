@@ -1,18 +1,24 @@
-"""Look through folders without ever looking at more than a bounded number of entries."""
+"""Look through folders and at their files, without ever looking at more than a bounded number of entries."""
 
 import os
+import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.files import Entry, scan_folder
+from firstdrift.errors import DumpUnreadableError
+from firstdrift.files import Entry, open_regular, read_regular, said_by_system, scan_folder
+from firstdrift.model.slice import Problem
 from firstdrift.wording.message import Message
 
 MOST_ENTRIES = 1000
-_NAMES_SHOWN = 5
+NAMES_SHOWN = 5
 _DEEPEST_PROCESS = 3
 
 
@@ -28,7 +34,7 @@ def printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def first_names(names: Sequence[str], most: int = _NAMES_SHOWN) -> tuple[str, ...]:
+def first_names(names: Sequence[str], most: int = NAMES_SHOWN) -> tuple[str, ...]:
     """Return the first names of files as text that can be stored, and "…" for those after them."""
     return (*map(printable, names[:most]), *(["…"] if len(names) > most else []))
 
@@ -80,6 +86,46 @@ def files_ending(folder: Path, suffix: str) -> list[Path]:
     return [entry for entry, _ in folder_entries(folder) if entry.name.endswith(suffix)]
 
 
+def first_named(
+    folder: Path, is_named: Callable[[str], object], most_entries: int = MOST_ENTRIES
+) -> str | None:
+    """Return the first wanted name of a file in a folder; None if its first entries have none."""
+    names = (file.name for file in files_in(folder, most_entries))
+    return next(filter(is_named, names), None)
+
+
+def number_in_name(name: str, form: re.Pattern[str]) -> int | None:
+    """Return the number in a name, which is the first group of its form; None if there is none."""
+    match = form.fullmatch(name)
+    return int(match[1]) if match and match[1] else None
+
+
+def beginning_of(file: Path, most: int) -> bytes:
+    """Return the first bytes of a file; none of one that cannot be read."""
+    try:
+        with open_regular(file) as opened:
+            return opened.read(most)
+    except OSError:
+        return b""
+
+
+def read_whole(file: Path, most: int) -> bytes:
+    """Read a file of at most so many bytes.
+
+    Raises:
+        DumpUnreadableError: it cannot be read, or is larger.
+    """
+    try:
+        return read_regular(file, most=most)
+    except OSError as exc:
+        raise file_unreadable(file, exc) from exc
+
+
+def file_unreadable(file: Path, error: OSError) -> DumpUnreadableError:
+    """Refuse a file that the system does not let be read."""
+    return DumpUnreadableError(Message.of("dumps.file.unreadable", error=said_by_system(error)), path=file)
+
+
 def is_folder(entry: Entry) -> bool:
     """Tell whether an entry is a folder or a link to one; a link that leads nowhere is none."""
     try:
@@ -97,7 +143,7 @@ def refused_links(path: Path, bounds: Bounds) -> list[tuple[str, Message]]:
     """Return the names of links in a folder that must not be followed, and why; [] if it is unreadable."""
     try:
         return [(name, reason) for name, reason in refusals_in(path, bounds).items() if reason]
-    except OSError:
+    except DumpUnreadableError:
         return []
 
 
@@ -105,9 +151,9 @@ def refusals_in(folder: Path, bounds: Bounds) -> dict[str, Message | None]:
     """Return the names of what is in a folder, in order, and why one must not be read (None: it may be).
 
     Raises:
-        OSError: the folder cannot be read.
+        DumpUnreadableError: the folder cannot be read.
     """
-    with scan_folder(folder) as entries:
+    with entries_of(folder) as entries:
         return dict(sorted((entry.name, bounds.refusal(entry)) for entry in entries))
 
 
@@ -139,8 +185,8 @@ def search_folders(path: Path, is_wanted: Callable[[Path], object], *, deepest: 
 
 def process_folders(
     path: Path,
-    is_process: Callable[[Path], bool],
-    is_holder: Callable[[Path], bool],
+    is_process: Callable[[Path], object],
+    is_holder: Callable[[Path], object],
     folders_in: Callable[[Path, int | None], list[Path]],
 ) -> list[Path]:
     """Return the folders of processes at a path, or in the only holder of such at or below it."""
@@ -148,7 +194,7 @@ def process_folders(
         return [path]
 
     def holds_processes(folder: Path) -> bool:
-        return is_holder(folder) and any(map(is_process, folders_in(folder, MOST_ENTRIES)))
+        return bool(is_holder(folder)) and any(map(is_process, folders_in(folder, MOST_ENTRIES)))
 
     search = search_folders(path, holds_processes, deepest=_DEEPEST_PROCESS, most=2)
     is_only_one = search.is_complete and len(search.folders) == 1
@@ -161,3 +207,91 @@ def ranks_of(numbers: Sequence[int | None]) -> list[int | None]:
         return [None]
     are_distinct = None not in numbers and len(set(numbers)) == len(numbers)
     return list(numbers) if are_distinct else list(range(len(numbers)))
+
+
+Named = TypeVar("Named")
+
+
+class Listed(Struct, frozen=True):
+    """An entry of a folder.
+
+    Attributes:
+        path: where it lies.
+        is_folder: whether it is a folder.
+        size: in bytes; 0 if that is not known.
+        time: when it was last written, in nanoseconds; 0 if that is not known.
+        refusal: why it must not be read; None if it may be.
+    """
+
+    path: Path
+    is_folder: bool
+    size: int
+    time: int
+    refusal: Message | None
+
+
+def list_files(folder: Path, bounds: Bounds) -> list[Listed]:
+    """Return what is in a folder, by name.
+
+    Raises:
+        DumpUnreadableError: it cannot be read.
+    """
+    with entries_of(folder) as entries:
+        found = [
+            Listed(Path(entry.path), is_folder(entry), *_size_and_time(entry), bounds.refusal(entry))
+            for entry in entries
+        ]
+    return sorted(found, key=lambda one: one.path)
+
+
+def list_named(
+    folder: Path, bounds: Bounds, parse: Callable[[str], Named | None]
+) -> tuple[list[tuple[Listed, Named]], list[str]]:
+    """Return the files of a folder with what their names say, and the names of all else in it.
+
+    Raises:
+        DumpUnreadableError: the folder cannot be read.
+    """
+    named: list[tuple[Listed, Named]] = []
+    unknown: list[str] = []
+    for file in list_files(folder, bounds):
+        parsed = None if file.is_folder else parse(file.path.name)
+        if parsed is None:
+            unknown.append(file.path.name)
+        else:
+            named.append((file, parsed))
+    return named, unknown
+
+
+@contextmanager
+def entries_of(folder: Path) -> Iterator[Iterator[Entry]]:
+    """Give the entries of a folder, in no order.
+
+    Raises:
+        DumpUnreadableError: it cannot be read.
+    """
+    try:
+        with scan_folder(folder) as entries:
+            yield entries
+    except OSError as exc:
+        unreadable = Message.of("dumps.folder.unreadable", error=said_by_system(exc))
+        raise DumpUnreadableError(unreadable, path=folder) from exc
+
+
+def passed_over(where: str, names: Sequence[str]) -> list[Problem]:
+    """Say that entries of a folder were passed over, if any were."""
+    reason = Message.of("dumps.folder.passed_over", count=len(names), names=first_names(names))
+    return [Problem(where, reason)] if names else []
+
+
+def problem_of_file(file: str, problem: Message) -> Message:
+    """Say which file a problem is about, where that is not said beside it."""
+    return Message.of("dumps.file.problem", file=file, problem=problem)
+
+
+def _size_and_time(entry: Entry) -> tuple[int, int]:
+    try:
+        status = entry.stat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns

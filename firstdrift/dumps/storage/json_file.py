@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from firstdrift.dumps.storage.folders import file_unreadable
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.files import TooLargeError, read_regular, said_by_system
+from firstdrift.files import TooLargeError, read_regular
 from firstdrift.wording.message import Message
 
 LARGEST_FILE: Final = 512 * 2**20
@@ -122,8 +123,7 @@ def _read_text(file: Path) -> str:
     except TooLargeError as error:
         raise DumpUnreadableError(error.message, path=file, hint=_DUMP_LESS) from error
     except OSError as error:
-        unreadable = Message.of("dumps.file.unreadable", error=said_by_system(error))
-        raise DumpUnreadableError(unreadable, path=file) from error
+        raise file_unreadable(file, error) from error
     except UnicodeDecodeError as error:
         no_text = Message.of("dumps.json.not_utf8", error=error.reason, byte=error.start)
         raise DumpUnreadableError(no_text, path=file) from error

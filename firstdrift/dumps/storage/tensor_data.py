@@ -2,6 +2,7 @@
 
 read_headers(file, "pt")    what is there: names, dtypes, shapes, checksums
 load_tensor(location)       the values, mapped from the file and read-only
+records_of_file(file, ...)  its tensors as those of a node, or why they cannot be read
 """
 
 import struct
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from msgspec.structs import replace
 
 from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, file_contents
+from firstdrift.dumps.storage.folders import beginning_of, printable, problem_of_file
+from firstdrift.dumps.storage.views import seen_as, widened
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.files import open_regular
-from firstdrift.model.tensor import DataLocation
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord
 from firstdrift.wording.message import Message, verbatim
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
 
 CONTAINER_BY_SUFFIX = {
     ".pt": "pt",
@@ -32,6 +35,7 @@ CONTAINER_BY_SUFFIX = {
 
 
 class _Container(Protocol):
+    # Logs have none: whoever reads one knows what is in it.
     def headers(self, file: Path, contents: Contents, /) -> list[TensorHeader]: ...
 
     def load(self, file: Path, contents: Contents, entry: str, /) -> "npt.NDArray[Any]": ...
@@ -71,10 +75,6 @@ def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
     """
     if location.view:
         return _load_view(location)
-    if location.left or location.right:
-        return _load_product(location)
-    if location.permutation:
-        return _load_transposed(location)
     if location.shards:
         return _load_shards(location)
     container = _container(location.file, location.container)
@@ -86,8 +86,6 @@ def load_tensor(location: DataLocation) -> "npt.NDArray[Any]":
 
 def _load_view(location: DataLocation) -> "npt.NDArray[Any]":
     """Load a tensor, and lay it out as its view says."""
-    from firstdrift.dumps.storage.views import seen_as
-
     array = load_tensor(replace(location, view=()))
     try:
         return seen_as(array, location.view, load_tensor)
@@ -98,59 +96,29 @@ def _load_view(location: DataLocation) -> "npt.NDArray[Any]":
 
 
 def _load_shards(location: DataLocation) -> "npt.NDArray[Any]":
-    """Lay the shards of a tensor side by side, in pieces if these are in another order, or add them up."""
-    import numpy as np
-
-    arrays = [load_tensor(shard) for shard in location.shards]
+    """Load the shards of a tensor, and make it of them."""
+    arrays = list(map(load_tensor, location.shards))
     try:
-        if location.axis is None:
-            total: npt.NDArray[Any] = np.sum([_wide(array) for array in arrays], axis=0)
-            return total
-        same = len({array.dtype for array in arrays}) == 1
-        whole = np.concatenate(arrays if same else [_wide(array) for array in arrays], axis=location.axis)
-        if not location.order:
-            return whole
-        pieces = np.split(whole, len(location.order), axis=location.axis)
-        return np.concatenate([pieces[at] for at in location.order], axis=location.axis)
+        return _assembled(arrays, location)
     except (ValueError, MemoryError) as exc:
         shapes = tuple(str(list(array.shape)) for array in arrays)
         reason = Message.of("dumps.tensor.shards_do_not_fit", shapes=shapes)
         raise TensorUnreadableError(reason, path=location.file) from exc
 
 
-def _load_transposed(location: DataLocation) -> "npt.NDArray[Any]":
-    array = load_tensor(replace(location, permutation=()))
-    if sorted(location.permutation) != list(range(array.ndim)):
-        reason = Message.of("dumps.tensor.shards_do_not_fit", shapes=(str(list(array.shape)),))
-        raise TensorUnreadableError(reason, path=location.file)
-    return array.transpose(location.permutation)
-
-
-def _load_product(location: DataLocation) -> "npt.NDArray[Any]":
-    """Load a tensor that is multiplied by matrices as it is read: left @ tensor @ right, in float64 or wider.
-
-    A quantised run may keep its values rotated or scaled; the matrix that takes them back lies in a file of
-    its own, which msprobe calls a calibration tensor.
-    """
+def _assembled(arrays: "list[npt.NDArray[Any]]", location: DataLocation) -> "npt.NDArray[Any]":
+    """Lay shards side by side, in pieces if these are in another order, or add them up."""
     import numpy as np
 
-    product = load_tensor(replace(location, left=None, right=None))
-    for side, factor in (("left", location.left), ("right", location.right)):
-        if factor is None:
-            continue
-        matrix = load_tensor(factor)
-        both = [_wide(matrix), _wide(product)]
-        try:
-            product = np.matmul(*(both if side == "left" else both[::-1]))
-        except ValueError as exc:
-            shapes = {"tensor": str(list(product.shape)), "matrix": str(list(matrix.shape))}
-            reason = Message.of(f"dumps.tensor.cannot_be_multiplied_{side}", **shapes)
-            raise TensorUnreadableError(reason, path=factor.file) from exc
-    return product
-
-
-def _wide(array: "npt.NDArray[Any]") -> "npt.NDArray[Any]":
-    return array.astype("complex128" if array.dtype.kind == "c" else "float64")
+    if location.axis is None:
+        total: npt.NDArray[Any] = np.sum(list(map(widened, arrays)), axis=0)
+        return total
+    same = len({array.dtype for array in arrays}) == 1
+    whole = np.concatenate(arrays if same else list(map(widened, arrays)), axis=location.axis)
+    if not location.order:
+        return whole
+    pieces = np.split(whole, len(location.order), axis=location.axis)
+    return np.concatenate([pieces[at] for at in location.order], axis=location.axis)
 
 
 def read_headers(file: Path, container: str) -> list[TensorHeader]:
@@ -180,11 +148,7 @@ def container_of(file: Path) -> str:
 
 def looks_like(file: Path, container: str) -> bool:
     """Tell whether a file begins like those of a container."""
-    try:
-        with open_regular(file) as opened:
-            begin = opened.read(9)
-    except OSError:
-        return False
+    begin = beginning_of(file, 9)
     if container == "safetensors":
         return begin[8:] == b"{"
     return begin.startswith(_BEGINNINGS[container])
@@ -194,3 +158,66 @@ def _container(file: Path, name: str) -> _Container:
     if name not in _CONTAINERS:
         raise TensorUnreadableError(Message.of("dumps.file.unknown_layout", layout=repr(name)), path=file)
     return cast("_Container", import_module(f"firstdrift.dumps.containers.{_CONTAINERS[name]}"))
+
+
+NO_TENSOR = Message.of("dumps.file.no_tensor")
+
+
+def no_header(reason: Message, *, is_refused: bool = False) -> TensorHeader:
+    """Return what stands for the headers of a file that has none, or must not be read."""
+    return TensorHeader("", "", None, problem=reason, is_refused=is_refused)
+
+
+def headers_of(
+    file: Path, container: str, refusal: Message | None = None
+) -> tuple[list[TensorHeader], Message | None]:
+    """Return the headers of a file; if it has none, or must not be read, one that says why, and why."""
+    reason = refusal or NO_TENSOR
+    try:
+        headers = [] if refusal else read_headers(file, container)
+    except TensorUnreadableError as exc:
+        headers, reason = [], exc.message
+    return (headers, None) if headers else ([no_header(reason, is_refused=refusal is not None)], reason)
+
+
+def saved_value(file: Path) -> object:
+    """Return what a file of `torch.save` holds as a whole: dicts, lists, numbers, text; layouts of tensors.
+
+    Raises:
+        TensorUnreadableError: nobody can tell.
+    """
+    from firstdrift.dumps.containers.contents import DamagedError, file_contents
+    from firstdrift.dumps.containers.pt import described
+
+    try:
+        return described(file_contents(file))
+    except DamagedError as exc:
+        raise TensorUnreadableError(exc.message, path=file) from exc
+
+
+def record_of(header: TensorHeader, file: Path, container: str, role: Role, key: str) -> TensorRecord:
+    """Describe a tensor of a file; of a file that must not be read the place is not kept."""
+    return TensorRecord(
+        role=role,
+        key=key,
+        dtype=header.dtype,
+        shape=header.shape,
+        digest=header.digest,
+        location=None if header.is_refused else DataLocation(file, container, header.entry),
+        problem=header.problem and problem_of_file(printable(file.name), header.problem),
+    )
+
+
+def records_of_file(
+    file: Path, container: str, role: Role, key: str, refusal: Message | None = None
+) -> list[TensorRecord]:
+    """Describe the tensors of a file: one, unless somebody saved several under one key."""
+    return [
+        record_of(header, file, container, role, dotted(key, header.entry))
+        for header in headers_of(file, container, refusal)[0]
+    ]
+
+
+def dotted(*parts: str) -> str:
+    """Join the parts of a key that are not empty."""
+    return ".".join(filter(None, parts))

@@ -5,12 +5,19 @@ shaped 2 9 48    [18, 48] as [2, 9, 48]
 first 0 128      the first 128 rows: a vocabulary without what pads it
 plus             with a tensor added to each row: a bias that was handed on beside it
 last 1           the last of a dimension, which is gone then: of [b, s, v] what the last tokens have, [b, v]
+permuted 2 0 1   which dimension comes where
+left             multiplied by a matrix from the left; likewise right
+
+A quantised run may keep its values rotated or scaled; the matrix that takes them back lies in a file of its
+own, which msprobe calls a calibration tensor.
 """
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from firstdrift.errors import TensorUnreadableError
 from firstdrift.model.tensor import DataLocation, ViewStep
+from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -50,7 +57,31 @@ def _plus(array: "Array", step: ViewStep, load: "Load") -> "Array":
     return total
 
 
+def _permuted(array: "Array", step: ViewStep, _: "Load") -> "Array":
+    return array.transpose(step.numbers)
+
+
+def _multiplied(array: "Array", step: ViewStep, load: "Load") -> "Array":
+    import numpy as np
+
+    matrix = load(step.other[0])
+    both = (matrix, array) if step.name == LEFT else (array, matrix)
+    try:
+        product: Array = np.matmul(*map(widened, both))
+    except ValueError as exc:
+        shapes = {"tensor": str(list(array.shape)), "matrix": str(list(matrix.shape))}
+        reason = Message.of(f"dumps.tensor.cannot_be_multiplied_{step.name}", **shapes)
+        raise TensorUnreadableError(reason, path=step.other[0].file) from exc
+    return product
+
+
+def widened(array: "Array") -> "Array":
+    """Return values in float64, or the complex dtype of twice that."""
+    return array.astype("complex128" if array.dtype.kind == "c" else "float64")
+
+
 SWAPPED, SHAPED, FIRST, LAST, PLUS = "swapped", "shaped", "first", "last", "plus"
+PERMUTED, LEFT, RIGHT = "permuted", "left", "right"
 
 _STEPS: Final[dict[str, "Callable[[Array, ViewStep, Load], Array]"]] = {
     SWAPPED: _swapped,
@@ -58,6 +89,9 @@ _STEPS: Final[dict[str, "Callable[[Array, ViewStep, Load], Array]"]] = {
     FIRST: _first,
     LAST: _last,
     PLUS: _plus,
+    PERMUTED: _permuted,
+    LEFT: _multiplied,
+    RIGHT: _multiplied,
 }
 
 
@@ -65,7 +99,7 @@ def seen_as(array: "Array", steps: Iterable[ViewStep], load: "Load") -> "Array":
     """Return an array after some steps; `load` reads the other tensors that they take.
 
     Raises:
-        TensorUnreadableError: one of these cannot be read.
+        TensorUnreadableError: one of these cannot be read, or does not fit.
         ValueError: one of them does not fit the shape, or there is none of that name.
         IndexError: likewise.
     """

@@ -274,7 +274,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def _operator(block: _Block) -> GraphOperator:
     inputs = [_INPUT.fullmatch(value) for value in _all(block, "input") if isinstance(value, str)]
-    fx_names = [_fx_name(description) for description in _all(block, "output_desc")]
+    fx_names = map(_fx_name, _all(block, "output_desc"))
     return GraphOperator(
         name=_text(block, "name"),
         type_name=_text(block, "type"),

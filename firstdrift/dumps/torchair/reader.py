@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,7 +35,7 @@ from firstdrift.model.slice import (
 from firstdrift.wording.message import Message, joined
 
 if TYPE_CHECKING:
-    from firstdrift.dumps.torchair.origins import Compiled
+    from firstdrift.dumps.torchair.operators import Compiled
 
 _MANY_GRAPHS = 2
 
@@ -104,9 +105,9 @@ class TorchairReader(DumpReader):
         nodes: list[Node] = []
         for run, graph in sorted(graphs, key=_began):
             nodes += _nodes(graph, len(nodes), printable(run.graph) if is_nested else None)
-        problems: list[Problem] = []
-        for run, graph in graphs:
-            problems += _placed(graph.notes, shown_below(run.folder, dump.path))
+        problems = chain.from_iterable(
+            _placed(graph.notes, shown_below(run.folder, dump.path)) for run, graph in graphs
+        )
         orders = dict.fromkeys(_order_message(graph.moved) for _, graph in graphs)
         origin = OrderOrigin(OrderSource.RECORDED, joined(*orders))
         return Slice(listing, tuple(nodes), origin, problems=tuple(problems))
@@ -123,8 +124,7 @@ class TorchairFxReader(TorchairReader):
     side = Side.FX
 
     def _read_run(self, run: Run, bounds: Bounds) -> "Compiled":
-        from firstdrift.dumps.torchair.operators import read_fx
-        from firstdrift.dumps.torchair.origins import as_they_ran
+        from firstdrift.dumps.torchair.operators import as_they_ran, read_fx
 
         return as_they_ran(*read_fx(run.folder, bounds))
 
@@ -137,8 +137,7 @@ class TorchairGeReader(TorchairReader):
     has_texts = True
 
     def _read_run(self, run: Run, bounds: Bounds) -> "Compiled":
-        from firstdrift.dumps.torchair.operators import read_ge
-        from firstdrift.dumps.torchair.origins import with_origins
+        from firstdrift.dumps.torchair.operators import read_ge, with_origins
 
         return with_origins(run, *read_ge(run.folder, bounds))
 

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 import firstdrift
 from firstdrift.comparison.postprocess import read_postprocess
 from firstdrift.dumps.storage.tensor_data import load_tensor
+from firstdrift.dumps.storage.views import LEFT, RIGHT
 from firstdrift.errors import SettingsError
 from firstdrift.matching.tensors import shapes_differ
-from firstdrift.model.tensor import DataLocation
+from firstdrift.model.tensor import DataLocation, ViewStep
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import shape, side_named
 from firstdrift.wording.text import text_of
@@ -177,7 +178,8 @@ def test_a_complex_matrix_makes_a_real_tensor_complex(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", values)
     np.save(tmp_path / "m.npy", matrix)
     tensor, factor = (DataLocation(tmp_path / f"{name}.npy", "npy") for name in "am")
-    np.testing.assert_array_equal(load_tensor(replace(tensor, left=factor)), matrix @ values)
-    np.testing.assert_array_equal(load_tensor(replace(tensor, right=factor)), values @ matrix)
-    both = load_tensor(replace(tensor, left=tensor, right=factor))
+    left, right = (ViewStep(side, other=(factor,)) for side in (LEFT, RIGHT))
+    np.testing.assert_array_equal(load_tensor(replace(tensor, view=(left,))), matrix @ values)
+    np.testing.assert_array_equal(load_tensor(replace(tensor, view=(right,))), values @ matrix)
+    both = load_tensor(replace(tensor, view=(ViewStep(LEFT, other=(tensor,)), right)))
     np.testing.assert_array_equal(both, values @ values @ matrix)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from messages import ids_of, refuses
 
 from firstdrift.comparison.compare import compare
-from firstdrift.dumps.debug_mode.lines import parse_line
+from firstdrift.dumps.debug_mode import parse_line
 from firstdrift.dumps.detect import open_dump, recognise
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError

@@ -14,7 +14,7 @@ from firstdrift.dumps.msprobe.reader import MsprobeReader
 from firstdrift.model.names import enclosing_paths
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
-from firstdrift.operators.order import OPERATOR
+from firstdrift.operators.paths import OPERATOR
 
 
 def test_numbers_of_any_length_are_sorted() -> None:

@@ -11,7 +11,7 @@ from messages import ids_of, problem_of, refuses
 
 from firstdrift.comparison.compare import compare
 from firstdrift.dumps.detect import open_dump, recognise
-from firstdrift.dumps.storage import tensor_data as data
+from firstdrift.dumps.storage import folders
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpError, DumpNotRecognisedError, DumpUnreadableError
@@ -321,7 +321,7 @@ def test_a_link_out_of_the_dump_is_not_looked_into_even_to_tell_what_it_is(
     (tmp_path / "secret.bin").write_bytes(b"$Version=1.0")
     (plain / "token0/c.bin").symlink_to(tmp_path / "secret.bin")
     opened: list[str] = []
-    monkeypatch.setattr(data, "open_regular", lambda file: opened.append(file.name) or file.open("rb"))
+    monkeypatch.setattr(folders, "open_regular", lambda file: opened.append(file.name) or file.open("rb"))
     dump = open_dump(plain)
     read = read_slice(dump, dump.slices[0])
     assert [record.problem for node in read.nodes for record in node.tensors] == [

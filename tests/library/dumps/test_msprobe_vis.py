@@ -246,3 +246,38 @@ def test_any_graph_is_read(said: dict[str, tuple[str, dict[str, Any]]]) -> None:
     for node in nodes:
         labels = [record.label for record in node.tensors]
         assert len(labels) == len(set(labels))
+
+
+def test_rows_that_are_one_place_of_a_file_do_not_multiply_it(tmp_path: Path) -> None:
+    file = tmp_path / "build.vis.db"
+    columns = "input_data, output_data, node_name, node_type, up_node, micro_step_id, step, rank, data_source"
+    rest = "'', 'Module.a.A.forward.0', 0, 'None', 0, 0, 0, 'NPU'"
+    few, many = 20_000, 20_000 + 4092 * 250  # as many bytes of both lie in the first page
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA page_size = 4096")
+        database.execute(f"CREATE TABLE tb_nodes ({columns}, node_order)")
+        for order in range(40):
+            values = (" " * (few if order else many), order)
+            database.execute(f"INSERT INTO tb_nodes VALUES (?, {rest}, ?)", values)  # noqa: S608 (ours)
+        database.commit()
+    content = bytearray(file.read_bytes())
+    long = content.index(varint(2 * many + 13))
+    for row in [at for at in range(len(content)) if content[at : at + 3] == varint(2 * few + 13)]:
+        size, overflow = overflow_of(content, row)
+        content[overflow : overflow + 4] = content[overflow_of(content, long)[1] :][:4]
+        content[row - 5 : row - 2] = varint(size + many - few)
+        content[row : row + 3] = varint(2 * many + 13)
+    file.write_bytes(content)
+    with refuses(DumpUnreadableError, "dumps.msprobe_vis.rows_too_large"):
+        read(file)
+
+
+def overflow_of(content: bytearray, row: int) -> tuple[int, int]:
+    """Return the size of a row, whose first value is described at a place, and where its next page stands."""
+    size = content[row - 5] % 128 << 14 | content[row - 4] % 128 << 7 | content[row - 3]
+    kept = 489 + (size - 489) % 4092
+    return size, row - 1 + (kept if kept <= 4061 else 489)
+
+
+def varint(number: int) -> bytes:
+    return bytes((128 | number >> 14, 128 | number >> 7 & 127, number & 127))

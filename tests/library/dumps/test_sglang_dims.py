@@ -16,7 +16,7 @@ from firstdrift.dumps.detect import open_dump, read_slice
 from firstdrift.dumps.sglang.dims import Cut, Dims, Portion, parse_dims, portion_of, read_portion, written
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.model.tensor import DataLocation
-from firstdrift.parallel.declared_shards import declared_whole
+from firstdrift.parallel.shards_of_tensors import declared_whole
 
 Unpacked = Callable[[str], Path]
 

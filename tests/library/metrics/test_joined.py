@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.metrics.joined import measure_joined
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.model.parts import Parts
-from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
+from firstdrift.model.tensor import DataLocation, Parts, Role, Statistics, TensorRecord
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import shape
 

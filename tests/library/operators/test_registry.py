@@ -10,7 +10,7 @@ from firstdrift.operators import paths
 from firstdrift.operators import registry as registry_module
 from firstdrift.operators.fused import fusions, parts_of_name
 from firstdrift.operators.kinds import OpKind, snake_case
-from firstdrift.operators.order import OPERATOR, stage_of
+from firstdrift.operators.paths import OPERATOR, stage_of
 from firstdrift.operators.recognise import kind_of_type
 from firstdrift.operators.registry import (
     RegistryError,

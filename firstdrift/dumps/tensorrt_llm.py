@@ -9,7 +9,6 @@ among those of its class, if there are several. Where the first module of all is
 After a call its arguments are saved once more, as outputs: those are called "output.argument.…".
 """
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,15 +21,19 @@ from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.recorded_calls import Recorded, nodes_of
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
-    files_in,
+    Listed,
+    first_named,
+    list_named,
+    number_in_name,
+    passed_over,
     printable,
     process_folders,
     ranks_of,
     sub_folders,
 )
-from firstdrift.dumps.storage.listed_files import Listed, list_named, passed_over
-from firstdrift.dumps.storage.tensor_files import records_of_file
+from firstdrift.dumps.storage.tensor_data import records_of_file
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.groups import known
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
@@ -78,8 +81,7 @@ class TensorrtLlmReader(DumpReader):
         folders = _folders(path)
         if not folders:
             raise self.none_at(path)
-        matches = [_RANK.fullmatch(folder.name) for folder in folders]
-        ranks = ranks_of([match and int(match["rank"]) for match in matches])
+        ranks = ranks_of([number_in_name(folder.name, _RANK) for folder in folders])
         listings, problems = [], []
         for folder, rank in zip(folders, ranks, strict=True):
             named, unknown = list_named(folder, Bounds.around(path), _parse)
@@ -102,21 +104,22 @@ class TensorrtLlmReader(DumpReader):
 
 
 def _folders(path: Path) -> list[Path]:
-    if not os.path.isdir(path):  # noqa: PTH112 (never raises)
-        return []
-    return process_folders(path, lambda folder: _first_name(folder) is not None, lambda _: True, sub_folders)
+    return process_folders(path, _first_name, lambda _: True, sub_folders)
 
 
 def _first_name(folder: Path) -> str | None:
-    names = (file.name for file in files_in(folder, _LOOKED_AT))
-    return next((name for name in names if _parse(name)), None)
+    return first_named(folder, _parse, _LOOKED_AT)
 
 
 def _parse(name: str) -> _Saved | None:
     match = _FILE.fullmatch(name)
-    parts = [_PART.fullmatch(part) for part in _BETWEEN.split(match["place"])] if match else [None]
-    place = tuple((int(part["number"]), printable(part["name"])) for part in parts if part)
-    if match is None or len(place) < len(parts):
+    if match is None:
+        return None
+    parts = _BETWEEN.split(match["place"])
+    place = tuple(
+        (int(part["number"]), printable(part["name"])) for part in known(map(_PART.fullmatch, parts))
+    )
+    if len(place) < len(parts):
         return None
     return _Saved(place, Role(match["role"]), printable(match["key"]))
 

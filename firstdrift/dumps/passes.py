@@ -8,9 +8,16 @@
 
 A file is written when the model has ended, before what it gave is kept: that lies in the next file, with
 what ran after it (`lm_head`). It is read with its own pass; that of the last pass was never written.
+
+Each process has a folder of its own:
+
+    TP0_PP0_Rank0_pid4711/Pass00000.pt      what the first process saved of its first pass
+    TP1_PP0_Rank1_pid4712/Pass00000.pt      what the second did
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -19,17 +26,75 @@ from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import TensorHeader
 from firstdrift.dumps.containers.tensor_pickle import named_layouts
-from firstdrift.dumps.passes.layout import first_pass, passes_in, processes_at
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.recorded_calls import Recorded, nodes_of
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import first_names, printable
-from firstdrift.dumps.storage.listed_files import Listed, passed_over
-from firstdrift.dumps.storage.tensor_files import dotted, headers_of, record_of, saved_value
+from firstdrift.dumps.storage.folders import (
+    MOST_ENTRIES,
+    Listed,
+    first_named,
+    first_names,
+    list_named,
+    number_in_name,
+    passed_over,
+    printable,
+    process_folders,
+    ranks_of,
+    sub_folders,
+)
+from firstdrift.dumps.storage.tensor_data import dotted, headers_of, record_of, saved_value
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.groups import gathered
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
+
+_FILE: Final = re.compile(r"Pass(?P<number>[0-9]{1,18})\.pt", re.ASCII)
+_RANK: Final = re.compile(r"(?:.*_)?Rank(?P<rank>[0-9]{1,9})(?:_.*)?", re.ASCII)
+
+
+class Process(Struct, frozen=True):
+    """What one process saved.
+
+    Attributes:
+        folder: where it lies.
+        rank: which process it is; None if it is the only one.
+    """
+
+    folder: Path
+    rank: int | None
+
+
+def first_pass(folder: Path) -> str | None:
+    """Return the name of a file of a pass in a folder; None if there is none among its first entries."""
+    return first_named(folder, _FILE.fullmatch, MOST_ENTRIES)
+
+
+def processes_at(path: Path) -> tuple[list[Process], list[Path]]:
+    """Return the processes of a dump by rank, and the folders of those whose rank another has."""
+    folders = process_folders(path, first_pass, lambda _: True, sub_folders)
+    numbers = [number_in_name(folder.name, _RANK) for folder in folders]
+    if None in numbers:
+        return list(map(Process, folders, ranks_of(numbers))), []
+    by_rank = gathered(zip(numbers, folders, strict=True))
+    firsts = [same_rank[0] for same_rank in by_rank.values()]
+    left = [folder for folder in folders if folder not in firsts]
+    return list(map(Process, firsts, ranks_of(list(by_rank)))), left
+
+
+def passes_in(folder: Path, bounds: Bounds) -> tuple[dict[int, Listed], list[str]]:
+    """Return the files of the passes in a folder by number, and the names of what else lies there.
+
+    Raises:
+        DumpUnreadableError: the folder cannot be read.
+    """
+    named, unknown = list_named(folder, bounds, partial(number_in_name, form=_FILE))
+    by_number: dict[int, Listed] = {}
+    for file, number in named:
+        if by_number.setdefault(number, file) is not file:
+            unknown.append(file.path.name)
+    return by_number, unknown
+
 
 _BATCH: Final = ".forward_batch_info."
 _HANDED_ON: Final = ".pp_proxy_tensors."
@@ -44,7 +109,7 @@ class PassesReader(DumpReader):
 
     def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that files of forward passes lie at a path; empty if none do."""
-        processes, _ = processes_at(path) if path.is_dir() else ([], [])
+        processes, _ = processes_at(path)
         if not processes:
             return ()
         first = processes[0].folder
@@ -57,7 +122,7 @@ class PassesReader(DumpReader):
 
     def open_dump(self, path: Path) -> Dump:
         """List the passes of each process, which are the steps of its rank."""
-        processes, same_rank = processes_at(path) if path.is_dir() else ([], [])
+        processes, same_rank = processes_at(path)
         if not processes:
             raise self.none_at(path)
         bounds = Bounds.around(path)
@@ -83,8 +148,7 @@ class PassesReader(DumpReader):
         if earlier and step - 1 not in files:
             names = first_names([entry.name for entry in earlier])
             problems.append(_problem(files[step], Message.of("dumps.passes.no_such_pass", modules=names)))
-        recorded = [_recorded(entry) for entry in (*own, *later)]
-        return Slice(listing, nodes_of(recorded), problems=tuple(problems))
+        return Slice(listing, nodes_of(map(_recorded, (*own, *later))), problems=tuple(problems))
 
 
 class _Entry(Struct, frozen=True):

@@ -1,4 +1,16 @@
-"""Which operations the models of an ATB process consist of, from the JSON files beside the tensors.
+"""What the processes of an ATB dump wrote, and which operations their models consist of.
+
+Any of the folders may be named:
+
+    msit                                       msprobe
+    msit_dump_20250101_000000/                 atb_dump_data/
+    ├── model/4242/*.json                      ├── info/model/0_4242/*.json
+    └── tensors/                               └── data/
+        └── 0_4242/   one device and process       └── 0_4242/
+            └── 3/    one run of the model             └── 3/
+                └── 20_Decoder_layer/after/outtensor0.bin
+
+JSON files beside the tensors say which operations there are:
 
     {"modelName": "DecoderModel_Decoder", "nodes": [
        {"opName": "WordEmbedding_16", "opType": "WordEmbedding", "param": "", "nodes": […]}, …]}
@@ -7,17 +19,26 @@ The number at the end of the first name (16) is where the running numbers of the
 the nodes of a run, with those that are known from its folders and statistics alone.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from firstdrift.dumps.atb.layout import OPERATION_NAME, AtbProcess
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import folder_entries, printable
+from firstdrift.dumps.storage.folders import (
+    MOST_ENTRIES,
+    files_ending,
+    is_file,
+    printable,
+    process_folders,
+    ranks_of,
+    sub_folders,
+)
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.groups import gathered
@@ -25,6 +46,104 @@ from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Problem
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.wording.message import Message
+
+STATISTICS_FILE = "statistic.csv"
+OPERATION_NAME = re.compile(r"(?P<order>0|[1-9][0-9]{0,8})_(?P<type>[^/\0]+)", re.ASCII)
+"""Name of the folder of an operation: its running number and its type."""
+
+_PROCESS_NAME = re.compile(r"(?P<device>[0-9]{1,9})_(?P<pid>[0-9]{1,18})", re.ASCII)
+_RUN_NAME = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+
+
+class AtbLayout(Struct, frozen=True):
+    """Where a tool puts what it dumps.
+
+    Attributes:
+        holder: path of the folder of processes in the dump: ("tensors",).
+        models: path of the topologies of a process in the dump, with {process} and {pid}.
+        layers: the same for the topologies of single operations.
+    """
+
+    holder: tuple[str, ...]
+    models: str
+    layers: str
+
+    def is_holder(self, folder: Path) -> bool:
+        """Tell whether a folder is named like one that holds processes."""
+        return folder.parts[-len(self.holder) :] == self.holder
+
+
+class AtbProcess(Struct, frozen=True):
+    """What one process wrote.
+
+    Attributes:
+        folder: holds its runs.
+        rank: its rank among others; None if it is alone.
+        runs: numbered folders, one for each run of the model, in ascending order.
+        bounds: the folder of the dump, which no link may lead out of.
+        models: folder of the topologies of its models.
+        layers: folder of the topologies of single operations.
+    """
+
+    folder: Path
+    rank: int | None
+    runs: tuple[Path, ...]
+    bounds: Bounds
+    models: Path
+    layers: Path
+
+
+def find_processes(path: Path, layout: AtbLayout) -> tuple[AtbProcess, ...]:
+    """Return the processes of the one dump at, above or below a path; none if there is no such dump."""
+    path = Path(os.path.realpath(path))
+    if _is_process(path.parent, layout) and _is_run(path):
+        return (process_at(path.parent, layout),)
+    folders = process_folders(
+        path, lambda folder: _is_process(folder, layout), layout.is_holder, _own_folders
+    )
+    ranks = ranks_of([int(folder.name.partition("_")[0]) for folder in folders])
+    return tuple(process_at(folder, layout, rank) for folder, rank in zip(folders, ranks, strict=True))
+
+
+def process_at(folder: Path, layout: AtbLayout, rank: int | None = None) -> AtbProcess:
+    """Describe the process that wrote a folder."""
+    runs = [entry for entry in _own_folders(folder) if _RUN_NAME.fullmatch(entry.name)]
+    root = folder.parent.parent
+    names = {"process": folder.name, "pid": folder.name.rpartition("_")[2]}
+    return AtbProcess(
+        folder=folder,
+        rank=rank,
+        runs=tuple(sorted(runs, key=lambda run: int(run.name))),
+        bounds=Bounds(root),
+        models=root / layout.models.format(**names),
+        layers=root / layout.layers.format(**names),
+    )
+
+
+def operation_folders(folder: Path) -> list[Path]:
+    """Return the folders of operations in a folder by name."""
+    return [entry for entry in _own_folders(folder) if OPERATION_NAME.fullmatch(entry.name)]
+
+
+def _own_folders(folder: Path, most_entries: int | None = None) -> list[Path]:
+    """Return the folders in a folder by name; links to folders are none of them."""
+    return [entry for entry in sub_folders(folder, most_entries) if not entry.is_symlink()]
+
+
+def _is_process(folder: Path, layout: AtbLayout) -> bool:
+    return (
+        layout.is_holder(folder.parent)
+        and _PROCESS_NAME.fullmatch(folder.name) is not None
+        and any(map(_is_run, _own_folders(folder, MOST_ENTRIES)))
+    )
+
+
+def _is_run(folder: Path) -> bool:
+    if _RUN_NAME.fullmatch(folder.name) is None:
+        return False
+    entries = _own_folders(folder, MOST_ENTRIES)
+    return is_file(folder / STATISTICS_FILE) or any(OPERATION_NAME.fullmatch(entry.name) for entry in entries)
+
 
 _TRANSDATA_FILE = "TransdataOperation_0.json"
 _LONGEST_LABEL = 255
@@ -85,10 +204,8 @@ def read_topology(process: AtbProcess) -> Topology:
     """Read the topology of a process; what cannot be used is a problem."""
     shift = 1 if (process.layers / _TRANSDATA_FILE).is_file() else 0
     problems: list[Problem] = []
-    files = _Files(process.bounds, Message.of("dumps.atb.no_model_topology"), problems)
-    models = sorted(
-        files.read(process.models, lambda value: _model(value, shift)), key=lambda model: model.start
-    )
+    found = _read(process.models, process.bounds, partial(_model, shift), "model", problems)
+    models = sorted(found, key=lambda model: model.start)
     starts = tuple(model.start for model in models)
     names = tuple(model.name for model in models)
     if len(set(starts)) < len(starts):
@@ -112,35 +229,33 @@ class _Model(NamedTuple):
 
 def _topology_of_layers(process: AtbProcess, shift: int, problems: list[Problem]) -> Topology:
     """Put the topologies of single operations together where there are none of models."""
-    files = _Files(process.bounds, Message.of("dumps.atb.no_operation_topology"), problems)
-    layers = files.read(process.layers, lambda value: _operations([(_number(value) + shift, value)]))
+    layers = _read(process.layers, process.bounds, partial(_layer, shift), "operation", problems)
     operations = {operation.name: operation for layer in layers for operation in layer}
     source = "operations_and_folders" if operations else "folders"
     reason = Message.of(f"dumps.atb.tree_from_{source}")
     return Topology(operations, problems=(*problems, Problem(_shown(process.models), reason)))
 
 
-class _Files(NamedTuple):
-    """Reads the JSON files of a folder; those that cannot be used are problems."""
-
-    bounds: Bounds
-    no_topology: Message
-    problems: list[Problem]
-
-    def read(self, folder: Path, parse: Callable[[Any], _Parsed]) -> Iterator[_Parsed]:
-        """Yield what was made of each file."""
-        for file, _ in folder_entries(folder):
-            if file.suffix != ".json" or file.name == _TRANSDATA_FILE or not file.is_file():
-                continue
-            try:
-                yield parse(read_json(self.bounds.require(file)).value)
-            except DumpUnreadableError as exc:
-                self.problems.append(Problem(_shown(file), exc.message))
-            except _NoTopologyError:
-                self.problems.append(Problem(_shown(file), self.no_topology))
+def _read(
+    folder: Path, bounds: Bounds, parse: Callable[[Any], _Parsed], what: str, problems: list[Problem]
+) -> Iterator[_Parsed]:
+    """Yield what was made of each JSON file of a folder; those that cannot be used are problems."""
+    for file in files_ending(folder, ".json"):
+        if file.name == _TRANSDATA_FILE or not file.is_file():
+            continue
+        try:
+            yield parse(read_json(bounds.require(file)).value)
+        except DumpUnreadableError as exc:
+            problems.append(Problem(_shown(file), exc.message))
+        except _NoTopologyError:
+            problems.append(Problem(_shown(file), Message.of(f"dumps.atb.no_{what}_topology")))
 
 
-def _model(value: Any, shift: int) -> _Model:  # noqa: ANN401 (whatever the JSON file holds)
+def _layer(shift: int, value: Any) -> list[Operation]:  # noqa: ANN401 (whatever the JSON file holds)
+    return _operations([(_number(value) + shift, value)])
+
+
+def _model(shift: int, value: Any) -> _Model:  # noqa: ANN401
     try:
         name, nodes = value["modelName"], value["nodes"]
         start = _number(nodes[0]) + shift

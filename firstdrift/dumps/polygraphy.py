@@ -10,7 +10,7 @@ An iteration is a step. The slashes of ONNX stand for dots; "_output_0" is the p
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,68 +18,62 @@ from msgspec import Struct
 
 from firstdrift.dumps.containers.base64_json import header_at, place_of, without_tensors
 from firstdrift.dumps.containers.contents import Contents, DamagedError, TensorHeader, file_contents
-from firstdrift.dumps.reader import DumpReader
+from firstdrift.dumps.reader import FilesReader, several_at
 from firstdrift.dumps.recorded_calls import Recorded, nodes_of
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import files_in, first_names, is_file, printable
 from firstdrift.dumps.storage.json_file import parse_json
-from firstdrift.dumps.storage.tensor_files import record_of
-from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
+from firstdrift.dumps.storage.tensor_data import no_header, record_of
+from firstdrift.errors import DumpUnreadableError
 from firstdrift.files import open_regular
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
-from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
-_SUFFIX: Final = ".json"
 _MARK: Final = re.compile(
     rb'"(?:polygraphy_class"\s*:\s*"RunResults|__polygraphy_encoded_RunResults|outputs)"', re.DOTALL
 )
 _BEGIN: Final = re.compile(rb'\s*\{\s*"(?:lst|polygraphy_class|__polygraphy_encoded_RunResults)"')
 _LOOKED_AT: Final = 512
-_MOST_FILES: Final = 50
 _ITERATION: Final = re.compile(r"(?P<number>[0-9]{10})\.json", re.ASCII)
 _OUTPUT: Final = re.compile(r"(?P<node>.+?)_output_(?P<place>[0-9]{1,4})", re.DOTALL)
 
 
-class PolygraphyReader(DumpReader):
+class PolygraphyReader(FilesReader):
     """The `DumpReader` of results of Polygraphy."""
 
     format = "polygraphy"
     title = Message.of("dumps.polygraphy.title")
+    evidence = "dumps.polygraphy.results"
+    suffixes = frozenset({".json"})
+    most_entries, most_files = 1000, 50
 
-    def recognise(self, path: Path) -> tuple[Message, ...]:
-        """Return the evidence that a path is such a file, or holds some; empty if it does not."""
-        found = _results(path)
-        names = first_names([file.name for file in found])
-        return (Message.of("dumps.polygraphy.results", files=names),) if found else ()
-
-    def is_marked(self, folder: Path) -> bool:
-        """Tell whether such a file lies in a folder."""
-        return bool(_results(folder, most=1))
+    def is_one(self, file: Path) -> bool:
+        """Tell whether a file begins as results do; its end is missing where it was cut short."""
+        try:
+            with open_regular(file) as opened:
+                begin = opened.read(_LOOKED_AT)
+                opened.seek(max(opened.seek(0, 2) - _LOOKED_AT, 0))
+                return _BEGIN.match(begin) is not None and _MARK.search(begin + opened.read()) is not None
+        except OSError:
+            return False
 
     def open_dump(self, path: Path) -> Dump:
         """List the iterations of a runner."""
-        found = _results(path)
-        if not found:
-            raise self.none_at(path)
-        bounds = Bounds.around(path)
-        iterations = {
-            int(match["number"]): file for file in found if (match := _ITERATION.fullmatch(file.name))
-        }
-        if len(found) > 1 and len(iterations) < len(found):
-            several = Message.of("dumps.several", dumps=first_names([file.name for file in found]))
-            raise DumpNotRecognisedError(several, path=path, hint=Message.of("dumps.choose_one"))
+        found = self.files_at(path)
         if len(found) > 1:
-            iterations = _all_iterations(path)
-            listings = [SliceListing(Coordinates(step), file) for step, file in iterations.items()]
-            return self.dump(path, listings)
-        (file,) = found
-        runs = _read(bounds.require(file)).runs
-        count = max(len(runs[0].iterations), 1)
-        places = [Coordinates()] if count == 1 else [Coordinates(step) for step in range(count)]
+            if len(_iterations(found)) < len(found):
+                raise several_at(path, found)
+            iterations = _iterations(files_in(path))
+            return self.dump(
+                path, (SliceListing(Coordinates(step), file) for step, file in iterations.items())
+            )
+        file = Bounds.around(path).require(found[0])
+        runs = _read(file).runs
+        count = len(runs[0].iterations)
+        listings = [SliceListing(Coordinates(step), file) for step in (range(count) if count > 1 else [None])]
         problems = [Problem(printable(file.name), reason) for reason in _left_out(runs)]
-        attributes = {"runner": printable(runs[0].runner)}
-        return self.dump(path, [SliceListing(at, file) for at in places], problems, attributes)
+        return self.dump(path, listings, problems, {"runner": printable(runs[0].runner)})
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
         """Read the headers of the tensors of an iteration."""
@@ -111,28 +105,10 @@ class _Read(Struct, frozen=True):
     runs: tuple[_Run, ...]
 
 
-def _results(path: Path, most: int = _MOST_FILES) -> list[Path]:
-    """Return the files of results at a path, the first of them if they are many."""
-    if is_file(path):
-        return [path] if path.suffix == _SUFFIX and _is_marked(path) else []
-    files = [file for file in files_in(path, 20 * _MOST_FILES) if file.suffix == _SUFFIX]
-    return [file for file in files[:_MOST_FILES] if _is_marked(file)][:most]
-
-
-def _all_iterations(folder: Path) -> dict[int, Path]:
-    named = ((_ITERATION.fullmatch(file.name), file) for file in files_in(folder))
+def _iterations(files: Iterable[Path]) -> dict[int, Path]:
+    """Return those of some files that are named after iterations, by number."""
+    named = ((_ITERATION.fullmatch(file.name), file) for file in files)
     return {int(match["number"]): file for match, file in named if match}
-
-
-def _is_marked(file: Path) -> bool:
-    """Tell whether a file begins as results do; its end is missing where it was cut short."""
-    try:
-        with open_regular(file) as opened:
-            begin = opened.read(_LOOKED_AT)
-            opened.seek(max(opened.seek(0, 2) - _LOOKED_AT, 0))
-            return _BEGIN.match(begin) is not None and _MARK.search(begin + opened.read()) is not None
-    except OSError:
-        return False
 
 
 def _left_out(runs: tuple[_Run, ...]) -> Iterator[Message]:
@@ -168,7 +144,7 @@ def _runs(value: object) -> Iterator[_Run]:
     for item in listed if isinstance(listed, list) else ():
         match item:
             case [str(runner), list(iterations)]:
-                yield _Run(runner, tuple(_outputs(iteration) for iteration in iterations))
+                yield _Run(runner, tuple(map(_outputs, iterations)))
 
 
 def _outputs(iteration: object) -> Mapping[str, Any]:
@@ -182,15 +158,13 @@ def _header(contents: Contents, value: object) -> TensorHeader:
     texts = (inner.get("array"), inner.get("tensor")) if isinstance(inner, dict) else ()
     place = next((place for text in texts if isinstance(text, str) and (place := place_of(text))), None)
     if place is None:
-        return TensorHeader("", "", None, problem=Message.of("dumps.polygraphy.no_array"))
+        return no_header(Message.of("dumps.polygraphy.no_array"), is_refused=True)
     return header_at(contents, place)
 
 
 def _recorded(name: str, header: TensorHeader, file: Path) -> Recorded:
     path, key = _place(printable(name))
-    record: TensorRecord = record_of(
-        header, file, "base64_json", Role.OUTPUT, key, is_refused=not header.entry
-    )
+    record = record_of(header, file, "base64_json", Role.OUTPUT, key)
     is_onnx = name.startswith("/")
     return Recorded(path, Role.OUTPUT, key, (record,), type_name=path.rpartition(".")[2] if is_onnx else "")
 

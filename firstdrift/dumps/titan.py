@@ -17,27 +17,26 @@ An operator is told by its module, its number there and its name. Numbers have s
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.dumps.containers.contents import LARGEST_NUMBER, DamagedError, shape_of
+from firstdrift.dumps.containers.contents import number_in, sizes_in
 from firstdrift.dumps.msprobe.records import canonical_dtype
-from firstdrift.dumps.reader import DumpReader
+from firstdrift.dumps.reader import FilesReader
 from firstdrift.dumps.recorded_calls import Recorded, nodes_of
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import files_in, first_names, is_file, printable
+from firstdrift.dumps.storage.folders import printable, ranks_of, read_whole
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.files import read_regular, said_by_system
+from firstdrift.groups import known
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
 from firstdrift.wording.message import Message
 
 _FILE: Final = re.compile(r"rank_(?P<rank>[0-9]{1,9})_activations\.log", re.ASCII)
-_MOST_FILES: Final = 20_000
 _LARGEST: Final = 512 * 2**20
 _HEAD: Final = re.compile(
     r"\[(?P<module>[^\]\n]{0,2000}?)/?op_(?P<number>[0-9]{1,9})_(?P<name>[^\]\n/]{1,200})\]"
@@ -49,60 +48,42 @@ _NUMBER: Final = re.compile(r"  (?P<name>L2 norm|Min|Max|Mean): +(?P<number>\S+)
 _PHASE: Final = "  Phase: backward"
 
 
-class TitanReader(DumpReader):
+class TitanReader(FilesReader):
     """The `DumpReader` of logs of activations of torchtitan."""
 
     format = "torchtitan"
     title = Message.of("dumps.titan.title")
+    evidence = "dumps.titan.logs"
+    suffixes = frozenset({".log"})
+    most_entries = most_files = 20_000
 
-    def recognise(self, path: Path) -> tuple[Message, ...]:
-        """Return the evidence that a path is such a log, or holds those of ranks; empty if it does not."""
-        names = first_names([log.name for log in _logs(path).values()])
-        return (Message.of("dumps.titan.logs", files=names),) if names else ()
-
-    def is_marked(self, folder: Path) -> bool:
-        """Tell whether such a log lies in a folder."""
-        return bool(_logs(folder))
+    def is_one(self, file: Path) -> bool:
+        """Tell such a log by its name."""
+        return _FILE.fullmatch(file.name) is not None
 
     def open_dump(self, path: Path) -> Dump:
         """List the ranks."""
-        logs = _logs(path)
-        if not logs:
-            raise self.none_at(path)
-        is_only = len(logs) == 1
-        listings = [
-            SliceListing(Coordinates(rank=None if is_only else rank), log) for rank, log in logs.items()
-        ]
+        named = ((_FILE.fullmatch(log.name), log) for log in self.files_at(path))
+        logs = {int(match["rank"]): log for match, log in named if match}
+        ranks = ranks_of(list(logs))
+        listings = map(SliceListing, map(partial(Coordinates, None), ranks), logs.values())
         return self.dump(path, listings, attributes={"framework": "pytorch"})
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
         """Read the operators of a rank, in the order in which they ran."""
         log = Bounds.around(dump.path).require(listing.directory)
-        try:
-            text = read_regular(log, most=_LARGEST).decode("utf-8", "backslashreplace")
-        except OSError as exc:
-            unreadable = Message.of("dumps.file.unreadable", error=said_by_system(exc))
-            raise DumpUnreadableError(unreadable, path=log) from exc
+        text = read_whole(log, _LARGEST).decode("utf-8", "backslashreplace")
         nodes = nodes_of(_recorded(text.splitlines()))
         if not nodes:
             raise DumpUnreadableError(Message.of("dumps.titan.no_activation"), path=log)
         return Slice(listing, tuple(_as_operators(nodes)))
 
 
-def _logs(path: Path) -> dict[int, Path]:
-    """Return the logs at a path by rank."""
-    candidates = [path] if is_file(path) else files_in(path, _MOST_FILES)
-    named = ((_FILE.fullmatch(file.name), file) for file in candidates)
-    return {int(match["rank"]): file for match, file in named if match}
-
-
 def _recorded(lines: list[str]) -> Iterator[Recorded]:
     """Yield what each block says of the output of an operator."""
-    starts = [at for at, line in enumerate(lines) if _HEAD.fullmatch(line)]
-    for start, end in pairwise([*starts, len(lines)]):
-        head = _HEAD.fullmatch(lines[start])
-        if head is None:
-            continue
+    heads = [(at, head) for at, line in enumerate(lines) if (head := _HEAD.fullmatch(line))]
+    ends = [*(at for at, _ in heads[1:]), len(lines)]
+    for (start, head), end in zip(heads, ends, strict=False):
         block = lines[start + 1 : end]
         module, name = printable(head["module"]), printable(head["name"])
         path = f"{module}.op_{head['number']}_{name}".lstrip(".")
@@ -112,32 +93,16 @@ def _recorded(lines: list[str]) -> Iterator[Recorded]:
 
 
 def _record(block: list[str]) -> TensorRecord:
-    shape = next((match for line in block if (match := _SHAPE.fullmatch(line))), None)
-    said = [match for line in block if (match := _NUMBER.fullmatch(line))]
-    numbers = {match["name"]: _number(match["number"]) for match in said}
-    dtype = canonical_dtype(shape["dtype"]) if shape else ""
-    record = TensorRecord(Role.OUTPUT, "0", printable(dtype), _sizes(shape["sizes"]) if shape else None)
-    if len(numbers) < 4 or any(value is None for value in numbers.values()) or record.shape is None:  # noqa: PLR2004
+    shape = next(filter(None, map(_SHAPE.fullmatch, block)), None)
+    numbers = {match["name"]: number_in(match["number"]) for match in known(map(_NUMBER.fullmatch, block))}
+    statistics = list(map(numbers.get, ("Max", "Min", "Mean", "L2 norm")))
+    record = TensorRecord(Role.OUTPUT, "0", "", None)
+    if shape is not None:
+        dtype = printable(canonical_dtype(shape["dtype"]))
+        record = replace(record, dtype=dtype, shape=sizes_in(shape["sizes"]))
+    if None in statistics or record.shape is None:
         return replace(record, problem=Message.of("dumps.titan.cut_short"))
-    statistics = Statistics(numbers["Max"], numbers["Min"], numbers["Mean"], numbers["L2 norm"])
-    return replace(record, statistics=statistics)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _sizes(text: str) -> tuple[int, ...] | None:
-    words = text.replace(",", " ").split()
-    if any(len(word) > len(str(LARGEST_NUMBER)) for word in words):
-        return None
-    try:
-        return shape_of([int(word) for word in words])
-    except DamagedError:
-        return None
+    return replace(record, statistics=Statistics(*statistics))
 
 
 def _as_operators(nodes: tuple[Node, ...]) -> Iterator[Node]:

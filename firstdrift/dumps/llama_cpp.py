@@ -10,10 +10,10 @@ next call. Where the graph begins anew, so does a pass.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.containers.contents import Contents, DamagedError, file_contents
@@ -25,18 +25,15 @@ from firstdrift.dumps.containers.ggml_log import (
     printed_in,
     values_at,
 )
-from firstdrift.dumps.reader import DumpReader
+from firstdrift.dumps.reader import FilesReader, several_at
 from firstdrift.dumps.recorded_calls import Recorded, nodes_of
 from firstdrift.dumps.storage.bounds import Bounds
-from firstdrift.dumps.storage.folders import files_in, is_file, printable
-from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
-from firstdrift.files import open_regular
+from firstdrift.dumps.storage.folders import beginning_of, printable
+from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
 from firstdrift.wording.message import Message
 
-_SUFFIXES: Final = frozenset({".log", ".txt", ".out"})
-_MOST_FILES: Final = 20
 _BEGINNING: Final = 256 * 1024
 """Bytes of a file in which a tensor is looked for: llama.cpp says much of the model before the first."""
 
@@ -47,42 +44,32 @@ _NOT_PRINTED: Final = Message.of("dumps.llama_cpp.not_printed")
 _CUT_SHORT: Final = Message.of("dumps.ggml_log.cut_short")
 
 
-class LlamaCppReader(DumpReader):
+class LlamaCppReader(FilesReader):
     """The `DumpReader` of logs of llama.cpp's evaluation callback."""
 
     format = "llama-cpp"
     title = Message.of("dumps.llama_cpp.title")
+    suffixes = frozenset({".log", ".txt", ".out"})
+    most_entries, most_files = 200, 20
+
+    def is_one(self, file: Path) -> bool:
+        """Tell whether a tensor was printed in the beginning of a file."""
+        return bool(_first_tensor(file))
 
     def recognise(self, path: Path) -> tuple[Message, ...]:
         """Return the evidence that a path is such a log, or holds one; empty if it does not."""
-        found = ((log, _first_tensor(log)) for log in _logs(path))
-        return tuple(
-            Message.of("dumps.llama_cpp.log", file=printable(log.name), tensor=printable(name))
-            for log, name in found
-            if name
-        )
-
-    def is_marked(self, folder: Path) -> bool:
-        """Tell whether such a log lies in a folder."""
-        return any(map(_first_tensor, _logs(folder)))
+        found = ((printable(log.name), printable(_first_tensor(log))) for log in self.files(path))
+        return tuple(Message.of("dumps.llama_cpp.log", file=log, tensor=tensor) for log, tensor in found)
 
     def open_dump(self, path: Path) -> Dump:
         """List the passes of a log."""
-        logs = [log for log in _logs(path) if _first_tensor(log)]
-        if not logs:
-            raise self.none_at(path)
+        logs = self.files_at(path)
         if len(logs) > 1:
-            names = tuple(printable(log.name) for log in logs)
-            raise DumpNotRecognisedError(
-                Message.of("dumps.several", dumps=names), path=path, hint=Message.of("dumps.choose_one")
-            )
-        (log,) = logs
-        Bounds.around(path).require(log)
+            raise several_at(path, logs, len(logs))
+        log = Bounds.around(path).require(logs[0])
         passes = _passes(_read(log)[1])
-        is_only = len(passes) == 1
-        listings = [
-            SliceListing(Coordinates() if is_only else Coordinates(step), log) for step in range(len(passes))
-        ]
+        steps = range(len(passes)) if len(passes) > 1 else [None]
+        listings = [SliceListing(Coordinates(step), log) for step in steps]
         return self.dump(path, listings, attributes={"framework": "llama.cpp"})
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
@@ -97,51 +84,27 @@ class LlamaCppReader(DumpReader):
         return Slice(listing, nodes_of(recorded for one in passes[step] for recorded in work.read(one)))
 
 
-def _logs(path: Path) -> list[Path]:
-    if is_file(path):
-        return [path] if path.suffix in _SUFFIXES else []
-    logs = [file for file in files_in(path, _MOST_FILES * 10) if file.suffix in _SUFFIXES]
-    return logs[:_MOST_FILES]
+def _first_tensor(log: Path) -> str:
+    """Return the name of the first tensor that was printed; "" if there is none in the beginning."""
+    return first_name(beginning_of(log, _BEGINNING)) or ""
 
 
-def _first_tensor(log: Path) -> str | None:
-    """Return the name of the first tensor that was printed; None if there is none in the beginning."""
-    try:
-        with open_regular(log) as opened:
-            return first_name(opened.read(_BEGINNING))
-    except OSError:
-        return None
-
-
-class _Block(Struct, frozen=True):
-    """What was printed of a tensor, and where that ends in the file."""
-
-    printed: Printed
-    end: int
-
-
-def _read(log: Path) -> tuple[Contents, list[_Block]]:
+def _read(log: Path) -> tuple[Contents, list[Printed]]:
     try:
         contents = file_contents(log)
-        printed = list(printed_in(contents))
+        return contents, printed_in(contents)
     except DamagedError as exc:
         raise DumpUnreadableError(exc.message, path=log) from exc
-    ends = [*(one.start for one in printed[1:]), len(contents)]
-    return contents, [_Block(one, end) for one, end in zip(printed, ends, strict=True)]
 
 
-def _passes(blocks: Sequence[_Block]) -> list[list[_Block]]:
+def _passes(blocks: Sequence[Printed]) -> list[list[Printed]]:
     """Part a log where its graph begins anew: where the tensor is made again that was made first."""
-    passes: list[list[_Block]] = []
-    for block in blocks:
-        if not passes or _identity(block) == _identity(blocks[0]):
-            passes.append([])
-        passes[-1].append(block)
-    return passes
+    first = _identity(blocks[0]) if blocks else ()
+    starts = [at for at, printed in enumerate(blocks) if _identity(printed) == first]
+    return [list(blocks[start:end]) for start, end in pairwise([*starts, len(blocks)])]
 
 
-def _identity(block: _Block) -> tuple[str, ...]:
-    printed = block.printed
+def _identity(printed: Printed) -> tuple[str, ...]:
     return printed.name, printed.operator, *(source.name for source in printed.sources)
 
 
@@ -150,36 +113,34 @@ class _Reading:
 
     def __init__(self, log: Path, contents: Contents) -> None:
         self._log, self._contents = log, contents
-        self._known: dict[str, _Block] = {}
+        self._known: dict[str, Printed] = {}
         self._has_sums = False
 
-    def read(self, block: _Block) -> Iterator[Recorded]:
+    def read(self, printed: Printed) -> Iterator[Recorded]:
         """Yield the tensors that an operator took, as far as they were printed, and the one that it gave."""
-        printed = block.printed
         path = _path(printable(printed.name))
         for place, source in enumerate(printed.sources):
             tensors = tuple(self._taken(place, source))
             if tensors:
                 yield Recorded(path, Role.INPUT, str(place), tensors, type_name=printed.operator)
-        given = tuple(self._records(block, Role.OUTPUT, "0"))
+        given = tuple(self._records(printed, Role.OUTPUT, "0"))
         yield Recorded(path, Role.OUTPUT, "0", given, type_name=printed.operator)
-        self._known[printed.name] = block
+        self._known[printed.name] = printed
 
     def _taken(self, place: int, source: Source) -> Iterator[TensorRecord]:
         """Yield what was printed of a tensor when it was made; nothing of weights, which are not."""
         copy = _COPY.fullmatch(source.name)
-        block = self._known.get(copy["name"] if copy else source.name)
-        if block is not None and block.printed.shape == source.shape:
-            yield from self._records(block, Role.INPUT, str(place))
+        printed = self._known.get(copy["name"] if copy else source.name)
+        if printed is not None and printed.shape == source.shape:
+            yield from self._records(printed, Role.INPUT, str(place))
 
-    def _records(self, block: _Block, role: Role, key: str) -> Iterator[TensorRecord]:
+    def _records(self, printed: Printed, role: Role, key: str) -> Iterator[TensorRecord]:
         """Yield what was printed of a tensor, and its shape, which that does not tell."""
-        printed = block.printed
         shape = str(list(printed.shape))
         yield TensorRecord(role, f"{key}.{_SHAPE}", "str", (), scalar=shape)
         record = TensorRecord(role, key, printable(printed.dtype), None)
         try:
-            values = values_at(self._contents, printed, block.end)
+            values = values_at(self._contents, printed)
         except DamagedError as exc:
             yield replace(record, problem=exc.message)
             return
@@ -191,7 +152,7 @@ class _Reading:
         else:
             self._has_sums = values.total is not None
             dtype, count = layout_of_values(printed, values)
-            place = DataLocation(self._log, "ggml_log", str(printed.start))
+            place = DataLocation(self._log, "ggml_log", printed.entry)
             yield replace(record, dtype=dtype, shape=count, location=place)
 
 

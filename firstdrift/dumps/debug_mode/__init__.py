@@ -1,1 +1,0 @@
-"""Logs of PyTorch's DebugMode."""

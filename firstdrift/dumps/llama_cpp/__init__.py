@@ -1,1 +1,0 @@
-"""Logs of llama.cpp's evaluation callback."""

@@ -1,1 +1,0 @@
-"""Graphs that msprobe made for its viewer."""

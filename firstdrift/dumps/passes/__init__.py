@@ -1,1 +1,0 @@
-"""Dumps of forward passes: a file for each, by SGLang and vLLM."""

@@ -1,1 +1,0 @@
-"""Dumps of the debug hook of TensorRT-LLM."""

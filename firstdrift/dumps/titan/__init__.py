@@ -1,1 +1,0 @@
-"""Logs of activations that torchtitan writes."""
