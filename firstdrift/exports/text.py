@@ -90,7 +90,7 @@ def report_text(report: Report) -> str:
         *_finding_lines("first_bad_node", findings.first_bad_node),
         *_other_lines(findings),
     ]
-    lines = [text_of(findings.summary), "", *found, *[""] * bool(found)]
+    lines = [text_of(findings.summary), "", *found, *([""] if found else [])]
     lines += [_dump_line("golden", report.golden), _dump_line("target", report.target)]
     lines += _count_lines(report.counts) if report.slices else []
     if moved := report.options.thresholds.moved():
@@ -143,25 +143,20 @@ def _failure_line(count: int, node: str, tensor: str, remark: str) -> str:
 def _finding_lines(title: str, finding: Finding | None) -> list[str]:
     if finding is None:
         return []
-    said = [
-        ("golden", finding.golden),
-        ("target", finding.target),
-        ("rank", _rank(finding)),
-        ("class", finding.node_class),
-        *(("because", text_of(reason)) for reason in finding.reasons),
-        ("sure", text_of(finding.confidence.said) if finding.confidence else None),
-    ]
-    numbers = _metrics(finding.metrics)
-    return [
+    lines = [
         f"{_title(title)}: {text_of(finding.coordinates.name())}, {finding.module or finding.target}",
-        *(_inner(name, value) for name, value in said if value is not None),
-        *[f"  {finding.tensor or 'tensor':<11} {numbers}"] * bool(numbers),
+        _inner("golden", finding.golden),
+        _inner("target", finding.target),
     ]
+    lines += [_inner("rank", _rank(finding))] if finding.on_rank is not None else []
+    lines += [_inner("class", finding.node_class)] if finding.node_class is not None else []
+    lines += [_inner("because", text_of(reason)) for reason in finding.reasons]
+    lines += [_inner("sure", text_of(finding.confidence.said))] if finding.confidence is not None else []
+    numbers = _metrics(finding.metrics)
+    return lines + ([f"  {finding.tensor or 'tensor':<11} {numbers}"] if numbers else [])
 
 
-def _rank(finding: Finding) -> str | None:
-    if finding.on_rank is None:
-        return None
+def _rank(finding: Finding) -> str:
     return f"{finding.on_rank}{' of the golden dump' if finding.golden_ranks is not None else ''}"
 
 
@@ -199,9 +194,9 @@ def _overflow_line(overflow: Overflow) -> str:
 
 
 def _suspect_line(suspect: Finding) -> str:
-    rank = _rank(suspect)
-    known = ", ".join(filter(None, [suspect.node_class, rank and f"rank {rank}"]))
-    said = f" ({known})" if known else ""
+    known = [str(suspect.node_class)] if suspect.node_class is not None else []
+    known += [f"rank {_rank(suspect)}"] if suspect.on_rank is not None else []
+    said = f" ({', '.join(known)})" if known else ""
     reason = text_of(suspect.reasons[0]) if suspect.reasons else ""
     return f"{_title('suspect')}: {suspect.module or suspect.target}{said}: {reason}"
 
