@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from string import Formatter
 
 import pytest
@@ -12,7 +13,7 @@ from firstdrift.errors import FirstdriftError
 from firstdrift.model.slice import Coordinates
 from firstdrift.wording.message import Argument, Message
 from firstdrift.wording.phrases import within
-from firstdrift.wording.text import texts
+from firstdrift.wording.text import text_of, texts
 
 
 def ids_of(message: Message | None) -> tuple[str, ...]:
@@ -69,6 +70,21 @@ def says(text: str, *ids: str) -> bool:
 def _pattern(text: str) -> str:
     parts = Formatter().parse(text)
     return "".join(re.escape(part) + ("" if name is None else "(?s:.*?)") for part, name, _, _ in parts)
+
+
+def complaint(id: str, path: Path) -> str:  # noqa: A002
+    """Write what a command that fails says of a file, of which nothing more is said than the id."""
+    return f"firstdrift: {text_of(Message.of('error.at', path=str(path), reason=Message.of(id)))}.\n"
+
+
+def titled(title: str, value: object = "") -> str:
+    """Write a row of a report in the terminal, or its begin, as `firstdrift.exports.text` does."""
+    return f"{text_of(Message.of(f'terminal.{title}')):<13} {value}"
+
+
+def titled_within(title: str, value: object = "") -> str:
+    """Write a row that belongs to the one before, or its begin."""
+    return f"  {text_of(Message.of(f'terminal.{title}')):<11} {value}"
 
 
 def outline(message: Message) -> str:

@@ -86,42 +86,34 @@ def _require_writable(file: Path, source: Path, *, force: bool) -> None:
         raise CatalogueError(
             Message.of("catalogue.backup.not_to_terminal"), hint=Message.of("catalogue.hint.give_a_name")
         )
-    own = {source.name, *(source.name + suffix for suffix in _SIDE_FILES), *OURS}
+    otherwise = Message.of("catalogue.hint.name_backup_otherwise")
     with _named_errors(file):
         if not file.parent.is_dir():
             raise CatalogueError(Message.of("catalogue.backup.no_directory"), path=file.parent)
-        if file.name in own and source.parent.exists() and file.parent.samefile(source.parent):
-            raise CatalogueError(
-                Message.of("catalogue.backup.own_file"),
-                path=file,
-                hint=Message.of("catalogue.hint.name_backup_otherwise"),
-            )
+        if _is_own(file, source):
+            raise CatalogueError(Message.of("catalogue.backup.own_file"), path=file, hint=otherwise)
         try:
             kind = file.lstat().st_mode
         except FileNotFoundError:
             return
     if not stat.S_ISREG(kind):
-        raise CatalogueError(
-            Message.of("catalogue.backup.irreplaceable"),
-            path=file,
-            hint=Message.of("catalogue.hint.give_another_name"),
-        )
+        another = Message.of("catalogue.hint.give_another_name")
+        raise CatalogueError(Message.of("catalogue.backup.irreplaceable"), path=file, hint=another)
     if source.exists() and file.samefile(source):
-        raise CatalogueError(
-            Message.of("catalogue.backup.database_itself"),
-            path=file,
-            hint=Message.of("catalogue.hint.name_backup_otherwise"),
-        )
+        raise CatalogueError(Message.of("catalogue.backup.database_itself"), path=file, hint=otherwise)
     if not force:
         raise _exists(file)
 
 
+def _is_own(file: Path, source: Path) -> bool:
+    """Tell whether a name is one that firstdrift itself uses beside the database."""
+    own = {source.name, *(source.name + suffix for suffix in _SIDE_FILES), *OURS}
+    return file.name in own and source.parent.exists() and file.parent.samefile(source.parent)
+
+
 def _exists(file: Path) -> CatalogueError:
-    return CatalogueError(
-        Message.of("catalogue.backup.file_exists"),
-        path=file,
-        hint=Message.of("catalogue.hint.another_name_or_force"),
-    )
+    hint = Message.of("catalogue.hint.another_name_or_force")
+    return CatalogueError(Message.of("catalogue.backup.file_exists"), path=file, hint=hint)
 
 
 @contextmanager

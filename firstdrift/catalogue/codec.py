@@ -9,21 +9,19 @@ does not know is passed over.
 """
 
 import json
-import types
-import typing
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from msgspec import NODEFAULT, DecodeError, Struct, convert
+from msgspec.inspect import DictType, NoneType, StructType, UnionType, VarTupleType, type_info
 from msgspec.json import Decoder
 from msgspec.structs import fields
 
 from firstdrift.strict_json import to_compact_json
-from firstdrift.wording.message import Message, verbatim
+from firstdrift.wording.message import verbatim
 
 
 def to_text(value: object) -> str:
@@ -33,21 +31,21 @@ def to_text(value: object) -> str:
 
 def from_text(kind: Any, text: str) -> Any:  # noqa: ANN401 (a type in, one of its values out)
     """Decode what `to_text` wrote of a value of the type `kind`."""
-    quick = _quick_decoder(kind)
-    if quick is not None:
-        with suppress(DecodeError):  # half of a character
-            return quick(text)
-    return _decoder(kind)(json.loads(text))
+    try:
+        return _decoder(kind).decode(text)
+    except DecodeError:  # half of a character, or a text where there is a message now
+        plain = _with_messages(json.loads(text), type_info(kind))
+        return convert(plain, kind, strict=False, dec_hook=_made)
 
 
 @cache
-def _quick_decoder(kind: Any) -> Callable[[str], Any] | None:  # noqa: ANN401
-    """Make what decodes nearly all texts, six times as fast; None for types that only we know."""
-    try:
-        # Not strict, so that numbers by their names are numbers.
-        return Decoder(kind, strict=False, dec_hook=lambda known, plain: known(plain)).decode
-    except TypeError:
-        return None
+def _decoder(kind: Any) -> Decoder[Any]:  # noqa: ANN401
+    # Not strict, so that numbers by their names are numbers.
+    return Decoder(kind, strict=False, dec_hook=_made)
+
+
+def _made(known: type, plain: Any) -> Any:  # noqa: ANN401
+    return known(plain)
 
 
 def to_plain(value: Any) -> Any:  # noqa: ANN401 (a record in, what JSON has out)
@@ -93,54 +91,26 @@ def _record_encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
 _ALREADY_PLAIN = frozenset({float, int, str, bool, type(None)})
 
 
-@cache
-def _decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _union_decoder(arguments)
-    if origin is tuple:
-        item = _decoder(arguments[0])
-        # Where there are several messages now, earlier versions may have kept one text.
-        return lambda plain: tuple(map(item, filter(None, [plain]) if isinstance(plain, str) else plain))
-    if origin is not None and issubclass(origin, Mapping):
-        item = _decoder(arguments[1])
-        return lambda plain: {key: item(value) for key, value in plain.items()}
-    if kind is float:
-        return _float
-    if kind is Message:
-        return _message
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        return _record_decoder(kind)
-    if isinstance(kind, type) and issubclass(kind, (Enum, Path)):
-        return kind
-    return lambda plain: plain
+def _with_messages(plain: Any, kind: Any) -> Any:  # noqa: ANN401 (what JSON has; a type as msgspec tells it)
+    """Make messages of the texts that earlier versions kept where there are messages now."""
+    match kind, plain:
+        case StructType(), str():
+            return to_plain(verbatim(plain))
+        case StructType(fields=fields), dict():
+            types = {field.name: field.type for field in fields}
+            return {name: _with_messages(plain[name], types[name]) for name in types if name in plain}
+        case UnionType(types=[StructType(), NoneType()]), "":
+            return None
+        case UnionType(types=[item, NoneType()]), _:
+            return _with_messages(plain, item)
+    return _each_with_messages(plain, kind)
 
 
-def _union_decoder(arguments: tuple[Any, ...]) -> Callable[[Any], Any]:
-    if str in arguments and Message in arguments:
-        return lambda plain: plain if isinstance(plain, str) else _message(plain)
-    # Of the other unions in our records each holds one type besides None, or numbers.
-    decoders = [_decoder(argument) for argument in arguments if argument is not types.NoneType]
-    decode = decoders[0] if len(decoders) == 1 else _float
-    if decode is _message:
-        return lambda plain: decode(plain) if plain else None  # earlier versions kept "" for nothing
-    return lambda plain: None if plain is None else decode(plain)
-
-
-def _record_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
-    @cache  # not before it is used: a record may hold others of its own kind
-    def decoders() -> dict[str, Callable[[Any], Any]]:
-        return {field.name: _decoder(field.type) for field in fields(kind)}
-
-    return lambda plain: kind(
-        **{name: decoders()[name](value) for name, value in plain.items() if name in decoders()}
-    )
-
-
-def _message(plain: Any) -> Message:  # noqa: ANN401
-    # Earlier versions kept finished texts.
-    return verbatim(plain) if isinstance(plain, str) else convert(plain, Message, strict=False)
-
-
-def _float(plain: Any) -> Any:  # noqa: ANN401
-    return float(plain) if isinstance(plain, str) else plain
+def _each_with_messages(plain: Any, kind: Any) -> Any:  # noqa: ANN401
+    match kind, plain:
+        case VarTupleType(item_type=item), str() | list():
+            several = filter(None, [plain]) if isinstance(plain, str) else plain
+            return [_with_messages(each, item) for each in several]
+        case DictType(value_type=item), dict():
+            return {key: _with_messages(value, item) for key, value in plain.items()}
+    return plain

@@ -17,14 +17,14 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from sqlalchemy import Dialect, Double, Text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import ColumnElement
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from firstdrift.catalogue.codec import from_text, to_text
 from firstdrift.wording.message import Message, verbatim
@@ -53,85 +53,83 @@ def restored(text: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
-class Name(TypeDecorator[str]):
-    """Text in which any character may occur."""
+class _Converted(TypeDecorator[Any]):
+    """Values that are converted on the way in and on the way out."""
 
-    impl = Text
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = Text
     cache_ok = True
 
-    def bind_processor(self, dialect: Dialect) -> Processor:
-        """Escape on the way in."""
+    def __init__(self, into: Processor, out: Processor) -> None:
+        """Remember how."""
+        super().__init__()
+        self._into, self._out = into, out
+
+    def bind_processor(self, dialect: Dialect) -> Processor | None:
+        """Convert what comes in."""
         del dialect
-        return lambda value: value if value is None else storable(value)
+        return self._into
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Processor:
-        """Restore on the way out."""
+        """Convert what goes out."""
         del dialect, coltype
-        return lambda value: value if value is None else restored(value)
+        return self._out
 
 
-class Exact(TypeDecorator[float]):
+def _but_for_none(convert: Processor) -> Processor:
+    return lambda value: None if value is None else convert(value)
+
+
+class Name(_Converted):
+    """Text in which any character may occur."""
+
+    cache_ok = True
+
+    def __init__(self) -> None:
+        """Escape on the way in, restore on the way out."""
+        super().__init__(_but_for_none(storable), _but_for_none(restored))
+
+
+class Exact(_Converted):
     """A float that may be NaN or infinite; None and NaN are kept apart."""
 
     impl = Double
     cache_ok = True
 
-    def bind_processor(self, dialect: Dialect) -> Processor | None:
+    def __init__(self) -> None:
         """SQLite stores NaN as NULL, so it gets the text."""
-        if dialect.name != "sqlite":
-            return None
-        return lambda value: value if value == value else "NaN"  # noqa: PLR0124 (only NaN differs from itself)
+        # Only NaN differs from itself.
+        super().__init__(
+            lambda value: value if value == value else "NaN",  # noqa: PLR0124
+            _but_for_none(float),
+        )
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Processor:
-        """Turn the text back into NaN."""
-        del dialect, coltype
-        return lambda value: value if value is None else float(value)
+    def bind_processor(self, dialect: Dialect) -> Processor | None:
+        """Leave floats as they are where all are known."""
+        return super().bind_processor(dialect) if dialect.name == "sqlite" else None
 
 
-class Word(TypeDecorator[StrEnum]):
+class Word(_Converted):
     """A member of an enumeration, as its value."""
 
-    impl = Text
     cache_ok = True
 
     def __init__(self, kind: type[StrEnum]) -> None:
         """Remember the enumeration."""
-        super().__init__()
+        values = {None: None} | {member: member.value for member in kind}
+        members = {None: None} | {member.value: member for member in kind}
+        super().__init__(values.__getitem__, members.__getitem__)
         self.kind = kind
 
-    def bind_processor(self, dialect: Dialect) -> Processor:
-        """Store the value."""
-        del dialect
-        values: dict[StrEnum | None, str | None] = {member: member.value for member in self.kind}
-        return (values | {None: None}).__getitem__
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Processor:
-        """Give the member."""
-        del dialect, coltype
-        members: dict[str | None, StrEnum | None] = {member.value: member for member in self.kind}
-        return (members | {None: None}).__getitem__
-
-
-class Record(TypeDecorator[Any]):
+class Record(_Converted):
     """A record (or a tuple or mapping of records) as strict JSON text."""
 
-    impl = Text
     cache_ok = True
 
     def __init__(self, kind: Any) -> None:  # noqa: ANN401 (a type, or an annotation such as tuple[str, ...])
         """Remember the type, which says how the text is read."""
-        super().__init__()
+        super().__init__(_but_for_none(to_text), _but_for_none(partial(from_text, kind)))
         self.kind = kind
-
-    def bind_processor(self, dialect: Dialect) -> Processor:
-        """Encode."""
-        del dialect
-        return lambda value: None if value is None else to_text(value)
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Processor:
-        """Decode."""
-        del dialect, coltype
-        return lambda value: None if value is None else from_text(self.kind, value)
 
 
 class Listed(Record):
@@ -139,13 +137,10 @@ class Listed(Record):
 
     cache_ok = True
 
-    def bind_processor(self, dialect: Dialect) -> Processor:
-        """Encode, each value once."""
-        return lru_cache(_REMEMBERED)(super().bind_processor(dialect))
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Processor:
-        """Decode, each text once."""
-        return lru_cache(_REMEMBERED)(super().result_processor(dialect, coltype))
+    def __init__(self, kind: Any) -> None:  # noqa: ANN401
+        """Convert each value once."""
+        super().__init__(kind)
+        self._into, self._out = map(lru_cache(_REMEMBERED), (self._into, self._out))
 
 
 class Said(Record):
@@ -153,15 +148,12 @@ class Said(Record):
 
     cache_ok = True
 
-    def bind_processor(self, dialect: Dialect) -> Processor:
-        """Encode, each value once."""
-        encode = super().bind_processor(dialect)
-        return lru_cache(_REMEMBERED)(lambda said: "" if said == () else encode(said))
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Processor:
-        """Decode, each text once."""
-        del dialect, coltype
-        return lru_cache(_REMEMBERED)(self._read)
+    def __init__(self, kind: Any) -> None:  # noqa: ANN401
+        """Convert each value once."""
+        super().__init__(kind)
+        encode = self._into
+        self._into = lru_cache(_REMEMBERED)(lambda said: "" if said == () else encode(said))
+        self._out = lru_cache(_REMEMBERED)(self._read)
 
     def _read(self, text: str | None) -> Any:  # noqa: ANN401 (as its kind says)
         if text is None:
@@ -173,21 +165,17 @@ class Said(Record):
         return (verbatim(text),) if text else ()
 
 
-class Instant(TypeDecorator[datetime]):
+class Instant(_Converted):
     """A moment, as seconds since 1970."""
 
     impl = Double
     cache_ok = True
 
-    def bind_processor(self, dialect: Dialect) -> Processor:
-        """Store the seconds."""
-        del dialect
-        return lambda value: value if value is None else value.timestamp()
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Processor:
-        """Give an aware datetime in UTC."""
-        del dialect, coltype
-        return lambda value: value if value is None else datetime.fromtimestamp(value, UTC)
+    def __init__(self) -> None:
+        """Store the seconds; give an aware datetime in UTC."""
+        super().__init__(
+            _but_for_none(datetime.timestamp), _but_for_none(partial(datetime.fromtimestamp, tz=UTC))
+        )
 
 
 class Now(ColumnElement[datetime]):

@@ -55,10 +55,7 @@ def open_engine(url: str, *, checkpoints: bool = True) -> Engine:
     Raises:
         CatalogueError: the address makes no sense, or nothing can be opened there.
     """
-    try:
-        address = make_url(url)
-    except ArgumentError as error:
-        raise unknown_address() from error
+    address = address_of(url)
     backend = address.get_backend_name()
     if backend == "sqlite":
         return _open_sqlite(address, checkpoints=checkpoints)
@@ -70,11 +67,18 @@ def open_engine(url: str, *, checkpoints: bool = True) -> Engine:
     )
 
 
-def unknown_address() -> CatalogueError:
-    """Make the error of an address that makes no sense."""
-    return CatalogueError(
-        Message.of("catalogue.database.unknown_address"), hint=Message.of("catalogue.hint.address_forms")
-    )
+def address_of(url: str) -> URL:
+    """Take the address of a database apart.
+
+    Raises:
+        CatalogueError: it makes no sense.
+    """
+    try:
+        return make_url(url)
+    except ArgumentError as error:
+        raise CatalogueError(
+            Message.of("catalogue.database.unknown_address"), hint=Message.of("catalogue.hint.address_forms")
+        ) from error
 
 
 @contextmanager

@@ -5,16 +5,14 @@ Nothing here changes a database, or waits for those who write to it.
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Timer
 
 from msgspec import Struct
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
 
-from firstdrift.catalogue.engine import unknown_address
+from firstdrift.catalogue.engine import address_of
 from firstdrift.errors import CatalogueError
 from firstdrift.wording.message import Message
 
@@ -43,10 +41,7 @@ def file_of(url: str) -> Path | None:
     Raises:
         CatalogueError: the address makes no sense.
     """
-    try:
-        address = make_url(url)
-    except ArgumentError as error:
-        raise unknown_address() from error
+    address = address_of(url)
     return Path(address.database or "") if address.get_backend_name() == "sqlite" else None
 
 
@@ -133,20 +128,23 @@ def _damage_of(connection: sqlite3.Connection, table: str) -> list[str]:
     quoted = '"' + table.replace('"', '""') + '"'
     said = "the list of its tables" if table == "sqlite_schema" else f"table {table}"
     try:
-        found = [row[0] for row in connection.execute(f"PRAGMA integrity_check({quoted})")]
-        if found != ["ok"]:
-            lines = [line for text in found for line in text.splitlines() if not line.startswith("***")]
-            more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
-            return [f"{said} is damaged ({lines[0]}{more})"]
+        found = connection.execute(f"PRAGMA integrity_check({quoted})").fetchall()
+        if found != [("ok",)]:
+            return [f"{said} is damaged ({_first_line(found)})"]
         lost = connection.execute(f"PRAGMA foreign_key_check({quoted})").fetchall()
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
-            return [f"{said} is damaged ({error})"]
-        raise
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+            raise
+        return [f"{said} is damaged ({error})"]
     if not lost:
         return []
     others = sorted({row[2] for row in lost})
     return [f"in {said} {len(lost)} row(s) refer to rows of {', '.join(others)} that are not there"]
+
+
+def _first_line(found: Iterable[tuple[str]]) -> str:
+    lines = [line for (text,) in found for line in text.splitlines() if not line.startswith("***")]
+    return f"{lines[0]} and {len(lines) - 1} more" if len(lines) > 1 else lines[0]
 
 
 @contextmanager

@@ -1,12 +1,15 @@
 """What looking up and adding have in common: entries become records, and what is not there has an error."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from sqlalchemy import ColumnElement, SQLColumnExpression
 from sqlalchemy.orm import Session
 
 from firstdrift.errors import NotInCatalogueError
+from firstdrift.paths import unspelt
 from firstdrift.wording.message import Message
 
 Made = TypeVar("Made", bound=Struct)
@@ -21,6 +24,12 @@ def record_of(kind: type[Made], entry: Any, **others: Any) -> Made:  # noqa: ANN
 @cache
 def _columns(kind: type[Struct], *others: str) -> tuple[str, ...]:
     return tuple(name for name in kind.__struct_fields__ if name not in others)
+
+
+def mentions(word: str, columns: Iterable[SQLColumnExpression[str]]) -> list[ColumnElement[bool]]:
+    """Ask of each column whether it contains a word, upper or lower case, as it was typed or is kept."""
+    words = dict.fromkeys((word, unspelt(word)))
+    return [column.icontains(each, autoescape=True) for each in words for column in columns]
 
 
 def required(found: Found | None, absence: Message) -> Found:

@@ -9,7 +9,7 @@ tensors gets these. What it raises is the remark of that pair, and harms no othe
 """
 
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -158,30 +158,31 @@ def _summary(name: str, results: Sequence[tuple[TensorPair, CustomResult]]) -> S
     )
 
 
-def _reasons(failed: Iterable[tuple[str, str, str]]) -> tuple[tuple[int, tuple[str, str, str]], ...]:
-    by_reason: defaultdict[str, list[tuple[str, str, str]]] = defaultdict(list)
-    for failure in failed:
-        by_reason[failure[-1]].append(failure)
-    same = sorted(by_reason.values(), key=len, reverse=True)
-    return tuple((len(failures), failures[0]) for failures in same)
+def _reasons(failed: Sequence[tuple[str, str, str]]) -> tuple[tuple[int, tuple[str, str, str]], ...]:
+    first = {failure[-1]: failure for failure in reversed(failed)}
+    reasons = Counter(failure[-1] for failure in failed).most_common()
+    return tuple((number, first[reason]) for reason, number in reasons)
 
 
 def _results(
     callers: Sequence[tuple[str, Caller]], pair: TensorPair, measured: Measurement
 ) -> tuple[CustomResult, ...]:
-    names = [name for name, _ in callers]
     first, second = pair.golden.location, pair.target.location
     why = _why_not_given(pair, measured)
     if why or first is None or second is None:
-        return tuple(CustomResult(name, remark=why) for name in names)
+        return _not_given(callers, why)
     try:
         golden, target = load_tensor(first), load_tensor(second)
     except TensorUnreadableError as error:
-        return tuple(CustomResult(name, remark=str(error)) for name in names)
+        return _not_given(callers, str(error))
     shape = common_shape(golden.shape, target.shape, may_reshape=bool(pair.transform))
     if shape is not None:
         golden, target = golden.reshape(shape), target.reshape(shape)
     return tuple(_result(name, caller, (golden, target)) for name, caller in callers)
+
+
+def _not_given(callers: Sequence[tuple[str, Caller]], why: str) -> tuple[CustomResult, ...]:
+    return tuple(CustomResult(name, remark=why) for name, _ in callers)
 
 
 def _why_not_given(pair: TensorPair, measured: Measurement) -> str:

@@ -61,9 +61,9 @@ def _files(location: DataLocation) -> Iterator[Path]:
     if location.container == "quantised":
         from firstdrift.dumps.checkpoint import description_of
 
-        said = description_of(location.entry)
-        parts = (said.weight, said.scale, said.offset) if said is not None else ()
-        yield from (location.file.parent / part.file for part in parts if part is not None)
+        if (said := description_of(location.entry)) is not None:
+            parts = filter(None, (said.weight, said.scale, said.offset))
+            yield from (location.file.parent / part.file for part in parts)
 
 
 def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
@@ -74,18 +74,17 @@ def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
     """
     if (reason := why_not(pair, measured)) is not None:
         raise NothingToSeeError(reason)
-    how: Message | None = None
     if pair.golden_parts or pair.target_parts:
         golden, target, how = _load_joined(pair)
     else:
-        golden, target = _load(pair.golden, "golden"), _load(pair.target, "target")
+        golden, target, how = _load(pair.golden, "golden"), _load(pair.target, "target"), None
     _require_as_measured(measured.golden, golden, "golden")
     _require_as_measured(measured.target, target, "target")
     shapes = golden.shape, target.shape
     shape = common_shape(*shapes, may_reshape=bool(pair.transform))
     if shape is None:
         raise NothingToSeeError(shapes_differ(*shapes))
-    notes = [*pair.transform, *([how] if how else [])]
+    notes = [*pair.transform, *filter(None, [how])]
     if not pair.transform and golden.shape != target.shape:
         notes.append(Message.of("closeup.reshaped", golden=golden.shape, target=target.shape, shape=shape))
     fine = max(shapes, key=lambda each: len(_bare(each)))
@@ -107,7 +106,7 @@ def why_not(pair: TensorPair, measured: Measurement) -> Message | None:
         return Message.of("closeup.scalars")
     if measured.kind is MeasurementKind.INCOMPARABLE:
         return measured.reason or Message.of("closeup.incomparable")
-    if is_part_of_rank(pair.golden) or is_part_of_rank(pair.target):
+    if any(map(is_part_of_rank, (pair.golden, pair.target))):
         return Message.of("closeup.part_of_rank")
     return _without_values(pair, measured) if pair.without_values else None
 
@@ -116,7 +115,7 @@ def _without_values(pair: TensorPair, measured: Measurement) -> Message:
     if pair.golden.shards is not None or pair.target.shards is not None:
         return Message.of("closeup.shards")
     of_digests = measured.kind is MeasurementKind.DIGEST
-    what = Message.of("closeup.digests") if of_digests else Message.of("closeup.statistics")
+    what = Message.of("closeup.digests" if of_digests else "closeup.statistics")
     side, *others = pair.without_values
     if others:
         return Message.of("closeup.without_values", what=what)

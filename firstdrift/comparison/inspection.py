@@ -1,6 +1,7 @@
 """What a dump is, slice by slice, without a partner."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
@@ -86,21 +87,22 @@ def inspect_dump(path: Path) -> Inspection:
 
 
 def _inspect(read: Slice) -> SliceInspection:
-    tensors = [record for node in read.nodes for record in node.tensors if record.is_tensor]
-    readable = [record for record in tensors if record.problem is None]
+    records = list(chain.from_iterable(node.tensors for node in read.nodes))
+    tensors = [record for record in records if record.is_tensor]
+    problems = list(_problems(tensors))
     operators = sum(node.kind is NodeKind.API for node in read.nodes)
     return SliceInspection(
         coordinates=read.coordinates,
         modules=len(read.nodes) - operators,
         operators=operators,
-        tensors=sum(len(node.tensors) for node in read.nodes),
-        with_data=sum(record.location is not None for record in readable),
+        tensors=len(records),
+        with_data=sum(record.location is not None and record.problem is None for record in tensors),
         with_statistics=sum(record.statistics is not None for record in tensors),
         with_digest=sum(record.digest is not None for record in tensors),
-        unreadable=len(tensors) - len(readable),
+        unreadable=len(problems),
         order_origin=read.order_origin,
         unknown=unknown_names(read.nodes),
-        problems=(*read.problems, *_problems(tensors)),
+        problems=(*read.problems, *problems),
     )
 
 

@@ -53,10 +53,8 @@ def _why(left: UnmatchedTensor, match: MatchedNames, side: str, others: Sequence
     same_role = [other for other in others if other.role is record.role]
     if not same_role:
         return Message.of("left_over.no_other", nodes=partners, role=Message.of(f"role.{record.role}"))
-    left_there = tuple(map(_described, same_role))
-    if _are_of_other_names(left.node, partners):
-        return Message.of("left_over.other_operator", tensors=left_there, nodes=partners)
-    return Message.of("left_over.none_fits", tensors=left_there, nodes=partners)
+    said = "left_over.other_operator" if _are_of_other_names(left.node, partners) else "left_over.none_fits"
+    return Message.of(said, tensors=tuple(map(_described, same_role)), nodes=partners)
 
 
 def _are_of_other_names(node: str, partners: Sequence[str]) -> bool:

@@ -1,32 +1,27 @@
 """Compare only part of a model: its layers, its modules, its operators or its logits."""
 
 import re
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.model.node import Node, NodeKind
+from firstdrift.model.node import NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.verdict.logits import is_logits
 from firstdrift.wording.message import Message
 
 LEVELS = ("layer", "module", "api", "logits")
 
-_LAYER = re.compile(r"(^|\.)\d+$")
+_LAYER: Final = re.compile(r"(^|\.)\d+$")
 
 
-def _is_layer(node: Node) -> bool:
-    return node.kind is NodeKind.MODULE and _LAYER.search(node.path) is not None
-
-
-_KEEPS: Final[Mapping[str, Callable[[Node], bool]]] = {
-    "layer": _is_layer,
-    "module": lambda node: node.kind is not NodeKind.API,
-    "api": lambda node: node.kind is NodeKind.API,
-}
+def level_of(kind: NodeKind, path: str | None) -> str:
+    """Say of which level a node is: a layer is a module that is a numbered element of a list."""
+    if kind is NodeKind.API:
+        return "api"
+    return "layer" if _LAYER.search(path or "") else "module"
 
 
 def at_level(plan: SlicePlan, target: Slice, level: str | None) -> SlicePlan:
@@ -47,10 +42,8 @@ def at_level(plan: SlicePlan, target: Slice, level: str | None) -> SlicePlan:
     if level not in LEVELS:
         no_level = Message.of("comparison.options.no_level", level=level)
         raise SettingsError(no_level, hint=Message.of("error.choose_one", names=LEVELS))
-    nodes = {node.name: node for node in target.nodes}
-    kept = (
-        pair
-        for pair in plan.pairs
-        if (is_logits(pair) if level == "logits" else _KEEPS[level](nodes[pair.target_node]))
-    )
-    return replace(plan, pairs=tuple(kept))
+    if level == "logits":
+        return replace(plan, pairs=tuple(filter(is_logits, plan.pairs)))
+    levels = {node.name: level_of(node.kind, node.path) for node in target.nodes}
+    kept = ("module", "layer") if level == "module" else (level,)
+    return replace(plan, pairs=tuple(pair for pair in plan.pairs if levels[pair.target_node] in kept))

@@ -142,9 +142,7 @@ def _apply(pair: TensorPair, postprocess: Postprocess, unused: dict[str, set[str
     done = list(pair.transform)
     for side, factors_of in (("golden", postprocess.golden), ("target", postprocess.target)):
         record: TensorRecord = getattr(pair, side)
-        name = next(
-            (name for name in _names(getattr(pair, f"{side}_node"), record) if name in factors_of), None
-        )
+        name = next(filter(factors_of.__contains__, _names(getattr(pair, f"{side}_node"), record)), None)
         if name is None:
             continue
         unused[side].discard(name)

@@ -183,8 +183,9 @@ class Changes:
 
 def is_touched(edits: Sequence[Edit], golden: Container[str], target: Container[str]) -> bool:
     """Tell whether edits name any node of a pair of slices."""
-    return any(name in golden for edit in edits for name in edit.golden) or any(
-        name in target for edit in edits for name in edit.target
+    return any(
+        any(map(golden.__contains__, edit.golden)) or any(map(target.__contains__, edit.target))
+        for edit in edits
     )
 
 

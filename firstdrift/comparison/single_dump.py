@@ -4,6 +4,8 @@ Statistics are those that were recorded; where values were saved and no statisti
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 from msgspec import Struct
@@ -80,11 +82,6 @@ class SliceView(Struct, frozen=True):
     no_stacks: Message | None = None
 
     @property
-    def first_overflow(self) -> Overflow | None:
-        """The first node that overflows, in execution order; None if none does."""
-        return self.overflow[0] if self.overflow else None
-
-    @property
     def first_from_finite(self) -> Overflow | None:
         """The first node of which non-finite values come out though none go in, nor lie inside it.
 
@@ -121,14 +118,16 @@ def view_dump(
 
 
 def _chosen(path: Path, dump: Dump, rules: MatchingRules) -> list[SliceListing]:
+    if not dump.slices:
+        return []
     places = [listing.coordinates for listing in dump.slices]
     for name in ("step", "rank", "token"):
         wanted = getattr(rules, name)
-        if wanted and places and all(getattr(place, name) is None for place in places):
+        if wanted and {getattr(place, name) for place in places} == {None}:
             why = Message.of("comparison.options.not_told_apart", coordinate=name, number=wanted)
             raise SettingsError(why, path=path)
     chosen = [listing for listing in dump.slices if is_chosen(listing.coordinates, rules, 0)]
-    if places and not chosen:
+    if not chosen:
         asked = Coordinates(rules.step, rules.rank, rules.token).name()
         there = {"first": places[0].name(), "last": places[-1].name()}
         why = Message.of("comparison.options.no_such_slice", asked=asked, **there)
@@ -145,14 +144,14 @@ def view_slice(dump: Dump, listing: SliceListing) -> SliceView:
     read = read_slice(dump, listing)
     stacks, no_stacks = _stacks(dump, listing)
     tensors = {node.name: tuple(map(_view, node.tensors)) for node in read.nodes}
-    values = [(node, [each.values for each in tensors[node.name]]) for node in read.nodes]
+    values = [(node, list(map(attrgetter("values"), tensors[node.name]))) for node in read.nodes]
     overflow = tuple(find_overflow_alone(values, read.coordinates))
     levels = {found.node: found.level for found in overflow}
     nodes = tuple(
         NodeView(node, depth, tensors[node.name], stacks.get(node.name, ()), levels.get(node.name))
         for node, depth in _in_tree_order(read)
     )
-    views = [each for view in nodes for each in view.tensors]
+    views = list(chain.from_iterable(view.tensors for view in nodes))
     return SliceView(
         coordinates=read.coordinates,
         nodes=nodes,

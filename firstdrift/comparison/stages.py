@@ -24,7 +24,6 @@ from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import FITS_NOT, Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import is_part_of_rank
-from firstdrift.parallel.slices import read_slice
 from firstdrift.verdict.logits import is_file_of_logits, is_logits
 from firstdrift.verdict.router_ties import may_be_scores
 from firstdrift.verdict.tree import build_rows
@@ -36,7 +35,7 @@ Measure = Callable[[SlicePlan, int, int], list[Measurement]]
 """Measures the pairs start..stop-1 of a plan, as `measure_pairs` does."""
 
 
-def plan_slices(golden: Dump, target: Dump, options: Options, read: Read = read_slice) -> SlicePairing:
+def plan_slices(golden: Dump, target: Dump, options: Options, read: Read) -> SlicePairing:
     """Say which slices of the two dumps are compared; some are read to see whether ranks hold the same."""
     return pair_slices(golden, target, options.matching, read)
 
@@ -74,19 +73,19 @@ def _measure(pair: TensorPair) -> Measurement:
         from firstdrift.metrics.joined import measure_joined
 
         return measure_joined(pair.golden, pair.target, pair.parts, load_tensor, bool(pair.transform))
-    is_part = is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
-    is_whole = pair.golden.location is not None and not is_part
+    sides = pair.golden, pair.target
+    is_whole = pair.golden.location is not None and not any(map(is_part_of_rank, sides))
     measure = partial(
         measure_pair,
         may_reshape=bool(pair.transform),
         logits=is_whole and (is_logits(pair) or is_file_of_logits(pair)),
         scores=is_whole and may_be_scores(pair),
     )
-    if pair.golden.shards is None and pair.target.shards is None:
-        return measure(pair.golden, pair.target, load_tensor)
+    if not any(side.shards for side in sides):
+        return measure(*sides, load_tensor)
     from firstdrift.metrics.ranks.merged import measure_shards
 
-    return measure_shards(pair.golden, pair.target, measure, load_tensor)
+    return measure_shards(*sides, measure, load_tensor)
 
 
 def measure_missing(

@@ -3,14 +3,13 @@
 report ─▶ lines ─▶ cells        the catalogue gives the same lines, one by one
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Final
 
 from msgspec import Struct
 
 from firstdrift.comparison.left_over import MatchedNames, reasons_left_over
+from firstdrift.comparison.levels import level_of
 from firstdrift.comparison.report import Report, SliceResult
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import (
@@ -20,7 +19,6 @@ from firstdrift.metrics.measurement import (
     Measurement,
     SideSummary,
 )
-from firstdrift.model.node import NodeKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.verdict.judgement import PairJudgement
@@ -148,24 +146,13 @@ def lines_of(report: Report) -> Iterator[Line]:
         yield from unmatched_tensors(at, *left, matches, levels)
 
 
-_LAYER: Final = re.compile(r"(^|\.)\d+$")
-
-
-def level_of(kind: NodeKind, path: str | None) -> str:
-    """Say of which level a node is: a layer is a module that is a numbered element of a list."""
-    if kind is NodeKind.API:
-        return "api"
-    return "layer" if _LAYER.search(path or "") else "module"
-
-
 def _unmatched_nodes(result: SliceResult) -> Iterator[UnmatchedLine]:
     at, plan, judged = result.judgement.coordinates, result.plan, result.judgement.rows
     free = [row for row in result.rows if row.match is None]
     for side, names in (("golden", plan.unmatched_golden), ("target", plan.unmatched_target)):
         rows = {name: row for row in free for name in getattr(row, side)}
         for name in names:
-            row = rows.get(name)
-            if row is None:
+            if (row := rows.get(name)) is None:
                 yield UnmatchedLine(at, side, name)
                 continue
             why = "; ".join(texts_of(judged[row.index].reasons))
@@ -261,12 +248,14 @@ def _side_cells(side: SideSummary | None) -> tuple[Cell, ...]:
 
 def _unmatched_row(at: tuple[int | None, ...], line: UnmatchedLine) -> tuple[Cell, ...]:
     row: list[Cell] = [*at, *(None for _ in COLUMNS[len(at) :])]
-    known = {f"{line.side}_node": line.node, "verdict": "unmatched"}
-    if line.record is None:
-        known |= {"class": "unmatched", "reasons": line.reason}
+    side, record = line.side, line.record
+    known = {f"{side}_node": line.node, "verdict": "unmatched", "reasons": line.reason}
+    if record is None:
+        known["class"] = "unmatched"
     else:
-        record = {"tensor": line.record.label, "dtype": line.record.dtype, "shape": _shape(line.record)}
-        known |= {f"{line.side}_{name}": value for name, value in record.items()} | {"reasons": line.reason}
+        known[f"{side}_tensor"] = record.label
+        known[f"{side}_dtype"] = record.dtype
+        known[f"{side}_shape"] = _shape(record)
     for column, value in known.items():
         row[_PLACES[column]] = value
     return tuple(row)

@@ -15,7 +15,7 @@ from firstdrift.comparison.table import Line, PairLine, lines_of
 from firstdrift.paths import encodable
 from firstdrift.verdict.judgement import Finding, NodeClass
 from firstdrift.wording.message import Message
-from firstdrift.wording.text import SOURCE, text_of
+from firstdrift.wording.text import text_of
 
 _BY_CLASS: Final = {
     NodeClass.WEIGHTS_DIFFER: "weights",
@@ -35,14 +35,14 @@ def write_advice(report: Report, file: Path) -> None:
     file.write_text(encodable(advice_text(report)), "utf-8", newline="\n")
 
 
-def advice_text(report: Report, language: str = SOURCE) -> str:
+def advice_text(report: Report) -> str:
     """Say in three lines where to look first and what to check; where nothing is bad, what was found."""
     suspect = report.findings.first_bad_node or report.findings.first_bad_token
     if suspect is None:
-        return f"Expert Advice: {text_of(report.findings.summary, language)}\n"
+        return f"Expert Advice: {text_of(report.findings.summary)}\n"
     named = ".".join(filter(None, (suspect.target or suspect.golden, suspect.tensor)))
     line = next((at for at, one in enumerate(lines_of(report), _FIRST_ROW) if _is_of(one, suspect)), "-")
-    advice = text_of(Message.of(f"advice.{_kind(suspect)}"), language)
+    advice = text_of(Message.of(f"advice.{_kind(suspect)}"))
     return f"Line: {line}\nSuspect Nodes: {_on_one_line(named)}\nExpert Advice: {advice}\n"
 
 
@@ -54,10 +54,9 @@ def _is_of(line: Line, suspect: Finding) -> bool:
     if not isinstance(line, PairLine):
         return False
     pair = line.pair
-    is_there = (pair.golden_node, pair.target_node) == (suspect.golden, suspect.target)
-    return (
-        is_there and line.coordinates == suspect.coordinates and suspect.tensor in (None, pair.target.label)
-    )
+    there = (line.coordinates, pair.golden_node, pair.target_node)
+    is_there = there == (suspect.coordinates, suspect.golden, suspect.target)
+    return is_there and suspect.tensor in (None, pair.target.label)
 
 
 def _kind(suspect: Finding) -> str:

@@ -9,6 +9,7 @@ the parts, as people write it by hand, and from that firstdrift finds the others
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -33,20 +34,30 @@ def data_mapping(plans: Iterable[SlicePlan]) -> str:
     out: msprobe numbers those of the golden dump anew before it looks them up, and finds others.
     """
     plans = tuple(plans)
-    entries: dict[str, str] = {}
-    for plan in plans:
-        matches = [match for match in plan.matches if match.golden and match.target and not match.doubtful]
-        matched = {(match.golden[0], match.target[0]) for match in matches}
-        for pair in filter(_is_of_two_tensors, plan.pairs):
-            if not _follows(pair, matched):
-                golden = item_name(pair.golden_node, pair.golden)
-                entries.setdefault(item_name(pair.target_node, pair.target), golden)
+    entries = _the_first(chain.from_iterable(map(_items, plans)))
     renamed = {target: golden for target, golden in entries.items() if target != golden}
     return _document(renamed or entries, plans)
 
 
+def _items(plan: SlicePlan) -> Iterator[tuple[str, str]]:
+    """Yield the names of the target and the golden tensor of each pair that has an entry."""
+    matches = [match for match in plan.matches if match.golden and match.target and not match.doubtful]
+    matched = {(match.golden[0], match.target[0]) for match in matches}
+    for pair in filter(_is_of_two_tensors, plan.pairs):
+        if not _follows(pair, matched):
+            yield item_name(pair.target_node, pair.target), item_name(pair.golden_node, pair.golden)
+
+
 def _is_of_two_tensors(pair: TensorPair) -> bool:
     return pair.joining is None and pair.target.is_tensor and pair.golden.is_tensor
+
+
+def _the_first(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return a partner for each target: the first."""
+    partners: dict[str, str] = {}
+    for target, golden in pairs:
+        partners.setdefault(target, golden)
+    return partners
 
 
 def layer_mapping(plans: Iterable[SlicePlan]) -> str:
@@ -55,9 +66,7 @@ def layer_mapping(plans: Iterable[SlicePlan]) -> str:
     A path that follows from that of a module around it needs no entry of its own.
     """
     plans = tuple(plans)
-    partners: dict[str, str] = {}
-    for target, golden in (pair for plan in plans for match in plan.matches for pair in _paths(match)):
-        partners.setdefault(target, golden)
+    partners = _the_first(pair for plan in plans for match in plan.matches for pair in _paths(match))
     entries: dict[str, str] = {}
     for target in sorted(partners, key=lambda path: path.count(".")):
         if _translate(target, entries) != partners[target]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from firstdrift.comparison.single_dump import NodeView, SliceView, TensorView
-from firstdrift.exports.report_json import coordinates_object, overflow_object
+from firstdrift.exports.report_json import coordinates_object, placed_object
 from firstdrift.exports.text import printable
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Overflow
@@ -77,12 +77,12 @@ def _tensor_line(tensor: TensorView) -> str:
 
 def overflows_object(views: Sequence[SliceView]) -> dict[str, Any]:
     """Return what `firstdrift inspect --overflow --json` adds to the object."""
-    overflow = [overflow_object(found) for view in views for found in view.overflow]
+    overflow = [placed_object(found) for view in views for found in view.overflow]
     finite = filter(None, (view.first_from_finite for view in views))
     return {
         "overflow": overflow,
         "first_overflow": next(iter(overflow), None),
-        "first_from_finite_inputs": next(map(overflow_object, finite), None),
+        "first_from_finite_inputs": next(map(placed_object, finite), None),
         "values_known": sum(view.looked_at for view in views),
         "values_unreadable": sum(view.unknown for view in views),
     }

@@ -67,21 +67,12 @@ def comparison_object(
         "counts": counts_object(counts),
         "first_bad_token": finding_object(findings.first_bad_token),
         "first_bad_node": finding_object(findings.first_bad_node),
-        "input_differs": list(map(_input_object, findings.input_differs)),
+        "input_differs": list(map(placed_object, findings.input_differs)),
         "rank_finding": findings.rank_finding,
         "suspects": list(map(finding_object, findings.suspects)),
-        "overflow": list(map(overflow_object, findings.overflow)),
+        "overflow": list(map(placed_object, findings.overflow)),
         "unlike": findings.unlike,
         "seconds": dict(seconds),
-    }
-
-
-def _input_object(difference: InputDifference) -> dict[str, Any]:
-    return coordinates_object(difference.coordinates) | {
-        "reason": difference.reason,
-        "golden": difference.golden,
-        "target": difference.target,
-        "tensor": difference.tensor,
     }
 
 
@@ -111,13 +102,13 @@ def dump_object(dump: DumpSummary) -> dict[str, Any]:
 
 def problem_objects(problems: Iterable[Problem]) -> list[dict[str, Any]]:
     """Describe what could not be used."""
-    return [{"file": problem.file, "reason": problem.reason} for problem in problems]
+    return list(map(asdict, problems))
 
 
-def overflow_object(overflow: Overflow) -> dict[str, Any]:
-    """Describe a node that overflows."""
-    said = {"node": overflow.node, "level": overflow.level, "reason": overflow.reason}
-    return coordinates_object(overflow.coordinates) | said
+def placed_object(found: InputDifference | Overflow) -> dict[str, Any]:
+    """Describe what was found in a slice: an input that differs, or a node that overflows."""
+    fields = asdict(found)
+    return coordinates_object(fields.pop("coordinates")) | fields
 
 
 def counts_object(counts: Counts) -> dict[str, int]:

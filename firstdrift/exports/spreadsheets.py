@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from firstdrift.comparison.report import Report
 from firstdrift.comparison.table import COLUMNS, Cell, Line, cells_of, columns_of, lines_of
-from firstdrift.exports.workbook import workbook, workbook_of_sheets
+from firstdrift.exports.workbook import workbook
 from firstdrift.paths import encodable
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -21,14 +21,14 @@ class Layout(Struct, frozen=True):
     """A table: its columns, and how a line is laid out in them.
 
     Attributes:
-        sheets: of a workbook; empty for one alone.
+        sheets: of a workbook.
         sheet_of: in which of them a line stands.
     """
 
     columns: tuple[str, ...]
     cells: Callable[[Line], tuple[Cell, ...]]
-    sheets: tuple[str, ...] = ()
-    sheet_of: Callable[[Line], str] | None = None
+    sheets: tuple[str, ...] = ("Sheet1",)
+    sheet_of: Callable[[Line], str] = lambda _line: "Sheet1"
 
 
 OWN_LAYOUT = Layout(COLUMNS, cells_of)
@@ -53,14 +53,14 @@ def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
 
     A text longer than a cell can hold is cut, and its end says so: "... (cut; 40000 characters)".
     """
-    if layout.sheet_of is None:
-        return workbook(layout.columns, (_row(layout, line) for line in lines))
-    rows = ((layout.sheet_of(line), _row(layout, line)) for line in lines)
-    return workbook_of_sheets(layout.columns, rows, layout.sheets)
+    rows = ((layout.sheet_of(line), list(map(_spelled, layout.cells(line)))) for line in lines)
+    return workbook(layout.columns, rows, layout.sheets)
 
 
-def _row(layout: Layout, line: Line) -> list[Cell]:
-    return [_spelled(value) for value in layout.cells(line)]
+def own_layout(report: Report) -> Layout:
+    """Return our own columns, with those of the user's algorithms."""
+    columns = columns_of(report)
+    return Layout(columns, lambda line: cells_of(line, len(columns)))
 
 
 def write_csv(report: Report, file: Path, layout: Layout | None = None) -> None:
@@ -70,7 +70,7 @@ def write_csv(report: Report, file: Path, layout: Layout | None = None) -> None:
         OSError: it cannot be written.
     """
     with file.open("w", newline="", encoding="utf-8") as stream:
-        stream.writelines(csv_text(layout or _layout(report), lines_of(report)))
+        stream.writelines(csv_text(layout or own_layout(report), lines_of(report)))
 
 
 def write_xlsx(report: Report, file: Path, layout: Layout | None = None) -> None:
@@ -80,12 +80,7 @@ def write_xlsx(report: Report, file: Path, layout: Layout | None = None) -> None
         OSError: it cannot be written.
     """
     with file.open("wb") as stream:
-        stream.writelines(xlsx_bytes(layout or _layout(report), lines_of(report)))
-
-
-def _layout(report: Report) -> Layout:
-    columns = columns_of(report)
-    return Layout(columns, lambda line: cells_of(line, len(columns)))
+        stream.writelines(xlsx_bytes(layout or own_layout(report), lines_of(report)))
 
 
 def _csv_cell(value: Cell) -> Cell:

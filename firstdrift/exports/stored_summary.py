@@ -1,6 +1,7 @@
 """A comparison of the catalogue, summed up for a report."""
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from sqlalchemy.orm import Session
@@ -9,9 +10,19 @@ from firstdrift.catalogue.comparisons.charts import LayerErrors, layer_errors
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import bad_rows, count_bad_rows
+from firstdrift.catalogue.lookup import record_of
 from firstdrift.catalogue.sharing.notes import notes_of
 from firstdrift.comparison.report import DumpSummary, all_notes
-from firstdrift.exports.summary import WORST, Layer, SliceLine, Summary, WrittenNote, names_of, node_line
+from firstdrift.exports.summary import (
+    WORST,
+    Layer,
+    NodeLine,
+    SliceLine,
+    Summary,
+    WrittenNote,
+    names_of,
+    node_line,
+)
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judgement import Counts
 
@@ -24,30 +35,22 @@ def stored_summary(session: Session, comparison_id: int) -> Summary:
     """
     known = get_comparison(session, comparison_id)
     pairs = slice_pairs_of(session, comparison_id)
-    targets = {pair.id: pair.target for pair in pairs}
     judged = [pair.judgement for pair in pairs]
     return Summary(
         golden=known.golden or _unread(known.golden_path),
         target=known.target or _unread(known.target_path),
         rules=known.options.rules,
         findings=known.findings or conclude(judged),
-        counts=known.counts or sum((one.counts for one in judged), Counts()),
+        counts=known.counts or sum(map(attrgetter("counts"), judged), Counts()),
         slices=tuple(map(_slice_line, pairs)),
         layers=tuple(_layers(layer_errors(session, comparison_id), pairs)),
-        worst=tuple(
-            node_line(targets[slice_pair], row.tree, row.judgement)
-            for slice_pair, row in bad_rows(session, comparison_id, WORST)
-        ),
+        worst=tuple(_worst(session, comparison_id, pairs)),
         bad=count_bad_rows(session, comparison_id),
         notes=all_notes(known.notes, [(pair.target, pair.notes) for pair in pairs]),
         unpaired=(names_of(known.unmatched_golden), names_of(known.unmatched_target)),
         unreadable=known.unreadable or 0,
-        seconds=None if known.seconds is None else known.seconds.get("total"),
-        written=tuple(
-            WrittenNote(note.coordinates, note.node, note.author, note.text, note.written_at)
-            for note in notes_of(session, comparison_id)
-            if note.deleted_at is None
-        ),
+        seconds=(known.seconds or {}).get("total"),
+        written=tuple(_written(session, comparison_id)),
         compared_at=known.finished_at,
     )
 
@@ -63,6 +66,18 @@ def _layers(errors: LayerErrors, pairs: Sequence[SlicePair]) -> Iterator[Layer]:
     for position, layer in zip(errors.positions, layers, strict=True):
         if position in numbers:
             yield Layer(numbers[position], *layer)
+
+
+def _worst(session: Session, comparison_id: int, pairs: Sequence[SlicePair]) -> Iterator[NodeLine]:
+    targets = {pair.id: pair.target for pair in pairs}
+    for slice_pair, row in bad_rows(session, comparison_id, WORST):
+        yield node_line(targets[slice_pair], row.tree, row.judgement)
+
+
+def _written(session: Session, comparison_id: int) -> Iterator[WrittenNote]:
+    for note in notes_of(session, comparison_id):
+        if note.deleted_at is None:
+            yield record_of(WrittenNote, note)
 
 
 def _unread(path: Path) -> DumpSummary:

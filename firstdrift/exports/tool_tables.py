@@ -11,10 +11,10 @@ from pathlib import PurePath
 from typing import TypeAlias
 
 from firstdrift.comparison.report import Report
-from firstdrift.comparison.table import Cell, Line, PairLine, UnmatchedLine, cells_of, columns_of
+from firstdrift.comparison.table import Cell, Line, PairLine, UnmatchedLine
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.exports.mapping_yaml import item_name
-from firstdrift.exports.spreadsheets import OWN_LAYOUT, Layout
+from firstdrift.exports.spreadsheets import OWN_LAYOUT, Layout, own_layout
 from firstdrift.metrics.measurement import MeasurementKind, SideSummary
 from firstdrift.model.tensor import UNIT_ROUNDOFF, DataLocation, Statistics, TensorRecord
 from firstdrift.wording.text import text_of, texts_of
@@ -98,12 +98,10 @@ def layout_of(name: str, kind: MeasurementKind, divergence: Divergence | None = 
 def layout_of_report(name: str, report: Report) -> Layout:
     """Return a layout by its name, one of `LAYOUTS`, for a report, whose tensors may be read again."""
     if name == OWN:
-        columns = columns_of(report)
-        return Layout(columns, lambda line: cells_of(line, len(columns)))
+        return own_layout(report)
     kinds = {measured.kind for result in report.slices for measured in result.measurements}
-    return layout_of(
-        name, next(filter(kinds.__contains__, MSPROBE_COLUMNS), MeasurementKind.DATA), _of_values
-    )
+    richest = next(filter(kinds.__contains__, MSPROBE_COLUMNS), MeasurementKind.DATA)
+    return layout_of(name, richest, _of_values)
 
 
 def _of_logits(line: PairLine) -> float | None:
@@ -116,7 +114,7 @@ def _of_values(line: PairLine) -> float | None:
     if line.measured.errors is None or pair.is_joined or not (pair.golden.location and pair.target.location):
         return None
     from firstdrift.dumps.storage.tensor_data import load_tensor
-    from firstdrift.metrics.flat_divergence import flat_divergence
+    from firstdrift.metrics.logits import flat_divergence
 
     try:
         return flat_divergence(load_tensor(pair.golden.location), load_tensor(pair.target.location))

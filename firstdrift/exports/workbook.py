@@ -26,14 +26,7 @@ Rows: TypeAlias = Iterable[tuple[str, Sequence[Cell]]]
 """Rows, each with the name of the sheet that it is in."""
 
 
-def workbook(
-    columns: Sequence[str], rows: Iterable[Sequence[Cell]], sheet: str = "Sheet1"
-) -> Iterator[bytes]:
-    """Yield a workbook of one sheet, piece by piece; the rest is as for `workbook_of_sheets`."""
-    return workbook_of_sheets(columns, ((sheet, row) for row in rows), (sheet,))
-
-
-def workbook_of_sheets(columns: Sequence[str], rows: Rows, sheets: Sequence[str]) -> Iterator[bytes]:
+def workbook(columns: Sequence[str], rows: Rows, sheets: Sequence[str]) -> Iterator[bytes]:
     """Yield a workbook, piece by piece, once its rows have been written to a temporary file.
 
     All of the sheets named are there, if without rows; what does not fit in one goes on in another with a

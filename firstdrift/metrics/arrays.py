@@ -83,25 +83,25 @@ def _measure(golden: Array, target: Array, may_reshape: bool, logits: bool) -> M
     bits = compare_bits(golden, target, own_shape)
     is_same = bits is not None and bits.index is None
     *sides, errors = measure_elements(golden, target, is_same=is_same)
-    if errors.equal < errors.size and any(is_mask_value(side.minimum) for side in sides):
+    if errors.equal < errors.size and any(map(is_mask_value, (sides[0].minimum, sides[1].minimum))):
         errors = _unmasked_errors(golden, target) or errors
-    kinds = {number_kind(golden.dtype), number_kind(target.dtype)}
+    is_equal = errors.equal == errors.size
     return Measurement(
         MeasurementKind.DATA,
         golden=sides[0],
         target=sides[1],
         errors=errors,
-        integers=measure_integers(golden, target) if kinds == {NumberKind.INTEGER} else None,
+        integers=measure_integers(golden, target) if _are(NumberKind.INTEGER, golden, target) else None,
         logits=measure_logits(golden, target) if logits else None,
-        equal=errors.equal == errors.size,
-        stored_roundoff=_stored_roundoff(golden, target) if errors.equal < errors.size else None,
+        equal=is_equal,
+        stored_roundoff=None if is_equal else max(map(stored_roundoff, (golden, target))),
         by_row=row_profile(golden, target) if stands_out(errors) else None,
         bits=bits,
     )
 
 
-def _stored_roundoff(golden: Array, target: Array) -> float:
-    return max(stored_roundoff(golden), stored_roundoff(target))
+def _are(kind: NumberKind, golden: Array, target: Array) -> bool:
+    return number_kind(golden.dtype) is number_kind(target.dtype) is kind
 
 
 def _unmasked_errors(golden: Array, target: Array) -> PairErrors | None:
@@ -109,8 +109,7 @@ def _unmasked_errors(golden: Array, target: Array) -> PairErrors | None:
 
     Only floating-point tensors have masks: -65504 among integers is a number like any other.
     """
-    are_floating = number_kind(golden.dtype) is number_kind(target.dtype) is NumberKind.FLOATING
-    if not are_floating:
+    if not _are(NumberKind.FLOATING, golden, target):
         return None
     masked = masked_on_both_sides(_as_float64(golden), _as_float64(target))
     return measure_elements(_filled(golden, masked), _filled(target, masked))[2] if masked.any() else None

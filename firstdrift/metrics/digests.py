@@ -1,6 +1,5 @@
 """Whether two tensors, or two Python scalars, are equal, where no more than that can be known."""
 
-import math
 import re
 
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, incomparable
@@ -52,11 +51,7 @@ def _same_scalar(golden: TensorRecord, target: TensorRecord) -> bool:
     left, right = _number(golden), _number(target)
     if left is None or right is None:
         return False
-    return left == right or (_is_nan(left) and _is_nan(right))
-
-
-def _is_nan(number: float) -> bool:
-    return isinstance(number, float) and math.isnan(number)  # an integer may be too large for a float
+    return left == right or (left != left and right != right)  # noqa: PLR0124 (only NaN differs from itself)
 
 
 def _number(record: TensorRecord) -> int | float | None:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firstdrift.metrics.conversion import as_float64
-from firstdrift.metrics.dtypes import Array, Floats, require_one_shape
+from firstdrift.metrics.dtypes import Array, Floats, NumberKind, number_kind, require_one_shape
 from firstdrift.metrics.measurement import LogitsErrors, LogitsPosition
 
 Places = npt.NDArray[np.intp]
@@ -156,3 +156,24 @@ def _divergence(work: Floats, top: int) -> tuple[float, float, float]:
 
 def _overlap(golden: Places, target: Places) -> float:
     return len(set(golden.tolist()) & set(target.tolist())) / len(golden)
+
+
+def flat_divergence(golden: Array, target: Array) -> float | None:
+    """Return the KL divergence of two tensors as msit takes it: each is one distribution, whatever its shape.
+
+    It is at least 0; None if a side is not finite, empty or not floating, or sizes differ.
+    """
+    kinds = {number_kind(golden.dtype), number_kind(target.dtype)}
+    if kinds != {NumberKind.FLOATING} or golden.size != target.size or not golden.size:
+        return None
+    sides = [array.reshape(-1).astype(np.float64) for array in (golden, target)]
+    if not all(np.isfinite(side).all() for side in sides):
+        return None
+    left, right = map(_log_softmax, sides)
+    return max(math.fsum(np.exp(left) * (left - right)), 0.0)
+
+
+def _log_softmax(values: Floats) -> Floats:
+    shifted = values - values.max()
+    logs: Floats = shifted - math.log(float(np.exp(shifted).sum()))
+    return logs

@@ -54,6 +54,19 @@ class SideSummary(Struct, frozen=True, gc=False):
     zeros: int | None = None
 
     @property
+    def known_norm(self) -> float | None:
+        """The norm, where the tool recorded it, and it has neither overflown nor underflown."""
+        is_known = self.norm is not None and math.isfinite(self.norm) and not self.has_underflown
+        return self.norm if is_known else None
+
+    @property
+    def largest_norm(self) -> float:
+        """The norm if all elements were as large as the largest; 0 where that is not known."""
+        if self.maximum is None or self.minimum is None or not self.size:
+            return 0.0
+        return max(abs(self.maximum), abs(self.minimum)) * math.sqrt(self.size)
+
+    @property
     def has_underflown(self) -> bool:
         """Whether the norm is zero though elements are not: the squares of small numbers are."""
         return self.norm == 0.0 and bool(self.maximum or self.minimum)
@@ -331,12 +344,10 @@ class Measurement(Struct, frozen=True, gc=False):
 
 
 def _norm_of(side: SideSummary | None, other: SideSummary | None) -> float:
-    for one in (side, other):
-        if one is not None and one.norm is not None and math.isfinite(one.norm) and not one.has_underflown:
-            return abs(one.norm)
-    if side is None or side.maximum is None or side.minimum is None or not side.size:
-        return 0.0
-    return max(abs(side.maximum), abs(side.minimum)) * math.sqrt(side.size)
+    for one in filter(None, (side, other)):
+        if (norm := one.known_norm) is not None:
+            return abs(norm)
+    return side.largest_norm if side is not None else 0.0
 
 
 def incomparable(reason: Message) -> Measurement:

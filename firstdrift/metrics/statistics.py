@@ -113,8 +113,8 @@ def as_recorded(summary: SideSummary) -> SideSummary:
     """Return a summary of data with NaN and infinities in the statistics, as dumping tools record them."""
     if summary.nan:
         return replace(summary, maximum=math.nan, minimum=math.nan, mean=math.nan, norm=math.nan)
-    counts = ((math.inf, summary.positive_infinity), (-math.inf, summary.negative_infinity))
-    infinities = [infinity for infinity, count in counts if count]
+    counts = {math.inf: summary.positive_infinity, -math.inf: summary.negative_infinity}
+    infinities = list(filter(counts.get, counts))
     if not infinities:
         return summary
     ends = [*infinities, *(end for end in (summary.maximum, summary.minimum) if end is not None)]
@@ -130,10 +130,10 @@ def _side(of: TensorRecord | SideSummary) -> SideSummary:
 
 def _known(side: SideSummary) -> SideSummary:
     """Forget a mean or norm that overflowed while both ends are finite, or a norm that underflowed."""
-    mean, norm = _is_finite(side.mean), _is_finite(side.norm) and not side.has_underflown
-    if (mean and norm) or not (_is_finite(side.maximum) and _is_finite(side.minimum)):
+    mean, norm = _is_finite(side.mean), side.known_norm
+    if (mean and norm is not None) or not (_is_finite(side.maximum) and _is_finite(side.minimum)):
         return side
-    return replace(side, mean=side.mean if mean else None, norm=side.norm if norm else None)
+    return replace(side, mean=side.mean if mean else None, norm=norm)
 
 
 def is_whole(side: SideSummary) -> bool:
@@ -209,7 +209,7 @@ def _lower_bounds(golden: SideSummary, apart: _Four) -> tuple[_Four, list[float 
 
 def _error_bound(golden: SideSummary, apart: _Four) -> float | None:
     bounds, scales = _lower_bounds(golden, apart)
-    largest = max((abs(bound) for bound in bounds if _is_finite(bound)), default=None)
+    largest = max(map(abs, filter(_is_finite, bounds)), default=None)
     if not largest:
         return largest
     scale = max((abs(scale) for scale in scales if scale is not None), default=math.nan)

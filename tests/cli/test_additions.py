@@ -9,6 +9,7 @@ from typing import Any
 
 import openpyxl
 import pytest
+from messages import says, titled, titled_within
 
 Run = Callable[..., Any]
 
@@ -47,10 +48,11 @@ def test_numbers_of_ones_own_are_in_text_json_csv_and_xlsx(
     table, book = tmp_path / "pairs.csv", tmp_path / "pairs.xlsx"
     own = ("--algorithm", f"{algorithms}:mse", "--algorithm", f"{algorithms}:flat")
     text = firstdrift("compare", *logits, *own, "--csv", table, "--xlsx", book)
-    assert "algorithm     mse: 8 numbers, 0 failed\n" in text.out
-    assert "algorithm     flat: 0 numbers, 8 failed\n" in text.out
-    assert "  failed      root.lm_head output.0 and 7 other pairs: ValueError: it is not flat\n" in text.out
-    assert "hint" not in text.out
+    assert titled("algorithm", "mse: 8 numbers, 0 failed\n") in text.out
+    assert titled("algorithm", "flat: 0 numbers, 8 failed\n") in text.out
+    failed = "root.lm_head output.0 and 7 other pairs: ValueError: it is not flat\n"
+    assert titled_within("failed", failed) in text.out
+    assert titled_within("hint") not in text.out
     with table.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [float(row["mse"]) > 0 for row in rows] == [False] * 3 + [True] * 5
@@ -67,8 +69,9 @@ def test_functions_of_torch_tensors_are_given_these_and_failures_are_told_once_e
 ) -> None:
     own = ("--algorithm", f"{algorithms}:of_torch", "--algorithm", f"{algorithms}:places")
     text = firstdrift("compare", *logits, *own).out
-    assert "algorithm     of_torch: 8 numbers, 0 failed\n" in text
-    (failed,) = (line.split(":")[0].split() for line in text.splitlines() if line.startswith("  failed "))
+    assert titled("algorithm", "of_torch: 8 numbers, 0 failed\n") in text
+    begin = titled_within("failed")
+    (failed,) = (line.split(":")[0].split() for line in text.splitlines() if line.startswith(begin))
     assert failed[-3:] == ["7", "other", "pairs"]
 
 
@@ -90,15 +93,15 @@ def test_pairs_that_an_algorithm_was_not_given_are_counted_with_the_reason(
     golden, target = unpacked("msit/atb12_fp32_golden"), unpacked("msit/atb12_bf16_stats")
     own = ("--algorithm", f"{algorithms}:mse")
     text = firstdrift("compare", golden, target, *own).out
-    (line,) = (line for line in text.splitlines() if line.startswith("algorithm "))
+    (line,) = (line for line in text.splitlines() if line.startswith(titled("algorithm")))
     answer = json.loads(firstdrift("compare", golden, target, "--json", *own).out)
     pairs = answer["counts"]["pairs"]
-    assert line == f"algorithm     mse: 0 numbers, 0 failed, {pairs} not given"
+    assert line == titled("algorithm", f"mse: 0 numbers, 0 failed, {pairs} not given")
     found = {one["reason"]: one["pairs"] for one in answer["algorithms"][0]["not_given"]}
     assert set(found) == {"no values in the target dump", "a Python argument, no tensor"}
     assert sum(found.values()) == pairs
-    assert [f"  not given   {number} pairs: {why}" for why, number in found.items()] == [
-        line for line in text.splitlines() if line.startswith("  not given ")
+    assert [titled_within("not_given", f"{number} pairs: {why}") for why, number in found.items()] == [
+        line for line in text.splitlines() if line.startswith(titled_within("not_given"))
     ]
 
 
@@ -107,7 +110,8 @@ def test_a_function_that_cannot_be_run_exits_with_2(
 ) -> None:
     done = firstdrift("compare", *logits, "--algorithm", f"{algorithms}:gone")
     assert (done.status, done.out) == (2, "")
-    assert "there is no function 'gone' in it" in done.err
+    assert says(done.err, "comparison.algorithm.no_function")
+    assert "gone" in done.err
 
 
 def test_a_postprocess_file_is_applied_and_one_that_makes_no_sense_exits_with_2(
@@ -117,6 +121,7 @@ def test_a_postprocess_file_is_applied_and_one_that_makes_no_sense_exits_with_2(
     file.write_text("right_matmul: {target_tensor_map: {gone.npy: [output.pth]}}")
     done = firstdrift("compare", *logits, "--postprocess", file)
     assert (done.status, done.out) == (2, "")
-    assert "gone.npy: the matrix cannot be read" in done.err
+    assert says(done.err, "comparison.postprocess.matrix_unreadable")
+    assert "gone.npy: " in done.err
     file.write_text("right_matmul: {}")
     assert firstdrift("compare", *logits, "--postprocess", file).status == 1

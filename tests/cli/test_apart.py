@@ -11,6 +11,9 @@ import numpy as np
 import psutil
 import pytest
 
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
+
 CRASH = """
 import os, signal, sys
 from firstdrift import cli
@@ -34,15 +37,17 @@ def test_a_fault_of_firstdrift_has_an_exit_status_of_its_own(command: str) -> No
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (signal.SIGKILL, "it was killed, perhaps for want of memory"),
-        (signal.SIGSEGV, "it was ended by SIGSEGV"),
+        (signal.SIGKILL, Message.of("processes.ended.killed")),
+        (signal.SIGSEGV, Message.of("processes.ended.signal", name="SIGSEGV")),
     ],
 )
-def test_a_process_that_is_killed_over_a_dump_is_no_answer_either(number: signal.Signals, said: str) -> None:
+def test_a_process_that_is_killed_over_a_dump_is_no_answer_either(
+    number: signal.Signals, said: Message
+) -> None:
     script = CRASH.format(f"os.kill(os.getpid(), {int(number)})", "compare")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == 70
-    assert ended.stderr == f"firstdrift: the command did not end well: {said}.\n"
+    assert ended.stderr == f"firstdrift: the command did not end well: {text_of(said)}.\n"
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from databases import new_postgresql_database
+from messages import says
 from working import compare_with_worker
 
 from firstdrift.catalogue.engine import database_url, open_engine
@@ -116,8 +117,8 @@ def test_a_database_that_was_cut_off_is_said_to_be(data: Path, check: Check) -> 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "the database is empty"),
-        (b"just a text\n" * 1000, "this is no SQLite database"),
+        (b"", "empty"),
+        (b"just a text\n" * 1000, "not_sqlite"),
         (b"SQLite format 3\0", "damaged"),
         (b"SQLite format 3\0" + b"\xff" * 20_000, "damaged"),
     ],
@@ -130,7 +131,7 @@ def test_what_is_no_database_is_one_clear_sentence(
     (data / "firstdrift.db").write_bytes(content)
     mark, said = check(option)["database"]
     assert mark == "FAIL"
-    assert sentence in said
+    assert says(said, f"catalogue.database.{sentence}")
     assert (data / "firstdrift.db").read_bytes() == content
 
 
@@ -138,7 +139,7 @@ def test_where_there_is_no_database_none_is_made(data: Path, check: Check) -> No
     (data / "firstdrift.db").unlink()
     mark, said = check()["database"]
     assert (mark, list(data.iterdir())) == ("FAIL", [])
-    assert "there is no database here" in said
+    assert says(said, "catalogue.database.not_here")
     data.rmdir()
     assert check()["database"][0] == "FAIL"
     assert not data.exists()
@@ -150,7 +151,7 @@ def test_a_directory_or_a_pipe_in_place_of_the_database_is_named(data: Path, che
     assert check()["database"][0] == "FAIL"
     (data / "firstdrift.db").unlink()
     (data / "firstdrift.db").mkdir()
-    assert "no file" in check()["database"][1]
+    assert says(check()["database"][1], "catalogue.database.no_file")
 
 
 def change(data: Path, statement: str) -> None:
@@ -186,7 +187,7 @@ def test_the_database_of_another_program_is_not_taken_for_ours(data: Path, check
     (data / "firstdrift.db").unlink()
     change(data, "CREATE TABLE songs (name)")
     mark, said = check()["database"]
-    assert (mark, "no database of firstdrift" in said) == ("FAIL", True)
+    assert (mark, says(said, "catalogue.database.not_ours")) == ("FAIL", True)
 
 
 def test_it_says_which_tables_it_had_no_time_for(check: Check) -> None:

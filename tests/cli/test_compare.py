@@ -12,7 +12,7 @@ from typing import Any
 import openpyxl
 import pytest
 from library.dumps.msprobe_samples import module, tensor, write_dump
-from messages import says
+from messages import complaint, says, titled, titled_within
 
 from firstdrift.comparison.table import COLUMNS
 from firstdrift.model.slice import Coordinates
@@ -47,15 +47,16 @@ def test_the_text_says_first_what_matters_first(firstdrift: Run, main_case: tupl
     assert says(lines[0], "finding.source")
     assert {"2", "model.layers.7.mlp"} <= set(lines[0].replace(":", "").split())
     where = text_of(Coordinates(token=2).name())
-    assert f"first bad token: {where}, lm_head" in lines
-    assert f"first bad node: {where}, model.layers.7.mlp" in lines
-    assert "  class       source" in lines
+    token, node = (text_of(Message.of(f"terminal.first_bad_{kind}")) for kind in ("token", "node"))
+    assert f"{token}: {where}, lm_head" in lines
+    assert f"{node}: {where}, model.layers.7.mlp" in lines
+    assert titled_within("class", "source") in lines
     sizes = {"inputs": "0.015", "output": "0.46"}
-    assert f"  because     {text_of(Message.of('reason.inputs_agree', **sizes))}" in lines
-    assert "pairs         1926: 1610 pass, 0 warning, 316 error, 0 incomparable" in lines
-    assert "unmatched     golden 0 nodes, 0 tensors; target 0 nodes, 0 tensors" in lines
-    assert any(line.startswith(f"golden        {main_case[0]}: msit-torch, 6 slices") for line in lines)
-    assert re.fullmatch(r"time          \d+\.\d\d s", lines[-1])
+    assert titled_within("because", text_of(Message.of("reason.inputs_agree", **sizes))) in lines
+    assert titled("pairs", "1926: 1610 pass, 0 warning, 316 error, 0 incomparable") in lines
+    assert titled("unmatched", "golden 0 nodes, 0 tensors; target 0 nodes, 0 tensors") in lines
+    assert any(line.startswith(titled("golden", f"{main_case[0]}: msit-torch, 6 slices")) for line in lines)
+    assert re.fullmatch(re.escape(titled("time")) + r"\d+\.\d\d s", lines[-1])
     assert (done.status, done.err) == (1, "")
 
 
@@ -70,7 +71,9 @@ def test_the_text_names_the_rank_and_the_input_that_differs(
     assert says(inputs[0], "summary.other_inputs")
     where = text_of(Coordinates(0, 0, None, 1).name())
     assert where in inputs[0]
-    assert any(line.startswith(f"input differs: {where}:") for line in inputs)
+    assert any(
+        line.startswith(f"{text_of(Message.of('terminal.input_differs'))}: {where}:") for line in inputs
+    )
 
 
 def test_only_what_a_rank_gives_to_others_is_said_to_be_that(firstdrift: Run, unpacked: Unpacked) -> None:
@@ -90,7 +93,7 @@ def test_a_tensor_with_no_number_to_show_has_no_line(firstdrift: Run, unpacked: 
     lines = firstdrift("compare", dump / "golden", dump / "target").out.splitlines()
     values = {"golden": 0.99999, "target": 0.9999}
     why = text_of(Message.of("reason.argument", name="input.1", **{k: str(v) for k, v in values.items()}))
-    assert f"  because     {why}" in lines
+    assert titled_within("because", why) in lines
     assert not [line for line in lines if line != line.rstrip()]
 
 
@@ -143,7 +146,7 @@ def test_a_path_with_nothing_there_exits_with_2_and_names_it(
     paths[side] = tmp_path / "nowhere"
     done = firstdrift("compare", *paths)
     assert (done.status, done.out) == (2, "")
-    assert done.err == f"firstdrift: {tmp_path / 'nowhere'}: {text_of(Message.of('dumps.nothing_here'))}.\n"
+    assert done.err == complaint("dumps.nothing_here", tmp_path / "nowhere")
 
 
 def test_a_folder_that_is_no_dump_exits_with_2_and_says_what_was_looked_for(
@@ -223,7 +226,7 @@ def test_nothing_in_common_exits_with_2_and_counts_nothing(firstdrift: Run, unpa
 def test_a_dump_compared_with_itself_is_noted(firstdrift: Run, unpacked: Unpacked) -> None:
     dump = unpacked("msit/nested")
     note = text_of(Message.of("matching.note.same_dump"))
-    assert f"note          {note}\n" in firstdrift("compare", dump, dump).out
+    assert titled("note", f"{note}\n") in firstdrift("compare", dump, dump).out
 
 
 # --- JSON --------------------------------------------------------------------------------------------
@@ -398,8 +401,8 @@ def test_the_rank_of_a_golden_dump_that_was_spread_is_in_text_and_json(
     bad = answer["first_bad_node"]
     assert (bad["rank"], bad["golden_rank"], bad["golden_ranks"]) == (0, 1, [0, 1])
     assert answer["rank_finding"]["id"] == "rank.of_golden"
-    assert "  rank        1 of the golden dump\n" in firstdrift(*swapped).out
-    assert "  rank        1\n" in firstdrift("compare", dumps / "golden", dumps / "target").out
+    assert titled_within("rank", "1 of the golden dump\n") in firstdrift(*swapped).out
+    assert titled_within("rank", "1\n") in firstdrift("compare", dumps / "golden", dumps / "target").out
 
 
 @pytest.mark.parametrize("size", ["0", "two", "1:2:3", "1:", ""])
@@ -460,7 +463,7 @@ def test_thresholds_are_moved_by_name(
     assert strict_rules["first_bad_node"] is not None
     assert strict_rules["thresholds"] == {"factor": 1.0, "floor": 0.1}
     lines = firstdrift("compare", golden, healthy, *moved).out.splitlines()
-    assert "thresholds    factor=1, floor=0.1" in lines
+    assert titled("thresholds", "factor=1, floor=0.1") in lines
 
 
 def test_a_healthy_run_tells_noise_from_faults(
@@ -477,9 +480,9 @@ def test_a_healthy_run_tells_noise_from_faults(
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (("--threshold", "flor=1"), "Perhaps floor"),
-        (("--threshold", "floor=low"), "the threshold floor cannot be low"),
-        (("--threshold", "floor"), "NAME=VALUE"),
+        (("--threshold", "flor=1"), "thresholds.hint.similar"),
+        (("--threshold", "floor=low"), "thresholds.refused"),
+        (("--threshold", "floor"), "thresholds.no_word"),
     ],
 )
 def test_a_threshold_that_makes_no_sense_is_refused(
@@ -487,7 +490,7 @@ def test_a_threshold_that_makes_no_sense_is_refused(
 ) -> None:
     done = firstdrift("compare", *main_case, *option)
     assert done.status == 2
-    assert said in done.err
+    assert says(done.err, said)
 
 
 def test_a_baseline_of_other_slices_is_refused(
@@ -495,7 +498,7 @@ def test_a_baseline_of_other_slices_is_refused(
 ) -> None:
     done = firstdrift("compare", *main_case, "--baseline", two_ranks[0])
     assert done.status == 2
-    assert "the baseline shows nothing of the slices that are compared" in done.err
+    assert says(done.err, "comparison.options.baseline_elsewhere")
 
 
 # --- files -------------------------------------------------------------------------------------------
@@ -509,7 +512,9 @@ def test_a_file_for_which_there_is_no_space_is_named(
     dump = unpacked("msprobe/llama_stat_list")
     done = firstdrift("compare", dump / "golden", dump / "target", option, "/dev/full")
     assert done.status == 2
-    assert "firstdrift: /dev/full: the report could not be written (No space left on device)." in done.err
+    assert says(done.err, "cli.report_not_written")
+    assert "/dev/full: " in done.err
+    assert "No space left on device" in done.err
 
 
 def test_csv_and_xlsx_hold_every_pair(firstdrift: Run, unpacked: Unpacked, tmp_path: Path) -> None:
@@ -539,7 +544,8 @@ def test_a_file_for_which_there_is_no_space_exits_with_2_and_loses_nothing(
     done = firstdrift("compare", dump, dump, "--csv", "/dev/full")
     assert done.status == 2
     assert says(done.out, "summary.agree")
-    assert "/dev/full: the report could not be written" in done.err
+    assert says(done.err, "cli.report_not_written")
+    assert "/dev/full: " in done.err
 
 
 def test_where_nothing_is_matched_the_exit_status_is_2(firstdrift: Run, unpacked: Unpacked) -> None:
@@ -571,7 +577,7 @@ def test_where_nothing_can_be_judged_nothing_is_called_bad_nor_well(
 ) -> None:
     done = firstdrift("compare", unpacked(golden), unpacked(target))
     assert says(done.out, "summary.other_model", "summary.none_comparable")
-    assert "first bad" not in done.out
+    assert not says(done.out, "terminal.first_bad_token", "terminal.first_bad_node")
     assert done.status == 2
     answer = json.loads(firstdrift("compare", unpacked(golden), unpacked(target), "--json").out)
     assert answer["first_bad_token"] is answer["first_bad_node"] is None

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from messages import says
+from messages import says, titled
 
 from firstdrift.model.slice import Coordinates
-from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 
 Run = Callable[..., Any]
@@ -37,9 +36,9 @@ def test_a_healthy_run_with_an_unreadable_file_exits_with_2(
     firstdrift: Run, golden: Path, target: Path
 ) -> None:
     done = firstdrift("compare", golden, target)
-    assert done.out.startswith(text_of(Message.of("summary.agree")))
-    assert "pairs         344: 343 pass, 0 warning, 0 error, 1 incomparable" in done.out
-    (line,) = (line for line in done.out.splitlines() if line.startswith("incomparable "))
+    assert says(done.out.splitlines()[0], "summary.agree")
+    assert titled("pairs", "344: 343 pass, 0 warning, 0 error, 1 incomparable") in done.out
+    (line,) = (line for line in done.out.splitlines() if line.startswith(titled("incomparable")))
     assert "down_proj.Linear.forward.0 output.0: " in line
     assert str(target / FILE) in line
     assert says(line, "dumps.zip.cut_short")
@@ -76,7 +75,7 @@ def test_a_damaged_rank_is_named_and_the_others_are_compared(
     file = tmp_path / "copy" / "step0" / "rank1" / "dump.json"
     file.write_bytes(file.read_bytes()[:1000])
     done = firstdrift("compare", dump / "golden", tmp_path / "copy")
-    assert f"problem       target: {file}: " in done.out
-    assert f"unpaired      golden: {text_of(Coordinates(0, 1).name())}" in done.out
+    assert titled("problem", f"target: {file}: ") in done.out
+    assert titled("unpaired", f"golden: {text_of(Coordinates(0, 1).name())}") in done.out
     assert says(done.out, "summary.agree"), "the others agree"
     assert done.status == 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from library.dumps.msprobe_samples import module, tensor, write_dump
-from messages import says
+from messages import complaint, says
 
 from firstdrift.model.slice import Coordinates
 from firstdrift.wording.message import Message
@@ -30,15 +30,16 @@ def test_the_text_says_the_format_and_why_and_what_there_is(firstdrift: Run, unp
         "0 with digests, 0 unreadable)"
     )
     assert "Weird (2)" in lines[-2]
-    assert lines[-1] == f"execution order: {text_of(Message.of('dumps.order.recorded'))}"
+    title = text_of(Message.of("terminal.order"))
+    assert lines[-1] == f"{title}: {text_of(Message.of('dumps.order.recorded'))}"
     assert (done.status, done.err) == (0, "")
 
 
 def test_the_text_says_how_the_execution_order_is_known(firstdrift: Run, unpacked: Unpacked) -> None:
     lines = firstdrift("inspect", unpacked("msit/llama4_stats1_bf16")).out.splitlines()
     assert says(lines[-1], "dumps.order.from_node_names", "dumps.order.from_module_names_and_definition")
-    token = text_of(Message.of("slice.token", number=""))
-    assert sum(line.startswith(token) for line in lines) == 3
+    tokens = [text_of(Coordinates(token=number).name()) for number in range(3)]
+    assert sum(line.startswith(tuple(tokens)) for line in lines) == len(tokens)
 
 
 def test_json_keeps_its_contract(firstdrift: Run, unpacked: Unpacked) -> None:
@@ -129,4 +130,4 @@ def test_one_of_a_kind_is_said_in_the_singular(firstdrift: Run, tmp_path: Path) 
 def test_no_dump_exits_with_2(firstdrift: Run, tmp_path: Path) -> None:
     done = firstdrift("inspect", tmp_path / "nowhere")
     assert (done.status, done.out) == (2, "")
-    assert done.err == f"firstdrift: {tmp_path / 'nowhere'}: {text_of(Message.of('dumps.nothing_here'))}.\n"
+    assert done.err == complaint("dumps.nothing_here", tmp_path / "nowhere")

@@ -93,7 +93,8 @@ def test_call_stacks_that_cannot_be_read_spoil_nothing_else(
     (stacks,) = dump.rglob("stack.json")
     stacks.write_text(stacks.read_text()[:100])
     said = firstdrift("inspect", dump, "--tree", "--overflow").out
-    assert "call stacks cannot be read: stack.json: " in said
+    assert "call stacks cannot be read: " in said
+    assert "stack.json: " in said
     assert says(said, "dumps.json.incomplete")
     assert "Functional.linear.12.forward (high)" in said
     (tree,) = json.loads(firstdrift("inspect", dump, "--tree", "--json").out)["tree"]

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from messages import says
+from messages import says, titled
+
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 Run = Callable[..., Any]
 MAPPINGS = Path(__file__).parents[1] / "mappings"
@@ -30,9 +33,9 @@ def test_a_mapping_finds_the_bad_node_across_frameworks_and_is_written_back(
     ):
         done = firstdrift("compare", *two_frameworks, *options)
         assert done.status == 1
-        assert "\nfirst bad node: " in done.out
+        assert f"\n{text_of(Message.of('terminal.first_bad_node'))}: " in done.out
         assert "0.module.module.decoder.layers.2.mlp.linear_fc2" in done.out.splitlines()[0]
-        assert "note " not in done.out
+        assert titled("note") not in done.out
 
 
 def test_entries_that_match_nothing_are_told(

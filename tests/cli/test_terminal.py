@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 from cli.conftest import COMMAND
 from library.dumps.hostile_names import NAMES, write_hostile_dumps
+from messages import titled
+
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 Run = Callable[..., Any]
 Unpacked = Callable[[str], Path]
@@ -50,10 +54,11 @@ def test_hostile_names_are_spelled_out_and_stay_on_their_line(
     assert done.status == 1
     assert r"\x1b[31mred\x1b]0;title\x07" in done.out.splitlines()[0]
     assert r"new\nfirst bad node: step 9, innocent" in done.out
-    assert sum(line.startswith("first bad node") for line in done.out.splitlines()) == 1
+    title = text_of(Message.of("terminal.first_bad_node"))
+    assert sum(line.startswith(f"{title}:") for line in done.out.splitlines()) == 1
     assert r"\u202egnp.exe" in done.out
     assert "\u5c42.\u00e9\U0001f600" in done.out, "what can be printed is printed"
-    assert "pairs         27: 18 pass, 0 warning, 9 error" in done.out
+    assert titled("pairs", "27: 18 pass, 0 warning, 9 error") in done.out
 
 
 def test_json_keeps_every_name_as_it_is(firstdrift: Run, hostile: tuple[Path, Path]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from messages import says
 
 from firstdrift.catalogue import engine
 from firstdrift_server.app import create_app
@@ -43,7 +44,7 @@ def test_who_changes_something_is_told_to_try_again(busy: TestClient, choice: di
     ):
         assert answer.status_code == 503, answer.text
         assert int(answer.headers["retry-after"]) > 0
-        assert "held the database for too long" in answer.text
+        assert says(answer.text, "catalogue.database.held_too_long")
 
 
 def test_who_looks_at_something_waits_for_nobody(busy: TestClient) -> None:

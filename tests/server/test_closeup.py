@@ -239,7 +239,7 @@ def test_no_more_than_two_are_looked_at_at_a_time(near: TestClient, monkeypatch:
     monkeypatch.setattr(children, "_WAIT_SECONDS", 0.01)
     free = near.app.state.context.looking._free  # type: ignore[attr-defined]
     with free, free:
-        assert look(near, "model.embed")["reason"]["text"] == "others are looking at dumps"
+        assert look(near, "model.embed")["reason"]["id"] == "processes.busy"
     assert look(near, "model.embed")["reason"] is None
 
 

@@ -169,7 +169,7 @@ def test_sets_are_begun_renamed_deleted_and_taken_back_with_forms(
     number = begun["set"][0]
     again = submit("begin", name="first try", **picks)
     assert again.status_code == 422
-    assert "there is a match set called first try already" in again.text
+    assert says(again.text, "catalogue.match_set.name_taken")
     led_to(submit("rename", set=number, name="renamed MLPs"))
     assert "renamed MLPs" in client.get(page, params={"set": number}).text
     after = led_to(submit("delete", set=number))

@@ -113,7 +113,7 @@ def test_thresholds_that_are_moved_are_part_of_command_address_and_comparison(
     chosen = {"golden": golden, "target": target, "thresholds": "factor=4.5  floor=16"}
     said = "--threshold factor=4.5 --threshold floor=16"
     assert f"firstdrift compare {golden} {target} {said}" in client.get("/new", params=chosen).text
-    assert "there is no threshold" in client.get("/new", params=chosen | {"thresholds": "x=1"}).text.lower()
+    assert says(client.get("/new", params=chosen | {"thresholds": "x=1"}).text, "thresholds.unknown")
     assert client.post("/api/v1/comparisons", json=chosen | {"thresholds": "factor"}).status_code == 422
     made = client.post("/api/v1/comparisons", json=chosen).json()["id"]
     page = unescape(client.get(f"/c/{made}", headers=HTML).text)
@@ -139,12 +139,12 @@ def test_a_healthy_run_is_chosen_as_the_baseline(
     assert made["baseline"] == healthy
     assert f"baseline={healthy}" in unescape(client.get(f"/c/{made['id']}", headers=HTML).text)
     for wrong, why in (
-        (chosen | {"golden": str(other)}, "another golden dump"),
-        (chosen | {"baseline": "99"}, "gone"),
+        (chosen | {"golden": str(other)}, "catalogue.baseline.other_golden"),
+        (chosen | {"baseline": "99"}, "catalogue.baseline.gone"),
     ):
-        assert why in client.get("/new", params=wrong, headers=HTML).text
+        assert says(client.get("/new", params=wrong, headers=HTML).text, why)
         refused = client.post("/new", data=wrong, headers=HTML)
-        assert (refused.status_code, why in refused.text) == (422, True)
+        assert (refused.status_code, says(refused.text, why)) == (422, True)
     client.delete(f"/api/v1/comparisons/{made['id']}")
 
 

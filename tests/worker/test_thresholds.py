@@ -12,7 +12,6 @@ from working import ask_to_compare, compare_with_worker, wait_for_comparison, wo
 
 from firstdrift.catalogue.comparisons import rule_preview as judging_module
 from firstdrift.catalogue.comparisons.baselines import require_baseline
-from firstdrift.catalogue.comparisons.plans import Planned, pack
 from firstdrift.catalogue.comparisons.records import (
     Comparison,
     Judging,
@@ -20,7 +19,7 @@ from firstdrift.catalogue.comparisons.records import (
     get_comparison,
     judging_of,
 )
-from firstdrift.catalogue.comparisons.results import load_planned
+from firstdrift.catalogue.comparisons.results import Planned, load_planned, pack
 from firstdrift.catalogue.comparisons.rule_preview import Trial, as_it_is, load_measured, try_rules
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.engine import reading, writing

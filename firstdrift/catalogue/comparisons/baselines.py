@@ -46,8 +46,10 @@ def load_noise(session: Session, places: Mapping[Coordinates, int], golden: Coor
     inputs: dict[str, float] = {}
     outputs: dict[str, float] = {}
     for names, given, gave in found:
-        inputs |= {name: given for name in names if given is not None}
-        outputs |= {name: gave for name in names if gave is not None}
+        if given is not None:
+            inputs |= dict.fromkeys(names, given)
+        if gave is not None:
+            outputs |= dict.fromkeys(names, gave)
     return Noise(inputs, outputs)
 
 

@@ -10,7 +10,8 @@ from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_
 from firstdrift.catalogue.comparisons.tree import all_pairs
 from firstdrift.catalogue.tables import MeasurementEntry, NodeEntry, PairEntry, RowEntry, SlicePairEntry
 from firstdrift.comparison.left_over import MatchedNames
-from firstdrift.comparison.table import Line, PairLine, UnmatchedLine, level_of, unmatched_tensors
+from firstdrift.comparison.levels import level_of
+from firstdrift.comparison.table import Line, PairLine, UnmatchedLine, unmatched_tensors
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.wording.text import texts_of
 

@@ -16,6 +16,7 @@ from sqlalchemy import (
     ColumnElement,
     Row,
     Select,
+    SQLColumnExpression,
     delete,
     func,
     or_,
@@ -27,7 +28,7 @@ from sqlalchemy.orm import Session, aliased
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.jobs.queue import COMPARE, Job, enqueue, job_record, request_cancel
-from firstdrift.catalogue.lookup import added, record_of, required
+from firstdrift.catalogue.lookup import added, mentions, record_of, required
 from firstdrift.catalogue.tables import (
     ComparisonEntry,
     DumpEntry,
@@ -41,7 +42,7 @@ from firstdrift.comparison.report import DumpSummary, Options
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import Messages
 from firstdrift.model.slice import Coordinates
-from firstdrift.paths import spelt, unspelt
+from firstdrift.paths import spelt
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
@@ -165,6 +166,14 @@ class Order(StrEnum):
     NAME = "name"
 
 
+_BY_NAME = (ComparisonEntry.golden_path, ComparisonEntry.target_path, ComparisonEntry.id.desc())
+_ORDERS: dict[Order, tuple[SQLColumnExpression[Any], ...]] = {
+    Order.NEWEST: (ComparisonEntry.id.desc(),),
+    Order.OLDEST: (ComparisonEntry.id,),
+    Order.NAME: _BY_NAME,
+}
+
+
 def list_comparisons(
     session: Session,
     *,
@@ -187,27 +196,16 @@ def list_comparisons(
         order: which come first; by name, those of the same golden dump are together.
         skip: leave out so many, to go on with a list in another order than the newest first.
     """
-    which: list[ColumnElement[bool]] = [
-        ComparisonEntry.deleted_at.is_not(None) if deleted else ComparisonEntry.deleted_at.is_(None)
-    ]
-    which.append(ComparisonEntry.id.not_in(_results_of_match_sets()))
-    if before is not None:
-        which.append(ComparisonEntry.id < before)
     columns = (ComparisonEntry.golden_path, ComparisonEntry.target_path, ComparisonEntry.note)
-    for word in text.split():
-        words = dict.fromkeys((word, unspelt(word)))
-        places = [column.icontains(each, autoescape=True) for each in words for column in columns]
-        which.append(or_(*places, ComparisonEntry.id.in_(_newest_findings())))
-    orders: dict[Order, tuple[ColumnElement[Any], ...]] = {
-        Order.NEWEST: (ComparisonEntry.id.desc(),),
-        Order.OLDEST: (ComparisonEntry.id.asc(),),
-        Order.NAME: (
-            ComparisonEntry.golden_path.asc(),
-            ComparisonEntry.target_path.asc(),
-            ComparisonEntry.id.desc(),
-        ),
-    }
-    asked = _comparisons().where(*which).order_by(*orders[order])
+    newest = _newest_findings()
+    asked = _comparisons().where(
+        ComparisonEntry.deleted_at.is_not(None) if deleted else ComparisonEntry.deleted_at.is_(None),
+        ComparisonEntry.id.not_in(_results_of_match_sets()),
+        *(or_(*mentions(word, columns), ComparisonEntry.id.in_(newest)) for word in text.split()),
+    )
+    if before is not None:
+        asked = asked.where(ComparisonEntry.id < before)
+    asked = asked.order_by(*_ORDERS[order])
     if not text.strip():
         return tuple(map(_comparison, session.execute(asked.limit(limit).offset(skip))))
     with closing(session.execute(asked.execution_options(yield_per=limit + skip))) as found:

@@ -5,16 +5,20 @@ and a judged slice takes the place of what was there of it, whole or not at all.
 that is being made again is refused (`JobLostError`).
 """
 
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
 from itertools import chain
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
+from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, true, update
 from sqlalchemy.orm import Session
@@ -22,7 +26,6 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.bulk import columns_of, insert_in_batches, insert_many
 from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.columns import Now
-from firstdrift.catalogue.comparisons.plans import pack, unpack
 from firstdrift.catalogue.tables import (
     BAD,
     BELOW,
@@ -47,6 +50,12 @@ from firstdrift.wording.message import Message
 
 MEASUREMENTS_VERSION = 14
 """Counts up when measuring gives other numbers than before, so that old ones are not taken for new."""
+
+
+_QUICKLY = 1
+"""Level of compression: higher ones save a tenth and take longer."""
+
+_NOWHERE = Path()
 
 
 class SlicePlace(Struct, frozen=True):
@@ -308,17 +317,16 @@ def summary(session: Session, dump: Dump, slice_ids: Sequence[int]) -> DumpSumma
     entries = session.scalars(select(SliceEntry).where(SliceEntry.id.in_(slice_ids)))
     found = {entry.id: entry for entry in entries}
     read = [found[slice_id] for slice_id in slice_ids]
-    known = [entry for entry in found.values() if entry.nodes is not None]
-    origins = [entry.order_origin for entry in read if entry.order_origin is not None]
+    origins = [RECORDED_ORDER, *filter(None, map(attrgetter("order_origin"), read))]
     return DumpSummary(
         path=str(dump.path),
         format=dump.format,
         slices=len(dump.slices),
-        nodes=sum(entry.nodes or 0 for entry in read),
-        tensors=sum(entry.tensors or 0 for entry in read),
-        problems=tuple(dict.fromkeys(chain(dump.problems, *(entry.problems for entry in read)))),
-        order_origin=(origins or [RECORDED_ORDER])[-1].message,
-        compared=sum(max(1, len(entry.merged.parts)) if entry.merged else 1 for entry in known),
+        nodes=sum(filter(None, map(attrgetter("nodes"), read))),
+        tensors=sum(filter(None, map(attrgetter("tensors"), read))),
+        problems=tuple(dict.fromkeys(chain(dump.problems, *map(attrgetter("problems"), read)))),
+        order_origin=origins[-1].message,
+        compared=sum(entry.parts for entry in found.values() if entry.nodes is not None),
     )
 
 
@@ -353,23 +361,30 @@ def _require_revision(session: Session, comparison_id: int, revision: int) -> No
 
 
 def _row_columns(result: SliceResult, slices: tuple[Slice, Slice]) -> dict[str, list[Any]]:
-    rows, judged, matches = result.rows, result.judgement.rows, result.plan.matches
-    matched = [None if row.match is None else matches[row.match] for row in rows]
+    rows, judged = result.rows, result.judgement.rows
     said = ("verdict", "node_class", "reasons", "worst_pair", "rule")
     errors = ("input_error", "parameter_error", "output_error", "amplification")
     layers = layer_rows(rows)
     return {
         **columns_of(rows, *TreeRow.__struct_fields__),
-        **columns_of(matched, "origin", "score"),
-        "doubtful": [match is not None and match.doubtful for match in matched],
-        "match_reasons": [match.reasons if match else () for match in matched],
+        **_match_columns(result),
         **columns_of(judged, *said, *errors),
         **{column: [getattr(row.below, name) for row in judged] for name, column in BELOW.items()},
         "is_bad": [row.verdict in BAD for row in judged],
         "is_origin": [row.node_class in ORIGINS for row in judged],
-        "is_unmatched": [match is None for match in matched],
         "is_layer": [row.index in layers for row in rows],
         "search": _searched(rows, slices),
+    }
+
+
+def _match_columns(result: SliceResult) -> dict[str, list[Any]]:
+    matches = result.plan.matches
+    matched = [None if row.match is None else matches[row.match] for row in result.rows]
+    return {
+        **columns_of(matched, "origin", "score"),
+        "doubtful": [match is not None and match.doubtful for match in matched],
+        "match_reasons": [match.reasons if match else () for match in matched],
+        "is_unmatched": [match is None for match in matched],
     }
 
 
@@ -401,15 +416,13 @@ def _pair_columns(result: SliceResult, measurement_ids: Mapping[bytes, int]) -> 
 
 
 def _place_columns(plan: SlicePlan, slices: tuple[Slice, Slice]) -> dict[str, list[int]]:
-    golden, target = map(_positions, slices)
-    of_golden = [golden[pair.golden_node, pair.golden.label] for pair in plan.pairs]
-    of_target = [target[pair.target_node, pair.target.label] for pair in plan.pairs]
-    return {
-        "golden_order": [order for order, _ in of_golden],
-        "golden_position": [position for _, position in of_golden],
-        "target_order": [order for order, _ in of_target],
-        "target_position": [position for _, position in of_target],
-    }
+    columns = {}
+    for side, read in zip(("golden", "target"), slices, strict=True):
+        places = _positions(read)
+        found = [places[getattr(pair, f"{side}_node"), getattr(pair, side).label] for pair in plan.pairs]
+        columns[f"{side}_order"] = [order for order, _ in found]
+        columns[f"{side}_position"] = [position for _, position in found]
+    return columns
 
 
 def _positions(read: Slice) -> dict[tuple[str, str], tuple[int, int]]:
@@ -419,3 +432,33 @@ def _positions(read: Slice) -> dict[tuple[str, str], tuple[int, int]]:
         for node in read.nodes
         for position, record in enumerate(node.tensors)
     }
+
+
+def pack(planned: Planned) -> bytes | None:
+    """Write a plan and a tree: what else judging takes beside the measurements.
+
+    Where data lie is left out: judging asks only whether a tensor has any. None if a name has characters that
+    UTF-8 lacks.
+    """
+    try:
+        return zlib.compress(_encoder().encode(planned), _QUICKLY)
+    except UnicodeEncodeError:
+        return None
+
+
+def unpack(packed: bytes) -> Planned | None:
+    """Read what `pack` wrote; None if records had other fields then."""
+    try:
+        return _decoder().decode(zlib.decompress(packed))
+    except (DecodeError, zlib.error):
+        return None
+
+
+@cache
+def _encoder() -> Encoder:
+    return Encoder(enc_hook=lambda _path: None)
+
+
+@cache
+def _decoder() -> Decoder[Planned]:
+    return Decoder(Planned, dec_hook=lambda _kind, _nothing: _NOWHERE)

@@ -15,15 +15,10 @@ from msgspec.structs import replace
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.preview_storage import PreviewStorage
 from firstdrift.catalogue.comparisons.records import Comparison, Judging
-from firstdrift.catalogue.comparisons.results import (
-    load_measurements,
-    load_planned,
-    pair_keys,
-)
+from firstdrift.catalogue.comparisons.results import load_measurements, load_planned, pair_keys
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
-from firstdrift.catalogue.matches.match_preview import load_bench
+from firstdrift.catalogue.matches.match_preview import PreviewStorage, load_bench
 from firstdrift.catalogue.tables import BAD, PairEntry, RowEntry, TensorEntry
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.in_memory import KeptResults
@@ -76,9 +71,9 @@ class Tally(Struct, frozen=True):
         """Add up."""
         return Tally(
             self.counts + other.counts,
-            _sum(self.classes, other.classes),
-            _sum(self.verdicts, other.verdicts),
-            _sum(self.rules, other.rules),
+            Counter(self.classes) + Counter(other.classes),
+            Counter(self.verdicts) + Counter(other.verdicts),
+            Counter(self.rules) + Counter(other.rules),
         )
 
 
@@ -240,8 +235,12 @@ def stored_tally(session: Session, pair: SlicePair) -> Tally:
         classes[str(node_class)] += count
         if node_class is not NodeClass.UNMATCHED:
             verdicts[str(verdict)] += count
-    rules = _by_class(classes) if pair.judgement.rules == OWN_RULES else _flagged_pairs(session, pair)
-    return Tally(pair.judgement.counts, classes, verdicts, rules)
+    if pair.judgement.rules == OWN_RULES:
+        return Tally(pair.judgement.counts, classes, verdicts, _by_class(classes))
+    columns = PairEntry.__table__.c
+    of_slice = (columns.slice_pair_id == pair.id, columns.verdict.in_(BAD))
+    flagged = session.execute(select(columns.row, columns.reasons).where(*of_slice))
+    return Tally(pair.judgement.counts, classes, verdicts, _by_reason(flagged.tuples()))
 
 
 def dtypes_of(session: Session, pair: SlicePair) -> frozenset[str]:
@@ -262,15 +261,3 @@ def _by_reason(flagged: Iterable[tuple[int, Sequence[Message]]]) -> dict[str, in
         for reason in reasons:
             rows[reason.id].add(row)
     return {rule: len(those) for rule, those in rows.items()}
-
-
-def _flagged_pairs(session: Session, pair: SlicePair) -> dict[str, int]:
-    columns = PairEntry.__table__.c
-    flagged = session.execute(
-        select(columns.row, columns.reasons).where(columns.slice_pair_id == pair.id, columns.verdict.in_(BAD))
-    )
-    return _by_reason((row, reasons) for row, reasons in flagged)
-
-
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}

@@ -1,10 +1,11 @@
 """Which nodes each side of a tree has: what two panes beside each other show, and where a name is found."""
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 from msgspec import Struct
-from sqlalchemy import or_, select
+from sqlalchemy import Row, or_, select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import Flags, Integers
@@ -57,12 +58,7 @@ def called(session: Session, slice_id: int, names: Iterable[str]) -> dict[str, t
     return {name: (_label(node, above), node.type_name) for name, node in nodes.items()}
 
 
-class _Node(Struct, frozen=True):
-    path: str
-    kind: NodeKind
-    type_name: str
-    call: int
-    parent: str | None
+_Node: TypeAlias = Row[*tuple[Any, ...]]
 
 
 def _label(node: _Node, above: Mapping[str, _Node]) -> str:
@@ -75,7 +71,6 @@ def _label(node: _Node, above: Mapping[str, _Node]) -> str:
 
 def _nodes(session: Session, slice_id: int, names: Collection[str]) -> dict[str, _Node]:
     columns = NodeEntry.__table__.c
-    wanted = (columns.path, columns.kind, columns.type_name, columns.call, columns.parent)
+    wanted = (columns.name, columns.path, columns.kind, columns.type_name, columns.call, columns.parent)
     here = (columns.slice_id == slice_id, columns.name.in_(names))
-    found = session.execute(select(columns.name, *wanted).where(*here))
-    return {name: _Node(*known) for name, *known in found}
+    return {node.name: node for node in session.execute(select(*wanted).where(*here))}

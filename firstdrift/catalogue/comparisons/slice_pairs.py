@@ -64,28 +64,22 @@ class SlicePair(SliceLabel, frozen=True):
 
 def slice_pairs_of(session: Session, comparison_id: int) -> tuple[SlicePair, ...]:
     """List the slice pairs of a comparison that are there so far, in the order of execution."""
-    found = session.execute(
-        _slice_pairs().where(SlicePairEntry.comparison_id == comparison_id).order_by(SlicePairEntry.position)
-    )
-    return tuple(map(_slice_pair, found))
+    return _all(SlicePair, session, comparison_id)
 
 
 def get_slice_pair(session: Session, comparison_id: int, position: int) -> SlicePair:
     """Look up the slice pair at a position of a comparison."""
-    return _slice_pair(_at(session, _slice_pairs(), comparison_id, position))
+    return _at(SlicePair, session, comparison_id, position)
 
 
 def slice_labels_of(session: Session, comparison_id: int) -> tuple[SliceLabel, ...]:
     """List the labels of the slice pairs of a comparison, in the order of execution."""
-    found = session.execute(
-        _slice_labels().where(SlicePairEntry.comparison_id == comparison_id).order_by(SlicePairEntry.position)
-    )
-    return tuple(map(_slice_label, found))
+    return _all(SliceLabel, session, comparison_id)
 
 
 def get_slice_label(session: Session, comparison_id: int, position: int) -> SliceLabel:
     """Look up the label of the slice pair at a position of a comparison."""
-    return _slice_label(_at(session, _slice_labels(), comparison_id, position))
+    return _at(SliceLabel, session, comparison_id, position)
 
 
 def left_over_of(session: Session, slice_pair: int) -> dict[str, tuple[UnmatchedTensor, ...]]:
@@ -95,38 +89,32 @@ def left_over_of(session: Session, slice_pair: int) -> dict[str, tuple[Unmatched
     return {"golden": golden, "target": target}
 
 
-def _at(
-    session: Session, query: Select[*tuple[Any, ...]], comparison_id: int, position: int
-) -> Row[*tuple[Any, ...]]:
+def _all(kind: type[Labelled], session: Session, comparison_id: int) -> tuple[Labelled, ...]:
+    of_comparison = _query(kind).where(SlicePairEntry.comparison_id == comparison_id)
+    found = session.execute(of_comparison.order_by(SlicePairEntry.position))
+    return tuple(_labelled(kind, each) for each in found)
+
+
+def _at(kind: type[Labelled], session: Session, comparison_id: int, position: int) -> Labelled:
     here = (SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position)
     absence = Message.of("catalogue.no_slice_pair", comparison=comparison_id, position=position)
-    return required(session.execute(query.where(*here)).one_or_none(), absence)
+    return _labelled(kind, required(session.execute(_query(kind).where(*here)).one_or_none(), absence))
 
 
 @cache  # putting a statement together takes longer than running it
-def _slice_pairs() -> Select[*tuple[Any, ...]]:
+def _query(kind: type[SliceLabel]) -> Select[*tuple[Any, ...]]:
     golden, target = aliased(SliceEntry), aliased(SliceEntry)
-    return (
-        select(SlicePairEntry, golden, target)
-        .join(golden, golden.id == SlicePairEntry.golden_id)
-        .join(target, target.id == SlicePairEntry.target_id)
-        .where(SlicePairEntry.complete)
-    )
-
-
-@cache
-def _slice_labels() -> Select[*tuple[Any, ...]]:
     pair = SlicePairEntry
+    query = (
+        select(pair, golden, target)
+        .join(golden, golden.id == pair.golden_id)
+        .join(target, target.id == pair.target_id)
+        .where(pair.complete)
+    )
+    if kind is SlicePair:
+        return query
     columns = pair.id, pair.comparison_id, pair.position, pair.revision, pair.golden_id, pair.target_id
-    return _slice_pairs().options(load_only(*columns, pair.verdict, raiseload=True))
-
-
-def _slice_label(found: Row[*tuple[Any, ...]]) -> SliceLabel:
-    return _labelled(SliceLabel, found)
-
-
-def _slice_pair(found: Row[*tuple[Any, ...]]) -> SlicePair:
-    return _labelled(SlicePair, found)
+    return query.options(load_only(*columns, pair.verdict, raiseload=True))
 
 
 def _labelled(kind: type[Labelled], found: Row[*tuple[Any, ...]]) -> Labelled:

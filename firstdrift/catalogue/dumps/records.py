@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Row, Select, func, or_, select
+from sqlalchemy import Row, Select, SQLColumnExpression, func, or_, select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.bulk import columns_of, insert_in_batches
-from firstdrift.catalogue.lookup import added, record_of, required
+from firstdrift.catalogue.lookup import added, mentions, record_of, required
 from firstdrift.catalogue.tables import DumpEntry, NodeEntry, SliceEntry, TensorEntry
 from firstdrift.errors import DumpNotFoundError
 from firstdrift.model.node import Node
@@ -29,7 +29,6 @@ from firstdrift.model.slice import (
     SliceListing,
 )
 from firstdrift.model.tensor import DataLocation, Statistics, TensorRecord
-from firstdrift.paths import unspelt
 from firstdrift.wording.message import Message
 
 INDEX_VERSION = 12
@@ -42,6 +41,13 @@ class DumpOrder(StrEnum):
     NEWEST = "newest"
     NAME = "name"
     FORMAT = "format"
+
+
+_ORDERS: dict[DumpOrder, SQLColumnExpression[Any]] = {
+    DumpOrder.NEWEST: DumpEntry.indexed_at.desc(),
+    DumpOrder.NAME: DumpEntry.path,
+    DumpOrder.FORMAT: DumpEntry.format,
+}
 
 
 class IndexedDump(Struct, frozen=True):
@@ -112,14 +118,10 @@ def fingerprint(path: Path) -> str:
 def changed_since_indexed(dump: IndexedDump) -> bool:
     """Tell whether the files of a dump are other ones now, or are gone; looks at every file's date."""
     try:
-        return _files_of(fingerprint(dump.path)) != _files_of(dump.fingerprint)
+        now = fingerprint(dump.path)
     except DumpNotFoundError:
         return True
-
-
-def _files_of(recorded: str) -> str:
-    """Return what of a fingerprint is about the files alone."""
-    return recorded.partition(":")[2]
+    return now.partition(":")[2] != dump.fingerprint.partition(":")[2]  # the version of the index apart
 
 
 def get_dump(session: Session, dump_id: int) -> IndexedDump:
@@ -142,18 +144,9 @@ def list_dumps(
     """
     last = select(func.max(DumpEntry.id)).group_by(DumpEntry.path)
     asked = _dumps().where(DumpEntry.id.in_(last))
-    places = (DumpEntry.path, DumpEntry.format)
     for word in text.split():
-        words = dict.fromkeys((word, unspelt(word)))
-        asked = asked.where(
-            or_(*(place.icontains(each, autoescape=True) for each in words for place in places))
-        )
-    orders: dict[DumpOrder, ColumnElement[Any]] = {
-        DumpOrder.NEWEST: DumpEntry.indexed_at.desc(),
-        DumpOrder.NAME: DumpEntry.path.asc(),
-        DumpOrder.FORMAT: DumpEntry.format.asc(),
-    }
-    found = session.execute(asked.order_by(orders[order], DumpEntry.id.desc()).limit(limit).offset(skip))
+        asked = asked.where(or_(*mentions(word, (DumpEntry.path, DumpEntry.format))))
+    found = session.execute(asked.order_by(_ORDERS[order], DumpEntry.id.desc()).limit(limit).offset(skip))
     return tuple(map(_dump, found))
 
 
@@ -226,7 +219,9 @@ def get_slice(session: Session, slice_id: int) -> IndexedSlice:
 def add_nodes(writing: Callable[[], AbstractContextManager[Session]], slice_id: int, read: Slice) -> None:
     """Index the nodes and tensors of a slice, in several transactions that may be repeated."""
     again = "ON CONFLICT DO NOTHING"
-    insert_in_batches(writing, NodeEntry, _node_columns(read.nodes), on_conflict=again, slice_id=slice_id)
+    names = ("order", "name", "path", "kind", "type_name", "direction", "call", "parent", "micro_step")
+    nodes = columns_of(read.nodes, *names)
+    insert_in_batches(writing, NodeEntry, nodes, on_conflict=again, slice_id=slice_id)
     insert_in_batches(writing, TensorEntry, _tensor_columns(read.nodes), on_conflict=again, slice_id=slice_id)
     with writing() as session:
         entry = session.get_one(SliceEntry, slice_id)
@@ -320,24 +315,23 @@ def _slice(entry: SliceEntry) -> IndexedSlice:
     return record_of(IndexedSlice, entry, directory=Path(entry.directory))
 
 
-def _node_columns(nodes: Sequence[Node]) -> dict[str, list[Any]]:
-    names = ("order", "name", "path", "kind", "type_name", "direction", "call", "parent", "micro_step")
-    return columns_of(nodes, *names)
-
-
 def _tensor_columns(nodes: Sequence[Node]) -> dict[str, list[Any]]:
     placed = [
         (node.order, position, record) for node in nodes for position, record in enumerate(node.tensors)
     ]
-    records = [record for _, _, record in placed]
-    statistics = [record.statistics for record in records]
-    locations = [record.location for record in records]
     return {
         "node": [order for order, _, _ in placed],
         "position": [position for _, position, _ in placed],
-        **columns_of(
-            records, "role", "key", "dtype", "shape", "digest", "scalar", "requires_grad", "problem"
-        ),
+        **_record_columns([record for _, _, record in placed]),
+    }
+
+
+def _record_columns(records: Sequence[TensorRecord]) -> dict[str, list[Any]]:
+    statistics = [record.statistics for record in records]
+    locations = [record.location for record in records]
+    names = ("role", "key", "dtype", "shape", "digest", "scalar", "requires_grad", "problem")
+    return {
+        **columns_of(records, *names),
         "has_statistics": [known is not None for known in statistics],
         **columns_of(statistics, "maximum", "minimum", "mean", "norm"),
         "file": [location and str(location.file) for location in locations],

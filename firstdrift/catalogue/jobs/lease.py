@@ -6,13 +6,7 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import Self
 
-from sqlalchemy import (
-    Engine,
-    delete,
-    insert,
-    or_,
-    update,
-)
+from sqlalchemy import Engine, delete, insert, or_, update
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.engine import writing

@@ -162,7 +162,6 @@ def enqueue(
     *,
     path: str | None = None,
     priority: int = 0,
-    max_attempts: int = 3,
 ) -> int:
     """Add a job that works on a comparison, or on the dump at a path; return its id."""
     job = JobEntry(
@@ -170,7 +169,6 @@ def enqueue(
         comparison_id=comparison_id,
         path=path,
         priority=priority,
-        max_attempts=max_attempts,
         ready_at=_AT_ONCE,
     )
     return added(session, job)
@@ -358,24 +356,29 @@ def _silent(engine: Engine, lease: float, mine: Collection[int], clock: Clock) -
     """
     watch = _watches.setdefault(engine, _Watch())
     enough = min(SILENT_SECONDS, lease)
+    patience = {True: enough, False: lease}
     until = clock.monotonic() + 2 * enough
     while True:
         with reading(engine) as session:  # looking costs no lock
             is_ready = bool(session.scalar(select(exists().where(_ready()))))
-            until_when = type_coerce(JobEntry.leased_until, Double)
-            is_over = JobEntry.leased_until < Now()
-            running = select(JobEntry.id, JobEntry.attempts, until_when, is_over).where(
-                JobEntry.state == JobState.RUNNING, JobEntry.id.not_in(mine)
-            )
-            known = {_Held(*held): over for *held, over in session.execute(running)}
+            known = _running(session, mine)
         silent = watch.silent_for(known, clock.monotonic())
-        found = tuple(each for each, over in known.items() if silent[each] >= (enough if over else lease))
+        found = tuple(each for each, over in known.items() if silent[each] >= patience[over])
         if found or is_ready:
             return found
         suspected = [enough - silent[each] for each, over in known.items() if over]
         if not suspected or clock.monotonic() > until:
             return None
         clock.sleep(max(0.0, min(suspected)))
+
+
+def _running(session: Session, mine: Collection[int]) -> dict[_Held, bool]:
+    """Say of the jobs of other workers whether their lease has run out by the clock."""
+    until_when = type_coerce(JobEntry.leased_until, Double)
+    running = select(JobEntry.id, JobEntry.attempts, until_when, JobEntry.leased_until < Now()).where(
+        JobEntry.state == JobState.RUNNING, JobEntry.id.not_in(mine)
+    )
+    return {_Held(*held): over for *held, over in session.execute(running)}
 
 
 def _still(held: Iterable[_Held]) -> ColumnElement[bool]:

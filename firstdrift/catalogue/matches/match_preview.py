@@ -5,6 +5,9 @@ effect(session, state, edits, benches.get)      what the edits would change, in 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +16,7 @@ from msgspec.structs import replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.preview_storage import PreviewStorage
+from firstdrift.catalogue.comparisons.baselines import load_noise, noise_places
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.results import SlicePlace, load_measurements, pair_keys
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
@@ -24,7 +27,7 @@ from firstdrift.catalogue.tables import JobState, NodeEntry
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.rematch import Changes, Effect, refusals, require_applied
-from firstdrift.comparison.report import Options
+from firstdrift.comparison.report import Options, SliceResult
 from firstdrift.comparison.session import ComparisonSession, Planned, in_time
 from firstdrift.comparison.stages import Measure, measure_missing, measure_pairs
 from firstdrift.errors import LimitError, SettingsError
@@ -34,9 +37,10 @@ from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Messages, SlicePlan
 from firstdrift.matching.structure.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.model.slice import Slice, SliceListing
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
 from firstdrift.parallel.slices import Merge, read_merged
-from firstdrift.verdict.judgement import SliceJudgement
+from firstdrift.verdict.baseline import Noise
+from firstdrift.verdict.judgement import Finding, SliceJudgement
 from firstdrift.verdict.tree import build_rows
 from firstdrift.wording.message import Message
 
@@ -46,8 +50,9 @@ PREVIEW_SECONDS: Final = 1.0
 PREVIEW_BYTES: Final = 32 * 2**20
 """More data than this is not read for a preview."""
 
+_MOST_NAMES: Final = 500
+_NOWHERE: Final = Path()
 _NOT_READ: Final = Measurement(MeasurementKind.INCOMPARABLE, Message.of("catalogue.not_read_for_preview"))
-
 
 _NO_SLICE: Final = Message.of("matching.edit.no_slice")
 """Why an edit could be applied to no slice at all."""
@@ -77,14 +82,6 @@ class Bench(Struct, frozen=True, eq=False):
         """Return the plan with edits laid over, and the two trees laid over each other."""
         plan = self.plan(edits)
         return Planned(plan, build_rows(self.golden, self.target, plan))
-
-    def matched(self, edits: Sequence[Edit]) -> Pairing:
-        """Return what is matched with edits laid over; it is not to be changed."""
-        if not edits:
-            return self.work
-        work = self.work.copy()
-        lay_edits_on(work, edits)
-        return work
 
 
 Benches = Callable[[SlicePair], Bench]
@@ -168,8 +165,16 @@ def check_edits(session: Session, state: State, edits: Sequence[Edit], bench_of:
 def touches(session: Session, edits: Iterable[Edit], golden: int, target: int) -> bool:
     """Tell whether edits name any node of a pair of indexed slices."""
     edits = tuple(edits)
-    names = [name for edit in edits for name in edit.golden], [name for edit in edits for name in edit.target]
-    return _has_any(session, golden, names[0]) or _has_any(session, target, names[1])
+    names = ([name for edit in edits for name in getattr(edit, side)] for side in ("golden", "target"))
+    return any(map(partial(_has_any, session), (golden, target), names))
+
+
+def _has_any(session: Session, slice_id: int, names: Sequence[str]) -> bool:
+    for start in range(0, len(names), _MOST_NAMES):
+        here = (NodeEntry.slice_id == slice_id, NodeEntry.name.in_(names[start : start + _MOST_NAMES]))
+        if session.scalar(select(NodeEntry.order).where(*here).limit(1)) is not None:
+            return True
+    return False
 
 
 def unchanged_slice(session: Session, place: SlicePlace, options: Options) -> tuple[int, Messages] | None:
@@ -206,7 +211,8 @@ def suggest_for(bench: Bench, state: State, asked: Mapping[str, str | None]) -> 
     Raises:
         SettingsError: not exactly one node is named, or there is no such node.
     """
-    work = bench.matched(state.edits)
+    work = bench.work.copy()
+    lay_edits_on(work, state.edits)
     return suggest(work, golden=asked.get("golden"), target=asked.get("target"))
 
 
@@ -230,54 +236,65 @@ def effect(
     check_edits(session, state, edits, bench_of)
     measuring = _Measuring(session, measure)
     old, new = (_Version(session, state, more, bench_of, measuring) for more in ((), tuple(edits)))
-    trial = _Trial(state, old, new)
+    options = state.base.options
+    before, after = (
+        ComparisonSession(version, options.rules, options.thresholds, known=state.judged)
+        for version in (old, new)
+    )
+    looked_at: list[int] = []
+    changes = Changes()
+    notes: dict[Message, None] = {}
     for position in in_time([pair.position for pair in state.pairs], first, seconds):
-        trial.look_at(position)
-    return trial.effect()
+        looked_at.append(position)
+        before.look_at(position)
+        after.look_at(position)
+        if (changed := new.plan_of(position)) is None:
+            continue
+        plain = old.plan_of(position) or old.planned(position).plan
+        changes.add(plain, changed)
+        notes |= dict.fromkeys(note for note in changed.notes if note not in plain.notes)
+    findings = before.conclude(), after.conclude()
+    return Effect(
+        before=before.counts(looked_at),
+        after=after.counts(looked_at),
+        findings_before=findings[0],
+        findings_after=findings[1],
+        added=tuple(changes.added),
+        removed=tuple(changes.removed),
+        new_pairs=changes.new_pairs,
+        unmeasured=new.unmeasured,
+        notes=tuple(notes),
+        slices=len(looked_at),
+        of_slices=len(state.pairs),
+    )
 
 
-class _Trial:
-    """A comparison without edits and with them, one pair of slices after the other."""
+class PreviewStorage:
+    """The part of a storage (`firstdrift.comparison.session.Storage`) that all previews share."""
 
-    def __init__(self, state: State, old: "_Version", new: "_Version") -> None:
-        self._old, self._new = old, new
-        options = state.base.options
-        self._before, self._after = (
-            ComparisonSession(version, options.rules, options.thresholds, known=state.judged)
-            for version in (old, new)
-        )
-        self._of_slices = len(state.pairs)
-        self._looked_at: list[int] = []
-        self._changes = Changes()
-        self._notes: dict[Message, None] = {}
+    def __init__(self, session: Session, baseline: int | None) -> None:
+        """Look up where the noise of a healthy run is.
 
-    def look_at(self, position: int) -> None:
-        """Judge a pair of slices without and with the edits."""
-        self._looked_at.append(position)
-        self._before.look_at(position)
-        self._after.look_at(position)
-        if (new := self._new.plan_of(position)) is None:
-            return
-        old = self._old.plan_of(position) or self._old.planned(position).plan
-        self._changes.add(old, new)
-        self._notes |= dict.fromkeys(note for note in new.notes if note not in old.notes)
+        Raises:
+            SettingsError: that comparison is gone.
+        """
+        self.session = session
+        self._noise_places = noise_places(session, baseline)
 
-    def effect(self) -> Effect:
-        """Sum up."""
-        findings = self._before.conclude(), self._after.conclude()
-        return Effect(
-            before=self._before.counts(self._looked_at),
-            after=self._after.counts(self._looked_at),
-            findings_before=findings[0],
-            findings_after=findings[1],
-            added=tuple(self._changes.added),
-            removed=tuple(self._changes.removed),
-            new_pairs=self._changes.new_pairs,
-            unmeasured=self._new.unmeasured,
-            notes=tuple(self._notes),
-            slices=len(self._looked_at),
-            of_slices=self._of_slices,
-        )
+    def kept(self, position: int) -> SliceJudgement | None:
+        """Return what was said of a pair before: it is to be judged anew."""
+        del position
+        return None
+
+    def noise(self, golden: Coordinates) -> Noise:
+        """Return what a healthy run shows of a golden slice."""
+        return load_noise(self.session, self._noise_places, golden)
+
+    def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
+        """Keep nothing."""
+
+    def settle(self, position: int, bad: Finding) -> None:
+        """Change nothing that was kept."""
 
 
 class _Version(PreviewStorage):
@@ -361,17 +378,15 @@ class _Measuring:
 def load_plan(session: Session, pair: SlicePair) -> SlicePlan:
     """Restore the plan of a slice pair, to export what was matched."""
     rows = list(all_rows(session, pair.id))
-    matched = [row for row in rows if row.match is not None and row.tree.match is not None]
-    matched.sort(key=lambda row: row.tree.match or 0)
+    matches = [(row.tree.match, row.match) for row in rows if row.match is not None]
     free = [row.tree for row in rows if row.match is None]
-    nowhere = SliceListing(pair.golden, _NOWHERE), SliceListing(pair.target, _NOWHERE)
     return SlicePlan(
-        golden=nowhere[0],
-        target=nowhere[1],
-        matches=tuple(row.match for row in matched if row.match is not None),
-        pairs=tuple(found.plan for found in all_pairs(session, pair.id)),
-        unmatched_golden=tuple(name for tree in free for name in tree.golden),
-        unmatched_target=tuple(name for tree in free for name in tree.target),
+        golden=SliceListing(pair.golden, _NOWHERE),
+        target=SliceListing(pair.target, _NOWHERE),
+        matches=tuple(map(itemgetter(1), sorted(matches, key=itemgetter(0)))),
+        pairs=tuple(map(attrgetter("plan"), all_pairs(session, pair.id))),
+        unmatched_golden=tuple(chain.from_iterable(map(attrgetter("golden"), free))),
+        unmatched_target=tuple(chain.from_iterable(map(attrgetter("target"), free))),
         unmatched_golden_tensors=pair.unmatched_golden,
         unmatched_target_tensors=pair.unmatched_target,
         notes=pair.notes,
@@ -389,15 +404,3 @@ def plans_of(session: Session, comparison_id: int) -> tuple[SlicePlan, ...]:
             Message.of("catalogue.results_not_finished"), hint=Message.of("catalogue.hint.try_when_finished")
         )
     return tuple(load_plan(session, pair) for pair in slice_pairs_of(session, comparison_id))
-
-
-_MOST_NAMES: Final = 500
-_NOWHERE: Final = Path()
-
-
-def _has_any(session: Session, slice_id: int, names: Sequence[str]) -> bool:
-    for start in range(0, len(names), _MOST_NAMES):
-        here = (NodeEntry.slice_id == slice_id, NodeEntry.name.in_(names[start : start + _MOST_NAMES]))
-        if session.scalar(select(NodeEntry.order).where(*here).limit(1)) is not None:
-            return True
-    return False

@@ -12,7 +12,6 @@ A set that is deleted keeps its versions, but not their results: restored, it ha
 force made again.
 """
 
-from collections.abc import Callable
 from datetime import datetime
 
 from msgspec import Struct
@@ -63,10 +62,12 @@ class Version(Struct, frozen=True):
         """Say what it adds: "match golden a with target b; and 2 more"."""
         said = [edit.message() for edit in self.edits]
         said += [Message.of("matching.version.reads", file=mapping.name) for mapping in self.mappings]
-        if len(said) == 1:
-            return said[0]
-        first = said[0] if said else Message.of("matching.version.nothing")
-        return Message.of("matching.version.several", first=first, more=len(said) - 1) if said else first
+        match said:
+            case []:
+                return Message.of("matching.version.nothing")
+            case [only]:
+                return only
+        return Message.of("matching.version.several", first=said[0], more=len(said) - 1)
 
 
 class MatchSet(Struct, frozen=True):
@@ -249,8 +250,10 @@ def undo(session: Session, match_set_id: int, seen: int) -> MatchSet:
         ConflictError: another version is in force than the one seen.
         SettingsError: there is nothing to undo.
     """
-    nothing = Message.of("catalogue.match_set.nothing_to_undo")
-    return _move(session, match_set_id, seen, lambda known: known.undone, nothing)
+    version = _locked(session, match_set_id, seen).undone
+    if version is None:
+        raise SettingsError(Message.of("catalogue.match_set.nothing_to_undo"))
+    return _put_in_force(session, match_set_id, version)
 
 
 def redo(session: Session, match_set_id: int, seen: int) -> MatchSet:
@@ -260,8 +263,10 @@ def redo(session: Session, match_set_id: int, seen: int) -> MatchSet:
         ConflictError: another version is in force than the one seen.
         SettingsError: there is nothing to redo.
     """
-    nothing = Message.of("catalogue.match_set.nothing_to_redo")
-    return _move(session, match_set_id, seen, lambda known: known.redone, nothing)
+    version = _locked(session, match_set_id, seen).redone
+    if version is None:
+        raise SettingsError(Message.of("catalogue.match_set.nothing_to_redo"))
+    return _put_in_force(session, match_set_id, version)
 
 
 def judge_again(session: Session, comparison_id: int, rules: str | Judging | None = None) -> None:
@@ -279,12 +284,12 @@ def judge_again(session: Session, comparison_id: int, rules: str | Judging | Non
             compare_again(session, results, judging_of(get_comparison(session, comparison_id).options))
 
 
-def options_of(base: Options, known: MatchSet, version: int | None = None) -> Options:
-    """Return the options of a comparison with a version of a match set laid over it."""
+def options_of(base: Options, known: MatchSet) -> Options:
+    """Return the options of a comparison with the version in force of a match set laid over it."""
     matching = replace(
         base.matching,
-        mappings=base.matching.mappings + known.mappings(version),
-        edits=base.matching.edits + known.edits(version),
+        mappings=base.matching.mappings + known.mappings(),
+        edits=base.matching.edits + known.edits(),
     )
     return replace(base, matching=matching)
 
@@ -292,12 +297,8 @@ def options_of(base: Options, known: MatchSet, version: int | None = None) -> Op
 def _entry(session: Session, match_set_id: int, *, deleted: bool = False) -> MatchSetEntry:
     entry = session.get(MatchSetEntry, match_set_id)
     if entry is None or (entry.deleted_at is not None) is not deleted:
-        reason = (
-            Message.of("catalogue.no_deleted_match_set", match_set=match_set_id)
-            if deleted
-            else Message.of("catalogue.no_match_set", match_set=match_set_id)
-        )
-        raise NotInCatalogueError(reason)
+        absence = "catalogue.no_deleted_match_set" if deleted else "catalogue.no_match_set"
+        raise NotInCatalogueError(Message.of(absence, match_set=match_set_id))
     return entry
 
 
@@ -342,24 +343,16 @@ def _locked(session: Session, match_set_id: int, seen: int) -> MatchSet:
 def _what_changed(known: MatchSet, seen: int) -> Message:
     """Say how the version in force came about since another one was seen."""
     said = Message.of("matching.version.moved", version=known.version, seen=seen)
-    versions = {one.version for one in known.versions} | {0}
-    if seen not in versions:
+    if seen not in {0, *(one.version for one in known.versions)}:
         return said
     now, then = known.chain(), known.chain(seen)
-    made = [one for one in now if one not in then]
-    gone = [one for one in then if one not in now]
-    changes = [Message.of("matching.version.undone", change=one.message()) for one in reversed(gone)]
-    changes += [one.message() for one in made]
+    changes = [
+        Message.of("matching.version.undone", change=one.message())
+        for one in reversed(then)
+        if one not in now
+    ]
+    changes += [one.message() for one in now if one not in then]
     return Message.of("matching.version.moved_since", moved=said, changes=tuple(changes))
-
-
-def _move(
-    session: Session, match_set_id: int, seen: int, to: Callable[[MatchSet], int | None], nothing: Message
-) -> MatchSet:
-    version = to(_locked(session, match_set_id, seen))
-    if version is None:
-        raise SettingsError(nothing)
-    return _put_in_force(session, match_set_id, version)
 
 
 def _put_in_force(session: Session, match_set_id: int, version: int) -> MatchSet:

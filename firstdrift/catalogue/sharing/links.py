@@ -10,6 +10,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, or_, select, update
@@ -41,6 +42,9 @@ class ShareLink(Struct, frozen=True):
     expires_at: datetime | None
     revoked_at: datetime | None
     seen_at: datetime | None
+
+
+_link = partial(record_of, ShareLink)
 
 
 def shared_comparison(session: Session, comparison_id: int) -> int:
@@ -156,7 +160,3 @@ def _is_active() -> tuple[ColumnElement[bool], ...]:
 def _digest(secret: str) -> bytes:
     # The secret has 256 random bits: nobody finds it by trying, however fast they can.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
-
-
-def _link(entry: ShareLinkEntry) -> ShareLink:
-    return record_of(ShareLink, entry)

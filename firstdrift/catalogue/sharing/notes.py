@@ -95,7 +95,7 @@ def notes_of(session: Session, comparison_id: int) -> tuple[NodeNote, ...]:
     recent = NodeNoteEntry.deleted_at.is_(None) | (NodeNoteEntry.deleted_at > Now(-UNDO.total_seconds()))
     here = (NodeNoteEntry.comparison_id == shown, recent)
     found = session.scalars(select(NodeNoteEntry).where(*here).order_by(NodeNoteEntry.id))
-    return tuple(map(_note, found))
+    return tuple(record_of(NodeNote, entry) for entry in found)
 
 
 def get_note(session: Session, comparison_id: int, note_id: int) -> NodeNote:
@@ -103,7 +103,7 @@ def get_note(session: Session, comparison_id: int, note_id: int) -> NodeNote:
     shown = shared_comparison(session, comparison_id)
     here = (NodeNoteEntry.id == note_id, NodeNoteEntry.comparison_id == shown)
     absence = Message.of("catalogue.no_note", comparison=comparison_id, note=note_id)
-    return _note(required(session.scalar(select(NodeNoteEntry).where(*here)), absence))
+    return record_of(NodeNote, required(session.scalar(select(NodeNoteEntry).where(*here)), absence))
 
 
 def delete_note(session: Session, note_id: int) -> None:
@@ -131,7 +131,3 @@ def _require_room(session: Session, comparison: int) -> None:
         raise SettingsError(
             Message.of("catalogue.note.many", most=MOST_NOTES), hint=Message.of("catalogue.hint.delete_some")
         )
-
-
-def _note(entry: NodeNoteEntry) -> NodeNote:
-    return record_of(NodeNote, entry)

@@ -250,7 +250,7 @@ class PlanEntry(Entry):
     Attributes:
         version: which firstdrift made it, and of which version its measurements are; another one may match
             and measure otherwise.
-        content: as `firstdrift.catalogue.comparisons.plans` packs it.
+        content: as `firstdrift.catalogue.comparisons.results` packs it.
     """
 
     __tablename__ = "plans"

@@ -64,6 +64,11 @@ class SliceEntry(Entry):
     tensors: Mapped[int | None]
 
     @property
+    def parts(self) -> int:
+        """How many slices of the dump it is: several if it was merged."""
+        return max(1, len(self.merged.parts)) if self.merged else 1
+
+    @property
     def coordinates(self) -> Coordinates:
         """Where it is in the run."""
         if self.merged is not None:

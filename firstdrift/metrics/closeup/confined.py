@@ -6,13 +6,14 @@ Healthy rounding has the same relative error everywhere, channels of large value
 """
 
 from math import prod
+from operator import attrgetter
 
 import numpy as np
 from msgspec import Struct
 
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.profiles import Along, along, fold
-from firstdrift.metrics.closeup.sample import Places, Sample
+from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Floats
 from firstdrift.wording.message import Message
 
@@ -40,12 +41,9 @@ def confined(sample: Sample, roundoff: float) -> Range | None:
 
     Less than a few unit roundoffs of the coarser of the two formats is no fault.
     """
-    found = [
-        one
-        for axis, size in enumerate(sample.shape)
-        if size >= _FEWEST and (one := _range(axis, along(sample, axis), roundoff)) is not None
-    ]
-    return min(found, key=lambda one: one.share, default=None)
+    axes = (axis for axis, size in enumerate(sample.shape) if size >= _FEWEST)
+    found = filter(None, (_range(axis, along(sample, axis), roundoff) for axis in axes))
+    return min(found, key=attrgetter("share"), default=None)
 
 
 def _range(axis: int, sums: Along, roundoff: float) -> Range | None:
@@ -61,10 +59,6 @@ def _range(axis: int, sums: Along, roundoff: float) -> Range | None:
         return None
     if squares[bad].sum() < _NEARLY_ALL * squares.sum():
         return None
-    return _as_range(axis, seen, first, last)
-
-
-def _as_range(axis: int, seen: Places, first: int, last: int) -> Range:
     # Between rows that were looked at lie some that were not: the range ends before the next one that was.
     stop = int(seen[last]) + 1
     return Range(axis, int(seen[first]), stop, (last - first + 1) / len(seen))
@@ -104,9 +98,7 @@ def _as_block(found: Range, size: int, heads: int | None) -> Message | None:
     if length == 1 or size % length or found.start % length or heads not in (None, size // length):
         return None
     number, count = found.start // length, size // length
-    if heads:
-        return Message.of("hint.head", number=number, count=count)
-    return Message.of("hint.block", number=number, count=count)
+    return Message.of("hint.head" if heads else "hint.block", number=number, count=count)
 
 
 def _error(sample: Sample) -> float | None:

@@ -47,21 +47,21 @@ def hints(
     The arguments are those of `look_closely`; the sample is what is looked at of the two.
     """
     if not sample.distance.any():
-        equal = Message.of("hint.equal") if sample.is_whole else Message.of("hint.equal_sample")
-        return (Hint(HintKind.EQUAL, equal),)
+        return (_equal(sample),)
     constant, error = _constant(sample), relative_error(sample)
     first = (*_non_finite(sample), *_known(constant))
     if not error or constant is not None:
         return first
     causes = _known(exactly_rounded(sample))
-    if not causes and error > BEYOND_ROUNDING * roundoff:
-        whole = scaled(sample) or moved(golden, target, fine)
-        causes = _known(whole) or _in_a_part(sample, roundoff, heads) or _in_elements(sample)
+    if error > BEYOND_ROUNDING * roundoff:
+        causes = causes or _known(scaled(sample) or moved(golden, target, fine))
+        causes = causes or _in_a_part(sample, roundoff, heads)
+        causes = causes or _known(sign_flipped(sample), clipped(sample))
     return (*first, *(causes or _known(like_rounding(sample, error, roundoff))))
 
 
-def _in_elements(sample: Sample) -> list[Hint]:
-    return _known(sign_flipped(sample), clipped(sample))
+def _equal(sample: Sample) -> Hint:
+    return Hint(HintKind.EQUAL, Message.of("hint.equal" if sample.is_whole else "hint.equal_sample"))
 
 
 def _known(*found: Hint | None) -> list[Hint]:

@@ -6,12 +6,10 @@ Of a factor alone, a shift alone and both, the simplest is taken that leaves har
 from math import inf, sqrt
 
 import numpy as np
-from msgspec import Struct
 
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.sample import Sample
-from firstdrift.metrics.conversion import as_float64
-from firstdrift.metrics.dtypes import Array, Floats, require_one_shape
+from firstdrift.metrics.dtypes import Floats
 from firstdrift.wording.message import Message
 
 EXPLAINS = 0.3
@@ -21,70 +19,40 @@ _AS_GOOD = 1.5
 _A_SIGN = 0.02
 
 
-class LinearFit(Struct, frozen=True):
-    """The line target = scale * golden + offset that fits best (least squares).
-
-    Attributes:
-        scale: 1 where golden is constant, so that a shift is an offset.
-        residual: |target - line| / |golden|, norms: the relative L2 error that is left; 0 if both are 0.
-        size: number of pairs of finite elements it was fitted to.
-    """
-
-    scale: float
-    offset: float
-    residual: float
-    size: int
-
-
-def fit(golden: Array, target: Array) -> LinearFit | None:
-    """Fit target = scale * golden + offset over the pairs of finite elements.
-
-    Returns:
-        None if no pair is finite. Complex numbers are fitted by their moduli.
-
-    Raises:
-        ValueError: the shapes differ.
-    """
-    require_one_shape(golden, target)
-    x, y = np.empty(golden.size), np.empty(golden.size)
-    as_float64(golden.reshape(-1), x)
-    as_float64(target.reshape(-1), y)
-    finite = np.isfinite(x) & np.isfinite(y)
-    x, y = x[finite], y[finite]
-    if not x.size:
+def scaled(sample: Sample) -> Hint | None:
+    """Say by which line target follows from golden, if that explains the difference."""
+    x, y = sample.finite_pairs
+    norm = _norm(x)
+    if not norm or x.size <= 2:  # noqa: PLR2004 (any two points lie on a line)
         return None
+    before = _norm(y - x) / norm
+    scale = float(x @ y) / norm**2
+    offset = float((y - x).mean())
+    line = _line_through(x, y)
+    models = (
+        (scale, 0.0, _norm(y - scale * x) / norm),
+        (1.0, offset, _norm(y - x - offset) / norm),
+        line,
+    )
+    limit = max(_AS_GOOD * line[2], np.finfo(float).eps)
+    factor, shift, after = next((model for model in models if model[2] <= limit), line)
+    if not after <= EXPLAINS * before:
+        return None
+    kind = HintKind.SIGN if factor < 0 else HintKind.SCALED
+    return Hint(kind, Message.of("hint.line", line=_line(factor, shift)), before, after)
+
+
+def _line_through(x: Floats, y: Floats) -> tuple[float, float, float]:
+    """Return scale and offset of the line that fits best (least squares), and the relative error it leaves.
+
+    The scale is 1 where golden is constant, so that a shift is an offset.
+    """
     mean_x, mean_y = float(x.mean()), float(y.mean())
     centred = x - mean_x
     spread = float(centred @ centred)
     scale = float(centred @ (y - mean_y)) / spread if spread else 1.0
     offset = mean_y - scale * mean_x
-    left = float(np.linalg.norm(y - (scale * x + offset)))
-    norm = float(np.linalg.norm(x))
-    residual = left / norm if norm else (inf if left else 0.0)
-    return LinearFit(scale, offset, residual, x.size)
-
-
-def scaled(sample: Sample) -> Hint | None:
-    """Say by which line target follows from golden, if that explains the difference."""
-    x, y = sample.finite_pairs
-    norm = _norm(x)
-    line = fit(x, y) if norm else None
-    if line is None or line.size <= 2:  # noqa: PLR2004 (any two points lie on a line)
-        return None
-    before = _norm(y - x) / norm
-    scale = float(x @ y) / norm**2
-    offset = float((y - x).mean())
-    models = (
-        (scale, 0.0, _norm(y - scale * x) / norm),
-        (1.0, offset, _norm(y - x - offset) / norm),
-        (line.scale, line.offset, line.residual),
-    )
-    limit = max(_AS_GOOD * line.residual, np.finfo(float).eps)
-    factor, shift, after = next((model for model in models if model[2] <= limit), models[-1])
-    if not after <= EXPLAINS * before:
-        return None
-    kind = HintKind.SIGN if factor < 0 else HintKind.SCALED
-    return Hint(kind, Message.of("hint.line", line=_line(factor, shift)), before, after)
+    return scale, offset, float(np.linalg.norm(y - (scale * x + offset))) / float(np.linalg.norm(x))
 
 
 def sign_flipped(sample: Sample) -> Hint | None:

@@ -41,40 +41,37 @@ class Move(Struct, frozen=True):
     origin: Places
 
 
-def moved(
-    golden: Array, target: Array, fine: tuple[int, ...] | None = None, places: int = PLACES
-) -> Hint | None:
+def moved(golden: Array, target: Array, fine: tuple[int, ...] | None = None) -> Hint | None:
     """Say how the values of golden were moved, if that explains the difference; it looks at some places."""
     if golden.size <= _TWO or golden.shape != target.shape:
         return None
-    at = _places(golden.size, places)
+    at = _places(golden.size)
     seen = _take(target, at)
     before = _error(seen, _take(golden, at))
     if not before:
         return None
-    best, least = None, inf
+    best, least = None, EXPLAINS * min(before, 1.0)
     for move in _moves(at, golden.shape, fine or golden.shape):
         after = _error_of(move, seen, golden)
-        if after is not None and after < least:
+        if after < least or (best is None and after == least):
             best, least = move, after
-    if best is None or not least <= EXPLAINS * min(before, 1.0):
-        return None
-    return Hint(HintKind.MOVED, best.says, before, least)
+    return None if best is None else Hint(HintKind.MOVED, best.says, before, least)
 
 
-def _error_of(move: Move, seen: Floats, golden: Array) -> float | None:
-    """Return the error that a move leaves; None if it leaves too few places inside the tensor."""
+def _error_of(move: Move, seen: Floats, golden: Array) -> float:
+    """Return the error that a move leaves; infinite if it leaves too few places inside the tensor."""
     inside = move.origin >= 0
     if inside.sum() < max(_TWO, _FEWEST_LEFT * len(seen)):
-        return None
-    return _error(seen[inside], _take(golden, move.origin[inside]))
+        return inf
+    after = _error(seen[inside], _take(golden, move.origin[inside]))
+    return inf if after is None else after
 
 
-def _places(size: int, count: int) -> Places:
-    if size <= count:
+def _places(size: int) -> Places:
+    if size <= PLACES:
         return np.arange(size)
     # The same places each time: an answer that changes when a page is loaded again is none.
-    return np.unique(np.random.default_rng(0).integers(0, size, count))
+    return np.unique(np.random.default_rng(0).integers(0, size, PLACES))
 
 
 def _moves(at: Places, shape: tuple[int, ...], fine: tuple[int, ...]) -> Iterator[Move]:

@@ -9,7 +9,6 @@ from firstdrift.metrics.closeup.sample import Places, Sample
 from firstdrift.metrics.dtypes import Floats
 
 MOST_POINTS = 512
-_TWO = 2
 
 
 class Profile(Struct, frozen=True):
@@ -109,11 +108,10 @@ def _profile(axis: int, heads: int | None, size: int, width: int, sums: Along) -
 
 def guess_heads(shape: tuple[int, ...], *others: tuple[int, ...] | None) -> int | None:
     """Guess how many heads lie in the last dimension, [5, 896], which another shape cuts, [5, 14, 64]."""
-    for other in others if shape else ():
-        bare = [size for size in other or () if size != 1]
-        if len(bare) < _TWO or prod(bare) != prod(shape):
-            continue
-        last, depth = shape[-1], bare[-1]
-        if 1 < depth < last and last % depth == 0 and last // depth in bare[:-1]:
-            return last // depth
+    for other in filter(None, others):
+        *outer, depth = (1, *(size for size in other if size != 1))
+        if shape and prod(other) == prod(shape) and 1 < depth < shape[-1]:
+            heads, left = divmod(shape[-1], depth)
+            if not left and heads in outer:
+                return heads
     return None

@@ -53,20 +53,12 @@ def exactly_rounded(sample: Sample) -> Hint | None:
     x, y = sample.finite_pairs
     begin = slice(None, _LOOKED_AT_FIRST)
     for to in _FORMATS:
-        for side, before, after in (("target", x, y), ("golden", y, x)):
+        for side, other, before, after in (("target", "golden", x, y), ("golden", "target", y, x)):
             if _is_cut(to.cut, before[begin], after[begin]) and _is_cut(to.cut, before, after):
-                return Hint(HintKind.ROUNDED, _says_rounded(side, to))
+                said = "hint.cut" if to.is_cut else "hint.rounded"
+                sides = {"side": side_named(side), "other": side_named(other)}
+                return Hint(HintKind.ROUNDED, Message.of(said, **sides, format=to.name))
     return None
-
-
-def _says_rounded(side: str, to: "_Format") -> Message:
-    sides = {
-        "side": side_named(side),
-        "other": side_named("golden" if side == "target" else "target"),
-    }
-    if to.is_cut:
-        return Message.of("hint.cut", **sides, format=to.name)
-    return Message.of("hint.rounded", **sides, format=to.name)
 
 
 def _is_cut(cut: Callable[[Floats], Floats], before: Floats, after: Floats) -> bool:

@@ -91,14 +91,14 @@ def _ways(
 ) -> Iterator[_Way]:
     """Yield the ways in which columns make up the shape of the whole."""
     # A single column, stacked here, lies the same along any dimension.
-    axes = range(1, len(whole)) if len(columns) > 1 or is_stacked else range(1, min(2, len(whole)))
-    for axis in axes:
+    last = len(whole) if len(columns) > 1 or is_stacked else min(2, len(whole))
+    for axis in range(1, last):
         if len({(*column.shape[:axis], *column.shape[axis + 1 :]) for column in columns}) > 1:
             continue
         joined = np.concatenate(columns, axis=axis)
         sizes = [column.shape[axis] for column in columns]
         for is_transposed in (False, True)[: len(whole) - 1]:
-            if (joined.swapaxes(1, 2) if is_transposed else joined).shape == whole:
+            if _Way(joined, axis, None, is_transposed, None).laid().shape == whole:
                 for order, how in _orders(sizes, arrangements, is_stacked=is_stacked):
                     yield _Way(joined, axis, order, is_transposed, how)
 

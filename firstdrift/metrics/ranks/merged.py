@@ -47,14 +47,14 @@ _NO_SHARDS: Final = Shards((), ())
 
 def measure_shards(golden: TensorRecord, target: TensorRecord, measure: Measure, load: Load) -> Measurement:
     """Measure a pair of which at least one side has shards; what a dump holds never makes it raise."""
-    if _is_of_one_rank(golden) or _is_of_one_rank(target):
+    if any(map(_is_of_one_rank, (golden, target))):
         return _measure_one(golden, target, measure, load)
-    golden, target = _by_values(golden, target, load), _by_values(target, golden, load)
-    if _are_copies(golden) or _are_copies(target):
+    golden, target = sides = _by_values(golden, target, load), _by_values(target, golden, load)
+    if any(map(_are_copies, sides)):
         return _measure_each(golden, target, measure, load)
-    if Sharding.CONCATENATED not in (_sharding(golden), _sharding(target)):
+    if Sharding.CONCATENATED not in map(_sharding, sides):
         return _with_lone_rank(measure(golden, target, load), target.shards or _shards(golden))
-    if golden.location is None or target.location is None:
+    if None in (golden.location, target.location):
         measured = measure(golden, target, load)
         return replace(measured, by_rank=tuple(_bounds(golden, target, measured)) or None)
     return _measure_joined(golden, target, measure, load)
@@ -97,7 +97,7 @@ def _by_values(record: TensorRecord, other: TensorRecord, load: Load) -> TensorR
     shards = _shards(record)
     if shards.sharding is not Sharding.BY_VALUES:
         return record
-    parts = [part.location for part in shards.records if part.location is not None]
+    parts = shards.locations
     known = other.location if len(parts) == len(shards.records) else None
     if known is None or not _is_sum(parts, known, load):
         return replace(record, shards=replace(shards, sharding=Sharding.REPLICATED))
@@ -126,9 +126,9 @@ def _measure_each(golden: TensorRecord, target: TensorRecord, measure: Measure, 
     pairs = zip(_copies(golden, len(ranks)), _copies(target, len(ranks)), strict=True)
     measured = [measure(*pair, load) for pair in pairs]
     by_rank = tuple(map(RankError, ranks, map(error_of, measured)))
-    for found, of_rank in zip(measured, by_rank, strict=True):
+    for rank, found in zip(ranks, measured, strict=True):
         if found.kind is MeasurementKind.INCOMPARABLE:
-            why = Message.of("metrics.of_rank", rank=of_rank.rank, reason=found.reason)
+            why = Message.of("metrics.of_rank", rank=rank, reason=found.reason)
             return replace(found, reason=why, by_rank=by_rank)
     worst = max(measured, key=lambda found: (_or_zero(error_of(found)), _has_other_bits(found)))
     return replace(worst, by_rank=by_rank)
@@ -206,9 +206,8 @@ def _adds_up(own: TensorRecord, other: TensorRecord, load: Load) -> bool:
     """
     if _sharding(own) is not Sharding.BY_VALUES or other.location is None:
         return False
-    for part in _shards(own).records:
-        if part.location is not None:
-            load(part.location)
+    for location in _shards(own).locations:
+        load(location)
     return _sharding(_by_values(own, other, load)) is Sharding.SUMMED
 
 

@@ -53,7 +53,7 @@ def whole_of(record: TensorRecord) -> TensorRecord:
     shards = record.shards
     if shards is None or not is_part_of_rank(record):
         return record
-    locations = [part.location for part in shards.records if part.location is not None]
+    locations = shards.locations
     if len(locations) < len(shards.records):
         return record
     axis, sizes = Layout.of(shards)

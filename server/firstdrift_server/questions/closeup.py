@@ -80,8 +80,7 @@ def look_at(known: Known, asked: Asked, parts: Collection[str]) -> dict[str, Any
 
 
 def _look(known: Known, asked: Asked, parts: Collection[str]) -> dict[str, Any]:
-    from firstdrift.metrics.closeup.area import difference_map
-    from firstdrift.metrics.closeup.window import values_around
+    from firstdrift.metrics.closeup.area import difference_map, values_around
 
     plan = known.plan
     loaded = load_pair(plan, known.measurement)

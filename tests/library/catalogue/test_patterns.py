@@ -5,6 +5,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import refuses
 
 from firstdrift.catalogue.comparisons import patterns
 from firstdrift.catalogue.comparisons.patterns import LONGEST, names_matching
@@ -34,31 +35,30 @@ def test_names_are_found(pattern: str, found: list[int]) -> None:
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        ("(mlp", "no regular expression"),
-        ("(" * 400 + "a" + ")" * 400, "nested too deep"),
-        ("(?:(?:(?:a?){60000}){60000}){60000}b", "repeats too much"),
-        ("(?:(?:.?){900}){900}!", "repeats too much"),
-        ("(?:a?){,60000}(?:a?){3,60000}", "repeats too much"),
-        ("a{%s}" % ("9" * 600), "repeats too much"),
-        ("(?R)", "unknown kind"),
-        (r"\\(?R)", "unknown kind"),
-        ("(a|(?R))+", "unknown kind"),
-        ("(?&n)(?P<n>a(?&n)?)", "unknown kind"),
-        ("(?P>n)(?P<n>a)", "unknown kind"),
-        ("(a(?1)?)", "unknown kind"),
-        ("(?x)(?:a?){6 0 0 0 0}", "unknown kind"),
-        ("a" * (LONGEST + 1), f"up to {LONGEST} characters"),
+        ("(mlp", "invalid"),
+        ("(" * 400 + "a" + ")" * 400, "nested"),
+        ("(?:(?:(?:a?){60000}){60000}){60000}b", "repeats"),
+        ("(?:(?:.?){900}){900}!", "repeats"),
+        ("(?:a?){,60000}(?:a?){3,60000}", "repeats"),
+        ("a{%s}" % ("9" * 600), "repeats"),
+        ("(?R)", "unknown_group"),
+        (r"\\(?R)", "unknown_group"),
+        ("(a|(?R))+", "unknown_group"),
+        ("(?&n)(?P<n>a(?&n)?)", "unknown_group"),
+        ("(?P>n)(?P<n>a)", "unknown_group"),
+        ("(a(?1)?)", "unknown_group"),
+        ("(?x)(?:a?){6 0 0 0 0}", "unknown_group"),
+        ("a" * (LONGEST + 1), "long"),
     ],
 )
 def test_what_takes_too_much_is_refused(pattern: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+    with refuses(SettingsError, f"catalogue.pattern.{said}"):
         names_matching(pattern, enumerate(NAMES))
 
 
 def test_a_pattern_is_quoted_as_it_was_typed() -> None:
-    with pytest.raises(SettingsError) as refused:
+    with refuses(SettingsError, "catalogue.pattern.invalid", pattern=r"layers\.(3"):
         names_matching(r"layers\.(3", enumerate(NAMES))
-    assert str(refused.value).startswith(r"'layers\.(3' is no regular expression")
 
 
 def test_many_names_that_each_take_little_time_take_too_long_together(
@@ -66,7 +66,7 @@ def test_many_names_that_each_take_little_time_take_too_long_together(
 ) -> None:
     monkeypatch.setattr(patterns, "SEARCH_SECONDS", 0.05)
     endless = ((0, "model") for _ in iter(int, 1))
-    with pytest.raises(SettingsError, match="takes too long"):
+    with refuses(SettingsError, "catalogue.pattern.slow"):
         names_matching("model", endless)
 
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from messages import refuses
 from sqlalchemy import Engine, text, update
 
 from firstdrift.catalogue.columns import Now
@@ -93,7 +94,7 @@ def test_a_link_to_a_comparison_in_the_bin_opens_nothing_until_it_is_back(
 def test_a_link_lasts_neither_too_short_nor_too_long(
     engine: Engine, comparison: int, lasts: timedelta
 ) -> None:
-    with pytest.raises(SettingsError, match="1 hour to 90 days"):
+    with refuses(SettingsError, "catalogue.link.duration"):
         make(engine, comparison, lasts)
 
 

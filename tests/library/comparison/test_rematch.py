@@ -108,7 +108,7 @@ def test_suggestions_are_asked_of_the_report(by_name: Report) -> None:
     left = after.suggest(target=FEED_FORWARD.format(1))
     assert left[0].golden == (MLP.format(1),)
     assert all(MLP.format(3) not in one.golden for one in left)
-    with pytest.raises(SettingsError, match="there is no slice 7"):
+    with refuses(SettingsError, "comparison.options.no_slice", number=7):
         by_name.suggest(target=FEED_FORWARD.format(1), at=7)
 
 

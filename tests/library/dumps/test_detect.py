@@ -16,6 +16,7 @@ from firstdrift.dumps.detect import dumps_below, open_dump, recognise
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.parallel.slices import read_slice, read_stacks
 from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 
 Unpacked = Callable[[str], Path]
 
@@ -170,7 +171,7 @@ def test_what_may_not_be_read_is_said_to_be_so() -> None:
             check=True,
         )
         closed.chmod(0o700)
-    assert done.stdout.splitlines() == ["this may not be read (permission denied)"] * 2
+    assert done.stdout.splitlines() == [text_of(Message.of("dumps.not_permitted"))] * 2
 
 
 @pytest.mark.parametrize("mode", [0, 0o744])

@@ -17,7 +17,7 @@ from firstdrift.exports import workbook
 from firstdrift.exports.advisor import advice_text
 from firstdrift.exports.spreadsheets import write_csv, write_xlsx
 from firstdrift.exports.tool_tables import LAYOUTS, MSIT_COLUMNS, MSIT_SHEETS, layout_of_report
-from firstdrift.metrics.flat_divergence import flat_divergence
+from firstdrift.metrics.logits import flat_divergence
 
 Compared = Callable[..., Report]
 EXPECTED = Path(__file__).parents[2] / "expected" / "msit"

@@ -6,11 +6,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from library.metrics.tensors_at_random import pairs
 
-from firstdrift.metrics.closeup.area import difference_map, plane
+from firstdrift.metrics.closeup.area import difference_map, plane, values_around
 from firstdrift.metrics.closeup.histogram import histograms
 from firstdrift.metrics.closeup.profiles import guess_heads, profiles
 from firstdrift.metrics.closeup.sample import Sample, coprime, distances, take_sample
-from firstdrift.metrics.closeup.window import values_around
 from firstdrift.metrics.closeup.worst import ulp_dtype, ulps, worst_elements
 
 shapes = st.lists(st.integers(1, 9), min_size=0, max_size=4).map(tuple)
