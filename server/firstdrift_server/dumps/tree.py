@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, LEVELS
@@ -36,6 +37,7 @@ from firstdrift_server.tree.view import (
     TreePieces,
     after_step,
     first_place,
+    neighbours_of,
     part_of,
     pieces_asked_for,
     seen_of,
@@ -72,8 +74,7 @@ def tree_of(session: Session, context: Context, slice_id: int) -> DumpTree:
     return context.dump_trees.get((slice_id, computed), lambda: load_dump_tree(session, slice_id))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DumpTreePageView(TreePart):
+class DumpTreePageView(TreePart, frozen=True, kw_only=True):
     """The tree of a slice of one dump, for its page.
 
     Attributes:
@@ -96,15 +97,12 @@ def dump_tree_view(
     start = first_place(view, read_number(parameters.get("start"), "start"))
     rows = _window(session, known.id, tree, view, start, CHUNKS * CHUNK)
     return DumpTreePageView(
-        **seen_of(view),
-        **part_of(view, start, len(rows)),
-        rows=rows,
+        **asdict(part_of(view, start, rows)),
         dump=dump_summary(get_dump(session, dump_id)),
         address=dump_tree_address(dump_id, position),
         slice=position,
         slice_name=known.coordinates.name(),
         slices=_neighbours(session, dump_id, position, view.state),
-        columns=[(name, name in view.state.columns) for name in COLUMNS],
         values={"known": tree.known, "unknown": tree.unknown, "unreadable": tree.unreadable},
         overflow_count=len(tree.overflow),
         problems=list(known.problems),
@@ -121,7 +119,7 @@ def dump_chunks(
     """Give pieces of the visible rows: those asked for, or those around the selected row."""
     known, tree, view = _seen(session, context, dump_id, position, parameters)
     return TreePieces(
-        **seen_of(view),
+        **asdict(seen_of(view)),
         address=dump_tree_address(dump_id, position),
         columns=view.state.columns,
         pieces=[
@@ -248,21 +246,14 @@ def _shown_tensor(
 
 
 def _neighbours(session: Session, dump_id: int, position: int, state: TreeState) -> Neighbours:
-    """Say where the same view is found in the slices before and after."""
-    query = state.without_position().query()
-    links = [
-        SliceLink(
-            known.position,
-            known.coordinates.name(),
-            "pass",
-            f"{dump_tree_address(dump_id, known.position)}?{query}".rstrip("?"),
-        )
-        for known in own_slices(session, dump_id)
-        if known.nodes is not None
-    ]
-    here = [link.slice for link in links].index(position)
-    return Neighbours(
-        links,
-        previous=links[here - 1] if here else None,
-        next=links[here + 1] if here + 1 < len(links) else None,
+    return neighbours_of(
+        [
+            SliceLink(
+                known.position, known.coordinates.name(), "pass", dump_tree_address(dump_id, known.position)
+            )
+            for known in own_slices(session, dump_id)
+            if known.nodes is not None
+        ],
+        position,
+        state,
     )

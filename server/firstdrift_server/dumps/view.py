@@ -20,8 +20,7 @@ from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.slices import dump_summary, own_slices
 from firstdrift_server.parts.addresses import dump_address, dump_tree_address, query_of
-from firstdrift_server.parts.summary import job_view
-from firstdrift_server.parts.workers import worker_view
+from firstdrift_server.parts.summary import JobView, job_view, worker_view
 from firstdrift_server.questions.dumps import recognised
 from firstdrift_server.questions.folders import is_inside
 
@@ -146,7 +145,7 @@ def _slice_view(dump_id: int, known: IndexedSlice) -> dict[str, Any]:
     }
 
 
-def _job(session: Session, job: Job | None) -> dict[str, Any] | None:
+def _job(session: Session, job: Job | None) -> JobView | None:
     return None if job is None else job_view(session, job)
 
 

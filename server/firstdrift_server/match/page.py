@@ -179,7 +179,7 @@ def _rows(seen: _Seen) -> dict[str, Any]:
 
 def _state(seen: _Seen) -> dict[str, Any]:
     from firstdrift_server.match.view import state_view
-    from firstdrift_server.parts.workers import worker_view
+    from firstdrift_server.parts.summary import worker_view
 
     state, worker = state_view(seen.session, seen.known, seen.position), worker_view(seen.session)
     html = seen.html("match_state.html", state=state, address=seen.address, worker=worker)

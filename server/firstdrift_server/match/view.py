@@ -22,8 +22,7 @@ from firstdrift_server.match.panes import CHUNK, Panes, node_row, pane_view, pan
 from firstdrift_server.match.picking import SIDES, Picking, Side
 from firstdrift_server.match.sets import effect_view, set_of, suggestions_view
 from firstdrift_server.parts.addresses import comparison_address, match_address, tree_address
-from firstdrift_server.parts.summary import comparison_summary
-from firstdrift_server.parts.workers import worker_view
+from firstdrift_server.parts.summary import comparison_summary, worker_view
 
 LATEST = 12
 """Versions that the history shows."""
@@ -176,7 +175,7 @@ def state_view(session: Session, known: MatchSet, position: int) -> dict[str, An
 def _results_view(session: Session, comparison: int, position: int) -> dict[str, Any]:
     summary = comparison_summary(session, get_comparison(session, comparison))
     shown = ("state", "summary", "tone", "counts", "job", "address")
-    return {name: summary[name] for name in shown} | {
+    return {name: getattr(summary, name) for name in shown} | {
         "comparison": comparison,
         "tree": tree_address(comparison, position),
     }

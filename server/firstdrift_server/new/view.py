@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -21,7 +20,7 @@ from firstdrift_server.comparison_request import ComparisonRequest, require_slic
 from firstdrift_server.context import Context
 from firstdrift_server.new.folders import listed_folder
 from firstdrift_server.parts.addresses import query_of
-from firstdrift_server.parts.baselines import baseline_choices
+from firstdrift_server.parts.baselines import BaselineChoice, baseline_choices
 from firstdrift_server.parts.command_line import compare_command, threshold_words
 from firstdrift_server.parts.summary import distinct_names
 from firstdrift_server.questions.folders import Entry, Folder, Order, describe_choice, is_there
@@ -84,7 +83,7 @@ class NewView(Struct, frozen=True, kw_only=True):
     rule_sets: tuple[str, ...]
     thresholds: list[str]
     levels: tuple[str, ...]
-    baselines: list[dict[str, Any]]
+    baselines: list[BaselineChoice]
     command: str
     roots: list[str]
     uploads: str | None
@@ -109,7 +108,7 @@ def new_view(
     broken = [side.side for side in sides if side.problem is not None]
     if refused is not None and not broken:
         problem, hint = problem or refused.message, refused.advice
-    baseline = next((choice["path"] for choice in baselines if choice["is_chosen"]), "")
+    baseline = next((choice.path for choice in baselines if choice.is_chosen), "")
     return NewView(
         fields={name: fields.get(name, "") for name in ComparisonRequest.model_fields},
         order=str(_order(fields)),
@@ -154,7 +153,7 @@ def new_address(golden: str, target: str, options: Options, note: str = "") -> s
 
 def _baselines(
     context: Context, golden: Entry | None, chosen: int | None
-) -> tuple[list[dict[str, Any]], Message | None]:
+) -> tuple[list[BaselineChoice], Message | None]:
     """List what can be chosen as the baseline of a golden dump, and say what is wrong with what is chosen."""
     path = Path(golden.path) if golden is not None else None
     with context.reading() as session:

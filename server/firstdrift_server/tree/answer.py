@@ -1,10 +1,10 @@
 """The rows of a tree as HTML, for a page that is open."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 from firstdrift_frontend.rendering import render
@@ -22,5 +22,4 @@ def rows_answer(request: Request, found: "TreePieces", **cells: str) -> Response
     def html(rows: Sequence[Mapping[str, Any]]) -> str:
         return render("tree_rows.html", language_of(request), rows=rows, **around)
 
-    said = {field.name: getattr(found, field.name) for field in fields(found)}
-    return StrictJSONResponse(said | {"pieces": [html(rows) for rows in found.pieces]})
+    return StrictJSONResponse(asdict(found) | {"pieces": [html(rows) for rows in found.pieces]})
