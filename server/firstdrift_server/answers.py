@@ -33,7 +33,7 @@ from firstdrift_server.asked import address_without_token, asked_address
 from firstdrift_server.reader_language import VARY, language_of
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.validation import complaint
-from firstdrift_server.visitors import is_refused, viewer_of
+from firstdrift_server.visitors import standing_of, viewer_of
 
 THEME_COOKIE = "firstdrift_theme"
 """Set by the page itself: which of the themes to show."""
@@ -155,24 +155,16 @@ _VARIES = {"vary": VARY}
 
 
 def _page(request: Request, template: str, view: object) -> bytes:
+    # What was shown in vain is not written into the page that says so.
+    here = address_without_token if standing_of(request).is_refused else asked_address
+    theme = request.cookies.get(THEME_COOKIE)
     around = {
-        "here": _here(request),
+        "here": here(request.scope),
         "can_be_asked_again": request.method == "GET",
         "viewer": viewer_of(request),
-        "theme": _theme(request),
+        "theme": theme if theme in THEMES else None,  # which leaves it to the visitor's system
     }
     return render(template, language_of(request), view=view, **around).encode()
-
-
-def _here(request: Request) -> str:
-    # What was shown in vain is not written into the page that says so.
-    return address_without_token(request.scope) if is_refused(request) else asked_address(request.scope)
-
-
-def _theme(request: Request) -> str | None:
-    """Return what a visitor chose between light and dark; None leaves it to their system."""
-    chosen = request.cookies.get(THEME_COOKIE)
-    return chosen if chosen in THEMES else None
 
 
 def error_answer(request: Request, status: int, error: Message, hint: Message | None = None) -> Response:

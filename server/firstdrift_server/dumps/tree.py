@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, LEVELS
+from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, LEVELS, Integers
 from firstdrift.catalogue.comparisons.patterns import names_matching
 from firstdrift.catalogue.dumps.records import IndexedSlice, get_dump
 from firstdrift.catalogue.dumps.single_dump import (
@@ -49,6 +49,8 @@ COLUMNS = ("order", "type", "tensors", "shape", "maximum", "minimum", "mean", "n
 """What can be shown beside the name of a node; the statistics are those of its first output."""
 
 ROWS_AT_FIRST = 60
+
+_CRITICAL = len(LEVELS) - 1
 
 SHOWN = ("shape", "maximum", "mean", "norm", "overflow")
 
@@ -150,16 +152,20 @@ def _seen(
     chosen = (state.row, state.open, state.closed)
     if not tree.overflow and chosen == (None, None, None) and not state.is_filtered:
         state = replace(state, open=_upper_branches(tree))
-    if not state.text:
-        containing = None
-    elif state.is_regex:
-        containing = names_matching(state.text, enumerate(tree.search))
-    else:
-        wanted = state.text.lower()
-        containing = np.array([row for row, names in enumerate(tree.search) if wanted in names], np.int32)
+    containing = _containing(tree, state)
     view = view_tree(tree.outline, state, containing)
     after = after_step(view, parameters)
     return known, tree, view if after is None else step_to(view, after, containing)
+
+
+def _containing(tree: DumpTree, state: TreeState) -> Integers | None:
+    """Find the rows with the text that is searched for, if any is."""
+    if not state.text:
+        return None
+    if state.is_regex:
+        return names_matching(state.text, enumerate(tree.search))
+    wanted = state.text.lower()
+    return np.array([row for row, names in enumerate(tree.search) if wanted in names], np.int32)
 
 
 def _upper_branches(tree: DumpTree) -> str:
@@ -187,9 +193,9 @@ def _row(
     is_list = view.state.is_list
     has_children = row.last > index and not is_list
     below = outline.overflow[index + 1 : row.last + 1]
-    errors, bad = int((below == len(LEVELS) - 1).sum()), int((below >= 0).sum())
-    level = int(outline.overflow[index])
-    state = CLASSES[outline.node_class[index]]
+    errors, bad = int((below == _CRITICAL).sum()), int((below >= 0).sum())
+    level, state = int(outline.overflow[index]), CLASSES[outline.node_class[index]]
+    is_known = state is not NodeClass.UNMATCHED
     record, values = _shown_tensor(tensors)
     return {
         "row": index,
@@ -198,25 +204,19 @@ def _row(
         "depth": row.depth,
         "order": row.order,
         "label": row.label,
-        "kind": str(row.kind),
+        "kind": row.kind,
         "type_name": row.type_name,
-        "direction": str(row.direction),
+        "direction": row.direction,
         "golden": [],
         "target": list(row.target),
-        "verdict": "error"
-        if level == len(LEVELS) - 1
-        else "warning"
-        if level >= 0
-        else "nothing"
-        if state is NodeClass.UNMATCHED
-        else "pass",
-        "values": "unknown" if state is NodeClass.UNMATCHED else str(state),
+        "verdict": _verdict(level) or ("pass" if is_known else "nothing"),
+        "values": state if is_known else "unknown",
         "own": True,
         "below": {
             "error": errors,
             "warning": bad - errors,
             "unmatched": 0,
-            "worst": "error" if errors else "warning" if bad else "pass",
+            "worst": _verdict(below.max(initial=-1)) or "pass",
         },
         "worst_below": None,
         "place": place,
@@ -228,11 +228,16 @@ def _row(
         "is_selected": index == view.selected,
         "is_context": not view.matching[index],
         "tensors": len(tensors),
-        "tensor": None if record is None else record.label,
-        "dtype": "" if record is None else record.dtype,
-        "shape": None if record is None or record.shape is None else list(record.shape),
+        "tensor": record and record.label,
+        "dtype": record.dtype if record else "",
+        "shape": record and record.shape,
         **{name: getattr(values, name, None) for name in ("maximum", "minimum", "mean", "norm")},
     }
+
+
+def _verdict(level: int) -> str | None:
+    """Show a level of overflow as a verdict; None for none."""
+    return None if level < 0 else "error" if level == _CRITICAL else "warning"
 
 
 def _shown_tensor(

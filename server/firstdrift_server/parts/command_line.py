@@ -22,23 +22,23 @@ def compare_command(
         baseline: path of the healthy run, where it is known and may be seen.
     """
     matching = options.matching
-    words = ["firstdrift", "compare", golden or "GOLDEN", target or "TARGET"]
-    words += ["--rules", options.rules] if options.rules != Options().rules else []
-    for moved in threshold_words(options):
-        words += ["--threshold", moved]
-    words += ["--baseline", baseline or "HEALTHY"] if options.baseline is not None else []
-    words += ["--level", options.level] if options.level else []
-    words += ["--fuzzy"] if matching.fuzzy else []
-    words += [] if matching.structure else ["--no-structure"]
-    for name in ("step", "rank", "token"):
-        value = getattr(matching, name)
-        words += [f"--{name}", str(value)] if value is not None else []
-    words += ["--token-offset", str(matching.token_offset)] if matching.token_offset else []
-    for option, said in write_layouts(matching.golden_layout, matching.target_layout).items():
-        words += [f"--{option}", said]
     unknown = ["MATCH_SET.json"] if matching.edits or matching.mappings else []
-    for file in mappings or unknown:
-        words += ["--mapping", file]
+    chosen: list[tuple[str, object]] = [
+        ("rules", None if options.rules == Options().rules else options.rules),
+        *(("threshold", moved) for moved in threshold_words(options)),
+        ("baseline", None if options.baseline is None else baseline or "HEALTHY"),
+        ("level", options.level or None),
+        ("fuzzy", matching.fuzzy),
+        ("no-structure", not matching.structure),
+        *((name, getattr(matching, name)) for name in ("step", "rank", "token")),
+        ("token-offset", matching.token_offset or None),
+        *write_layouts(matching.golden_layout, matching.target_layout).items(),
+        *(("mapping", file) for file in mappings or unknown),
+    ]
+    words = ["firstdrift", "compare", golden or "GOLDEN", target or "TARGET"]
+    for name, value in chosen:
+        if value is not None and value is not False:
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     return " ".join(map(_quoted, words))
 
 
