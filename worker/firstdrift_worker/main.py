@@ -51,7 +51,7 @@ def run(
     Raises:
         CatalogueError: the database cannot be opened or brought up to date.
     """
-    from firstdrift_worker.job import do_job, measurer_for
+    from firstdrift_worker.job import do_job
 
     with _open(database_url) as engine:
         name = jobs.worker_name()
@@ -59,7 +59,7 @@ def run(
         def turn() -> bool:
             claim = jobs.claim_job(engine, name, lease=lease)
             if claim is not None:
-                do_job(engine, claim, measurer_for(claim, processes), until, lease=lease)
+                do_job(engine, claim, until, processes=processes, lease=lease)
             return claim is not None
 
         _take_turns(engine, name, until, turn)
