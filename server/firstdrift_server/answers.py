@@ -193,25 +193,20 @@ def located(error: FirstdriftError) -> Message:
     return Message.of("server.at_path", path=str(error.path), what=error.message)
 
 
-def _message_of(refusal: HTTPException) -> Message:
-    said: object = refusal.detail
-    if isinstance(said, Message):
-        return said
-    # The framework itself says no more than the name of the status.
-    return NO_ROUTE.get(refusal.status_code) or verbatim(str(said))
-
-
 def status_of(error: FirstdriftError) -> HTTPStatus:
     """Say which HTTP status stands for one of our errors."""
-    if isinstance(error, NotInCatalogueError | PathOutsideRootsError):
-        return HTTPStatus.NOT_FOUND
-    if isinstance(error, ConflictError):
-        return HTTPStatus.CONFLICT
-    if isinstance(error, NoRoomError):
-        return HTTPStatus.INSUFFICIENT_STORAGE
-    if isinstance(error, CatalogueError | BusyError):
-        return HTTPStatus.SERVICE_UNAVAILABLE
-    return HTTPStatus.UNPROCESSABLE_ENTITY
+    return next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), _UNPROCESSABLE)
+
+
+_UNPROCESSABLE = HTTPStatus.UNPROCESSABLE_ENTITY
+_STATUSES: Mapping[type[FirstdriftError], HTTPStatus] = {
+    NotInCatalogueError: HTTPStatus.NOT_FOUND,
+    PathOutsideRootsError: HTTPStatus.NOT_FOUND,
+    ConflictError: HTTPStatus.CONFLICT,
+    NoRoomError: HTTPStatus.INSUFFICIENT_STORAGE,
+    CatalogueError: HTTPStatus.SERVICE_UNAVAILABLE,
+    BusyError: HTTPStatus.SERVICE_UNAVAILABLE,
+}
 
 
 def explain_errors(app: FastAPI) -> None:
@@ -227,10 +222,13 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, exc: HTTPException) -> Response:
-        response = error_answer(request, exc.status_code, _message_of(exc))
+        said: object = exc.detail
+        if not isinstance(said, Message):  # the framework itself says no more than the name of the status
+            said = NO_ROUTE.get(exc.status_code) or verbatim(str(said))
+        response = error_answer(request, exc.status_code, said)
         response.headers.update(exc.headers or {})
         return response
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, exc: RequestValidationError) -> Response:
-        return error_answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, complaint(exc.errors(), without=1))
+        return error_answer(request, _UNPROCESSABLE, complaint(exc.errors(), without=1))

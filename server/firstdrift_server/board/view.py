@@ -206,7 +206,11 @@ def _lines(session: Session, comparisons: Sequence[Comparison], asked: Asked) ->
     for each in comparisons:
         own, run_before = cells.get(each.id, {}), before.get(each.id)
         earlier = None if run_before is None else cells.get(run_before)
-        changed = own if earlier is None else _held_against(own, earlier)
+        changed = own
+        if earlier is not None:
+            changed = {
+                key: replace(cell, change=_change(cell, earlier.get(key))) for key, cell in own.items()
+            }
         lines.append(Line(each, comparison_summary(session, each), changed, run_before))
     return axis, sorted(lines, key=_order(asked.sort))
 
@@ -289,10 +293,6 @@ def _first_address(comparison: int, node: Finding, cells: Iterable[Cell]) -> str
     here = (cell.slice for cell in cells if cell.slice_name == where)
     trees = (tree_address(comparison, position, row=node.row) for position in here)
     return next(trees, comparison_address(comparison))
-
-
-def _held_against(cells: Mapping[Key, Cell], before: Mapping[Key, Cell]) -> dict[Key, Cell]:
-    return {key: replace(cell, change=_change(cell, before.get(key))) for key, cell in cells.items()}
 
 
 def _change(now: Cell, before: Cell | None) -> str:

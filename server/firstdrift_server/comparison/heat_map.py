@@ -21,6 +21,7 @@ from firstdrift.paths import encodable
 from firstdrift.strict_json import spelled_out
 from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
 from firstdrift.wording.message import Message
+from firstdrift_server.comparison.charts import logarithmic_range
 from firstdrift_server.comparison.progress import findings_so_far, slices_expected
 from firstdrift_server.comparison.strip import AXES, states_of
 from firstdrift_server.parts.addresses import tree_address
@@ -108,7 +109,7 @@ def heat_map(
         "first": None
         if first is None
         else {"row": row_of[errors.positions[first]], "layer": columns[errors.paths[first]]},
-        "range": _range(errors.errors),
+        "range": logarithmic_range(errors.errors),
     }
 
 
@@ -231,9 +232,3 @@ def _written(error: float | None) -> float | str | None:
     if error is None:
         return None
     return float(f"{error:.4e}") if math.isfinite(error) else spelled_out(error)
-
-
-def _range(errors: Sequence[float | None]) -> tuple[float, float] | None:
-    """Return the least and the greatest error that a logarithmic scale can show; None if there is none."""
-    known = [error for error in errors if error is not None and 0 < error < math.inf]
-    return (min(known), max(known)) if known else None

@@ -56,7 +56,6 @@ def dump_view(session: Session, context: Context, dump_id: int, *, check: bool =
     dump = get_dump(session, dump_id)
     slices = own_slices(session, dump_id)
     newest, job = newest_index(session, dump.path), last_job(session, dump.path)
-    read = [known for known in slices if known.nodes is not None]
     names = {known.position: known.coordinates.name() for known in slices}
     problems, problem_count = problems_of_dump(session, dump, slices, most=MOST_LISTED)
     return {
@@ -69,8 +68,8 @@ def dump_view(session: Session, context: Context, dump_id: int, *, check: bool =
         "newer": dump_address(newest) if newest is not None and newest != dump_id else None,
         "slices": [_slice_view(dump_id, known) for known in slices],
         "unread": sum(known.nodes is None and not known.problems for known in slices),
-        "nodes": sum(known.nodes or 0 for known in read),
-        "tensors": sum(known.tensors or 0 for known in read),
+        "nodes": sum(known.nodes or 0 for known in slices),
+        "tensors": sum(known.tensors or 0 for known in slices),
         "overflow": f"{dump_address(dump_id)}/overflow",
         "as_target": f"/new?{query_of({'target': str(dump.path)})}",
         "as_golden": f"/new?{query_of({'golden': str(dump.path)})}",

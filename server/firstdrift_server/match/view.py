@@ -48,7 +48,7 @@ def match_view(
         "slice_name": panes.pair.target.name(),
         "slices": _slices(session, comparison, picking),
         "sets": [{"id": one.id, "name": one.name, "version": one.version} for one in known_sets],
-        "free_number": _free_number(session, comparison),
+        "free_number": 1 + len(known_sets) + len(list_match_sets(session, comparison, deleted=True)),
         "picking": picking,
         "chunk": CHUNK,
         "largest_file": LARGEST_FILE,
@@ -72,11 +72,6 @@ def _slices(session: Session, comparison: int, picking: Picking) -> list[dict[st
         }
         for pair in slice_labels_of(session, comparison)
     ]
-
-
-def _free_number(session: Session, comparison: int) -> int:
-    """Return a number for the name of the next match set."""
-    return 1 + sum(len(list_match_sets(session, comparison, deleted=deleted)) for deleted in (False, True))
 
 
 class PickedNode(Struct, frozen=True):

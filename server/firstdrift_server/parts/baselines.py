@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import get_comparison, list_comparisons
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison, list_comparisons
 from firstdrift.catalogue.tables import JobState
 from firstdrift.errors import NotInCatalogueError
 from firstdrift_server.parts.summary import distinct_names
@@ -35,17 +35,17 @@ def baseline_choices(
         but: the comparison that is to be judged, which is no baseline of itself.
     """
     listed = list_comparisons(session, limit=MOST_BASELINES, text=str(golden)) if golden else ()
-    found = [
-        one for one in listed if one.golden_path == golden and one.id != but and one.state is JobState.DONE
-    ]
+    wanted = (golden, JobState.DONE)
+    found = [one for one in listed if (one.golden_path, one.state) == wanted and one.id != but]
     gone = []
-    if chosen is not None and chosen not in [one.id for one in found]:
+    if chosen is not None and all(one.id != chosen for one in found):
         try:
             found.append(get_comparison(session, chosen))
         except NotInCatalogueError:
             gone = [BaselineChoice(chosen, "", "", is_chosen=True)]
-    paths = [(one.id, str(one.golden_path), str(one.target_path)) for one in found]
-    return gone + [
-        BaselineChoice(number, distinct_names(golden_path, path)[1], path, is_chosen=number == chosen)
-        for number, golden_path, path in paths
-    ]
+    return [*gone, *(_choice(one, is_chosen=one.id == chosen) for one in found)]
+
+
+def _choice(one: Comparison, *, is_chosen: bool) -> BaselineChoice:
+    golden, target = str(one.golden_path), str(one.target_path)
+    return BaselineChoice(one.id, distinct_names(golden, target)[1], target, is_chosen)

@@ -15,7 +15,6 @@ from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_
 from firstdrift.errors import SettingsError
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.movable_thresholds import ABOUT, DEFAULTS, Thresholds
-from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.rule_book import DOCUMENT, TABLES, title_of
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
@@ -29,6 +28,9 @@ from firstdrift_server.parts.baselines import BaselineChoice, baseline_choices
 from firstdrift_server.parts.summary import comparison_summary, worker_view
 from firstdrift_server.rules.effect import effect_view, first_slice, try_judging
 from firstdrift_server.rules.judging import judging_object, judging_to_try, number_text, query_of
+
+_OF_ENTRIES: Final = ("name", "why", "place", "thresholds", "node_class")
+"""What people read of a rule."""
 
 _DTYPES: Final = {about.dtype: name for name, about in ABOUT.items() if about.dtype}
 
@@ -84,18 +86,13 @@ def rules_view(
                     "name": name,
                     "title": title_of(name),
                     "document": DOCUMENT,
-                    "entries": list(map(_entry, rules)),
+                    "entries": [{field: getattr(rule, field) for field in _OF_ENTRIES} for rule in rules],
                 }
                 for name, rules in TABLES.items()
             ],
             "worker": worker_view(session),
         }
     )
-
-
-def _entry(rule: Rule) -> dict[str, Any]:
-    """Say what people read of a rule."""
-    return {field: getattr(rule, field) for field in ("name", "why", "place", "thresholds", "node_class")}
 
 
 def _tried(
