@@ -27,6 +27,7 @@ from firstdrift_server.context import Context
 from firstdrift_server.dumps.node import dump_node_view
 from firstdrift_server.dumps.slices import dump_summary, own_slices, slice_at
 from firstdrift_server.parts.addresses import dump_tree_address
+from firstdrift_server.parts.tree_row import row_of_tree
 from firstdrift_server.tree.state import Parameters, TreeState, write_rows
 from firstdrift_server.tree.view import (
     CHUNK,
@@ -198,17 +199,7 @@ def _row(
     is_known = state is not NodeClass.UNMATCHED
     record, values = _shown_tensor(tensors)
     return {
-        "row": index,
-        "parent": row.parent,
-        "last": row.last,
-        "depth": row.depth,
-        "order": row.order,
-        "label": row.label,
-        "kind": row.kind,
-        "type_name": row.type_name,
-        "direction": row.direction,
-        "golden": [],
-        "target": list(row.target),
+        **row_of_tree(row),
         "verdict": _verdict(level) or ("pass" if is_known else "nothing"),
         "values": state if is_known else "unknown",
         "own": True,

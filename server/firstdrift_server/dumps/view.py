@@ -15,6 +15,7 @@ from firstdrift.catalogue.dumps.records import (
     get_dump,
 )
 from firstdrift.catalogue.jobs.queue import Job
+from firstdrift.exports.report_json import coordinates_object
 from firstdrift.paths import inside
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
@@ -130,12 +131,9 @@ def _problem(problem: KnownProblem, names: Mapping[int, Message]) -> dict[str, A
 
 def _slice_view(dump_id: int, known: IndexedSlice) -> dict[str, Any]:
     return {
+        **coordinates_object(known.coordinates),
         "slice": known.position,
         "name": known.coordinates.name(),
-        "step": known.coordinates.step,
-        "rank": known.coordinates.rank,
-        "token": known.coordinates.token,
-        "micro_step": known.coordinates.micro_step,
         "nodes": known.nodes,
         "tensors": known.tensors,
         "order_origin": known.order_origin and known.order_origin.message,

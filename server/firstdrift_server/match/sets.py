@@ -26,6 +26,7 @@ from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import comparison_address
 from firstdrift_server.parts.sentence import findings_object
 from firstdrift_server.parts.summary import comparison_summary
+from firstdrift_server.parts.tree_row import OF_MATCHES
 from firstdrift_server.questions.dumps import said_by_text
 
 if TYPE_CHECKING:
@@ -171,11 +172,7 @@ def _match_view(match: NodeMatch) -> dict[str, Any]:
     return {
         "golden": list(match.golden),
         "target": list(match.target),
-        "origin": match.origin.value,
-        "score": match.score,
-        "doubtful": match.doubtful,
-        "reasons": list(match.reasons),
-    }
+    } | {name: getattr(match, name) for name in OF_MATCHES}
 
 
 def suggestions_view(

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, left_over_of
@@ -124,16 +125,14 @@ def _columns(pairs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 def _pair_object(pair: Pair) -> dict[str, Any]:
     plan, measured = pair.plan, pair.measurement
     return {
+        **asdict(pair.judgement),
         "index": pair.index,
         "golden_node": plan.golden_node,
         "target_node": plan.target_node,
         "golden": _tensor(plan.golden, measured.golden),
         "target": _tensor(plan.target, measured.target),
-        "verdict": str(pair.judgement.verdict),
-        "error": pair.judgement.error,
-        "reasons": list(pair.judgement.reasons),
         "transform": plan.transform,
-        "kind": str(measured.kind),
+        "kind": measured.kind,
         "remark": plan.incomparable or measured.reason,
         "metrics": measured.values(),
         "details": _details(measured),
@@ -155,11 +154,7 @@ def _tensor(record: TensorRecord, summary: SideSummary | None) -> dict[str, Any]
 def recorded(record: TensorRecord) -> dict[str, Any]:
     """Describe a tensor as its dump records it, but for its statistics."""
     return {
-        "role": str(record.role),
-        "dtype": record.dtype,
-        "shape": None if record.shape is None else list(record.shape),
-        "digest": record.digest,
-        "scalar": record.scalar,
+        **{name: getattr(record, name) for name in ("role", "dtype", "shape", "digest", "scalar")},
         "file": record.location and str(record.location.file),
         "entry": record.location.entry if record.location else "",
     }

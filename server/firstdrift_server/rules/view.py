@@ -36,6 +36,8 @@ _DTYPES: Final = {about.dtype: name for name, about in ABOUT.items() if about.dt
 
 _IN_DECADES_OF_THE_REST: Final = frozenset({"msit_cosine", "msprobe_cosine_in"})
 
+_FLOORS: Final = ("floor", "peer_floor", "hidden_floor", "parameter_floor")
+
 _SHARES: Final = frozenset({"msprobe_share_in", "msprobe_share_out"})
 
 
@@ -150,19 +152,13 @@ def _group(rules: str, judging: Judging, in_force: Judging) -> dict[str, Any]:
 
 def _threshold(name: str, judging: Judging, in_force: Judging) -> dict[str, Any]:
     about, value, default = ABOUT[name], getattr(judging.thresholds, name), getattr(DEFAULTS, name)
+    numbers = {"value": value, "default": default, "in_force": getattr(in_force.thresholds, name)}
     scale = "rest" if name in _IN_DECADES_OF_THE_REST else "share" if name in _SHARES else "decades"
     return {
+        **{field: getattr(about, field) for field in ("title", "meaning", "least", "most")},
+        **numbers,
+        **{f"{what}_text".removeprefix("value_"): number_text(number) for what, number in numbers.items()},
         "name": name,
-        "title": about.title,
-        "meaning": about.meaning,
-        "least": about.least,
-        "most": about.most,
-        "value": value,
-        "default": default,
-        "in_force": getattr(in_force.thresholds, name),
-        "text": number_text(value),
-        "default_text": number_text(default),
-        "in_force_text": number_text(getattr(in_force.thresholds, name)),
         "is_moved": value != default,
         "scale": scale,
     }
@@ -180,10 +176,7 @@ def _dtypes(limits: Thresholds, known: Iterable[str]) -> list[dict[str, Any]]:
                 "dtype": dtype,
                 "is_here": dtype in here,
                 "rounding": rounding,
-                "floor": limits.floor * rounding,
-                "peer_floor": limits.peer_floor * rounding,
-                "hidden_floor": limits.hidden_floor * rounding,
-                "parameter_floor": limits.parameter_floor * rounding,
+                **{floor: getattr(limits, floor) * rounding for floor in _FLOORS},
                 "drift": drift,
                 "kl": limits.msit_kl_bfloat16 if dtype == "bfloat16" else limits.msit_kl,
             }
