@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 
 from sqlalchemy import Engine
 
@@ -84,12 +83,8 @@ def work_until_signal(
         CatalogueError: the database cannot be opened or brought up to date.
     """
     stopping = threading.Event()
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     manner = Manner(database_url, processes or cores, roots, limits)
     with _open(database_url) as engine, Supervisor(engine, jobs.worker_name(), manner) as supervisor:

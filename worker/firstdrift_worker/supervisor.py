@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from sqlalchemy import Engine
@@ -212,11 +211,7 @@ def _try_again(session: Session, claim: Claim, error: Message) -> None:
 def _do_in_child(claim: Claim, manner: Manner) -> None:
     """Do a job: what a child process does."""
     stopping = threading.Event()
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Whoever ends this process ends all that it starts with it.
     os.setpgid(0, 0)

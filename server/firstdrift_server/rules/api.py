@@ -1,7 +1,6 @@
 """/api/v1/comparisons/{id}/rules: by what a comparison is judged, and what other rules would flag."""
 
 from fastapi import Request
-from pydantic import Field
 
 from firstdrift.catalogue.comparisons.records import Judging, get_comparison
 from firstdrift.catalogue.matches.match_sets import judge_again
@@ -21,7 +20,7 @@ class Rules(Sent):
     """A rule set, its thresholds (those left out are at their defaults), and a baseline."""
 
     rules: str
-    thresholds: dict[str, float] = Field(default_factory=dict)
+    thresholds: dict[str, float] = {}  # noqa: RUF012 - Pydantic copies it for each request
     baseline: int | None = None
 
 
