@@ -16,7 +16,6 @@ from firstdrift_server.settings import Settings
 _LEAST_FREE = 1 << 30
 _FEWEST_FREE, _FEW_FREE = 1_000, 100_000
 """Files that the disk must have room for, and ought to: a dump has tens of thousands."""
-_ALIVE_SECONDS = 20.0
 
 
 class Finding(Struct, frozen=True):
@@ -119,15 +118,15 @@ def _database(settings: Settings, seconds: float | None) -> Iterator[Finding]:
 def _tables(settings: Settings, doubt: str) -> Iterator[Finding]:
     """Say whether a database can be used, and which workers use it."""
     from firstdrift.catalogue.engine import open_engine, reading, sqlite_warning
-    from firstdrift.catalogue.jobs.queue import list_workers
     from firstdrift.catalogue.migrate import HEAD, missing_tables, step_of
+    from firstdrift_server.parts.summary import worker_view
 
     where = settings.database.rpartition("@")[2]
     engine = open_engine(settings.database)
     try:
         with reading(engine) as session:
             step, missing = step_of(session), missing_tables(session)
-            workers = () if missing else list_workers(session)
+            alive = [] if missing else worker_view(session).alive
         doubts = [sqlite_warning(engine), doubt]
     finally:
         engine.dispose()
@@ -141,8 +140,11 @@ def _tables(settings: Settings, doubt: str) -> Iterator[Finding]:
         doubts.append(f"its tables are of an earlier version ({step}): the next start brings them up to date")
     said = "; ".join(filter(None, doubts))
     yield Finding("database", good=True, said=f"{where}: {said}" if said else where, doubtful=bool(said))
-    alive = [worker.name for worker in workers if abs(worker.seconds_since_seen) < _ALIVE_SECONDS]
-    yield _worker(settings, alive)
+    nobody = (
+        f"no worker uses the database in {settings.data_dir}: start `firstdrift worker` or "
+        "`firstdrift serve`; --data-dir says where they were started"
+    )
+    yield Finding("worker", bool(alive), ", ".join(alive) or nobody)
 
 
 def _file(file: Path, seconds: float | None) -> tuple[tuple[str, ...], str]:
@@ -159,11 +161,3 @@ def _file(file: Path, seconds: float | None) -> tuple[tuple[str, ...], str]:
     tables = ", ".join(damage.unseen)
     unseen = f"{seconds:g} s were not enough to read {tables}: --seconds gives it more" if tables else ""
     return damage.damage, unseen
-
-
-def _worker(settings: Settings, alive: list[str]) -> Finding:
-    nobody = (
-        f"no worker uses the database in {settings.data_dir}: start `firstdrift worker` or "
-        "`firstdrift serve`; --data-dir says where they were started"
-    )
-    return Finding("worker", bool(alive), ", ".join(alive) or nobody)

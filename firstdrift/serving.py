@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -81,10 +80,9 @@ def _signals_to_stop() -> Iterator[list[int]]:
     """Collect the signals that ask this process to stop while the block runs."""
     numbers: list[int] = []
 
-    def note(number: int, _frame: FrameType | None) -> None:
-        numbers.append(number)
-
-    before = {number: signal.signal(number, note) for number in _STOPPING}
+    before = {
+        number: signal.signal(number, lambda number, _frame: numbers.append(number)) for number in _STOPPING
+    }
     try:
         yield numbers
     finally:
@@ -182,7 +180,20 @@ class _Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = _start_worker(self._settings)
+        command = [sys.executable, "-m", "firstdrift.cli", "worker", "--end-with-parent", str(os.getpid())]
+        command += ["--data-dir", str(self._settings.data_dir)]
+        if self._settings.workers:
+            command += ["--workers", str(self._settings.workers)]
+        command += ["--", *map(str, self._settings.roots)]
+        # The server's own settings are no business of the worker's, its secret least of all; the address
+        # of the database may hold a password, which a command line would show to everybody.
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("FIRSTDRIFT_")
+        }
+        environment["FIRSTDRIFT_DATABASE_URL"] = self._settings.database
+        environment["FIRSTDRIFT_JOB_MEMORY"] = str(int(self._settings.job_memory))
+        environment["FIRSTDRIFT_READING_SECONDS"] = str(self._settings.reading_seconds)
+        self._process = subprocess.Popen(command, env=environment)  # noqa: S603
 
     def status(self) -> int | None:
         return self._process.poll() if self._process is not None else None
@@ -230,21 +241,6 @@ class _Kept:
             self.child.start()
 
 
-def _start_worker(settings: Settings) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "firstdrift.cli", "worker", "--end-with-parent", str(os.getpid())]
-    command += ["--data-dir", str(settings.data_dir)]
-    if settings.workers:
-        command += ["--workers", str(settings.workers)]
-    command += ["--", *map(str, settings.roots)]
-    # The server's own settings are no business of the worker's, its secret least of all; the address
-    # of the database may hold a password, which a command line would show to everybody.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FIRSTDRIFT_")}
-    environment["FIRSTDRIFT_DATABASE_URL"] = settings.database
-    environment["FIRSTDRIFT_JOB_MEMORY"] = str(int(settings.job_memory))
-    environment["FIRSTDRIFT_READING_SECONDS"] = str(settings.reading_seconds)
-    return subprocess.Popen(command, env=environment)  # noqa: S603
-
-
 def stop_without_parent(parent: int) -> None:
     """Ask this process to stop, as SIGTERM does, once the process that started it has ended.
 
@@ -261,11 +257,7 @@ def stop_without_parent(parent: int) -> None:
 
 def leave_on_sigterm() -> None:
     """Let SIGTERM end this process as an exit does, so that what it holds is put away."""
-
-    def leave(_signal: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from firstdrift.cli.progress import pages_bar
-from firstdrift.cli.settings import NO_SERVER, database_options
+from firstdrift.cli.settings import NO_SERVER, database_options, settings_of
 from firstdrift.exits import FOUND
 
 
@@ -36,12 +36,9 @@ def check(
     """
     from firstdrift.checkup import examine
     from firstdrift.exports.text import printable
-    from firstdrift_server.settings import settings_from
 
     # What is not there is not made.
-    settings = settings_from(roots=roots or None, **chosen, **NO_SERVER)
-    if not settings.roots:
-        settings = settings_from(roots=(Path.cwd(),), **chosen, **NO_SERVER)
+    settings = settings_of(roots, chosen | NO_SERVER)
     good = True
     for finding in examine(settings, None if quick else seconds):
         click.echo(f"{finding.mark:<4}  {finding.subject:<10} {printable(finding.said)}")

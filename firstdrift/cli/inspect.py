@@ -40,13 +40,16 @@ def inspect(
     from firstdrift.comparison.inspection import inspect_dump
     from firstdrift.exports.text import inspection_text
 
-    _require_shown(place, is_shown=tree or overflow)
+    is_shown = tree or overflow
+    for name, number in place.items():
+        if number is not None and not is_shown:
+            raise click.UsageError(f"--{name} says what --tree and --overflow show: give one of them too.")
     found = inspect_dump(dump)
     if not as_json:
         click.echo(inspection_text(found))
     views: list[SliceView] = []
     overflows, is_whole = False, found.is_whole
-    for view in _views(dump, place) if tree or overflow else ():
+    for view in _views(dump, place) if is_shown else ():
         overflows, is_whole = overflows or bool(view.overflow), is_whole and not view.unknown
         if as_json:
             views.append(view)
@@ -55,12 +58,6 @@ def inspect(
     if as_json:
         _print_object(found, views, tree=tree, overflow=overflow)
     ctx.exit(FOUND if overflow and overflows else 0 if is_whole else UNUSABLE)
-
-
-def _require_shown(place: dict[str, int | None], *, is_shown: bool) -> None:
-    for name, number in place.items():
-        if number is not None and not is_shown:
-            raise click.UsageError(f"--{name} says what --tree and --overflow show: give one of them too.")
 
 
 def _views(dump: Path, place: dict[str, int | None]) -> "Iterator[SliceView]":

@@ -62,19 +62,19 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
+def settings_of(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
+    """Make settings of what was chosen; the current directory is the root where none is."""
     from firstdrift_server.settings import settings_from
 
     settings = settings_from(roots=roots or None, **chosen)
-    if not settings.roots:
-        settings = settings_from(roots=(Path.cwd(),), **chosen)
-    prepare_data_dir(settings)
-    return settings
+    return settings if settings.roots else settings_from(roots=(Path.cwd(),), **chosen)
 
 
 def server_settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
     """Make the settings of a server of what was chosen, and say so if it asks for no token."""
-    settings = _settings(roots, chosen).with_token()
+    settings = settings_of(roots, chosen)
+    prepare_data_dir(settings)
+    settings = settings.with_token()
     if settings.token is None:
         listed = ", ".join(map(str, settings.roots))
         warning = (

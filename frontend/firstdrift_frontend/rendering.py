@@ -89,6 +89,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
     environment.install_gettext_translations(texts, newstyle=True)  # type: ignore[attr-defined]
     gettext = _quick_gettext(texts)
     environment.filters |= {
+        "capital": lambda text: text[:1].upper() + text[1:],
         "said": partial(said, language=language),
         "words_of": partial(words_of, language=language),
         "unless_in": unless_in,

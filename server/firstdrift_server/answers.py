@@ -33,7 +33,7 @@ from firstdrift_server.asked import address_without_token, asked_address
 from firstdrift_server.reader_language import VARY, language_of
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.validation import complaint
-from firstdrift_server.visitors import is_refused, viewer_of
+from firstdrift_server.visitors import standing_of, viewer_of
 
 THEME_COOKIE = "firstdrift_theme"
 """Set by the page itself: which of the themes to show."""
@@ -155,24 +155,16 @@ _VARIES = {"vary": VARY}
 
 
 def _page(request: Request, template: str, view: object) -> bytes:
+    # What was shown in vain is not written into the page that says so.
+    here = address_without_token if standing_of(request).is_refused else asked_address
+    theme = request.cookies.get(THEME_COOKIE)
     around = {
-        "here": _here(request),
+        "here": here(request.scope),
         "can_be_asked_again": request.method == "GET",
         "viewer": viewer_of(request),
-        "theme": _theme(request),
+        "theme": theme if theme in THEMES else None,  # which leaves it to the visitor's system
     }
     return render(template, language_of(request), view=view, **around).encode()
-
-
-def _here(request: Request) -> str:
-    # What was shown in vain is not written into the page that says so.
-    return address_without_token(request.scope) if is_refused(request) else asked_address(request.scope)
-
-
-def _theme(request: Request) -> str | None:
-    """Return what a visitor chose between light and dark; None leaves it to their system."""
-    chosen = request.cookies.get(THEME_COOKIE)
-    return chosen if chosen in THEMES else None
 
 
 def error_answer(request: Request, status: int, error: Message, hint: Message | None = None) -> Response:
@@ -201,25 +193,20 @@ def located(error: FirstdriftError) -> Message:
     return Message.of("server.at_path", path=str(error.path), what=error.message)
 
 
-def _message_of(refusal: HTTPException) -> Message:
-    said: object = refusal.detail
-    if isinstance(said, Message):
-        return said
-    # The framework itself says no more than the name of the status.
-    return NO_ROUTE.get(refusal.status_code) or verbatim(str(said))
-
-
 def status_of(error: FirstdriftError) -> HTTPStatus:
     """Say which HTTP status stands for one of our errors."""
-    if isinstance(error, NotInCatalogueError | PathOutsideRootsError):
-        return HTTPStatus.NOT_FOUND
-    if isinstance(error, ConflictError):
-        return HTTPStatus.CONFLICT
-    if isinstance(error, NoRoomError):
-        return HTTPStatus.INSUFFICIENT_STORAGE
-    if isinstance(error, CatalogueError | BusyError):
-        return HTTPStatus.SERVICE_UNAVAILABLE
-    return HTTPStatus.UNPROCESSABLE_ENTITY
+    return next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), _UNPROCESSABLE)
+
+
+_UNPROCESSABLE = HTTPStatus.UNPROCESSABLE_ENTITY
+_STATUSES: Mapping[type[FirstdriftError], HTTPStatus] = {
+    NotInCatalogueError: HTTPStatus.NOT_FOUND,
+    PathOutsideRootsError: HTTPStatus.NOT_FOUND,
+    ConflictError: HTTPStatus.CONFLICT,
+    NoRoomError: HTTPStatus.INSUFFICIENT_STORAGE,
+    CatalogueError: HTTPStatus.SERVICE_UNAVAILABLE,
+    BusyError: HTTPStatus.SERVICE_UNAVAILABLE,
+}
 
 
 def explain_errors(app: FastAPI) -> None:
@@ -235,10 +222,13 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, exc: HTTPException) -> Response:
-        response = error_answer(request, exc.status_code, _message_of(exc))
+        said: object = exc.detail
+        if not isinstance(said, Message):  # the framework itself says no more than the name of the status
+            said = NO_ROUTE.get(exc.status_code) or verbatim(str(said))
+        response = error_answer(request, exc.status_code, said)
         response.headers.update(exc.headers or {})
         return response
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, exc: RequestValidationError) -> Response:
-        return error_answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, complaint(exc.errors(), without=1))
+        return error_answer(request, _UNPROCESSABLE, complaint(exc.errors(), without=1))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from firstdrift.catalogue.comparisons.baselines import require_finished_baseline
 from firstdrift.catalogue.comparisons.records import create_comparison
@@ -19,14 +19,14 @@ from firstdrift.verdict.movable_thresholds import thresholds_of_words
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.questions.dumps import real_dump, require_chosen, said_by_files
-from firstdrift_server.validation import PathText, complaint, require_known
+from firstdrift_server.validation import PathText, Sent, complaint, require_known
 
 Coordinate = Annotated[int, Field(ge=0, le=10**9)]
 Sizes = Annotated[str, Field(max_length=20)]
 MOST_MAPPINGS = 16
 
 
-class ComparisonRequest(BaseModel):
+class ComparisonRequest(Sent):
     """Two dumps, and how they are to be compared.
 
     Attributes:
@@ -35,8 +35,6 @@ class ComparisonRequest(BaseModel):
         baseline: the comparison of the golden dump with a healthy run, whose errors are no faults.
         mapping: paths of mapping files below the roots, one a line.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     golden: PathText = ""
     target: PathText = ""

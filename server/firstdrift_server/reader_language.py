@@ -1,6 +1,7 @@
 """The language of whoever asks, known wherever an answer is written."""
 
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.requests import Request
@@ -26,12 +27,11 @@ def language_now() -> str:
     return _language.get()
 
 
+@dataclass(frozen=True, slots=True)
 class LanguageOfReader:
     """Remember the language while a request is answered."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Wrap an application."""
-        self.app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on."""

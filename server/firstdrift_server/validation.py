@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from firstdrift.errors import SettingsError
 from firstdrift.paths import spelt
@@ -19,6 +19,12 @@ _LONGEST_NUMBER: Final = 9
 
 MOST: Final = 5
 """So many problems are told at once."""
+
+
+class Sent(BaseModel):
+    """What a client sends: it says what is known here, and nothing else."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class InvalidValueError(ValueError):

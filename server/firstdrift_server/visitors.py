@@ -23,10 +23,7 @@ from firstdrift.catalogue.sharing.links import LONGEST, ShareLink
 NAME_COOKIE = "firstdrift_name"
 """How somebody called themselves when they wrote a note last."""
 
-_SCOPE = "firstdrift.visitor"
-_SESSION = "firstdrift.session"
-_TOKEN = "firstdrift.has_token"  # noqa: S105 - no token, but whether there is one
-_REFUSED = "firstdrift.refused"
+_SCOPE = "firstdrift.standing"
 _MOST_COOKIES = 50
 
 _NUMBER = "[0-9]{1,18}"
@@ -77,6 +74,29 @@ class Viewer:
         return self.link is None or (self.link.may_write and self.link.id == link_id)
 
 
+@dataclass(slots=True)
+class Standing:
+    """What guards have found out of who asks.
+
+    Attributes:
+        session: of whoever has logged in.
+        has_token: whether they have the token, by a session or by showing it.
+        is_refused: whether they are not let through.
+        link: through which a visitor came.
+    """
+
+    session: str | None = None
+    has_token: bool = False
+    is_refused: bool = False
+    link: ShareLink | None = None
+
+
+def standing_of(request: Request) -> Standing:
+    """Return what is known of who asks, to be read and to be added to."""
+    standing: Standing = request.scope.setdefault(_SCOPE, Standing())
+    return standing
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What of which comparison a request is about: to read it, or to write notes."""
@@ -111,44 +131,8 @@ def view_asked_of(address: str) -> Asked | None:
 
 def viewer_of(request: Request) -> Viewer:
     """Return who looks."""
-    name = unquote(request.cookies.get(NAME_COOKIE, ""))
-    return Viewer(request.scope.get(_SCOPE), name, is_logged_in=session_of(request) is not None)
-
-
-def come_with_session(request: Request, session: str) -> None:
-    """Mark a request as that of somebody who has logged in."""
-    request.scope[_SESSION] = session
-
-
-def session_of(request: Request) -> str | None:
-    """Return the session of whoever has logged in."""
-    session: str | None = request.scope.get(_SESSION)
-    return session
-
-
-def come_with_token(request: Request) -> None:
-    """Mark a request as that of somebody who has the token."""
-    request.scope[_TOKEN] = True
-
-
-def has_token(request: Request) -> bool:
-    """Tell whether a request is that of somebody who has the token."""
-    return _TOKEN in request.scope
-
-
-def refuse(request: Request) -> None:
-    """Mark a request as one that is not let through."""
-    request.scope[_REFUSED] = True
-
-
-def is_refused(request: Request) -> bool:
-    """Tell whether a request is not let through."""
-    return _REFUSED in request.scope
-
-
-def come_through(request: Request, link: ShareLink) -> None:
-    """Mark a request as that of a visitor."""
-    request.scope[_SCOPE] = link
+    standing, name = standing_of(request), unquote(request.cookies.get(NAME_COOKIE, ""))
+    return Viewer(standing.link, name, is_logged_in=standing.session is not None)
 
 
 def shown_secrets(request: Request, cookie: str) -> list[str]:

@@ -288,6 +288,7 @@ def test_unmatched_nodes_are_listed_on_both_sides(client: TestClient) -> None:
     listed = client.get("/api/v1/comparisons/2/slices/0/unmatched").json()
     assert len(listed["nodes"]["golden"]) == counts["unmatched_golden_nodes"]
     assert len(listed["nodes"]["target"]) == counts["unmatched_target_nodes"]
+    assert "<h1>Unmatched in step 0</h1>" in client.get("/c/2/s/0/unmatched").text
 
 
 def test_other_rules_are_applied_without_measuring_again(client: TestClient) -> None:

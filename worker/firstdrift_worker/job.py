@@ -25,12 +25,6 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 5.0
 
 
-def measurer_for(claim: Claim, processes: int, roots: Sequence[Path] | None = None) -> Measurer:
-    """Return what measures the pairs of a job."""
-    # A process may have died of this job: what it died of must not take the next one along.
-    return Measurer(processes, isolated=claim.attempt > 1, roots=roots)
-
-
 def _work_on(work: Work, claim: Claim, measurer: Measurer) -> None:
     match claim:
         case Claim(kind=jobs.COMPARE, comparison_id=int(comparison)):
@@ -44,9 +38,10 @@ def _work_on(work: Work, claim: Claim, measurer: Measurer) -> None:
 def do_job(
     engine: Engine,
     claim: Claim,
-    measurer: Measurer,
     until: threading.Event,
     *,
+    processes: int,
+    roots: Sequence[Path] | None = None,
     lease: float = jobs.LEASE_SECONDS,
     limits: Limits | None = None,
 ) -> None:
@@ -55,14 +50,17 @@ def do_job(
     Args:
         engine: where the jobs are.
         claim: the job, in these hands.
-        measurer: what measures pairs of tensors; closed at the end.
         until: when set, the job is put back.
+        processes: how many measure at once.
+        roots: real paths of the directories outside of which nothing is read; None for no bounds.
         lease: seconds after which another worker may take over what a dead one had.
         limits: what reading a slice may take; None for no limits.
 
     Raises:
         CatalogueError: the database cannot be written, or another worker has the job.
     """
+    # A process may have died of this job: what it died of must not take the next one along.
+    measurer = Measurer(processes, isolated=claim.attempt > 1, roots=roots)
     try:
         with Lease(engine, claim, lease) as held, measurer:
             _work_on(Work(engine, held, until, limits), claim, measurer)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 
 from sqlalchemy import Engine
 
@@ -51,7 +50,7 @@ def run(
     Raises:
         CatalogueError: the database cannot be opened or brought up to date.
     """
-    from firstdrift_worker.job import do_job, measurer_for
+    from firstdrift_worker.job import do_job
 
     with _open(database_url) as engine:
         name = jobs.worker_name()
@@ -59,7 +58,7 @@ def run(
         def turn() -> bool:
             claim = jobs.claim_job(engine, name, lease=lease)
             if claim is not None:
-                do_job(engine, claim, measurer_for(claim, processes), until, lease=lease)
+                do_job(engine, claim, until, processes=processes, lease=lease)
             return claim is not None
 
         _take_turns(engine, name, until, turn)
@@ -84,12 +83,8 @@ def work_until_signal(
         CatalogueError: the database cannot be opened or brought up to date.
     """
     stopping = threading.Event()
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     manner = Manner(database_url, processes or cores, roots, limits)
     with _open(database_url) as engine, Supervisor(engine, jobs.worker_name(), manner) as supervisor:

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.jobs import queue as jobs
@@ -180,8 +180,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
                 why = why_it_ended(status)
                 log.warning("process of job %d ended before it: %s", child.claim.job_id, text_of(why))
                 with suppress(JobLostError), writing(self._engine) as session:
-                    error = Message.of("worker.process_died", why=why)
-                    jobs.fail_job(session, child.claim, error, "", retry_after=0.0)
+                    _try_again(session, child.claim, Message.of("worker.process_died", why=why))
             child.kill()
             self._children.remove(child)
 
@@ -193,27 +192,26 @@ class Supervisor(AbstractContextManager["Supervisor"]):
             standings = jobs.standings(session, [child.claim for child in self._children])
         for child in list(self._children):
             standing = standings[child.claim]
-            if child.is_overdue(standing):
-                child.kill()
-                with suppress(JobLostError), writing(self._engine) as session:
+            is_overdue = child.is_overdue(standing)
+            if not is_overdue and not child.is_lost(standing):
+                continue
+            child.kill()
+            with suppress(JobLostError), writing(self._engine) as session:
+                if is_overdue:
                     jobs.cancel_job(session, child.claim)
-                self._children.remove(child)
-            elif child.is_lost(standing):
-                child.kill()
-                with suppress(JobLostError), writing(self._engine) as session:
-                    error = Message.of("worker.process_silent")
-                    jobs.fail_job(session, child.claim, error, "", retry_after=0.0)
-                self._children.remove(child)
+                else:
+                    _try_again(session, child.claim, Message.of("worker.process_silent"))
+            self._children.remove(child)
+
+
+def _try_again(session: Session, claim: Claim, error: Message) -> None:
+    jobs.fail_job(session, claim, error, "", retry_after=0.0)
 
 
 def _do_in_child(claim: Claim, manner: Manner) -> None:
     """Do a job: what a child process does."""
     stopping = threading.Event()
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Whoever ends this process ends all that it starts with it.
     os.setpgid(0, 0)
@@ -223,14 +221,20 @@ def _do_in_child(claim: Claim, manner: Manner) -> None:
         limit_memory(manner.limits.memory)
     confine_process(manner.roots)
     allow_mapping(allowed=True)
-    from firstdrift_worker.job import do_job, measurer_for
+    from firstdrift_worker.job import do_job
 
     engine = open_engine(manner.database_url)
     try:
-        measurer = measurer_for(claim, manner.processes, manner.roots)
-        do_job(engine, claim, measurer, stopping, lease=manner.lease, limits=manner.limits)
-    except JobLostError:
-        pass
+        with suppress(JobLostError):
+            do_job(
+                engine,
+                claim,
+                stopping,
+                processes=manner.processes,
+                roots=manner.roots,
+                lease=manner.lease,
+                limits=manner.limits,
+            )
     finally:
         engine.dispose()
 

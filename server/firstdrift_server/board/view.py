@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.board import Outcome, outcomes, runs_before
@@ -14,8 +14,9 @@ from firstdrift.catalogue.tables import BAD
 from firstdrift.errors import NotInCatalogueError
 from firstdrift.verdict.judgement import Finding
 from firstdrift.wording.message import Message
-from firstdrift_server.parts.addresses import comparison_address, tree_address
-from firstdrift_server.parts.summary import comparison_summary
+from firstdrift_server.parts.addresses import comparison_address, tree_address, with_query
+from firstdrift_server.parts.sentence import name_of
+from firstdrift_server.parts.summary import ComparisonSummary, comparison_summary
 from firstdrift_server.validation import require_known
 
 MOST_ROWS = 200
@@ -58,7 +59,7 @@ class Asked(Struct, frozen=True):
             "sort": "" if self.sort == SORTS[0] else self.sort,
         } | changed
         given = {name: value for name, value in said.items() if value}
-        return f"/board?{urlencode(given, doseq=True)}" if given else "/board"
+        return with_query("/board", urlencode(given, doseq=True))
 
 
 class Cell(Struct, frozen=True):
@@ -88,36 +89,45 @@ class Cell(Struct, frozen=True):
         return self.verdict, self.node, self.change
 
 
-class Line(Struct, kw_only=True):
-    """A comparison on the board.
+class Line(Struct, frozen=True):
+    """A comparison, what came out at each coordinate, and the run before that it is held against."""
+
+    comparison: Comparison
+    summary: ComparisonSummary
+    cells: Mapping[Key, Cell]
+    before: int | None
+
+    @property
+    def token(self) -> int | None:
+        """The first bad token."""
+        findings = self.comparison.findings
+        first = findings.first_bad_token if findings else None
+        return first.coordinates.token if first else None
+
+    @property
+    def node(self) -> Finding | None:
+        """The first bad node."""
+        return self.comparison.findings.first_bad_node if self.comparison.findings else None
+
+
+class BoardRow(ComparisonSummary, frozen=True, kw_only=True):
+    """A comparison on the board, as all lists show it, with its cells.
 
     Attributes:
-        summary: of the comparison, as all lists show it.
         is_unnamed: something is bad, and no node can be named.
         first_address: where the first bad node is seen.
         before: the run that it is held against.
         alike: so many more look like it, and are left out.
     """
 
-    summary: dict[str, Any]
     first_bad_token: int | None
     first_bad_node: str | None
     first_bad_short: str | None
     is_unnamed: bool
     first_address: str | None
     before: int | None
-    cells: dict[Key, Cell]
-    alike: int = 0
-
-    @property
-    def id(self) -> int:
-        """The id of the comparison."""
-        return int(self.summary["id"])
-
-    def row(self, keys: Sequence[Key]) -> dict[str, Any]:
-        """Describe the comparison with its cells in these columns."""
-        own = {name: getattr(self, name) for name in self.__struct_fields__[1:]}
-        return self.summary | own | {"cells": [self.cells.get(key) for key in keys]}
+    cells: list[Cell | None]
+    alike: int
 
 
 class BoardView(Struct, frozen=True, kw_only=True):
@@ -130,7 +140,7 @@ class BoardView(Struct, frozen=True, kw_only=True):
         changes: how many cells are new, fixed or elsewhere since the run before; None unless asked for.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[BoardRow]
     columns: list[Key]
     axis: str
     axes: tuple[str, ...] = AXES
@@ -158,13 +168,14 @@ def board_view(session: Session, asked: Asked) -> BoardView:
     comparisons, missing = _chosen(session, asked)
     axis, lines = _lines(session, comparisons[:MOST_ROWS], asked)
     keys = sorted({key for line in lines for key in line.cells}, key=lambda key: -1 if key is None else key)
-    columns, kept = keys, lines
+    columns = keys
     if asked.differences:
         columns = [key for key in keys if _differs([line.cells.get(key) for line in lines])]
-        kept = _without_alike(lines, columns)
+    groups = _alike(lines, columns) if asked.differences else [[line] for line in lines]
+    kept = [group[0] for group in groups]
     shown = columns[:MOST_COLUMNS]
     return BoardView(
-        rows=[line.row(shown) for line in kept],
+        rows=[_row(group[0], shown, alike=len(group) - 1) for group in groups],
         columns=shown,
         axis=axis,
         sort=asked.sort,
@@ -180,7 +191,7 @@ def board_view(session: Session, asked: Asked) -> BoardView:
         address=asked.address(),
         all=asked.address(c=(), q=""),
         everything=asked.address(differences=0),
-        is_live=any(line.summary["job"]["is_open"] for line in kept),
+        is_live=any(line.summary.job.is_open for line in kept),
         changes=_count_changes(kept) if asked.news else None,
     )
 
@@ -195,8 +206,12 @@ def _lines(session: Session, comparisons: Sequence[Comparison], asked: Asked) ->
     for each in comparisons:
         own, run_before = cells.get(each.id, {}), before.get(each.id)
         earlier = None if run_before is None else cells.get(run_before)
-        changed = own if earlier is None else _held_against(own, earlier)
-        lines.append(_line(comparison_summary(session, each), each, changed, run_before))
+        changed = own
+        if earlier is not None:
+            changed = {
+                key: replace(cell, change=_change(cell, earlier.get(key))) for key, cell in own.items()
+            }
+        lines.append(Line(each, comparison_summary(session, each), changed, run_before))
     return axis, sorted(lines, key=_order(asked.sort))
 
 
@@ -256,22 +271,20 @@ def _short(node: str) -> str:
     return ".".join(node.split(".")[-3:])
 
 
-def _line(
-    summary: dict[str, Any], comparison: Comparison, cells: dict[Key, Cell], before: int | None
-) -> Line:
-    findings = comparison.findings
-    token = findings.first_bad_token if findings else None
-    node = findings.first_bad_node if findings else None
-    name = (node.module or node.target or node.golden) if node else None
-    return Line(
-        summary=summary,
-        first_bad_token=None if token is None else token.coordinates.token,
+def _row(line: Line, columns: Sequence[Key], *, alike: int) -> BoardRow:
+    """Describe a comparison with its cells in these columns."""
+    node, cells = line.node, line.cells.values()
+    name = name_of(node) if node else None
+    return BoardRow(
+        **asdict(line.summary),
+        first_bad_token=line.token,
         first_bad_node=name,
-        first_bad_short=None if name is None else _short(name),
-        is_unnamed=name is None and any(cell.is_bad for cell in cells.values()),
-        first_address=None if node is None else _first_address(comparison.id, node, cells.values()),
-        before=before,
-        cells=cells,
+        first_bad_short=name and _short(name),
+        is_unnamed=name is None and any(cell.is_bad for cell in cells),
+        first_address=_first_address(line.comparison.id, node, cells) if node else None,
+        before=line.before,
+        cells=[line.cells.get(key) for key in columns],
+        alike=alike,
     )
 
 
@@ -280,10 +293,6 @@ def _first_address(comparison: int, node: Finding, cells: Iterable[Cell]) -> str
     here = (cell.slice for cell in cells if cell.slice_name == where)
     trees = (tree_address(comparison, position, row=node.row) for position in here)
     return next(trees, comparison_address(comparison))
-
-
-def _held_against(cells: Mapping[Key, Cell], before: Mapping[Key, Cell]) -> dict[Key, Cell]:
-    return {key: replace(cell, change=_change(cell, before.get(key))) for key, cell in cells.items()}
 
 
 def _change(now: Cell, before: Cell | None) -> str:
@@ -310,30 +319,26 @@ def _differs(cells: Sequence[Cell | None]) -> bool:
     return len(cells) < 2 or len(set(map(_look, cells))) > 1  # noqa: PLR2004
 
 
-def _without_alike(lines: Sequence[Line], keys: Sequence[Key]) -> list[Line]:
-    """Keep the first of rows that are alike, and say how many more there are."""
-    kept: dict[tuple[object, ...], Line] = {}
+def _alike(lines: Sequence[Line], keys: Sequence[Key]) -> list[list[Line]]:
+    """Put the lines together that look alike in these columns."""
+    found: dict[tuple[object, ...], list[Line]] = {}
     for line in lines:
-        look = (line.summary["state"], *(_look(line.cells.get(key)) for key in keys))
-        if look in kept:
-            kept[look].alike += 1
-        else:
-            kept[look] = line
-    return list(kept.values())
+        look = (line.summary.state, *(_look(line.cells.get(key)) for key in keys))
+        found.setdefault(look, []).append(line)
+    return list(found.values())
 
 
 def _order(sort: str) -> Callable[[Line], tuple[Any, ...]]:
-    match sort:
-        case "name":
-            return lambda line: (line.summary["target"]["name"].lower(), -line.id)
-        case "errors":
-            return lambda line: (-(line.summary["counts"] or {}).get("error", 0), -line.id)
-        case "first":
-            return lambda line: (
-                line.first_bad_token is None,
-                line.first_bad_token or 0,
-                line.first_bad_node is None,
-                -line.id,
-            )
-        case _:
-            return lambda line: (-line.id,)
+    """Say by what lines are sorted; the newest first where that is the same."""
+
+    def key(line: Line) -> tuple[Any, ...]:
+        match sort:
+            case "name":
+                return (line.summary.target.name.lower(),)
+            case "errors":
+                return (-line.comparison.counts.error if line.comparison.counts else 0,)
+            case "first":
+                return (line.token is None, line.token or 0, line.node is None)
+        return ()
+
+    return lambda line: (*key(line), -line.comparison.id)

@@ -4,11 +4,13 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import Query
+from msgspec import Struct
 from pydantic import BaseModel
 
 from firstdrift.catalogue.comparisons.records import (
     cancel_comparison,
     delete_comparison,
+    list_comparisons,
     restore_comparison,
 )
 from firstdrift.catalogue.matches import match_sets
@@ -16,7 +18,7 @@ from firstdrift_server.answers import api_router
 from firstdrift_server.comparison.view import comparison_data
 from firstdrift_server.comparison_request import ComparisonRequest
 from firstdrift_server.context import Shared
-from firstdrift_server.parts.summary import list_view
+from firstdrift_server.parts.summary import ComparisonSummary, comparison_summary
 from firstdrift_server.strict_json import StrictJSONResponse
 
 router = api_router("/comparisons", "comparisons")
@@ -28,12 +30,27 @@ class Again(BaseModel):
     rules: str | None = None
 
 
+class ComparisonList(Struct, frozen=True):
+    """Some comparisons, the newest first; `next_before` is where the list goes on, None at its end."""
+
+    comparisons: list[ComparisonSummary]
+    is_live: bool
+    next_before: int | None
+    text: str
+
+
 @router.get("")
 def list_all(
     context: Shared, q: str = "", before: int | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> StrictJSONResponse:
     """List comparisons, the newest first; `before` goes on, `q` searches paths, notes and findings."""
-    return StrictJSONResponse(context.read(list_view, text=q, before=before, limit=limit))
+    with context.reading() as session:
+        found = list_comparisons(session, limit=limit + 1, before=before, text=q)
+        shown = [comparison_summary(session, comparison) for comparison in found[:limit]]
+    is_live = any(summary.job.is_open for summary in shown)
+    return StrictJSONResponse(
+        ComparisonList(shown, is_live, shown[-1].id if len(found) > limit else None, text=q)
+    )
 
 
 @router.post("", status_code=HTTPStatus.CREATED)

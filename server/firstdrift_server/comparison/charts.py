@@ -81,3 +81,9 @@ def _edges(values: Sequence[float], *, logarithmic: bool) -> tuple[float, float]
         return low / 4, high * 4
     room = (high - low or abs(high) or 1.0) * 0.1
     return low - room, high + room
+
+
+def logarithmic_range(errors: Sequence[float | None]) -> tuple[float, float] | None:
+    """Return the least and the greatest error that a logarithmic scale can show; None if there is none."""
+    known = [error for error in errors if error is not None and 0 < error < math.inf]
+    return (min(known), max(known)) if known else None

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.charts import LayerErrors, layer_errors
@@ -19,10 +20,12 @@ from firstdrift.exports.report_json import coordinates_object
 from firstdrift.paths import encodable
 from firstdrift.strict_json import spelled_out
 from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
+from firstdrift.wording.message import Message
+from firstdrift_server.comparison.charts import logarithmic_range
 from firstdrift_server.comparison.progress import findings_so_far, slices_expected
 from firstdrift_server.comparison.strip import AXES, states_of
 from firstdrift_server.parts.addresses import tree_address
-from firstdrift_server.parts.sentence import position_of
+from firstdrift_server.parts.sentence import first_position, position_of
 
 EACH = "slice"
 """Rows of a map for each slice, whatever the coordinates by which they differ."""
@@ -32,6 +35,32 @@ TABLE_CELLS = 320
 
 VERDICTS, CLASSES = tuple(map(str, Verdict)), tuple(map(str, NodeClass))
 _CODES = {word: code for words in (VERDICTS, CLASSES) for code, word in enumerate(words)}
+
+
+class TableCell(Struct, frozen=True):
+    """A layer in a slice; `is_first` of that in which the first bad node lies."""
+
+    error: float | None
+    verdict: str
+    node_class: str
+    is_first: bool
+    address: str
+
+
+class TableRow(Struct, frozen=True):
+    """A slice, with a cell for each layer that it has."""
+
+    name: Message
+    cells: list[TableCell | None]
+
+
+class LayersTable(Struct, frozen=True):
+    """A part of the map as a table, of a comparison of so many slices; or all of it."""
+
+    layers: Sequence[str]
+    rows: list[TableRow]
+    slices: int
+    is_part: bool
 
 
 def axes_of(slices: Sequence[SlicePair]) -> tuple[str, ...]:
@@ -80,7 +109,7 @@ def heat_map(
         "first": None
         if first is None
         else {"row": row_of[errors.positions[first]], "layer": columns[errors.paths[first]]},
-        "range": _range(errors.errors),
+        "range": logarithmic_range(errors.errors),
     }
 
 
@@ -109,14 +138,14 @@ def layers_table(
     comparison_id: int,
     slices: Sequence[SlicePair],
     findings: Findings | None,
-) -> dict[str, Any] | None:
+) -> LayersTable | None:
     """Lay out a part of the map as a table: the slices around the first bad one, so far as there is room.
 
     None if there are no layers.
     """
     if not slices:
         return None
-    first = _first_position(slices, findings) or slices[0].position
+    first = first_position(slices, findings)
     start = max(0, next((at for at, pair in enumerate(slices) if pair.position == first), 0) - 1)
     probe = layer_errors(session, comparison_id, [slices[start].position])
     most = min(len(set(probe.paths)), TABLE_CELLS // 2)
@@ -125,35 +154,29 @@ def layers_table(
     shown = slices[start : start + max(2, TABLE_CELLS // most)]
     errors = layer_errors(session, comparison_id, [pair.position for pair in shown])
     columns = _columns_of(errors, slices)
-    here = {
-        (errors.positions[at], columns.of_path[errors.paths[at]]): at
-        for at in reversed(range(len(errors.rows)))
-    }
-    bad = _first_bad(errors, slices, findings)
     layers = columns.names[: max(most, TABLE_CELLS // len(shown))]
+    cells = _table_cells(comparison_id, errors, columns, _first_bad(errors, slices, findings))
+    rows = [
+        TableRow(pair.target.name(), [cells.get((pair.position, at)) for at in range(len(layers))])
+        for pair in shown
+    ]
+    is_part = len(shown) < len(slices) or len(layers) < len(columns.names)
+    return LayersTable(layers, rows, len(slices), is_part)
 
-    def cell(pair: SlicePair, column: int) -> dict[str, Any] | None:
-        at = here.get((pair.position, column))
-        return None if at is None else _table_cell(comparison_id, errors, at, is_first=at == bad)
 
+def _table_cells(
+    comparison: int, errors: LayerErrors, columns: LayerColumns, bad: int | None
+) -> dict[tuple[int, int], TableCell]:
+    """Describe the layers by slice and column; of several in one column, the first."""
     return {
-        "layers": layers,
-        "rows": [
-            {"name": pair.target.name(), "cells": [cell(pair, column) for column in range(len(layers))]}
-            for pair in shown
-        ],
-        "slices": len(slices),
-        "is_part": len(shown) < len(slices) or len(layers) < len(columns.names),
-    }
-
-
-def _table_cell(comparison_id: int, errors: LayerErrors, at: int, *, is_first: bool) -> dict[str, Any]:
-    return {
-        "error": errors.errors[at],
-        "verdict": errors.verdicts[at],
-        "class": errors.classes[at],
-        "is_first": is_first,
-        "address": tree_address(comparison_id, errors.positions[at], row=errors.rows[at]),
+        (errors.positions[at], columns.of_path[errors.paths[at]]): TableCell(
+            errors.errors[at],
+            errors.verdicts[at],
+            errors.classes[at],
+            is_first=at == bad,
+            address=tree_address(comparison, errors.positions[at], row=errors.rows[at]),
+        )
+        for at in reversed(range(len(errors.rows)))
     }
 
 
@@ -183,11 +206,6 @@ def _row(group: Sequence[SlicePair], axis: str, states: Mapping[int, str]) -> Ma
     return named | {"states": sorted({states[pair.position] for pair in group})}
 
 
-def _first_position(slices: Sequence[SlicePair], findings: Findings | None) -> int | None:
-    first = findings and (findings.first_bad_node or findings.first_bad_token)
-    return position_of(slices, first.coordinates) if first else None
-
-
 def _first_bad(errors: LayerErrors, slices: Sequence[SlicePair], findings: Findings | None) -> int | None:
     """Find the layer in which the first bad node lies; None if it lies in none."""
     node = findings.first_bad_node if findings else None
@@ -214,9 +232,3 @@ def _written(error: float | None) -> float | str | None:
     if error is None:
         return None
     return float(f"{error:.4e}") if math.isfinite(error) else spelled_out(error)
-
-
-def _range(errors: Sequence[float | None]) -> tuple[float, float] | None:
-    """Return the least and the greatest error that a logarithmic scale can show; None if there is none."""
-    known = [error for error in errors if error is not None and 0 < error < math.inf]
-    return (min(known), max(known)) if known else None

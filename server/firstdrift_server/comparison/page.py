@@ -20,7 +20,6 @@ from firstdrift_server.comparison_request import ComparisonRequest
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Fields, Submitted
 from firstdrift_server.home.view import address_after
-from firstdrift_server.notes.view import noted_nodes
 from firstdrift_server.strict_json import StrictJSONResponse
 
 router = APIRouter(include_in_schema=False)
@@ -51,9 +50,8 @@ def show(
     with context.reading() as session:
         if wants_json(request):
             return StrictJSONResponse(comparison_data(session, comparison))
-        view = comparison_view(session, comparison, wanted)
-        view["changes"] = changes_view(session, context, comparison) if check else None
-        view["noted"] = noted_nodes(session, comparison)
+        changes = changes_view(session, context, comparison) if check else None
+        view = comparison_view(session, comparison, wanted, changes)
     return answer(request, "comparison.html", view)
 
 

@@ -10,6 +10,7 @@ from firstdrift.catalogue.comparisons.charts import NodeErrors, names_of_rows, n
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.paths import encodable
 from firstdrift.strict_json import spelled_out
+from firstdrift_server.comparison.charts import logarithmic_range
 
 WORST = 1500
 """How many nodes are drawn for their output error, and how many more for what they add to the error."""
@@ -38,7 +39,7 @@ def scatter(session: Session, pair: SlicePair) -> dict[str, Any]:
         "shown": len(drawn),
         "factor": pair.judgement.limits.factor,
         "roundoff": pair.judgement.roundoff,
-        "range": _range(errors),
+        "range": logarithmic_range((*errors.inputs, *errors.outputs)),
         "class_names": classes,
         "rows": rows,
         "names": [encodable(names[row]) for row in rows],
@@ -67,9 +68,3 @@ def choose(errors: NodeErrors, roundoff: float, seed: int) -> list[int]:
 def _size(error: float) -> float:
     """Order errors; zero is less than any, NaN and infinity are more."""
     return math.inf if not math.isfinite(error) else math.log10(error) if error > 0 else -400.0
-
-
-def _range(errors: NodeErrors) -> tuple[float, float] | None:
-    """Return the least and the greatest error that a logarithmic axis can show; None if there is none."""
-    known = [error for error in (*errors.inputs, *errors.outputs) if 0 < error < math.inf]
-    return (min(known), max(known)) if known else None

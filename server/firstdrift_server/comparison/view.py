@@ -1,13 +1,14 @@
 """One comparison: what it says first, its slices, where errors begin, and what was read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.charts import has_points, most_amplified
+from firstdrift.catalogue.comparisons.charts import AmplifiedNode, has_points, most_amplified
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import incomparable_pairs
@@ -23,27 +24,34 @@ from firstdrift.exports.report_json import (
     incomparable_object,
 )
 from firstdrift.verdict.judge import RULES
-from firstdrift.verdict.judgement import Counts, Finding, Findings
+from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference
 from firstdrift.wording.message import Message, joined
-from firstdrift_frontend.metric_names import METRICS
+from firstdrift_frontend.metric_names import METRICS, Metric
 from firstdrift_server.comparison.charts import SCALES, scale_of
-from firstdrift_server.comparison.heat_map import axes_of, layers_table
+from firstdrift_server.comparison.heat_map import LayersTable, axes_of, layers_table
 from firstdrift_server.comparison.progress import findings_so_far, slices_expected
 from firstdrift_server.comparison.strip import Strip, metrics_of, strip_of
 from firstdrift_server.context import Context
 from firstdrift_server.new.view import new_address
+from firstdrift_server.notes.view import noted_nodes
 from firstdrift_server.parts.addresses import (
+    address,
     comparison_address,
     match_address,
     node_address,
-    query_of,
     tree_address,
     unmatched_address,
 )
 from firstdrift_server.parts.command_line import compare_command
-from firstdrift_server.parts.sentence import finding_address, linked_summary, position_of
-from firstdrift_server.parts.summary import comparison_summary
-from firstdrift_server.parts.workers import worker_view
+from firstdrift_server.parts.sentence import (
+    Linked,
+    finding_address,
+    first_position,
+    linked_summary,
+    name_of,
+    position_of,
+)
+from firstdrift_server.parts.summary import ComparisonSummary, WorkerView, comparison_summary, worker_view
 from firstdrift_server.questions.folders import is_inside
 
 NOTHING_YET = Findings(summary=Message.of("summary.nothing_yet"))
@@ -71,6 +79,156 @@ class Wanted(Struct, frozen=True):
         return comparison_address(comparison, **chosen) + (part and f"#{part}")
 
 
+class Place(Struct, frozen=True):
+    """A finding, and where it is seen; without an address, its slice is not (or no longer) there."""
+
+    finding: Finding
+    name: str
+    where: Message
+    address: str | None
+
+
+class Change(Struct, frozen=True):
+    """A side that is not what was compared any more."""
+
+    side: str
+    is_gone: bool
+    compared_at: datetime
+
+
+class Link(Struct, frozen=True):
+    """Something that can be chosen, and the address that chooses it."""
+
+    name: str
+    address: str
+
+
+class MetricLink(Struct, frozen=True):
+    """A metric that can be chosen for the strip of slices."""
+
+    name: str
+    metric: Metric
+    address: str
+
+
+class StripView(Struct, frozen=True, kw_only=True):
+    """The slices under a metric.
+
+    Attributes:
+        selected: position of the slice that the lower half is about.
+        addresses: those that choose a slice, by its position.
+    """
+
+    strip: Strip
+    selected: int | None
+    metric: Metric | None
+    metrics: list[MetricLink]
+    scale: str | None
+    scales: list[Link]
+    addresses: Mapping[int, str]
+
+
+class LayersView(Struct, frozen=True):
+    """How the map of layers may be shown, and a part of it as a table; None if there are no layers."""
+
+    by: str
+    axes: list[Link]
+    table: LayersTable | None
+
+
+class SliceView(Struct, frozen=True, kw_only=True):
+    """The slice that the lower half is about.
+
+    Attributes:
+        filtered: addresses of its tree, by the verdict that is let through.
+        metrics: of its logits, or of its last output where none were recorded.
+        tokens: the next token of golden and target.
+    """
+
+    position: int
+    name: Message
+    golden_name: Message
+    verdict: str
+    counts: Mapping[str, int]
+    rows: int
+    tree: str
+    filtered: Mapping[str, str]
+    unmatched: str
+    match: str
+    origins: list[Place]
+    worst: Place | None
+    logits: Place | None
+    logits_recorded: bool
+    metrics: Mapping[str, float | int | None]
+    tokens: tuple[int | None, int | None]
+    input_difference: InputDifference | None
+
+
+class Amplified(Struct, frozen=True):
+    """A node that adds to the error, and where it is seen."""
+
+    node: AmplifiedNode
+    address: str
+
+
+class Drawn(Struct, frozen=True):
+    """Where the data of the charts are; `version` is another when they have changed."""
+
+    version: str
+    chart: str
+    layers: str
+    scatter: str
+    nodes: str
+
+
+class DumpView(Struct, frozen=True):
+    """A dump of the comparison, and what was read of it; None until that is known."""
+
+    path: str
+    summary: DumpSummary | None
+
+
+class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
+    """A comparison, laid out for its page.
+
+    Attributes:
+        sentence: what it says first, or what can be said so far.
+        suspects: those of other slices than the one that is selected.
+        unpaired: slices without a partner, by side.
+        edit: address of the form for a new comparison, filled in as for this one.
+        slices: so many have been compared, of as many as are `expected`.
+        has_points: whether a chart of nodes has anything to show.
+        changes: dumps that have changed since; None if nobody asked.
+    """
+
+    sentence: Linked | None
+    findings: Findings | None
+    first_token: Place | None
+    first_node: Place | None
+    suspects: list[Place]
+    dumps: Mapping[str, DumpView]
+    seconds: Mapping[str, float] | None
+    notes: list[Message]
+    unreadable: int | None
+    unpaired: Mapping[str, list[Message]]
+    edit: str
+    rule_sets: tuple[str, ...]
+    worker: WorkerView
+    command: str
+    slices: int
+    expected: int
+    counts_so_far: Mapping[str, int]
+    measured_from: str
+    strip: StripView
+    layers: LayersView
+    selected: SliceView | None
+    amplified: list[Amplified]
+    has_points: bool
+    drawn: Drawn
+    noted: list[dict[str, Any]]
+    changes: list[Change] | None
+
+
 def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
     """Describe a comparison as `firstdrift compare --json` does, with its state and its slices."""
     comparison = get_comparison(session, comparison_id)
@@ -84,7 +242,7 @@ def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
     )
     summary = comparison_summary(session, comparison)
     about = {
-        name: summary[name]
+        name: getattr(summary, name)
         for name in ("id", "state", "job", "rules", "baseline", "note", "created_at", "finished_at")
     }
     left_over = {"golden": comparison.unmatched_golden, "target": comparison.unmatched_target}
@@ -127,132 +285,113 @@ def slice_object(pair: SlicePair) -> dict[str, Any]:
     }
 
 
-def comparison_view(session: Session, comparison_id: int, wanted: Wanted) -> dict[str, Any]:
+def comparison_view(
+    session: Session, comparison_id: int, wanted: Wanted, changes: list[Change] | None = None
+) -> ComparisonView:
     """Lay a comparison out for its page."""
     comparison = get_comparison(session, comparison_id)
     slices = slice_pairs_of(session, comparison_id)
     findings = findings_so_far(comparison, slices)
     selected = _selected(slices, findings, wanted.slice)
     strip = strip_of(slices, findings, wanted.metric)
-    expected = slices_expected(comparison, slices)
-    return comparison_summary(session, comparison) | {
-        "sentence": linked_summary(comparison.id, findings, slices) if findings else None,
-        "findings": comparison.findings,
-        "first": _first_places(comparison, slices),
-        "suspects": _elsewhere(comparison, slices, selected),
-        "dumps": {"golden": _dump(comparison, "golden"), "target": _dump(comparison, "target")},
-        "seconds": comparison.seconds,
-        "notes": _notes(comparison, slices),
-        "unreadable": comparison.unreadable,
-        "unpaired": {
+    said = comparison.findings or NOTHING_YET
+    paths = str(comparison.golden_path), str(comparison.target_path)
+    return ComparisonView(
+        **asdict(comparison_summary(session, comparison)),
+        sentence=linked_summary(comparison.id, findings, slices) if findings else None,
+        findings=comparison.findings,
+        first_token=_place(comparison.id, said.first_bad_token, slices),
+        first_node=_place(comparison.id, said.first_bad_node, slices),
+        suspects=_elsewhere(comparison.id, said, slices, selected),
+        dumps={
+            "golden": DumpView(paths[0], comparison.golden),
+            "target": DumpView(paths[1], comparison.target),
+        },
+        seconds=comparison.seconds,
+        notes=_notes(comparison, slices),
+        unreadable=comparison.unreadable,
+        unpaired={
             "golden": [left.name() for left in comparison.unmatched_golden],
             "target": [left.name() for left in comparison.unmatched_target],
         },
-        "edit": new_address(
-            str(comparison.golden_path), str(comparison.target_path), comparison.options, comparison.note
-        ),
-        "rule_sets": RULES,
-        "worker": worker_view(session),
-        "command": compare_command(
-            str(comparison.golden_path), str(comparison.target_path), comparison.options
-        ),
-        "slices": len(slices),
-        "expected": expected,
-        "counts_so_far": counts_object(sum((pair.judgement.counts for pair in slices), Counts())),
-        "measured_from": strip.measured_from,
-        "strip": _strip_view(comparison.id, strip, wanted, selected),
-        "layers": _layers_view(session, comparison, slices, findings, wanted),
-        "selected": _slice_view(comparison.id, selected, slices) if selected else None,
-        "amplified": _amplified(session, selected) if selected else [],
-        "has_points": selected is None or has_points(session, selected.id),
-        "drawn": _drawn(comparison, slices, wanted, selected),
-    }
+        edit=new_address(*paths, comparison.options, comparison.note),
+        rule_sets=RULES,
+        worker=worker_view(session),
+        command=compare_command(*paths, comparison.options),
+        slices=len(slices),
+        expected=slices_expected(comparison, slices),
+        counts_so_far=counts_object(sum((pair.judgement.counts for pair in slices), Counts())),
+        measured_from=strip.measured_from,
+        strip=_strip_view(comparison.id, strip, wanted, selected),
+        layers=_layers_view(session, comparison.id, slices, findings, wanted),
+        selected=_slice_view(comparison.id, selected, slices) if selected else None,
+        amplified=_amplified(session, selected) if selected else [],
+        has_points=selected is None or has_points(session, selected.id),
+        drawn=_drawn(comparison, slices, wanted, selected),
+        noted=noted_nodes(session, comparison_id),
+        changes=changes,
+    )
 
 
 def _layers_view(
     session: Session,
-    comparison: Comparison,
+    comparison: int,
     slices: Sequence[SlicePair],
     findings: Findings | None,
     wanted: Wanted,
-) -> dict[str, Any]:
-    """Say how the map of layers may be shown, and give a part of it as a table; None if there is none."""
+) -> LayersView:
     axes = axes_of(slices)
+    links = [Link(axis, wanted.address(comparison, "layers", by=axis)) for axis in axes]
     chosen = wanted.by if wanted.by in axes else axes[0]
-    return {
-        "by": chosen,
-        "axes": [
-            {"name": axis, "address": wanted.address(comparison.id, "layers", by=axis)} for axis in axes
-        ],
-        "table": layers_table(session, comparison.id, slices, findings),
-    }
+    return LayersView(chosen, links, layers_table(session, comparison, slices, findings))
 
 
-def _amplified(session: Session, pair: SlicePair) -> list[dict[str, Any]]:
+def _amplified(session: Session, pair: SlicePair) -> list[Amplified]:
     """List the nodes of a slice that add the most to the error: what the chart of nodes says, in words."""
     return [
-        {"node": node, "address": node_address(pair.comparison_id, pair.position, node.row)}
+        Amplified(node, node_address(pair.comparison_id, pair.position, node.row))
         for node in most_amplified(session, pair.id, AMPLIFIED_SHOWN)
     ]
 
 
 def _drawn(
     comparison: Comparison, slices: Sequence[SlicePair], wanted: Wanted, selected: SlicePair | None
-) -> dict[str, Any]:
-    """Say where the data of the charts are, and by `version` when they have changed."""
-    data = f"/api/v1/comparisons/{comparison.id}"
-    made = sum(pair.revision for pair in slices)
-    return {
-        "version": f"{comparison.revision}.{len(slices)}.{made}.{comparison.state}",
-        "chart": _address(f"{data}/chart", metric=wanted.metric, scale=wanted.scale),
-        "layers": _address(f"{data}/layers", by=wanted.by),
-        "scatter": f"{data}/slices/{selected.position}/scatter" if selected else "",
-        "nodes": f"/c/{comparison.id}/s/{selected.position}/n/" if selected else "",
-    }
+) -> Drawn:
+    data, made = f"/api/v1/comparisons/{comparison.id}", sum(pair.revision for pair in slices)
+    chart = {"metric": wanted.metric, "scale": wanted.scale}
+    return Drawn(
+        version=f"{comparison.revision}.{len(slices)}.{made}.{comparison.state}",
+        chart=address(f"{data}/chart", **chart),
+        layers=address(f"{data}/layers", by=wanted.by),
+        scatter=f"{data}/slices/{selected.position}/scatter" if selected else "",
+        nodes=f"/c/{comparison.id}/s/{selected.position}/n/" if selected else "",
+    )
 
 
-def _address(path: str, **parameters: str | None) -> str:
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return f"{path}?{query_of(given)}" if given else path
-
-
-def changes_view(session: Session, context: Context, comparison_id: int) -> list[dict[str, Any]]:
+def changes_view(session: Session, context: Context, comparison_id: int) -> list[Change]:
     """List the dumps of a comparison that are not what was compared any more; looks at all their files."""
     comparison = get_comparison(session, comparison_id)
-    dumps = {"golden": comparison.golden_dump_id, "target": comparison.target_dump_id}
+    sides = (
+        ("golden", comparison.golden_path, comparison.golden_dump_id),
+        ("target", comparison.target_path, comparison.target_dump_id),
+    )
     found = []
-    for side, dump_id in dumps.items():
-        path = getattr(comparison, f"{side}_path")
+    for side, path, dump_id in sides:
         if dump_id is not None and is_inside(context.roots, path):
             indexed = get_dump(session, dump_id)
             if changed_since_indexed(indexed):
-                gone = not path.exists()
-                found.append({"side": side, "is_gone": gone, "compared_at": indexed.indexed_at})
+                found.append(Change(side, is_gone=not path.exists(), compared_at=indexed.indexed_at))
     return found
 
 
 def _selected(slices: Sequence[SlicePair], findings: Findings | None, wanted: int | None) -> SlicePair | None:
     """Choose the slice that was asked for, else that of the first finding, else the first."""
-    first = findings and (findings.first_bad_node or findings.first_bad_token)
-    position = wanted if wanted is not None else first and position_of(slices, first.coordinates)
+    position = wanted if wanted is not None else first_position(slices, findings)
     return next((pair for pair in slices if pair.position == position), slices[0] if slices else None)
 
 
 def _unread(path: str) -> DumpSummary:
     return DumpSummary(path=path, format="", slices=0, nodes=0, tensors=0)
-
-
-def _dump(comparison: Comparison, side: str) -> dict[str, Any]:
-    summary: DumpSummary | None = getattr(comparison, side)
-    return {"path": str(getattr(comparison, f"{side}_path")), "summary": summary}
-
-
-def _first_places(comparison: Comparison, slices: Sequence[SlicePair]) -> dict[str, Any]:
-    findings = comparison.findings or NOTHING_YET
-    return {
-        "token": findings.first_bad_token and _place(comparison.id, findings.first_bad_token, slices),
-        "node": findings.first_bad_node and _place(comparison.id, findings.first_bad_node, slices),
-    }
 
 
 def _notes(comparison: Comparison, slices: Sequence[SlicePair]) -> list[Message]:
@@ -273,77 +412,69 @@ def _incomparable(session: Session, slices: Sequence[SlicePair]) -> list[dict[st
 
 
 def _elsewhere(
-    comparison: Comparison, slices: Sequence[SlicePair], selected: SlicePair | None
-) -> list[dict[str, Any]]:
+    comparison: int, findings: Findings, slices: Sequence[SlicePair], selected: SlicePair | None
+) -> list[Place]:
     """List the suspects of other slices; those of the selected one are listed with it."""
-    suspects = comparison.findings.suspects if comparison.findings else ()
     here = selected.position if selected else None
-    return [
-        _place(comparison.id, finding, slices)
-        for finding in suspects
-        if position_of(slices, finding.coordinates) != here
-    ]
+    return _places(
+        comparison,
+        [one for one in findings.suspects if position_of(slices, one.coordinates) != here],
+        slices,
+    )
 
 
-def _place(comparison: int, finding: Finding, slices: Sequence[SlicePair]) -> dict[str, Any]:
-    return {
-        "finding": finding,
-        "name": finding.module or finding.target or finding.golden,
-        "where": finding.coordinates.name(),
-        "address": finding_address(comparison, finding, slices),
-        "metrics": {name: value for name, value in finding.metrics.items() if value is not None},
-    }
+def _places(comparison: int, findings: Sequence[Finding], slices: Sequence[SlicePair]) -> list[Place]:
+    return [place for one in findings if (place := _place(comparison, one, slices)) is not None]
 
 
-def _strip_view(comparison: int, strip: Strip, wanted: Wanted, selected: SlicePair | None) -> dict[str, Any]:
+def _place(comparison: int, finding: Finding | None, slices: Sequence[SlicePair]) -> Place | None:
+    if finding is None:
+        return None
+    where, seen = finding.coordinates.name(), finding_address(comparison, finding, slices)
+    return Place(finding, name_of(finding), where, seen)
+
+
+def _strip_view(comparison: int, strip: Strip, wanted: Wanted, selected: SlicePair | None) -> StripView:
     shown = replace(wanted, slice=selected.position if selected else None, metric=strip.metric)
-    return {
-        "strip": strip,
-        "selected": shown.slice,
-        "metric": METRICS[strip.metric] if strip.metric else None,
-        "metrics": [
-            {
-                "name": name,
-                "label": METRICS[name].label,
-                "meaning": METRICS[name].meaning,
-                "address": shown.address(comparison, "slices", metric=name, scale=None),
-            }
+    return StripView(
+        strip=strip,
+        selected=shown.slice,
+        metric=METRICS[strip.metric] if strip.metric else None,
+        metrics=[
+            MetricLink(name, METRICS[name], shown.address(comparison, "slices", metric=name, scale=None))
             for name in strip.metrics
         ],
-        "scale": scale_of(strip, wanted.scale),
-        "scales": [
-            {"name": scale, "address": shown.address(comparison, "slices", scale=scale)} for scale in SCALES
-        ],
-        "addresses": {
+        scale=scale_of(strip, wanted.scale),
+        scales=[Link(scale, shown.address(comparison, "slices", scale=scale)) for scale in SCALES],
+        addresses={
             cell.slice: shown.address(comparison, "slices", slice=cell.slice)
             for line in strip.lines
             for cell in line.cells
         },
-    }
+    )
 
 
-def _slice_view(comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -> dict[str, Any]:
+def _slice_view(comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -> SliceView:
     judged = pair.judgement
-    return {
-        "position": pair.position,
-        "name": pair.target.name(),
-        "golden_name": pair.golden.name(),
-        "verdict": str(pair.verdict),
-        "counts": counts_object(judged.counts),
-        "rows": pair.rows,
-        "tree": tree_address(comparison, pair.position),
-        "filtered": {
-            name: f"{tree_address(comparison, pair.position)}?{query_of({'verdict': name})}"
+    return SliceView(
+        position=pair.position,
+        name=pair.target.name(),
+        golden_name=pair.golden.name(),
+        verdict=pair.verdict,
+        counts=counts_object(judged.counts),
+        rows=pair.rows,
+        tree=tree_address(comparison, pair.position),
+        filtered={
+            name: tree_address(comparison, pair.position, verdict=name)
             for name in ("error", "warning", "incomparable", "unmatched")
         },
-        "unmatched": unmatched_address(comparison, pair.position),
-        "match": match_address(comparison, pair.position),
-        "origins": [_place(comparison, origin, slices) for origin in judged.origins],
-        "worst": judged.worst and _place(comparison, judged.worst, slices),
-        "logits": judged.logits and _place(comparison, judged.logits, slices),
-        "logits_recorded": judged.logits_recorded,
-        "metrics": metrics_of(pair),
-        "tokens": (judged.golden_token, judged.target_token),
-        "input_difference": judged.input_difference,
-        "overflow": judged.overflow,
-    }
+        unmatched=unmatched_address(comparison, pair.position),
+        match=match_address(comparison, pair.position),
+        origins=_places(comparison, judged.origins, slices),
+        worst=_place(comparison, judged.worst, slices),
+        logits=_place(comparison, judged.logits, slices),
+        logits_recorded=judged.logits_recorded,
+        metrics=metrics_of(pair),
+        tokens=(judged.golden_token, judged.target_token),
+        input_difference=judged.input_difference,
+    )

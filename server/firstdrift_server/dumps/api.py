@@ -2,27 +2,23 @@
 
 from http import HTTPStatus
 
-from pydantic import BaseModel, ConfigDict
-
 from firstdrift.catalogue.dumps.jobs import read_dump_later
 from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.dumps.view import dump_view, path_view
 from firstdrift_server.questions.dumps import real_dump
 from firstdrift_server.strict_json import StrictJSONResponse
-from firstdrift_server.validation import PathText
+from firstdrift_server.validation import PathText, Sent
 
 router = api_router("/dumps", "dumps")
 
 
-class Reading(BaseModel):
+class Reading(Sent):
     """Which dump is to be read.
 
     Attributes:
         computes: also compute the statistics of tensors that were saved without them.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: PathText
     computes: bool = False

@@ -52,8 +52,7 @@ def dump_node_view(
     found = tensors_of_nodes(session, known.id, [order]).get(order, [])
     views = [_computed(context, (known.id, order, place), each, until) for place, each in enumerate(found)]
     address = dump_node_address(dump_id, position, index)
-    reasons = [each.reason for each in tree.overflow if each.node == row.target[0]]
-    level = next((each.level for each in tree.overflow if each.node == row.target[0]), None)
+    overflow = [each for each in tree.overflow if each.node == row.target[0]]
     node = load_node(session, known.id, row.target[0])
     return {
         "dump": dump_summary(get_dump(session, dump_id)),
@@ -75,9 +74,11 @@ def dump_node_view(
             {"label": tree.rows[each].label, "address": dump_node_address(dump_id, position, each)}
             for each in _above(tree, index)
         ],
-        "overflow": level,
-        "reasons": reasons,
-        "tensors": [_tensor(view) | {"trend": _trend_address(address, view)} for view in views],
+        "overflow": overflow[0].level if overflow else None,
+        "reasons": [each.reason for each in overflow],
+        "tensors": [
+            _tensor(view) | {"trend": f"{tensor_address(address, view.record.label)}#trend"} for view in views
+        ],
         "stack": stack_of(session, context, known, node.name),
     }
 
@@ -181,16 +182,12 @@ def _trend(
         "axes": axes[0],
         "points": table,
         "lines": [
-            {"name": line, "points": sorted(points, key=_first)}
+            {"name": line, "points": sorted(points, key=lambda point: -1 if point[0] is None else point[0])}
             for line, points in list(lines.items())[:MOST_LINES]
         ],
         "hidden_lines": max(0, len(lines) - MOST_LINES),
         "known": sum(entry["value"] is not None for entry in table),
     }
-
-
-def _first(point: Point) -> int:
-    return -1 if point[0] is None else point[0]
 
 
 def _why_not(point: TrendPoint, view: TensorView | None) -> Message:
@@ -223,10 +220,6 @@ def _computed(
         return context.computed.get(key, read)
     except FirstdriftError as error:
         return TensorView(tensor, problem=error.message)
-
-
-def _trend_address(node: str, view: TensorView) -> str:
-    return f"{tensor_address(node, view.record.label)}#trend"
 
 
 def _tensor(view: TensorView) -> dict[str, Any]:

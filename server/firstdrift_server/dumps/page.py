@@ -15,7 +15,7 @@ from firstdrift_server.dumps.view import dump_view, overflow_view, path_view
 from firstdrift_server.forms import Fields
 from firstdrift_server.parts.addresses import query_of
 from firstdrift_server.questions.dumps import real_dump
-from firstdrift_server.tree.answer import rows_answer
+from firstdrift_server.tree.page import rows_answer
 
 router = APIRouter(include_in_schema=False)
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, LEVELS
+from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, LEVELS, Integers
 from firstdrift.catalogue.comparisons.patterns import names_matching
 from firstdrift.catalogue.dumps.records import IndexedSlice, get_dump
 from firstdrift.catalogue.dumps.single_dump import (
@@ -26,6 +27,7 @@ from firstdrift_server.context import Context
 from firstdrift_server.dumps.node import dump_node_view
 from firstdrift_server.dumps.slices import dump_summary, own_slices, slice_at
 from firstdrift_server.parts.addresses import dump_tree_address
+from firstdrift_server.parts.tree_row import row_of_tree
 from firstdrift_server.tree.state import Parameters, TreeState, write_rows
 from firstdrift_server.tree.view import (
     CHUNK,
@@ -36,6 +38,7 @@ from firstdrift_server.tree.view import (
     TreePieces,
     after_step,
     first_place,
+    neighbours_of,
     part_of,
     pieces_asked_for,
     seen_of,
@@ -47,6 +50,8 @@ COLUMNS = ("order", "type", "tensors", "shape", "maximum", "minimum", "mean", "n
 """What can be shown beside the name of a node; the statistics are those of its first output."""
 
 ROWS_AT_FIRST = 60
+
+_CRITICAL = len(LEVELS) - 1
 
 SHOWN = ("shape", "maximum", "mean", "norm", "overflow")
 
@@ -72,8 +77,7 @@ def tree_of(session: Session, context: Context, slice_id: int) -> DumpTree:
     return context.dump_trees.get((slice_id, computed), lambda: load_dump_tree(session, slice_id))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DumpTreePageView(TreePart):
+class DumpTreePageView(TreePart, frozen=True, kw_only=True):
     """The tree of a slice of one dump, for its page.
 
     Attributes:
@@ -96,15 +100,12 @@ def dump_tree_view(
     start = first_place(view, read_number(parameters.get("start"), "start"))
     rows = _window(session, known.id, tree, view, start, CHUNKS * CHUNK)
     return DumpTreePageView(
-        **seen_of(view),
-        **part_of(view, start, len(rows)),
-        rows=rows,
+        **asdict(part_of(view, start, rows)),
         dump=dump_summary(get_dump(session, dump_id)),
         address=dump_tree_address(dump_id, position),
         slice=position,
         slice_name=known.coordinates.name(),
         slices=_neighbours(session, dump_id, position, view.state),
-        columns=[(name, name in view.state.columns) for name in COLUMNS],
         values={"known": tree.known, "unknown": tree.unknown, "unreadable": tree.unreadable},
         overflow_count=len(tree.overflow),
         problems=list(known.problems),
@@ -121,7 +122,7 @@ def dump_chunks(
     """Give pieces of the visible rows: those asked for, or those around the selected row."""
     known, tree, view = _seen(session, context, dump_id, position, parameters)
     return TreePieces(
-        **seen_of(view),
+        **asdict(seen_of(view)),
         address=dump_tree_address(dump_id, position),
         columns=view.state.columns,
         pieces=[
@@ -152,16 +153,20 @@ def _seen(
     chosen = (state.row, state.open, state.closed)
     if not tree.overflow and chosen == (None, None, None) and not state.is_filtered:
         state = replace(state, open=_upper_branches(tree))
-    if not state.text:
-        containing = None
-    elif state.is_regex:
-        containing = names_matching(state.text, enumerate(tree.search))
-    else:
-        wanted = state.text.lower()
-        containing = np.array([row for row, names in enumerate(tree.search) if wanted in names], np.int32)
+    containing = _containing(tree, state)
     view = view_tree(tree.outline, state, containing)
     after = after_step(view, parameters)
     return known, tree, view if after is None else step_to(view, after, containing)
+
+
+def _containing(tree: DumpTree, state: TreeState) -> Integers | None:
+    """Find the rows with the text that is searched for, if any is."""
+    if not state.text:
+        return None
+    if state.is_regex:
+        return names_matching(state.text, enumerate(tree.search))
+    wanted = state.text.lower()
+    return np.array([row for row, names in enumerate(tree.search) if wanted in names], np.int32)
 
 
 def _upper_branches(tree: DumpTree) -> str:
@@ -189,36 +194,20 @@ def _row(
     is_list = view.state.is_list
     has_children = row.last > index and not is_list
     below = outline.overflow[index + 1 : row.last + 1]
-    errors, bad = int((below == len(LEVELS) - 1).sum()), int((below >= 0).sum())
-    level = int(outline.overflow[index])
-    state = CLASSES[outline.node_class[index]]
+    errors, bad = int((below == _CRITICAL).sum()), int((below >= 0).sum())
+    level, state = int(outline.overflow[index]), CLASSES[outline.node_class[index]]
+    is_known = state is not NodeClass.UNMATCHED
     record, values = _shown_tensor(tensors)
     return {
-        "row": index,
-        "parent": row.parent,
-        "last": row.last,
-        "depth": row.depth,
-        "order": row.order,
-        "label": row.label,
-        "kind": str(row.kind),
-        "type_name": row.type_name,
-        "direction": str(row.direction),
-        "golden": [],
-        "target": list(row.target),
-        "verdict": "error"
-        if level == len(LEVELS) - 1
-        else "warning"
-        if level >= 0
-        else "nothing"
-        if state is NodeClass.UNMATCHED
-        else "pass",
-        "values": "unknown" if state is NodeClass.UNMATCHED else str(state),
+        **row_of_tree(row),
+        "verdict": _verdict(level) or ("pass" if is_known else "nothing"),
+        "values": state if is_known else "unknown",
         "own": True,
         "below": {
             "error": errors,
             "warning": bad - errors,
             "unmatched": 0,
-            "worst": "error" if errors else "warning" if bad else "pass",
+            "worst": _verdict(below.max(initial=-1)) or "pass",
         },
         "worst_below": None,
         "place": place,
@@ -230,11 +219,16 @@ def _row(
         "is_selected": index == view.selected,
         "is_context": not view.matching[index],
         "tensors": len(tensors),
-        "tensor": None if record is None else record.label,
-        "dtype": "" if record is None else record.dtype,
-        "shape": None if record is None or record.shape is None else list(record.shape),
+        "tensor": record and record.label,
+        "dtype": record.dtype if record else "",
+        "shape": record and record.shape,
         **{name: getattr(values, name, None) for name in ("maximum", "minimum", "mean", "norm")},
     }
+
+
+def _verdict(level: int) -> str | None:
+    """Show a level of overflow as a verdict; None for none."""
+    return None if level < 0 else "error" if level == _CRITICAL else "warning"
 
 
 def _shown_tensor(
@@ -248,21 +242,14 @@ def _shown_tensor(
 
 
 def _neighbours(session: Session, dump_id: int, position: int, state: TreeState) -> Neighbours:
-    """Say where the same view is found in the slices before and after."""
-    query = state.without_position().query()
-    links = [
-        SliceLink(
-            known.position,
-            known.coordinates.name(),
-            "pass",
-            f"{dump_tree_address(dump_id, known.position)}?{query}".rstrip("?"),
-        )
-        for known in own_slices(session, dump_id)
-        if known.nodes is not None
-    ]
-    here = [link.slice for link in links].index(position)
-    return Neighbours(
-        links,
-        previous=links[here - 1] if here else None,
-        next=links[here + 1] if here + 1 < len(links) else None,
+    return neighbours_of(
+        [
+            SliceLink(
+                known.position, known.coordinates.name(), "pass", dump_tree_address(dump_id, known.position)
+            )
+            for known in own_slices(session, dump_id)
+            if known.nodes is not None
+        ],
+        position,
+        state,
     )

@@ -15,13 +15,13 @@ from firstdrift.catalogue.dumps.records import (
     get_dump,
 )
 from firstdrift.catalogue.jobs.queue import Job
+from firstdrift.exports.report_json import coordinates_object
 from firstdrift.paths import inside
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.slices import dump_summary, own_slices
 from firstdrift_server.parts.addresses import dump_address, dump_tree_address, query_of
-from firstdrift_server.parts.summary import job_view
-from firstdrift_server.parts.workers import worker_view
+from firstdrift_server.parts.summary import JobView, job_view, worker_view
 from firstdrift_server.questions.dumps import recognised
 from firstdrift_server.questions.folders import is_inside
 
@@ -57,7 +57,6 @@ def dump_view(session: Session, context: Context, dump_id: int, *, check: bool =
     dump = get_dump(session, dump_id)
     slices = own_slices(session, dump_id)
     newest, job = newest_index(session, dump.path), last_job(session, dump.path)
-    read = [known for known in slices if known.nodes is not None]
     names = {known.position: known.coordinates.name() for known in slices}
     problems, problem_count = problems_of_dump(session, dump, slices, most=MOST_LISTED)
     return {
@@ -70,8 +69,8 @@ def dump_view(session: Session, context: Context, dump_id: int, *, check: bool =
         "newer": dump_address(newest) if newest is not None and newest != dump_id else None,
         "slices": [_slice_view(dump_id, known) for known in slices],
         "unread": sum(known.nodes is None and not known.problems for known in slices),
-        "nodes": sum(known.nodes or 0 for known in read),
-        "tensors": sum(known.tensors or 0 for known in read),
+        "nodes": sum(known.nodes or 0 for known in slices),
+        "tensors": sum(known.tensors or 0 for known in slices),
         "overflow": f"{dump_address(dump_id)}/overflow",
         "as_target": f"/new?{query_of({'target': str(dump.path)})}",
         "as_golden": f"/new?{query_of({'golden': str(dump.path)})}",
@@ -132,12 +131,9 @@ def _problem(problem: KnownProblem, names: Mapping[int, Message]) -> dict[str, A
 
 def _slice_view(dump_id: int, known: IndexedSlice) -> dict[str, Any]:
     return {
+        **coordinates_object(known.coordinates),
         "slice": known.position,
         "name": known.coordinates.name(),
-        "step": known.coordinates.step,
-        "rank": known.coordinates.rank,
-        "token": known.coordinates.token,
-        "micro_step": known.coordinates.micro_step,
         "nodes": known.nodes,
         "tensors": known.tensors,
         "order_origin": known.order_origin and known.order_origin.message,
@@ -146,7 +142,7 @@ def _slice_view(dump_id: int, known: IndexedSlice) -> dict[str, Any]:
     }
 
 
-def _job(session: Session, job: Job | None) -> dict[str, Any] | None:
+def _job(session: Session, job: Job | None) -> JobView | None:
     return None if job is None else job_view(session, job)
 
 

@@ -1,6 +1,6 @@
 """A comparison as a file: tables that are sent as they are read, and reports for people."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from enum import StrEnum
 from itertools import chain
@@ -67,7 +67,7 @@ def exported(
     if written in _TABLES:
         return _table(context, comparison, written, columns)
     with context.reading() as session:
-        response = _WHOLE[written](request, session, comparison)
+        response = _whole(request, session, comparison, written)
     ending = f"{written.value.replace('_', '-')}.yaml" if "mapping" in written else written.value
     _named(response, f"comparison-{comparison}{'-' if 'mapping' in written else '.'}{ending}")
     return response
@@ -127,52 +127,20 @@ def _named(response: Response, name: str) -> None:
     response.headers["content-disposition"] = f'attachment; filename="{name}"'
 
 
-def _html(request: Request, session: Session, comparison: int) -> Response:
-    from firstdrift.exports.stored_summary import stored_summary
-    from firstdrift_frontend.report import report_html
+def _whole(request: Request, session: Session, comparison: int, written: Format) -> Response:
+    """Write what is no table: it is made before anything is sent."""
+    if written is Format.JSON:
+        data = comparison_data(session, comparison) | {"node_notes": noted_nodes(session, comparison)}
+        return StrictJSONResponse(data)
+    if written in (Format.HTML, Format.MARKDOWN):
+        from firstdrift.exports.stored_summary import stored_summary
+        from firstdrift_frontend.report import report_html, report_markdown
 
-    page = report_html(stored_summary(session, comparison), language_of(request))
-    return Response(page.encode(), media_type="text/html; charset=utf-8")
-
-
-def _markdown(request: Request, session: Session, comparison: int) -> Response:
-    from firstdrift.exports.stored_summary import stored_summary
-    from firstdrift_frontend.report import report_markdown
-
-    text = report_markdown(stored_summary(session, comparison), language_of(request))
-    return Response(text.encode(), media_type="text/markdown; charset=utf-8")
-
-
-def _json(request: Request, session: Session, comparison: int) -> Response:
-    del request
-    data = comparison_data(session, comparison) | {"node_notes": noted_nodes(session, comparison)}
-    return StrictJSONResponse(data)
-
-
-def _layer_mapping(request: Request, session: Session, comparison: int) -> Response:
-    del request
+        write, kind = (report_html, "html") if written is Format.HTML else (report_markdown, "markdown")
+        report = write(stored_summary(session, comparison), language_of(request))
+        return Response(report.encode(), media_type=f"text/{kind}; charset=utf-8")
     from firstdrift.catalogue.matches.match_preview import plans_of
-    from firstdrift.exports.mapping_yaml import layer_mapping
+    from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping
 
-    return _yaml(layer_mapping(plans_of(session, comparison)))
-
-
-def _data_mapping(request: Request, session: Session, comparison: int) -> Response:
-    del request
-    from firstdrift.catalogue.matches.match_preview import plans_of
-    from firstdrift.exports.mapping_yaml import data_mapping
-
-    return _yaml(data_mapping(plans_of(session, comparison)))
-
-
-def _yaml(text: str) -> Response:
-    return Response(encodable(text).encode(), media_type="application/yaml")
-
-
-_WHOLE: dict[Format, Callable[[Request, Session, int], Response]] = {
-    Format.HTML: _html,
-    Format.MARKDOWN: _markdown,
-    Format.JSON: _json,
-    Format.LAYER_MAPPING: _layer_mapping,
-    Format.DATA_MAPPING: _data_mapping,
-}
+    mapping = layer_mapping if written is Format.LAYER_MAPPING else data_mapping
+    return Response(encodable(mapping(plans_of(session, comparison))).encode(), media_type="application/yaml")

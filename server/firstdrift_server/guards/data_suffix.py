@@ -3,6 +3,8 @@
 The API gives data anyway, and there a name may end so: `/api/v1/uploads/dumps/run.json`.
 """
 
+from dataclasses import dataclass
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 SUFFIX = ".json"
@@ -10,12 +12,11 @@ KEPT = ("/openapi.json", "/api/")
 """How paths begin that are taken as they are."""
 
 
+@dataclass(frozen=True, slots=True)
 class DataSuffix:
     """Take the suffix off before anybody looks at the path, so that guards and routes see one path."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Wrap an application."""
-        self.app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, marked as asking for data if its path says so."""

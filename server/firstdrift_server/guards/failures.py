@@ -1,6 +1,7 @@
 """Answer what nobody expected, in the shape of every other error."""
 
 import logging
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from fastapi import Request
@@ -14,15 +15,14 @@ from firstdrift_server.answers import error_answer
 log = logging.getLogger("firstdrift.server")
 
 
+@dataclass(frozen=True, slots=True)
 class FailureGuard:
     """Log a fault with its traceback and tell the visitor only that there was one.
 
     The framework's own net hangs outside the other guards, where an answer would lack their headers.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Guard an application."""
-        self.app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and answer 500 if it fails before an answer has begun.

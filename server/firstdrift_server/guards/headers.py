@@ -1,5 +1,6 @@
 """Response headers that tell the browser what these pages never do."""
 
+from dataclasses import dataclass
 from http.client import OK
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -30,12 +31,11 @@ SEVERED = {"cross-origin-opener-policy": "same-origin"}
 NO_OTHER_SITE = frozenset({"same-origin", "none"})
 
 
+@dataclass(frozen=True, slots=True)
 class SecurityHeaders:
     """Add the headers to every response, errors included."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Guard an application."""
-        self.app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on and add to the answer."""

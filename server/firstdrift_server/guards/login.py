@@ -21,7 +21,7 @@ from firstdrift_server.answers import answer, error_answer, wants_json
 from firstdrift_server.asked import TOKEN, address_without_token
 from firstdrift_server.guards import share
 from firstdrift_server.sessions import Attempt, Sessions
-from firstdrift_server.visitors import come_with_session, come_with_token, refuse
+from firstdrift_server.visitors import standing_of
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/login"})
 OPEN_FOLDER = "/static/"
@@ -62,7 +62,7 @@ def login_form(
         gone: they had a link once.
         left: they have just logged out.
     """
-    refuse(request)
+    standing_of(request).is_refused = True
     wait = math.ceil(attempt.wait) if attempt is not None else 0
     if wait and wants_json(request):
         return _too_early(request, wait)
@@ -84,35 +84,37 @@ def _stop(request: Request, sessions: Sessions) -> Response | None:
     session = sessions.session_of(request)
     bearer = NOTHING_SHOWN if session is not None or is_open else _bearer(request, sessions)
     is_in = session is not None or bearer.right
-    if session is not None:
-        come_with_session(request, session)
-    if is_in:
-        come_with_token(request)
-    shown = request.query_params.get(TOKEN) if request.method == "GET" else None
+    standing = standing_of(request)
+    standing.session, standing.has_token = session, is_in
+    attempt = _token_in_address(request, sessions, is_in=is_in)
     wanted = local_address(address_without_token(request.scope))
-    attempt = None
-    if shown is not None:
-        # Who is in already guesses nothing: on /new, a parameter of this name says something else.
-        attempt = Attempt(sessions.is_token(shown)) if is_in else sessions.attempt(request, shown)
-        if attempt.right:
-            return sessions.welcome(request, wanted)
-    if is_in:
-        return None
+    if attempt is not None and attempt.right:
+        return sessions.welcome(request, wanted)
     wait = max(bearer.wait, attempt.wait if attempt is not None else 0.0)
-    if is_open and not wait:
+    if is_in or (is_open and not wait):
         return None
     if wants_json(request) or request.method != "GET":
-        refuse(request)
-        if wait:
-            return _too_early(request, math.ceil(wait))
-        is_wrong = request.headers.get("authorization", "")
-        error = Message.of("server.wrong_token") if is_wrong else Message.of("server.token_required")
-        return error_answer(request, HTTPStatus.UNAUTHORIZED, error, Message.of("server.log_in"))
+        standing.is_refused = True
+        return _too_early(request, math.ceil(wait)) if wait else _unauthorized(request)
     # This is the answer to visitors only where their links open nothing any more.
     gone = share.has_links(request, sessions.cookie)
     return login_form(
         request, wanted, attempt=Attempt(right=False, wait=wait) if wait else attempt, gone=gone
     )
+
+
+def _token_in_address(request: Request, sessions: Sessions, *, is_in: bool) -> Attempt | None:
+    shown = request.query_params.get(TOKEN) if request.method == "GET" else None
+    if shown is None:
+        return None
+    # Who is in already guesses nothing: on /new, a parameter of this name says something else.
+    return Attempt(sessions.is_token(shown)) if is_in else sessions.attempt(request, shown)
+
+
+def _unauthorized(request: Request) -> Response:
+    is_wrong = request.headers.get("authorization", "")
+    error = Message.of("server.wrong_token") if is_wrong else Message.of("server.token_required")
+    return error_answer(request, HTTPStatus.UNAUTHORIZED, error, Message.of("server.log_in"))
 
 
 def _bearer(request: Request, sessions: Sessions) -> Attempt:

@@ -1,5 +1,6 @@
 """Refuse what another site's page asks of this server."""
 
+from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -13,12 +14,11 @@ from firstdrift_server.answers import error_answer
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
+@dataclass(frozen=True, slots=True)
 class OriginGuard:
     """Let through requests from our own pages, links from elsewhere, and clients that are no browser."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Guard an application."""
-        self.app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 403."""

@@ -3,6 +3,7 @@ r"""Understand bytes in an address that are no UTF-8: `?path=/data/%B2%E2` is re
 Scripts send names of files so; whoever reads an address would find signs there that stand for any byte.
 """
 
+from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote_to_bytes, urlencode
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -10,12 +11,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from firstdrift.paths import spelt
 
 
+@dataclass(frozen=True, slots=True)
 class PlainQuery:
     """Spell such bytes before anybody looks at the address."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Wrap an application."""
-        self.app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with an address that is text."""

@@ -10,7 +10,7 @@ from firstdrift.errors import FirstdriftError
 from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer, status_of
 from firstdrift_server.context import Context
-from firstdrift_server.visitors import asked_of, come_through, shown_secrets
+from firstdrift_server.visitors import asked_of, shown_secrets, standing_of
 
 OPEN_FOLDER = "/share/"
 """Where links lead: whoever has none learns there only that they have none."""
@@ -43,9 +43,7 @@ def stop_visitor(request: Request, cookie: str, refusal: Response) -> Response |
         return error_answer(request, status_of(error), error.message, error.advice)
     if not links:
         return refusal
-    come_through(request, links[0])
-    if link is not None:
-        come_through(request, link)
+    standing_of(request).link = link or links[0]
     if (method, path) == ("POST", LANGUAGE):
         return None
     if asked is None or link is None or (asked.writes and not link.may_write):

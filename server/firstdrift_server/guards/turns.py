@@ -7,6 +7,7 @@ database meanwhile. Who waits for a turn holds no thread and no connection; who 
 import asyncio
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from http import HTTPStatus
 from threading import BoundedSemaphore
 
@@ -24,12 +25,11 @@ WAIT_SECONDS = 10.0
 _LOOK_EVERY = 0.05
 
 
+@dataclass(frozen=True, slots=True)
 class TurnGuard:
     """Let visitors through one after the other; those with the token pass by."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Guard an application."""
-        self.app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on when it is its turn, or answer 503 if it is not soon."""

@@ -14,8 +14,7 @@ from firstdrift.catalogue.comparisons.records import Order, count_uses, list_com
 from firstdrift.catalogue.dumps.records import DumpOrder, IndexedDump, list_dumps
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import query_of
-from firstdrift_server.parts.summary import comparison_summary
-from firstdrift_server.parts.workers import worker_view
+from firstdrift_server.parts.summary import comparison_summary, worker_view
 from firstdrift_server.questions.folders import is_there
 from firstdrift_server.uploads.view import dump_view
 
@@ -122,7 +121,7 @@ def _comparisons(session: Session, asked: Asked) -> dict[str, Any]:
     if asked.order == WORST:
         found = list_comparisons(session, text=asked.text, limit=MOST_WEIGHED)
         summaries = [comparison_summary(session, comparison) for comparison in found]
-        summaries.sort(key=lambda summary: _RANKS.get(summary["tone"], len(_RANKS)))
+        summaries.sort(key=lambda summary: _RANKS.get(summary.tone, len(_RANKS)))
         summaries = summaries[asked.skip :]
     else:
         found = list_comparisons(
@@ -135,7 +134,7 @@ def _comparisons(session: Session, asked: Asked) -> dict[str, Any]:
         )
         summaries = [comparison_summary(session, comparison) for comparison in found]
     shown = summaries[:PAGE]
-    is_live = not deleted and any(summary["job"]["is_open"] for summary in shown)
+    is_live = not deleted and any(summary.job.is_open for summary in shown)
     return {"comparisons": shown, "is_live": is_live, "more": len(summaries) > PAGE}
 
 

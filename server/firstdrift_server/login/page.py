@@ -9,7 +9,7 @@ from firstdrift.wording.message import Message
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Fields, Submitted
 from firstdrift_server.guards.login import local_address, login_form
-from firstdrift_server.visitors import session_of
+from firstdrift_server.visitors import standing_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -45,4 +45,4 @@ def log_out(request: Request, context: Shared) -> Response:
     """End the session, here as in the browser."""
     if context.sessions is None:
         raise HTTPException(404, Message.of("server.no_logout"))
-    return context.sessions.farewell(session_of(request), "/login?left=yes")
+    return context.sessions.farewell(standing_of(request).session, "/login?left=yes")

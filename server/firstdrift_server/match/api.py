@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from fastapi import Depends, HTTPException, Query, Request
 from msgspec import Meta, Struct
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -40,6 +40,7 @@ from firstdrift_server.match.sets import (
     suggestions_view,
 )
 from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.validation import Sent
 
 router = api_router("", "match sets", s409="Somebody else has changed it meanwhile")
 
@@ -47,11 +48,7 @@ VersionNumber = Annotated[int, Field(ge=0, le=10**9)]
 Names = Annotated[tuple[str, ...], Field(max_length=1000)]
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class EditIn(_In):
+class EditIn(Sent):
     """Nodes that are matched, or whose match is taken apart; with `descendants` also what is inside."""
 
     kind: Literal["match", "unmatch"]
@@ -67,13 +64,13 @@ class EditIn(_In):
 Edits = Annotated[tuple[EditIn, ...], Field(min_length=1, max_length=1000)]
 
 
-class Named(_In):
+class Named(Sent):
     """The name of a match set."""
 
     name: str
 
 
-class Seen(_In):
+class Seen(Sent):
     """The version that whoever asks has seen."""
 
     version: VersionNumber
@@ -110,7 +107,7 @@ _IMPORT_SCHEMA: dict[str, Any] = {
 }
 
 
-class Trial(_In):
+class Trial(Sent):
     """Edits to be tried, over a match set or over the comparison as it was found."""
 
     edits: Edits

@@ -7,6 +7,7 @@ Its view needs NumPy, which the server is ready without.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -29,7 +30,7 @@ from firstdrift.catalogue.matches.match_sets import (
     undo,
 )
 from firstdrift.errors import ConflictError, SettingsError
-from firstdrift.matching.manual.edits import Edit, EditKind
+from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.wording.message import Message
 from firstdrift_frontend.rendering import render
@@ -37,7 +38,7 @@ from firstdrift_server.answers import answer, status_of, wants_json
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Form
 from firstdrift_server.match.sets import check, check_for, matches_in, set_of
-from firstdrift_server.parts.addresses import match_address
+from firstdrift_server.parts.addresses import match_address, with_query
 from firstdrift_server.reader_language import language_of
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.validation import read_number
@@ -65,9 +66,9 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
     with context.reading() as session:
         origin = laid_over(session, comparison)
         if origin is not None:
+            there = match_address(origin.comparison_id, position)
             query = _with_set(picking, origin.id).query()
-            address = f"{match_address(origin.comparison_id, position)}?{query}"
-            return RedirectResponse(address, HTTPStatus.SEE_OTHER)
+            return RedirectResponse(with_query(there, query), HTTPStatus.SEE_OTHER)
         view = _view(session, context, comparison, position, picking, request.query_params)
     return answer(request, "match.html", view)
 
@@ -104,11 +105,9 @@ def apply(
         with context.reading() as session:
             version = get_match_set(session, after.match_set).version if after.match_set else 0
         return StrictJSONResponse({"ok": True, "set": after.match_set, "version": version})
-    query = after.query()
-    if change == "delete":
-        query = f"{query}&deleted={picking.match_set}" if query else f"deleted={picking.match_set}"
-    address = match_address(comparison, position)
-    return RedirectResponse(f"{address}?{query}" if query else address, HTTPStatus.SEE_OTHER)
+    deleted = f"deleted={picking.match_set}" if change == "delete" else ""
+    query = "&".join(filter(None, (after.query(), deleted)))
+    return RedirectResponse(with_query(match_address(comparison, position), query), HTTPStatus.SEE_OTHER)
 
 
 def _view(
@@ -179,7 +178,7 @@ def _rows(seen: _Seen) -> dict[str, Any]:
 
 def _state(seen: _Seen) -> dict[str, Any]:
     from firstdrift_server.match.view import state_view
-    from firstdrift_server.parts.workers import worker_view
+    from firstdrift_server.parts.summary import worker_view
 
     state, worker = state_view(seen.session, seen.known, seen.position), worker_view(seen.session)
     html = seen.html("match_state.html", state=state, address=seen.address, worker=worker)
@@ -257,7 +256,7 @@ def _edit(sent: _Sent) -> "Picking":
     with sent.context.reading() as session:
         known = set_of(session, sent.comparison, picking.match_set)
         panes = panes_of(session, sent.context, known, sent.position)
-        edits = (picking.edit(EditKind(picked_view(session, panes, picking).kind)),)
+        edits = (picking.edit(picked_view(session, panes, picking).kind),)
     return _with_set(picking, _lay_over(sent, edits), picks=False)
 
 
@@ -334,14 +333,11 @@ _CHANGES: "dict[Change, Callable[[_Sent], Picking]]" = {
 
 def _begin_set(session: Session, comparison: int, fields: QueryParams) -> int:
     """Begin a match set for whoever matches without having chosen one."""
-    sets = [one for deleted in (False, True) for one in list_match_sets(session, comparison, deleted=deleted)]
+    sets = list_match_sets(session, comparison) + list_match_sets(session, comparison, deleted=True)
     taken = {one.name for one in sets}
     wanted = (fields.get("new_name") or "").strip() or "Match set"
-    name, number = wanted, 1
-    while name in taken:
-        number += 1
-        name = f"{wanted} ({number})"
-    return create_match_set(session, comparison, name)
+    names = (f"{wanted} ({number})" if number > 1 else wanted for number in count(1))
+    return create_match_set(session, comparison, next(name for name in names if name not in taken))
 
 
 def _with_set(picking: "Picking", match_set: int | None, *, picks: bool = True) -> "Picking":

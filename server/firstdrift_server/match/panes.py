@@ -4,11 +4,13 @@ Rows come from the newest results that are finished; what was decided since, and
 in them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import Flags, Integers, Outline, rows_containing
@@ -87,12 +89,6 @@ def panes_of(session: Session, context: Context, known: MatchSet, position: int)
     """Look up the rows of the newest finished results, and mark what was decided since."""
     comparison, since = shown_results(session, known)
     pair = get_slice_label(session, comparison, position)
-    return _panes(session, context, comparison, pair, since)
-
-
-def _panes(
-    session: Session, context: Context, comparison: int, pair: SliceLabel, since: Sequence[Edit]
-) -> Panes:
     outline = context.outline(session, pair)
     sides = context.sides.get((pair.id, pair.revision), lambda: load_sides(session, pair.id, len(outline)))
     pending = np.zeros(len(outline), np.bool_)
@@ -170,16 +166,15 @@ def rows_of_pane(
     """
     listing = listing_of(session, panes, side, picking)
     asked = parameters.get("chunks") or ""
-    numbers = [read_number(part, "chunk") for part in asked.split(".")] if asked else []
+    numbers = [read_number(part, "chunk") for part in asked.split(".")]
     place = None
     if (after := parameters.get("next")) is not None:
         free = np.flatnonzero(panes.free[listing.visible] & listing.wanted[listing.visible])
-        later = free[free > (-1 if after == "-1" else read_number(after, "next") or 0)]
-        place = int(later[0]) if len(later) else int(free[0]) if len(free) else None
+        place = _next_after(free.tolist(), -1 if after == "-1" else read_number(after, "next") or 0)
     elif parameters.get("place_of") is not None:
         place = listing.place_of(rows_named(session, panes.pair.id, side, picking.names(side)))
-    if place is not None:
-        numbers.append(place // CHUNK)
+    chunks = [number for number in numbers if number is not None]
+    chunks += [] if place is None else [place // CHUNK]
     picks = (side, picking.names(side))
     return {
         "side": side,
@@ -188,14 +183,17 @@ def rows_of_pane(
         "place": place,
         "chunks": [
             (number, rows_view(session, panes, listing, picks, number * CHUNK, CHUNK))
-            for number in numbers[:8]
-            if number is not None
+            for number in chunks[:8]
         ],
     }
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+def _next_after(places: list[int], place: int) -> int | None:
+    """Return the first of some places after one, else the first of all; None if there are none."""
+    return next((one for one in places if one > place), next(iter(places), None))
+
+
+class NodeRow(Struct, frozen=True, kw_only=True):
     """The node, or the nodes, of a side in a row.
 
     Attributes:
@@ -214,8 +212,7 @@ class NodeRow:
     direction: str
 
 
-@dataclass(frozen=True, slots=True)
-class PaneRow(NodeRow):
+class PaneRow(NodeRow, frozen=True, kw_only=True):
     """A row of a pane.
 
     Attributes:
@@ -247,18 +244,11 @@ def rows_view(
         label, type_name = golden.get(index, (row.tree.label, node.type_name))
         found.append(
             PaneRow(
-                row=index,
-                names=node.names,
-                partner=node.partner,
-                status=node.status,
-                depth=node.depth,
-                kind=node.kind,
-                type_name=type_name,
-                direction=node.direction,
+                **asdict(replace(node, type_name=type_name)),
                 place=place,
                 label=label,
                 is_context=not listing.wanted[index],
-                is_picked=bool(set(node.names) & set(picked)),
+                is_picked=not set(node.names).isdisjoint(picked),
             )
         )
     return found
@@ -289,8 +279,7 @@ def _called(session: Session, panes: Panes, side: Side, rows: Iterable[Row]) -> 
     """Say label and type of the golden nodes of rows that are named after target nodes of other names."""
     if side == "target":
         return {}
-    others = {row.tree.index: row.tree.golden for row in rows if row.tree.target not in ((), row.tree.golden)}
-    wanted = [name for names in others.values() for name in names]
-    known = called(session, panes.pair.golden_slice_id, wanted)
-    found = {index: [known.get(name, (name, "")) for name in names] for index, names in others.items()}
+    others = [row.tree for row in rows if row.tree.target not in ((), row.tree.golden)]
+    known = called(session, panes.pair.golden_slice_id, [name for tree in others for name in tree.golden])
+    found = {tree.index: [known.get(name, (name, "")) for name in tree.golden] for tree in others}
     return {index: (", ".join(label for label, _ in each), each[0][1]) for index, each in found.items()}

@@ -46,17 +46,19 @@ class Picking:
                 Message.of("server.no_such_edit", kind=kind[:20]),
                 hint=Message.of("server.choose", names=tuple(map(str, EditKind))),
             )
-        finds, starts = [[parameters.get(f"{what}_{side}") for side in SIDES] for what in ("find", "from")]
+        golden, target = (tuple(dict.fromkeys(filter(None, parameters.getlist(side)))) for side in SIDES)
+        find_golden, find_target = ((parameters.get(f"find_{side}") or "").strip() for side in SIDES)
+        from_golden, from_target = (read_number(parameters.get(f"from_{side}"), "from") for side in SIDES)
         return cls(
             match_set=read_number(parameters.get("set"), "set") or None,
-            golden=tuple(dict.fromkeys(filter(None, parameters.getlist("golden")))),
-            target=tuple(dict.fromkeys(filter(None, parameters.getlist("target")))),
+            golden=golden,
+            target=target,
             kind=EditKind(kind) if kind else None,
             # A box that is not ticked is not sent at all, so the form says beside it that there is one.
             descendants=parameters.get("descendants") == "yes" or parameters.get("descendants_box") is None,
             show_all=parameters.get("show") == "all",
-            text=((finds[0] or "").strip(), (finds[1] or "").strip()),
-            start=(read_number(starts[0], "from"), read_number(starts[1], "from")),
+            text=(find_golden, find_target),
+            start=(from_golden, from_target),
         )
 
     def names(self, side: Side) -> tuple[str, ...]:
@@ -74,9 +76,9 @@ class Picking:
 
     def query(self, *, picks: bool = True) -> str:
         """Write what the page shows as the part of an address after the question mark."""
-        finds = [(f"find_{side}", text) for side, text in zip(SIDES, self.text, strict=True)]
-        said = [("set", str(self.match_set or "")), ("show", "all" if self.show_all else ""), *finds]
+        said = [("set", str(self.match_set or "")), ("show", "all" if self.show_all else "")]
+        said += [(f"find_{side}", text) for side, text in zip(SIDES, self.text, strict=True)]
         if picks:
             said += [(side, name) for side in SIDES for name in self.names(side)]
-            said += [] if self.descendants else [("descendants_box", "1")]
-        return query_of([(name, value) for name, value in said if value])
+            said += [("descendants_box", "" if self.descendants else "1")]
+        return query_of((name, value) for name, value in said if value)

@@ -21,11 +21,12 @@ from firstdrift.matching.manual.edits import Edit, MatchSetFile
 from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.matching.manual.thresholds import LARGEST_FILE
 from firstdrift.matching.plan import NodeMatch
-from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import comparison_address
+from firstdrift_server.parts.sentence import findings_object
 from firstdrift_server.parts.summary import comparison_summary
+from firstdrift_server.parts.tree_row import OF_MATCHES
 from firstdrift_server.questions.dumps import said_by_text
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _results_view(session: Session, known: MatchSet) -> dict[str, Any] | None:
         "comparison": results,
         "address": comparison_address(results),
         "first_bad_node": finding_object(bad_node),
-    } | {name: summary[name] for name in shown}
+    } | {name: getattr(summary, name) for name in shown}
 
 
 def _version_view(one: Version, *, in_force: bool) -> dict[str, Any]:
@@ -153,8 +154,8 @@ def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[E
     return {
         "match_set": asked[1],
         "version": known.version,
-        "before": _side_view(found.before, found.findings_before),
-        "after": _side_view(found.after, found.findings_after),
+        "before": {"counts": counts_object(found.before)} | findings_object(found.findings_before),
+        "after": {"counts": counts_object(found.after)} | findings_object(found.findings_after),
         "added": [_match_view(match) for match in found.added[:MOST_MATCHES]],
         "added_total": len(found.added),
         "removed": [_match_view(match) for match in found.removed[:MOST_MATCHES]],
@@ -167,24 +168,11 @@ def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[E
     }
 
 
-def _side_view(counts: Counts, findings: Findings) -> dict[str, Any]:
-    return {
-        "summary": findings.summary,
-        "counts": counts_object(counts),
-        "first_bad_token": finding_object(findings.first_bad_token),
-        "first_bad_node": finding_object(findings.first_bad_node),
-    }
-
-
 def _match_view(match: NodeMatch) -> dict[str, Any]:
     return {
         "golden": list(match.golden),
         "target": list(match.target),
-        "origin": match.origin.value,
-        "score": match.score,
-        "doubtful": match.doubtful,
-        "reasons": list(match.reasons),
-    }
+    } | {name: getattr(match, name) for name in OF_MATCHES}
 
 
 def suggestions_view(

@@ -3,9 +3,9 @@
 The page needs no dump and no plan: these are loaded for suggestions and previews only.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import get_comparison
@@ -21,9 +21,8 @@ from firstdrift_server.context import Context
 from firstdrift_server.match.panes import CHUNK, Panes, node_row, pane_view, panes_of, shown_results
 from firstdrift_server.match.picking import SIDES, Picking, Side
 from firstdrift_server.match.sets import effect_view, set_of, suggestions_view
-from firstdrift_server.parts.addresses import comparison_address, match_address, tree_address
-from firstdrift_server.parts.summary import comparison_summary
-from firstdrift_server.parts.workers import worker_view
+from firstdrift_server.parts.addresses import comparison_address, match_address, tree_address, with_query
+from firstdrift_server.parts.summary import comparison_summary, worker_view
 
 LATEST = 12
 """Versions that the history shows."""
@@ -43,13 +42,13 @@ def match_view(
         "address": address,
         "query": query,
         "view_query": picking.query(picks=False),
-        "here": f"{address}?{query}" if query else address,
+        "here": with_query(address, query),
         "tree": tree_address(comparison, position),
         "slice": position,
         "slice_name": panes.pair.target.name(),
         "slices": _slices(session, comparison, picking),
         "sets": [{"id": one.id, "name": one.name, "version": one.version} for one in known_sets],
-        "free_number": _free_number(session, comparison),
+        "free_number": 1 + len(known_sets) + len(list_match_sets(session, comparison, deleted=True)),
         "picking": picking,
         "chunk": CHUNK,
         "largest_file": LARGEST_FILE,
@@ -69,19 +68,13 @@ def _slices(session: Session, comparison: int, picking: Picking) -> list[dict[st
         {
             "slice": pair.position,
             "name": pair.target.name(),
-            "address": match_address(comparison, pair.position) + (f"?{query}" if query else ""),
+            "address": with_query(match_address(comparison, pair.position), query),
         }
         for pair in slice_labels_of(session, comparison)
     ]
 
 
-def _free_number(session: Session, comparison: int) -> int:
-    """Return a number for the name of the next match set."""
-    return 1 + sum(len(list_match_sets(session, comparison, deleted=deleted)) for deleted in (False, True))
-
-
-@dataclass(frozen=True, slots=True)
-class PickedNode:
+class PickedNode(Struct, frozen=True):
     """A node that is picked.
 
     Attributes:
@@ -93,8 +86,7 @@ class PickedNode:
     partner: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
+class Picked(Struct, frozen=True, kw_only=True):
     """What is picked, and what can be done with it.
 
     Attributes:
@@ -104,7 +96,7 @@ class Picked:
 
     golden: list[PickedNode]
     target: list[PickedNode]
-    kind: str
+    kind: EditKind
     can_match: bool
     can_unmatch: bool
     is_too_many: bool
@@ -114,34 +106,38 @@ class Picked:
 
 def picked_view(session: Session, panes: Panes, picking: Picking) -> Picked:
     """Say what is picked, what it is matched with, and what can be done with it."""
-    sides: dict[Side, list[PickedNode]] = {}
-    indexes: dict[Side, set[int]] = {}
-    for side in SIDES:
-        names = picking.names(side)
-        rows = rows_at(session, panes.pair.id, rows_named(session, panes.pair.id, side, names).tolist())
-        by_name = {name: node_row(panes, side, row) for row in rows for name in getattr(row.tree, side)}
-        sides[side] = [
-            PickedNode(name, by_name[name].status, by_name[name].partner)
-            if name in by_name
-            else PickedNode(name, "absent", [])
-            for name in names
-        ]
-        indexes[side] = {by_name[name].row for name in names if name in by_name}
-    everything = [*sides["golden"], *sides["target"]]
-    of_each_other = bool(indexes["golden"]) and indexes["golden"] == indexes["target"]
-    certain = all(one.status == "matched" for one in everything)
-    kind = picking.kind or (EditKind.UNMATCH if of_each_other and certain else EditKind.MATCH)
-    can_match = bool(picking.golden and picking.target)
+    (golden, golden_rows), (target, target_rows) = (
+        _picked_nodes(session, panes, side, picking.names(side)) for side in SIDES
+    )
+    statuses = {node.status for node in (*golden, *target)}
+    is_match = bool(golden_rows) and golden_rows == target_rows and statuses == {"matched"}
+    kind = picking.kind or (EditKind.UNMATCH if is_match else EditKind.MATCH)
+    can_match = bool(golden and target)
     return Picked(
-        golden=sides["golden"],
-        target=sides["target"],
-        kind=str(kind),
+        golden=golden,
+        target=target,
+        kind=kind,
         can_match=can_match,
-        can_unmatch=any(one.status in ("matched", "doubtful") for one in everything),
-        is_too_many=min(len(picking.golden), len(picking.target)) > 1,
-        is_ready=can_match if kind is EditKind.MATCH else bool(everything),
+        can_unmatch=not statuses.isdisjoint(("matched", "doubtful")),
+        is_too_many=min(len(golden), len(target)) > 1,
+        is_ready=can_match if kind is EditKind.MATCH else picking.has_any,
         descendants=picking.descendants,
     )
+
+
+def _picked_nodes(
+    session: Session, panes: Panes, side: Side, names: tuple[str, ...]
+) -> tuple[list[PickedNode], set[int]]:
+    """Describe the picked nodes of a side, and give the rows that they stand in."""
+    rows = rows_at(session, panes.pair.id, rows_named(session, panes.pair.id, side, names).tolist())
+    known = {name: node_row(panes, side, row) for row in rows for name in getattr(row.tree, side)}
+    nodes = [
+        PickedNode(name, known[name].status, known[name].partner)
+        if name in known
+        else PickedNode(name, "absent", [])
+        for name in names
+    ]
+    return nodes, {known[name].row for name in names if name in known}
 
 
 def state_view(session: Session, known: MatchSet, position: int) -> dict[str, Any]:
@@ -150,6 +146,15 @@ def state_view(session: Session, known: MatchSet, position: int) -> dict[str, An
     results = known.results()
     in_force = {one.version for one in known.chain()}
     shown, since = shown_results(session, known)
+    history = [
+        {
+            "version": one.version,
+            "says": said[one.version],
+            "in_force": one.version in in_force,
+            "at": one.made_at,
+        }
+        for one in reversed(known.versions[-LATEST:])
+    ]
     return {
         "id": known.id or None,
         "name": known.name,
@@ -157,18 +162,10 @@ def state_view(session: Session, known: MatchSet, position: int) -> dict[str, An
         "shown": shown,
         "pending": len(since),
         "edits": len(known.edits()),
-        "undo": said.get(known.version) if known.undone is not None else None,
-        "redo": said.get(known.redone) if known.redone is not None else None,
+        "undo": None if known.undone is None else said.get(known.version),
+        "redo": None if known.redone is None else said.get(known.redone),
         "results": None if results is None else _results_view(session, results, position),
-        "history": [
-            {
-                "version": one.version,
-                "says": one.message(),
-                "in_force": one.version in in_force,
-                "at": one.made_at,
-            }
-            for one in reversed(known.versions[-LATEST:])
-        ],
+        "history": history,
         "older": max(0, len(known.versions) - LATEST),
     }
 
@@ -176,7 +173,7 @@ def state_view(session: Session, known: MatchSet, position: int) -> dict[str, An
 def _results_view(session: Session, comparison: int, position: int) -> dict[str, Any]:
     summary = comparison_summary(session, get_comparison(session, comparison))
     shown = ("state", "summary", "tone", "counts", "job", "address")
-    return {name: summary[name] for name in shown} | {
+    return {name: getattr(summary, name) for name in shown} | {
         "comparison": comparison,
         "tree": tree_address(comparison, position),
     }
@@ -187,13 +184,12 @@ def trial_view(
 ) -> dict[str, Any]:
     """Say what the picked nodes, matched or taken apart, would change; or why they cannot be."""
     picked = picked_view(session, panes_of(session, context, known, position), picking)
-    kind = EditKind(picked.kind)
     asked = (known.comparison_id, known.id or None, position)
     try:
-        effect = effect_view(session, context, asked, (picking.edit(kind),))
+        effect = effect_view(session, context, asked, (picking.edit(picked.kind),))
     except SettingsError as error:
-        return {"kind": str(kind), "version": known.version, "problem": _said(error)}
-    return effect | {"kind": str(kind), "problem": None}
+        return {"kind": picked.kind, "version": known.version, "problem": _said(error)}
+    return effect | {"kind": picked.kind, "problem": None}
 
 
 def ranked_view(
@@ -204,13 +200,12 @@ def ranked_view(
         raise SettingsError(Message.of("server.no_node_named"), hint=Message.of("server.pick_a_node"))
     side: Side = "golden" if picking.golden else "target"
     asked = (known.comparison_id, known.id or None, position)
-    names = {side: picking.names(side)[0]}
-    about = {"side": side, "of": names[side], "query": picking.query(picks=False)}
+    name = picking.names(side)[0]
+    about = {"side": side, "of": name, "query": picking.query(picks=False), "problem": None}
     try:
-        found = suggestions_view(session, context, asked, {"golden": None, "target": None} | names)
+        return about | suggestions_view(session, context, asked, {"golden": None, "target": None, side: name})
     except SettingsError as error:
         return about | {"suggestions": [], "problem": _said(error)}
-    return about | {"suggestions": found["suggestions"], "problem": None}
 
 
 def _said(error: FirstdriftError) -> dict[str, Message | None]:

@@ -2,7 +2,7 @@
 
 from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
-from firstdrift_server.new.folders import listed_folder
+from firstdrift_server.new.view import listed_folder
 from firstdrift_server.questions.folders import Order
 from firstdrift_server.strict_json import StrictJSONResponse
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -10,7 +9,7 @@ from firstdrift.catalogue.comparisons.baselines import require_finished_baseline
 from firstdrift.catalogue.comparisons.records import recent_paths
 from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
-from firstdrift.errors import FirstdriftError, PathOutsideRootsError, SettingsError
+from firstdrift.errors import FirstdriftError, LimitError, PathOutsideRootsError, SettingsError
 from firstdrift.matching.ranks.parallel_sizes import write_layouts
 from firstdrift.paths import inside, unspelt
 from firstdrift.verdict.judge import RULES
@@ -19,12 +18,11 @@ from firstdrift.wording.message import Message
 from firstdrift_server.answers import located
 from firstdrift_server.comparison_request import ComparisonRequest, require_slices
 from firstdrift_server.context import Context
-from firstdrift_server.new.folders import listed_folder
 from firstdrift_server.parts.addresses import query_of
-from firstdrift_server.parts.baselines import baseline_choices
+from firstdrift_server.parts.baselines import BaselineChoice, baseline_choices
 from firstdrift_server.parts.command_line import compare_command, threshold_words
 from firstdrift_server.parts.summary import distinct_names
-from firstdrift_server.questions.folders import Entry, Folder, Order, describe_choice, is_there
+from firstdrift_server.questions.folders import Entry, Folder, Order, describe_choice, is_there, list_folder
 from firstdrift_server.uploads.view import dump_view
 
 SIDES = ("golden", "target")
@@ -84,7 +82,7 @@ class NewView(Struct, frozen=True, kw_only=True):
     rule_sets: tuple[str, ...]
     thresholds: list[str]
     levels: tuple[str, ...]
-    baselines: list[dict[str, Any]]
+    baselines: list[BaselineChoice]
     command: str
     roots: list[str]
     uploads: str | None
@@ -102,20 +100,17 @@ def new_view(
     options, mappings, problem = _options(context, fields)
     sides = [_side(context, side, fields, is_needed=refused is not None) for side in SIDES]
     golden, target = (side.entry for side in sides)
-    if problem is None and golden is not None and target is not None:
-        problem = _missing(context, Path(golden.path), Path(target.path), options)
     baselines, unfit = _baselines(context, golden, options.baseline)
-    problem, hint = problem or unfit, None
-    broken = [side.side for side in sides if side.problem is not None]
-    if refused is not None and not broken:
-        problem, hint = problem or refused.message, refused.advice
-    baseline = next((choice["path"] for choice in baselines if choice["is_chosen"]), "")
+    problem = problem or _missing(context, golden, target, options) or unfit
+    broken = next((side.side for side in sides if side.problem is not None), None)
+    said = refused if broken is None else None
+    baseline = next((choice.path for choice in baselines if choice.is_chosen), "")
     return NewView(
         fields={name: fields.get(name, "") for name in ComparisonRequest.model_fields},
-        order=str(_order(fields)),
-        orders={str(order): _address(fields, order=str(order)) for order in Order},
+        order=_order(fields),
+        orders={str(order): _address(fields, order=order) for order in Order},
         sides=sides,
-        to_mend=next(iter(broken), None) if refused is not None else None,
+        to_mend=broken if refused is not None else None,
         is_same=golden is not None and target is not None and golden.path == target.path,
         options=options,
         rule_sets=RULES,
@@ -123,10 +118,10 @@ def new_view(
         levels=LEVELS,
         baselines=baselines,
         command=compare_command(sides[0].path, sides[1].path, options, mappings, baseline),
-        roots=[str(root) for root in context.roots],
+        roots=list(map(str, context.roots)),
         uploads=str(context.uploads.folder) if context.uploads.quota else None,
-        problem=problem,
-        hint=hint,
+        problem=problem or (said.message if said else None),
+        hint=said.advice if said else None,
     )
 
 
@@ -154,7 +149,7 @@ def new_address(golden: str, target: str, options: Options, note: str = "") -> s
 
 def _baselines(
     context: Context, golden: Entry | None, chosen: int | None
-) -> tuple[list[dict[str, Any]], Message | None]:
+) -> tuple[list[BaselineChoice], Message | None]:
     """List what can be chosen as the baseline of a golden dump, and say what is wrong with what is chosen."""
     path = Path(golden.path) if golden is not None else None
     with context.reading() as session:
@@ -177,9 +172,14 @@ def _order(fields: Mapping[str, str]) -> Order:
     return Order.NAME if fields.get("order") == Order.NAME else Order.RECENT
 
 
-def _missing(context: Context, golden: Path, target: Path, options: Options) -> Message | None:
+def _missing(
+    context: Context, golden: Entry | None, target: Entry | None, options: Options
+) -> Message | None:
+    """Say what step, rank or token the dumps have not, where both are chosen."""
+    if golden is None or target is None:
+        return None
     try:
-        require_slices(context, golden, target, options)
+        require_slices(context, Path(golden.path), Path(target.path), options)
     except FirstdriftError as error:
         return error.message
     return None
@@ -237,6 +237,17 @@ def _folder(context: Context, shown: str, chosen: str, order: Order) -> tuple[Fo
     except FirstdriftError as error:
         return listed_folder(context, "", order), (error.message, error.advice or HINT, shown)
     return folder, None
+
+
+def listed_folder(context: Context, wanted: str, order: Order = Order.NAME, begins: str = "") -> Folder:
+    """List a folder as `list_folder` does, in a child process.
+
+    Where looking into what lies there takes too much, it is listed all the same, without formats.
+    """
+    try:
+        return context.ask(list_folder, context.roots, wanted, order, begins)
+    except LimitError:
+        return list_folder(context.roots, wanted, order, begins, looks=False)
 
 
 def _typed_name(typed: str, folder: Folder) -> str:

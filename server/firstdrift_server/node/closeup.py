@@ -14,7 +14,7 @@ from firstdrift.catalogue.comparisons.tree import Pair, get_row, pairs_of_row
 from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
-from firstdrift_server.node.tensor_choice import tensor_keys, worst_tensor
+from firstdrift_server.node.view import tensor_keys, worst_tensor
 from firstdrift_server.parts.addresses import node_address
 from firstdrift_server.questions.closeup import PARTS, Asked, Known, look_at
 
@@ -24,9 +24,11 @@ def asked_from(
 ) -> Asked:
     """Read what an address says; what is empty is not said."""
     index = tuple(_number("at", part) for part in at.split(",")) if at.strip(", ") else None
-    axes = (_number("down", down) if down else None, _number("across", across) if across else None)
+    numbers = {"down": down, "across": across, "heads": heads.strip()}
     return Asked(
-        None if tensor == "" else tensor, *axes, index, _number("heads", heads) if heads.strip() else None
+        None if tensor == "" else tensor,
+        at=index,
+        **{name: _number(name, text) for name, text in numbers.items() if text},
     )
 
 

@@ -1,17 +1,19 @@
 """One node: the verdict in words, its tensors, how it was matched, and where it was called from."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, left_over_of
 from firstdrift.catalogue.comparisons.tree import Pair, Row, get_row, pairs_of_row, path_to_row
 from firstdrift.catalogue.dumps.records import IndexedSlice, get_slice, load_dump, load_node
 from firstdrift.errors import FirstdriftError
-from firstdrift.metrics.measurement import Measurement, SideSummary
-from firstdrift.model.tensor import TensorRecord
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_stacks
 from firstdrift.paths import inside
 from firstdrift.verdict.judgement import NodeClass
@@ -19,7 +21,6 @@ from firstdrift.verdict.rule_book import ENTRIES
 from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
-from firstdrift_server.node.tensor_choice import tensor_keys, worst_tensor
 from firstdrift_server.notes.view import notes_view
 from firstdrift_server.parts.addresses import (
     comparison_address,
@@ -82,6 +83,27 @@ def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: i
     }
 
 
+def tensor_keys(pairs: Sequence[Pair]) -> list[str]:
+    """Name the pairs of a node so that each can be asked for: "output.0", and "output.0~2" for a second."""
+    seen: Counter[str] = Counter()
+    keys = []
+    for pair in pairs:
+        label = pair.plan.target.label
+        seen[label] += 1
+        keys.append(label if seen[label] == 1 else f"{label}~{seen[label]}")
+    return keys
+
+
+def worst_tensor(row: Row, pairs: Sequence[Pair]) -> int | None:
+    """Return which pair is looked at if nobody says: the worst with values, or the first; None of none."""
+    with_data = [number for number, pair in enumerate(pairs) if pair.measurement.kind is MeasurementKind.DATA]
+    for number in with_data:
+        if pairs[number].index == row.judgement.worst_pair:
+            return number
+    outputs = [number for number in with_data if pairs[number].plan.target.role is Role.OUTPUT]
+    return next(iter([*outputs, *with_data, *range(len(pairs))]), None)
+
+
 def _decided(row: Row, comparison: int) -> dict[str, Any] | None:
     """Say by which rule a row is called what it is, or what excuses its error; None if none is known."""
     entry = ENTRIES.get(row.judgement.rule or "")
@@ -103,16 +125,14 @@ def _columns(pairs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 def _pair_object(pair: Pair) -> dict[str, Any]:
     plan, measured = pair.plan, pair.measurement
     return {
+        **asdict(pair.judgement),
         "index": pair.index,
         "golden_node": plan.golden_node,
         "target_node": plan.target_node,
         "golden": _tensor(plan.golden, measured.golden),
         "target": _tensor(plan.target, measured.target),
-        "verdict": str(pair.judgement.verdict),
-        "error": pair.judgement.error,
-        "reasons": list(pair.judgement.reasons),
         "transform": plan.transform,
-        "kind": str(measured.kind),
+        "kind": measured.kind,
         "remark": plan.incomparable or measured.reason,
         "metrics": measured.values(),
         "details": _details(measured),
@@ -134,62 +154,69 @@ def _tensor(record: TensorRecord, summary: SideSummary | None) -> dict[str, Any]
 def recorded(record: TensorRecord) -> dict[str, Any]:
     """Describe a tensor as its dump records it, but for its statistics."""
     return {
-        "role": str(record.role),
-        "dtype": record.dtype,
-        "shape": None if record.shape is None else list(record.shape),
-        "digest": record.digest,
-        "scalar": record.scalar,
+        **{name: getattr(record, name) for name in ("role", "dtype", "shape", "digest", "scalar")},
         "file": record.location and str(record.location.file),
         "entry": record.location.entry if record.location else "",
     }
 
 
+_DETAILS: Final[Mapping[str, Mapping[str, str]]] = {
+    "errors": {
+        "largest_error_at": "max_absolute_at",
+        "golden_value_there": "max_absolute_golden",
+        "target_value_there": "max_absolute_target",
+        "worst_row_at": "worst_row",
+    },
+    "integers": {
+        "first_mismatch_at": "first_mismatch",
+        "golden_value_there": "golden_at_first",
+        "target_value_there": "target_at_first",
+        "same_values_other_order": "same_set",
+    },
+    "logits": {
+        "golden_top_token": "golden_top",
+        "target_top_token": "target_top",
+        "golden_margin": "golden_margin",
+        "target_margin": "target_margin",
+        "golden_probability": "golden_top_probability",
+        "target_probability": "target_probability_of_golden_top",
+        "rounding_tie": "tie_flip",
+    },
+}
+"""What of a measurement has no column, by what was measured: how it is called, and where it stands."""
+
+
 def _details(measured: Measurement) -> list[tuple[Message, Any]]:
     """List what has no column: places, values and top tokens."""
-    found: list[tuple[Message, Any]] = []
-    if measured.errors is not None:
-        found += [
-            (Message.of("server.largest_error_at"), measured.errors.max_absolute_at),
-            (Message.of("server.golden_value_there"), measured.errors.max_absolute_golden),
-            (Message.of("server.target_value_there"), measured.errors.max_absolute_target),
-            (Message.of("server.worst_row_at"), measured.errors.worst_row),
-        ]
-    if measured.integers is not None:
-        found += [
-            (Message.of("server.first_mismatch_at"), measured.integers.first_mismatch),
-            (Message.of("server.golden_value_there"), measured.integers.golden_at_first),
-            (Message.of("server.target_value_there"), measured.integers.target_at_first),
-            (Message.of("server.same_values_other_order"), measured.integers.same_set),
-        ]
-    if measured.logits is not None:
-        last = measured.logits.last
-        found += [
-            (Message.of("server.golden_top_token"), last.golden_top),
-            (Message.of("server.target_top_token"), last.target_top),
-            (Message.of("server.golden_margin"), last.golden_margin),
-            (Message.of("server.target_margin"), last.target_margin),
-            (Message.of("server.golden_probability"), last.golden_top_probability),
-            (Message.of("server.target_probability"), last.target_probability_of_golden_top),
-            (Message.of("server.rounding_tie"), last.tie_flip),
-        ]
+    last = measured.logits.last if measured.logits is not None else None
+    parts = {"errors": measured.errors, "integers": measured.integers, "logits": last}
+    found = [
+        (Message.of(f"server.{name}"), getattr(said, field))
+        for part, said in parts.items()
+        if said is not None
+        for name, field in _DETAILS[part].items()
+    ]
     return [(name, value) for name, value in found if value is not None]
 
 
 def _unmatched(session: Session, pair: SliceLabel, row: Row) -> dict[str, list[dict[str, Any]]]:
     """List the tensors without partner: all of an unmatched node, or those left over of a matched one."""
-    sides = {
-        "golden": (row.tree.golden, pair.golden_slice_id),
-        "target": (row.tree.target, pair.target_slice_id),
+    names = {"golden": row.tree.golden, "target": row.tree.target}
+    if row.match is not None:
+        left_over = left_over_of(session, pair.id)
+        return {
+            side: [_tensor(left.record, None) for left in left_over[side] if left.node in names[side]]
+            for side in names
+        }
+    slices = {"golden": pair.golden_slice_id, "target": pair.target_slice_id}
+    return {
+        side: [
+            _tensor(record, None)
+            for name in names[side]
+            for record in load_node(session, slices[side], name).tensors
+        ]
+        for side in names
     }
-    left_over = left_over_of(session, pair.id) if row.match else {}
-    found: dict[str, list[dict[str, Any]]] = {}
-    for side, (names, slice_id) in sides.items():
-        if row.match is None:
-            records = [record for name in names for record in load_node(session, slice_id, name).tensors]
-        else:
-            records = [left.record for left in left_over[side] if left.node in names]
-        found[side] = [_tensor(record, None) for record in records]
-    return found
 
 
 def _stack(session: Session, context: Context, slice_id: int, names: Sequence[str]) -> dict[str, Any]:
@@ -206,18 +233,14 @@ def stack_of(session: Session, context: Context, known: IndexedSlice, name: str)
     try:
         return stack_object(context.stacks.get(known.id, read).get(name, ()))
     except FirstdriftError as error:
-        return stack_object(()) | {"problem": error.message}
+        return stack_object((), error.message)
 
 
-def stack_object(frames: Sequence[str]) -> dict[str, Any]:
+def stack_object(frames: Sequence[str], problem: Message | None = None) -> dict[str, Any]:
     """Take a call stack, innermost frame first, apart into what the user wrote and what libraries did."""
+    library = [frame for frame in frames if _LIBRARY.search(frame)]
     own = [frame for frame in frames if not _LIBRARY.search(frame)]
-    return {
-        "frames": frames,
-        "own": own,
-        "library": [frame for frame in frames if _LIBRARY.search(frame)],
-        "problem": None,
-    }
+    return {"frames": frames, "own": own, "library": library, "problem": problem}
 
 
 _LIBRARY = re.compile(

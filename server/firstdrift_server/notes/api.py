@@ -3,22 +3,20 @@
 from http import HTTPStatus
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict
 
 from firstdrift.catalogue.sharing import notes
 from firstdrift_server.answers import api_router
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.notes.view import noted_nodes, require_own, write_note
 from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.validation import Sent
 from firstdrift_server.visitors import viewer_of
 
 router = api_router("/comparisons/{comparison}", "sharing")
 
 
-class NoteIn(BaseModel):
+class NoteIn(Sent):
     """A note, and how its author calls themselves."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     author: str
     text: str

@@ -1,6 +1,7 @@
 """What people wrote about nodes: beside a node, and all of a comparison."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -11,6 +12,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_l
 from firstdrift.catalogue.comparisons.tree import get_row, rows_of_nodes
 from firstdrift.catalogue.sharing.notes import NodeNote, add_note, get_note, notes_of
 from firstdrift.exports.report_json import coordinates_object
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
@@ -41,36 +43,34 @@ def noted_nodes(session: Session, comparison_id: int) -> list[dict[str, Any]]:
     A node that the results have no more (such as of other slices) has no address.
     """
     notes = [note for note in notes_of(session, comparison_id) if note.deleted_at is None]
-    if not notes:
-        return []
-    pairs = {pair.target: pair for pair in slice_labels_of(session, comparison_id)}
-    wanted: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
+    addresses = _addresses(session, comparison_id, notes)
+    return [
+        note_view(note)
+        | {
+            "node": note.node,
+            "side": note.side,
+            "where": note.coordinates.name(),
+            "coordinates": coordinates_object(note.coordinates),
+            "address": addresses.get((note.coordinates, note.side, note.node)),
+        }
+        for note in notes
+    ]
+
+
+def _addresses(
+    session: Session, comparison_id: int, notes: Sequence[NodeNote]
+) -> dict[tuple[Coordinates, str, str], str]:
+    """Say where the nodes are that notes are about, by slice, side and name."""
+    pairs = {pair.target: pair for pair in slice_labels_of(session, comparison_id)} if notes else {}
+    wanted: defaultdict[tuple[Coordinates, str], list[str]] = defaultdict(list)
     for note in notes:
         if note.coordinates in pairs:
-            wanted[pairs[note.coordinates].id, note.side].append(note.node)
-    rows = {
-        (slice_pair, side, name): row
-        for (slice_pair, side), names in wanted.items()
-        for name, row in rows_of_nodes(session, slice_pair, side, names).items()
+            wanted[note.coordinates, note.side].append(note.node)
+    return {
+        (where, side, name): node_address(comparison_id, pairs[where].position, row)
+        for (where, side), names in wanted.items()
+        for name, row in rows_of_nodes(session, pairs[where].id, side, names).items()
     }
-    found = []
-    for note in notes:
-        pair = pairs.get(note.coordinates)
-        row = None if pair is None else rows.get((pair.id, note.side, note.node))
-        known = pair is not None and row is not None
-        found.append(
-            note_view(note)
-            | {
-                "node": note.node,
-                "side": note.side,
-                "where": note.coordinates.name(),
-                "coordinates": coordinates_object(note.coordinates),
-                "address": node_address(comparison_id, pair.position, row)
-                if known and pair and row is not None
-                else None,
-            }
-        )
-    return found
 
 
 def write_note(session: Session, viewer: Viewer, place: tuple[int, int, int], author: str, text: str) -> int:

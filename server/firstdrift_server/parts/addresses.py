@@ -6,14 +6,21 @@ from urllib.parse import urlencode
 from firstdrift.paths import spelt
 
 
+def address(path: str, /, **parameters: object) -> str:
+    """Return an address with parameters; those that are None are left out."""
+    return with_query(
+        path, query_of((name, value) for name, value in parameters.items() if value is not None)
+    )
+
+
 def comparison_address(comparison: int, **parameters: object) -> str:
     """Return the address of a comparison."""
-    return _with(f"/c/{comparison}", parameters)
+    return address(f"/c/{comparison}", **parameters)
 
 
 def tree_address(comparison: int, slice_: int, **parameters: object) -> str:
     """Return the address of the tree of a slice."""
-    return _with(f"/c/{comparison}/s/{slice_}/tree", parameters)
+    return address(f"/c/{comparison}/s/{slice_}/tree", **parameters)
 
 
 def node_address(comparison: int, slice_: int, row: int) -> str:
@@ -23,7 +30,7 @@ def node_address(comparison: int, slice_: int, row: int) -> str:
 
 def tensor_address(node: str, key: str) -> str:
     """Return the address of a node's page on which a pair of its tensors is seen from near."""
-    return _with(node, {"tensor": key})
+    return address(node, tensor=key)
 
 
 def unmatched_address(comparison: int, slice_: int) -> str:
@@ -33,22 +40,22 @@ def unmatched_address(comparison: int, slice_: int) -> str:
 
 def match_address(comparison: int, slice_: int, **parameters: object) -> str:
     """Return the address of the page on which nodes of a slice are matched by hand."""
-    return _with(f"/c/{comparison}/s/{slice_}/match", parameters)
+    return address(f"/c/{comparison}/s/{slice_}/match", **parameters)
 
 
 def share_address(comparison: int, **parameters: object) -> str:
     """Return the address of the page of the links to a comparison."""
-    return _with(f"/c/{comparison}/share", parameters)
+    return address(f"/c/{comparison}/share", **parameters)
 
 
 def dump_address(dump: int, **parameters: object) -> str:
     """Return the address of a dump without a partner."""
-    return _with(f"/dumps/{dump}", parameters)
+    return address(f"/dumps/{dump}", **parameters)
 
 
 def dump_tree_address(dump: int, slice_: int, **parameters: object) -> str:
     """Return the address of the tree of a slice of a dump."""
-    return _with(f"/dumps/{dump}/s/{slice_}/tree", parameters)
+    return address(f"/dumps/{dump}/s/{slice_}/tree", **parameters)
 
 
 def dump_node_address(dump: int, slice_: int, row: int) -> str:
@@ -67,6 +74,6 @@ def query_of(parameters: Mapping[str, object] | Iterable[tuple[str, object]]) ->
     return urlencode([(name, spelt(str(value))) for name, value in pairs])
 
 
-def _with(path: str, parameters: dict[str, object]) -> str:
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return f"{path}?{query_of(given)}" if given else path
+def with_query(path: str, query: str) -> str:
+    """Return an address that ends in a query, if there is one."""
+    return f"{path}?{query}" if query else path

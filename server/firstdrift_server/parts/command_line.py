@@ -1,7 +1,7 @@
 """The command that does in a terminal what a page does."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from firstdrift.comparison.report import Options
 from firstdrift.matching.ranks.parallel_sizes import write_layouts
@@ -21,25 +21,30 @@ def compare_command(
             file that their match set is exported to.
         baseline: path of the healthy run, where it is known and may be seen.
     """
-    matching = options.matching
     words = ["firstdrift", "compare", golden or "GOLDEN", target or "TARGET"]
-    words += ["--rules", options.rules] if options.rules != Options().rules else []
+    for name, value in _chosen(options, mappings, baseline):
+        if value is not None and value is not False:
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return " ".join(map(_quoted, words))
+
+
+def _chosen(options: Options, mappings: Sequence[str], baseline: str) -> Iterator[tuple[str, object]]:
+    """Give each option with its value: true if it has none, false or None if it is left out."""
+    matching = options.matching
+    yield "rules", None if options.rules == Options().rules else options.rules
     for moved in threshold_words(options):
-        words += ["--threshold", moved]
-    words += ["--baseline", baseline or "HEALTHY"] if options.baseline is not None else []
-    words += ["--level", options.level] if options.level else []
-    words += ["--fuzzy"] if matching.fuzzy else []
-    words += [] if matching.structure else ["--no-structure"]
+        yield "threshold", moved
+    yield "baseline", None if options.baseline is None else baseline or "HEALTHY"
+    yield "level", options.level or None
+    yield "fuzzy", matching.fuzzy
+    yield "no-structure", not matching.structure
     for name in ("step", "rank", "token"):
-        value = getattr(matching, name)
-        words += [f"--{name}", str(value)] if value is not None else []
-    words += ["--token-offset", str(matching.token_offset)] if matching.token_offset else []
-    for option, said in write_layouts(matching.golden_layout, matching.target_layout).items():
-        words += [f"--{option}", said]
+        yield name, getattr(matching, name)
+    yield "token-offset", matching.token_offset or None
+    yield from write_layouts(matching.golden_layout, matching.target_layout).items()
     unknown = ["MATCH_SET.json"] if matching.edits or matching.mappings else []
     for file in mappings or unknown:
-        words += ["--mapping", file]
-    return " ".join(map(_quoted, words))
+        yield "mapping", file
 
 
 def threshold_words(options: Options) -> list[str]:

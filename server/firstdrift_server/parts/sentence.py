@@ -6,10 +6,12 @@ What is a link is known by the gap of the message in which it stands.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
+from firstdrift.exports.report_json import finding_object
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Finding, Findings
 from firstdrift.wording.message import Message
@@ -38,6 +40,26 @@ def finding_address(comparison: int, finding: Finding, slices: Sequence[SlicePai
     """Return where a finding is seen in its tree; None if its slice is not (or no longer) there."""
     position = position_of(slices, finding.coordinates)
     return None if position is None else tree_address(comparison, position, row=finding.row)
+
+
+def name_of(finding: Finding) -> str:
+    """Name the node of a finding, by its module where that is known."""
+    return finding.module or finding.target or finding.golden
+
+
+def findings_object(findings: Findings) -> dict[str, Any]:
+    """Describe what is said first."""
+    return {
+        "summary": findings.summary,
+        "first_bad_token": finding_object(findings.first_bad_token),
+        "first_bad_node": finding_object(findings.first_bad_node),
+    }
+
+
+def first_position(slices: Sequence[SlicePair], findings: Findings | None) -> int | None:
+    """Find the slice of what is said first, a node before a token; None if there is neither."""
+    first = (findings.first_bad_node or findings.first_bad_token) if findings is not None else None
+    return None if first is None else position_of(slices, first.coordinates)
 
 
 class Places:

@@ -1,95 +1,141 @@
 """Comparisons as lists show them: what was compared, how far it is, and what came out, in one line each."""
 
-from typing import Any
+from collections.abc import Mapping
+from datetime import datetime
 
+from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import Comparison, list_comparisons
-from firstdrift.catalogue.jobs.queue import Job, jobs_before
+from firstdrift.catalogue.comparisons.records import Comparison
+from firstdrift.catalogue.jobs.queue import Job, jobs_before, list_workers
+from firstdrift.catalogue.lookup import record_of
 from firstdrift.catalogue.tables import JobState
 from firstdrift.exports.report_json import counts_object
-from firstdrift.verdict.judgement import Findings, Verdict
+from firstdrift.verdict.judgement import Counts, Findings, Verdict
+from firstdrift.wording.message import Message
+
+SILENT_SECONDS = 20.0
+"""A worker says every few seconds that it is alive; after so many without a word it is taken for gone."""
 
 
-def list_view(
-    session: Session, *, text: str = "", before: int | None = None, limit: int = 50
-) -> dict[str, Any]:
-    """List comparisons, the newest first."""
-    found = list_comparisons(session, limit=limit + 1, before=before, text=text)
-    shown = [comparison_summary(session, comparison) for comparison in found[:limit]]
-    return {
-        "comparisons": shown,
-        "is_live": any(summary["job"]["is_open"] for summary in shown),
-        "next_before": shown[-1]["id"] if len(found) > limit else None,
-        "text": text,
-    }
+class Side(Struct, frozen=True):
+    """A dump of a comparison: its path, and the end of it that tells it from the other."""
+
+    path: str
+    name: str
 
 
-def comparison_summary(session: Session, comparison: Comparison) -> dict[str, Any]:
+class JobView(Struct, frozen=True):
+    """How far a job is.
+
+    Attributes:
+        comparison: the id of the comparison it works on, if it works on one; `path` that of a dump.
+        jobs_before: how many are done before it begins.
+    """
+
+    id: int
+    kind: str
+    comparison: int | None
+    path: str | None
+    state: JobState
+    is_open: bool
+    stage: Message | None
+    done: int
+    total: int
+    share_done: float
+    jobs_before: int
+    error: Message | None
+    attempts: int
+    cancel_requested: bool
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class ComparisonSummary(Struct, frozen=True, kw_only=True):
+    """A comparison in a few words and numbers.
+
+    Attributes:
+        moved: the thresholds that are not at their defaults.
+        summary: what it says first; None until it is finished.
+        tone: by which icon it is shown: its state, or when it is done, what came out.
+    """
+
+    id: int
+    address: str
+    golden: Side
+    target: Side
+    state: JobState
+    rules: str
+    moved: Mapping[str, float]
+    baseline: int | None
+    note: str
+    created_at: datetime
+    finished_at: datetime | None
+    summary: Message | None
+    tone: str
+    counts: Mapping[str, int] | None
+    job: JobView
+
+
+class WorkerView(Struct, frozen=True):
+    """Whether anybody is there to do the work: who is alive, and when one was last seen."""
+
+    alive: list[str]
+    last_seen: datetime | None
+
+
+def comparison_summary(session: Session, comparison: Comparison) -> ComparisonSummary:
     """Describe a comparison in a few words and numbers."""
-    golden, target = distinct_names(str(comparison.golden_path), str(comparison.target_path))
-    return {
-        "id": comparison.id,
-        "address": f"/c/{comparison.id}",
-        "golden": {"path": str(comparison.golden_path), "name": golden},
-        "target": {"path": str(comparison.target_path), "name": target},
-        "state": str(comparison.state),
-        "rules": comparison.options.rules,
-        "moved": comparison.options.thresholds.moved(),
-        "baseline": comparison.options.baseline,
-        "note": comparison.note,
-        "created_at": comparison.created_at,
-        "finished_at": comparison.finished_at,
-        "summary": comparison.findings.summary if comparison.findings else None,
-        "tone": tone(comparison),
-        "counts": counts_object(comparison.counts) if comparison.counts else None,
-        "job": job_view(session, comparison.job),
-    }
+    paths = str(comparison.golden_path), str(comparison.target_path)
+    golden, target = map(Side, paths, distinct_names(*paths))
+    return record_of(
+        ComparisonSummary,
+        comparison,
+        address=f"/c/{comparison.id}",
+        golden=golden,
+        target=target,
+        rules=comparison.options.rules,
+        moved=comparison.options.thresholds.moved(),
+        baseline=comparison.options.baseline,
+        summary=comparison.findings and comparison.findings.summary,
+        tone=_tone(comparison),
+        counts=comparison.counts and counts_object(comparison.counts),
+        job=job_view(session, comparison.job),
+    )
 
 
-def job_view(session: Session, job: Job) -> dict[str, Any]:
+def job_view(session: Session, job: Job) -> JobView:
     """Say how far a job is."""
-    return {
-        "id": job.id,
-        "kind": job.kind,
-        "comparison": job.comparison_id,
-        "path": job.path,
-        "state": str(job.state),
-        "is_open": not job.is_over,
-        "stage": job.stage,
-        "done": job.done,
-        "total": job.total,
-        "share_done": job.share_done,
-        "jobs_before": jobs_before(session, job),
-        "error": job.error,
-        "attempts": job.attempts,
-        "cancel_requested": job.cancel_requested,
-        "created_at": job.created_at,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
-    }
+    before = jobs_before(session, job)
+    return record_of(JobView, job, comparison=job.comparison_id, is_open=not job.is_over, jobs_before=before)
 
 
-def tone(comparison: Comparison) -> str:
-    """Say by which icon a comparison is shown: its state, or when it is done, what came out."""
+def worker_view(session: Session) -> WorkerView:
+    """Say which workers are alive, and when one was last seen."""
+    workers = list_workers(session)
+    alive = [worker.name for worker in workers if abs(worker.seconds_since_seen) < SILENT_SECONDS]
+    return WorkerView(alive, max((worker.seen_at for worker in workers), default=None))
+
+
+def _tone(comparison: Comparison) -> str:
     if comparison.state is JobState.DONE and comparison.findings is not None:
-        return str(worst_of(comparison, comparison.findings))
-    return "error" if comparison.state is JobState.FAILED else str(comparison.state)
+        return _worst_of(comparison, comparison.findings)
+    return "error" if comparison.state is JobState.FAILED else comparison.state
 
 
-def worst_of(comparison: Comparison, findings: Findings) -> Verdict:
+def _worst_of(comparison: Comparison, findings: Findings) -> Verdict:
     """Say how a comparison came out as a whole."""
-    counts = comparison.counts
-    if findings.first_bad_token is not None or findings.first_bad_node is not None:
+    counts = comparison.counts or Counts()
+    if findings.first_bad_token or findings.first_bad_node:
         return Verdict.ERROR
     if findings.unlike is not None:
         return Verdict.INCOMPARABLE
-    if findings.input_differs or findings.overflow or (counts is not None and counts.error + counts.warning):
+    if findings.input_differs or findings.overflow or counts.error or counts.warning:
         return Verdict.WARNING
     # Where a part could not be read, nothing is said to be well.
-    if counts is None or counts.pairs == counts.incomparable or comparison.unreadable:
-        return Verdict.INCOMPARABLE
-    return Verdict.PASS
+    is_known = counts.pairs > counts.incomparable and not comparison.unreadable
+    return Verdict.PASS if is_known else Verdict.INCOMPARABLE
 
 
 def distinct_names(golden: str, target: str) -> tuple[str, str]:

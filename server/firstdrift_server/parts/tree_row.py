@@ -3,9 +3,12 @@
 from collections.abc import Collection
 from typing import Any
 
+from msgspec.structs import asdict
+
 from firstdrift.catalogue.comparisons.tree import Row
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.judgement import ORIGINS
+from firstdrift.verdict.tree import TreeRow
 
 UNMATCHED = "unmatched"
 """What stands for the verdict of a row that was not compared."""
@@ -18,43 +21,35 @@ def row_object(row: Row, kinds: Collection[MeasurementKind] = ()) -> dict[str, A
     `measured_from` are the kinds of its measurements: numbers from statistics are lower bounds.
     """
     tree, judged, match = row.tree, row.judgement, row.match
-    return {
-        "row": tree.index,
-        "parent": tree.parent,
-        "last": tree.last,
-        "depth": tree.depth,
-        "order": tree.order,
-        "label": tree.label,
-        "kind": str(tree.kind),
-        "type_name": tree.type_name,
-        "direction": str(tree.direction),
-        "path": tree.path,
-        "micro_step": tree.micro_step,
-        "golden": list(tree.golden),
-        "target": list(tree.target),
-        "match": match
-        and {
-            "origin": str(match.origin),
-            "score": match.score,
-            "doubtful": match.doubtful,
-            "reasons": list(match.reasons),
-        },
-        "verdict": UNMATCHED if match is None else str(judged.verdict),
-        "class": str(judged.node_class),
-        "own": bool(kinds) or judged.node_class in ORIGINS,
-        "measured_from": sorted(kinds),
-        "reasons": list(judged.reasons),
-        "rule": judged.rule,
-        "input_error": judged.input_error,
-        "parameter_error": judged.parameter_error,
-        "output_error": judged.output_error,
-        "amplification": judged.amplification,
-        "below": {
-            "error": judged.below.error,
-            "warning": judged.below.warning,
-            "incomparable": judged.below.incomparable,
-            "unmatched": judged.below.unmatched,
-            "origins": judged.below.origins,
-            "worst": str(judged.below.worst),
-        },
-    }
+    said = {name: getattr(judged, name) for name in _OF_JUDGEMENTS}
+    return (
+        said
+        | row_of_tree(tree)
+        | {
+            "path": tree.path,
+            "micro_step": tree.micro_step,
+            "match": match and {name: getattr(match, name) for name in OF_MATCHES},
+            "verdict": UNMATCHED if match is None else judged.verdict,
+            "class": judged.node_class,
+            "own": bool(kinds) or judged.node_class in ORIGINS,
+            "measured_from": sorted(kinds),
+            "below": asdict(judged.below),
+        }
+    )
+
+
+def row_of_tree(tree: TreeRow) -> dict[str, Any]:
+    """Describe what a row is, whatever was compared of it."""
+    return {"row": tree.index} | {name: getattr(tree, name) for name in _OF_ROWS}
+
+
+_OF_ROWS = (
+    *("parent", "last", "depth", "order", "label", "kind", "type_name", "direction"),
+    *("golden", "target"),
+)
+_OF_JUDGEMENTS = (
+    *("reasons", "rule", "amplification"),
+    *("input_error", "parameter_error", "output_error"),
+)
+OF_MATCHES = ("origin", "score", "doubtful", "reasons")
+"""What is said of how a match was found."""

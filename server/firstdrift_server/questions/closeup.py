@@ -145,18 +145,16 @@ def _heads(loaded: LoadedPair, known: Known, asked: int | None) -> int | None:
 
 
 def _axes(loaded: LoadedPair, asked: Asked) -> tuple[int | None, int]:
-    count = loaded.golden.ndim
-    if count < 2:  # noqa: PLR2004 - then there is nothing to choose
+    shape = loaded.golden.shape
+    if len(shape) < 2:  # noqa: PLR2004 - then there is nothing to choose
         return None, 0
-    across = asked.across if asked.across is not None and asked.across < count else None
-    down = asked.down if asked.down is not None and asked.down < count and asked.down != across else None
     # A dimension of one index is shown last of all: there is nothing to see along it.
-    left = sorted(range(count), key=lambda axis: (loaded.golden.shape[axis] > 1, axis))
+    axes = sorted(range(len(shape)), key=lambda axis: (shape[axis] > 1, axis), reverse=True)
+    across = asked.across if asked.across in axes else None
+    down = asked.down if asked.down in axes and asked.down != across else None
     if across is None:
-        across = next(axis for axis in reversed(left) if axis != down)
-    if down is None:
-        down = next(axis for axis in reversed(left) if axis != across)
-    return down, across
+        across = next(axis for axis in axes if axis != down)
+    return next(axis for axis in axes if axis != across) if down is None else down, across
 
 
 def _index(loaded: LoadedPair, seen: "Closeup", asked: Asked) -> tuple[int, ...]:

@@ -78,13 +78,10 @@ def dump_in(landed: Path) -> dict[str, Any]:
     """
     folder, found = landed, recognise(landed)
     for _ in range(DEEPEST):
-        if found is not None:
-            break
-        inner = sub_folders(folder)
+        inner = sub_folders(folder) if found is None else []
         if len(inner) != 1:
             break
-        folder = inner[0]
-        found = recognise(folder)
+        folder, found = inner[0], recognise(inner[0])
     below = dumps_below(landed) if found is None else []
     if len(below) == 1 and (found := recognise(below[0])):
         folder = below[0]

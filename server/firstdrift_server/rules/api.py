@@ -1,7 +1,6 @@
 """/api/v1/comparisons/{id}/rules: by what a comparison is judged, and what other rules would flag."""
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict
 
 from firstdrift.catalogue.comparisons.records import Judging, get_comparison
 from firstdrift.catalogue.matches.match_sets import judge_again
@@ -11,18 +10,17 @@ from firstdrift_server.context import Shared
 from firstdrift_server.rules.effect import preview_object
 from firstdrift_server.rules.judging import require_applicable, rules_object
 from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.validation import Sent
 from firstdrift_server.visitors import viewer_of
 
 router = api_router("/comparisons/{comparison}/rules", "rules")
 
 
-class Rules(BaseModel):
+class Rules(Sent):
     """A rule set, its thresholds (those left out are at their defaults), and a baseline."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     rules: str
-    thresholds: dict[str, float] = {}
+    thresholds: dict[str, float] = {}  # noqa: RUF012 - Pydantic copies it for each request
     baseline: int | None = None
 
 

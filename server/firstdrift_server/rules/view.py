@@ -3,10 +3,10 @@
 What judges is loaded by whoever asks first: the server starts without it.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
+from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 from starlette.datastructures import QueryParams
 
@@ -15,7 +15,6 @@ from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_
 from firstdrift.errors import SettingsError
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.movable_thresholds import ABOUT, DEFAULTS, Thresholds
-from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.rule_book import DOCUMENT, TABLES, title_of
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
@@ -25,33 +24,21 @@ from firstdrift_server.parts.addresses import (
     rules_address,
     tree_address,
 )
-from firstdrift_server.parts.baselines import baseline_choices
-from firstdrift_server.parts.summary import comparison_summary
-from firstdrift_server.parts.workers import worker_view
-from firstdrift_server.rules.effect import effect_view, first_slice, try_judging, wants_all
+from firstdrift_server.parts.baselines import BaselineChoice, baseline_choices
+from firstdrift_server.parts.summary import comparison_summary, worker_view
+from firstdrift_server.rules.effect import effect_view, first_slice, try_judging
 from firstdrift_server.rules.judging import judging_object, judging_to_try, number_text, query_of
 
-if TYPE_CHECKING:
-    from firstdrift.catalogue.comparisons.rule_preview import Trial
+_OF_ENTRIES: Final = ("name", "why", "place", "thresholds", "node_class")
+"""What people read of a rule."""
 
 _DTYPES: Final = {about.dtype: name for name, about in ABOUT.items() if about.dtype}
 
 _IN_DECADES_OF_THE_REST: Final = frozenset({"msit_cosine", "msprobe_cosine_in"})
 
+_FLOORS: Final = ("floor", "peer_floor", "hidden_floor", "parameter_floor")
+
 _SHARES: Final = frozenset({"msprobe_share_in", "msprobe_share_out"})
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What is tried on the page, or what is in force if that makes no sense.
-
-    Attributes:
-        judging: by what is judged.
-        problem: why what was asked for makes no sense; None if it does.
-    """
-
-    judging: Judging
-    problem: SettingsError | None = None
 
 
 def rules_view(
@@ -61,23 +48,26 @@ def rules_view(
 
     Who does not see other comparisons is offered none as a baseline.
     """
+    from firstdrift.catalogue.comparisons.rule_preview import as_it_is
+
     comparison = get_comparison(session, comparison_id)
     pairs = slice_pairs_of(session, comparison_id)
     in_force = judging_of(comparison.options)
     first = first_slice(comparison, pairs, parameters)
-    tried = _tried(session, comparison, parameters, sees_others=sees_others)
-    judging = tried.judging
+    judging, problem = _tried(session, comparison, parameters, sees_others=sees_others)
     found = None
-    if pairs:
-        look_at_all = sees_others and wants_all(parameters)
-        found = _effect_of(session, context, comparison, pairs, judging, first, look_at_all=look_at_all)
+    if pairs and judging == in_force:
+        found = as_it_is(session, comparison, pairs, first)
+    elif pairs:
+        look_at_all = sees_others and bool(parameters.get("all"))
+        found = try_judging(session, context, comparison, pairs, judging, first, look_at_all=look_at_all)
     return (
-        comparison_summary(session, comparison)
+        asdict(comparison_summary(session, comparison))
         | _addresses(comparison_id, judging, first, slices=len(pairs))
         | _thresholds_view(session, judging, in_force, next((p for p in pairs if p.position == first), None))
         | {
             "is_changed": judging != in_force,
-            "problem": tried.problem and {"error": tried.problem.message, "hint": tried.problem.advice},
+            "problem": problem and {"error": problem.message, "hint": problem.advice},
             "baselines": baseline_choices(
                 session, comparison.golden_path, judging.baseline, but=comparison.id
             )
@@ -98,7 +88,7 @@ def rules_view(
                     "name": name,
                     "title": title_of(name),
                     "document": DOCUMENT,
-                    "entries": list(map(_entry, rules)),
+                    "entries": [{field: getattr(rule, field) for field in _OF_ENTRIES} for rule in rules],
                 }
                 for name, rules in TABLES.items()
             ],
@@ -107,12 +97,10 @@ def rules_view(
     )
 
 
-def _entry(rule: Rule) -> dict[str, Any]:
-    """Say what people read of a rule."""
-    return {field: getattr(rule, field) for field in ("name", "why", "place", "thresholds", "node_class")}
-
-
-def _tried(session: Session, comparison: Comparison, parameters: QueryParams, *, sees_others: bool) -> Tried:
+def _tried(
+    session: Session, comparison: Comparison, parameters: QueryParams, *, sees_others: bool
+) -> tuple[Judging, SettingsError | None]:
+    """Give what is tried; or what is in force, and why what was asked for makes no sense."""
     from firstdrift.catalogue.comparisons.baselines import require_baseline
 
     in_force = judging_of(comparison.options)
@@ -121,25 +109,8 @@ def _tried(session: Session, comparison: Comparison, parameters: QueryParams, *,
         if judging.baseline is not None and judging != in_force:
             require_baseline(session, comparison, judging.baseline)
     except SettingsError as error:
-        return Tried(in_force, error)
-    return Tried(judging)
-
-
-def _effect_of(
-    session: Session,
-    context: Context,
-    comparison: Comparison,
-    pairs: Sequence[SlicePair],
-    judging: Judging,
-    first: int,
-    *,
-    look_at_all: bool,
-) -> "Trial":
-    from firstdrift.catalogue.comparisons.rule_preview import as_it_is
-
-    if judging == judging_of(comparison.options):
-        return as_it_is(session, comparison, pairs, first)
-    return try_judging(session, context, comparison, pairs, judging, first, look_at_all=look_at_all)
+        return in_force, error
+    return judging, None
 
 
 def _addresses(comparison: int, judging: Judging, first: int, *, slices: int) -> dict[str, Any]:
@@ -181,19 +152,13 @@ def _group(rules: str, judging: Judging, in_force: Judging) -> dict[str, Any]:
 
 def _threshold(name: str, judging: Judging, in_force: Judging) -> dict[str, Any]:
     about, value, default = ABOUT[name], getattr(judging.thresholds, name), getattr(DEFAULTS, name)
+    numbers = {"value": value, "default": default, "in_force": getattr(in_force.thresholds, name)}
     scale = "rest" if name in _IN_DECADES_OF_THE_REST else "share" if name in _SHARES else "decades"
     return {
+        **{field: getattr(about, field) for field in ("title", "meaning", "least", "most")},
+        **numbers,
+        **{f"{what}_text".removeprefix("value_"): number_text(number) for what, number in numbers.items()},
         "name": name,
-        "title": about.title,
-        "meaning": about.meaning,
-        "least": about.least,
-        "most": about.most,
-        "value": value,
-        "default": default,
-        "in_force": getattr(in_force.thresholds, name),
-        "text": number_text(value),
-        "default_text": number_text(default),
-        "in_force_text": number_text(getattr(in_force.thresholds, name)),
         "is_moved": value != default,
         "scale": scale,
     }
@@ -211,10 +176,7 @@ def _dtypes(limits: Thresholds, known: Iterable[str]) -> list[dict[str, Any]]:
                 "dtype": dtype,
                 "is_here": dtype in here,
                 "rounding": rounding,
-                "floor": limits.floor * rounding,
-                "peer_floor": limits.peer_floor * rounding,
-                "hidden_floor": limits.hidden_floor * rounding,
-                "parameter_floor": limits.parameter_floor * rounding,
+                **{floor: getattr(limits, floor) * rounding for floor in _FLOORS},
                 "drift": drift,
                 "kl": limits.msit_kl_bfloat16 if dtype == "bfloat16" else limits.msit_kl,
             }
@@ -222,6 +184,6 @@ def _dtypes(limits: Thresholds, known: Iterable[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _nameless(baseline: int | None, chosen: int | None) -> list[dict[str, Any]]:
+def _nameless(baseline: int | None, chosen: int | None) -> list[BaselineChoice]:
     """List the baseline in force alone, without what it is."""
-    return [] if baseline is None else [{"id": baseline, "name": "", "is_chosen": baseline == chosen}]
+    return [] if baseline is None else [BaselineChoice(baseline, "", "", is_chosen=baseline == chosen)]

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from firstdrift.catalogue.engine import sqlite_warning
 from firstdrift.errors import CatalogueError
 from firstdrift_server.context import Shared
-from firstdrift_server.parts.workers import worker_view
+from firstdrift_server.parts.summary import worker_view
 from firstdrift_server.strict_json import StrictJSONResponse
 
 router = APIRouter(tags=["health"])
@@ -33,7 +33,7 @@ def ready(context: Shared) -> StrictJSONResponse:
     """Say whether comparisons can be shown and made: the database answers, and a worker is alive."""
     try:
         with context.reading() as session:
-            has_worker, has_database = bool(worker_view(session)["alive"]), True
+            has_worker, has_database = bool(worker_view(session).alive), True
     except CatalogueError:
         has_worker = has_database = False
     status = HTTPStatus.OK if has_worker and has_database else HTTPStatus.SERVICE_UNAVAILABLE

@@ -5,22 +5,19 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from firstdrift.catalogue.sharing.links import active_links, new_link, revoke_link, shared_comparison
 from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.share.view import link_address, link_view
 from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.validation import Sent
 
 router = api_router("/comparisons/{comparison}", "sharing")
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class LinkIn(_In):
+class LinkIn(Sent):
     """A link to be made: for how many hours, 1 to 2160; null until it is revoked."""
 
     hours: Annotated[float, Field(ge=1, le=2160)] | None

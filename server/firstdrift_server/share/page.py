@@ -18,7 +18,7 @@ from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Fields, Submitted
 from firstdrift_server.parts.addresses import share_address
 from firstdrift_server.share.view import address_for, lasting, link_address, link_view, share_view
-from firstdrift_server.visitors import give_secret, has_token
+from firstdrift_server.visitors import give_secret, standing_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -84,7 +84,7 @@ def come(request: Request, secret: str, context: Shared, to: str | None = None) 
         address = address_for(session, link, to)
     _keep_seen(context, link.id)
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER, NO_STORE)
-    if context.sessions is not None and not has_token(request):
+    if context.sessions is not None and not standing_of(request).has_token:
         give_secret(response, request, context.sessions.cookie, link, secret)
     return response
 

@@ -3,17 +3,21 @@
 Its view needs NumPy, which the server is ready without.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
+from msgspec.structs import asdict
 from starlette.responses import Response
 
+from firstdrift_frontend.rendering import render
 from firstdrift_server.answers import answer_early
 from firstdrift_server.context import Shared
-from firstdrift_server.tree.answer import rows_answer
+from firstdrift_server.reader_language import language_of
+from firstdrift_server.strict_json import StrictJSONResponse
 
 if TYPE_CHECKING:
-    from firstdrift_server.tree.view import TreePageView
+    from firstdrift_server.tree.view import TreePageView, TreePieces
 
 router = APIRouter(include_in_schema=False)
 
@@ -40,3 +44,13 @@ def rows(request: Request, comparison: int, position: int, context: Shared) -> R
 
     found = context.read(chunks_of, context, comparison, position, request.query_params)
     return rows_answer(request, found)
+
+
+def rows_answer(request: Request, found: "TreePieces", **cells: str) -> Response:
+    """Give pieces of a tree, of one dump or of two, with their rows as HTML."""
+    around = {"address": found.address, "query": found.query, "columns": found.columns} | cells
+
+    def html(rows: Sequence[Mapping[str, Any]]) -> str:
+        return render("tree_rows.html", language_of(request), rows=rows, **around)
+
+    return StrictJSONResponse(asdict(found) | {"pieces": [html(rows) for rows in found.pieces]})

@@ -1,8 +1,10 @@
 """The tree of a slice as its page shows it: filters, rows, and what surrounds them."""
 
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from collections.abc import Sequence
+from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import Outline, rows_containing, rows_matching
@@ -12,10 +14,10 @@ from firstdrift.errors import SettingsError
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.node.view import node_of
-from firstdrift_server.parts.addresses import comparison_address, tree_address, unmatched_address
-from firstdrift_server.parts.summary import comparison_summary
+from firstdrift_server.parts.addresses import comparison_address, tree_address, unmatched_address, with_query
+from firstdrift_server.parts.summary import ComparisonSummary, comparison_summary
 from firstdrift_server.tree.rows import window
-from firstdrift_server.tree.state import COLUMNS, SORTS, Parameters, TreeState
+from firstdrift_server.tree.state import SORTS, Parameters, TreeState
 from firstdrift_server.tree.visible import (
     Stop,
     TreeView,
@@ -44,8 +46,7 @@ MOST_ROWS = 256
 """So many rows can be asked for at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class SliceLink:
+class SliceLink(Struct, frozen=True):
     """A slice, and where the same view of its tree is found."""
 
     slice: int
@@ -54,8 +55,7 @@ class SliceLink:
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbours(Struct, frozen=True):
     """The slices of which the tree can be seen, and those before and after the one that is."""
 
     all: list[SliceLink]
@@ -63,8 +63,7 @@ class Neighbours:
     next: SliceLink | None
 
 
-@dataclass(frozen=True, slots=True)
-class FilterValue:
+class FilterValue(Struct, frozen=True):
     """A value of a filter, and how many rows it would let through by itself."""
 
     value: str
@@ -72,16 +71,14 @@ class FilterValue:
     is_chosen: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """A filter that tells rows of a tree apart."""
 
     name: str
     values: list[FilterValue]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """What of a tree is seen.
 
     Attributes:
@@ -100,8 +97,7 @@ class Seen:
     same_rows: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreePieces(Seen):
+class TreePieces(Seen, frozen=True, kw_only=True):
     """Pieces of the visible rows, for a page that is open."""
 
     address: str
@@ -109,37 +105,40 @@ class TreePieces(Seen):
     pieces: list[list[dict[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreePart(Seen):
-    """The part of a tree that a page begins with.
+class SeenPart(Seen, frozen=True, kw_only=True):
+    """The rows that a page begins with.
 
     Attributes:
         columns: all that can be shown, each with whether it is.
         start: place of the first row; `before` and `after` are where the parts beside this one start.
     """
 
-    address: str
-    slice: int
-    slice_name: Message
-    slices: Neighbours
     state: TreeState
     filters: list[Filter]
     columns: list[tuple[str, bool]]
     rows_in_tree: int
-    chunk: int
+    chunk: int = CHUNK
     before: int
     after: int
     start: int
     rows: list[dict[str, Any]]
     has_more: bool
+
+
+class TreePart(SeenPart, frozen=True, kw_only=True):
+    """The part of a tree that a page begins with, and what surrounds it."""
+
+    address: str
+    slice: int
+    slice_name: Message
+    slices: Neighbours
     node: dict[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreePageView(TreePart):
+class TreePageView(TreePart, frozen=True, kw_only=True):
     """The tree of a slice pair, for its page."""
 
-    comparison: dict[str, Any]
+    comparison: ComparisonSummary
     comparison_address: str
     unmatched: str
     sorts: tuple[str, ...]
@@ -165,8 +164,7 @@ def view_from(session: Session, context: Context, pair: SliceLabel, parameters: 
     return view if after is None else step_to(view, after, containing)
 
 
-@dataclass(frozen=True, slots=True)
-class TreePage:
+class TreePage(Struct, frozen=True):
     """What the address of a tree asks for, which there is.
 
     Attributes:
@@ -195,9 +193,7 @@ def tree_view(session: Session, context: Context, page: TreePage) -> TreePageVie
     comparison, position = pair.comparison_id, pair.position
     rows = window(session, pair.id, view, start, CHUNKS * CHUNK)
     return TreePageView(
-        **seen_of(view),
-        **part_of(view, start, len(rows)),
-        rows=rows,
+        **asdict(part_of(view, start, rows)),
         comparison=comparison_summary(session, get_comparison(session, comparison)),
         comparison_address=comparison_address(comparison, slice=position),
         address=tree_address(comparison, position),
@@ -206,7 +202,6 @@ def tree_view(session: Session, context: Context, page: TreePage) -> TreePageVie
         slice_name=pair.target.name(),
         slices=_neighbours(session, comparison, position, view.state),
         sorts=SORTS,
-        columns=[(name, name in view.state.columns) for name in COLUMNS],
         node=None if view.selected is None else node_of(session, context, pair, view.selected),
     )
 
@@ -218,7 +213,7 @@ def chunks_of(
     pair = get_slice_label(session, comparison, position)
     view = view_from(session, context, pair, parameters)
     return TreePieces(
-        **seen_of(view),
+        **asdict(seen_of(view)),
         address=tree_address(comparison, position),
         columns=view.state.columns,
         pieces=[
@@ -228,56 +223,33 @@ def chunks_of(
     )
 
 
-class SeenFields(TypedDict):
-    """The fields of `Seen`."""
-
-    query: str
-    total: int
-    matching: int
-    has_bad: bool
-    selected: int | None
-    place: int
-    same_rows: bool
-
-
-class PartFields(TypedDict):
-    """Fields of `TreePart` that follow from the rows alone."""
-
-    state: TreeState
-    filters: list[Filter]
-    rows_in_tree: int
-    chunk: int
-    before: int
-    after: int
-    start: int
-    has_more: bool
-
-
-def seen_of(view: TreeView) -> SeenFields:
+def seen_of(view: TreeView) -> Seen:
     """Say what of a tree is seen."""
-    return {
-        "query": view.state.query(),
-        "total": len(view.visible),
-        "matching": int(view.matching.sum()),
-        "has_bad": bool((view.outline.bad & view.matching).any()),
-        "selected": view.selected,
-        "place": view.position,
-        "same_rows": view.same_rows,
-    }
+    return Seen(
+        query=view.state.query(),
+        total=len(view.visible),
+        matching=int(view.matching.sum()),
+        has_bad=bool((view.outline.bad & view.matching).any()),
+        selected=view.selected,
+        place=view.position,
+        same_rows=view.same_rows,
+    )
 
 
-def part_of(view: TreeView, start: int, shown: int) -> PartFields:
-    """Say which part of a tree begins at a place and shows so many rows."""
-    return {
-        "state": view.state,
-        "filters": filters_of(view.outline, view.state),
-        "rows_in_tree": len(view.outline),
-        "chunk": CHUNK,
-        "before": max(0, start - CHUNKS * CHUNK),
-        "after": start + CHUNKS * CHUNK,
-        "start": start,
-        "has_more": start + shown < len(view.visible),
-    }
+def part_of(view: TreeView, start: int, rows: list[dict[str, Any]]) -> SeenPart:
+    """Say which part of a tree begins at a place with these rows."""
+    return SeenPart(
+        **asdict(seen_of(view)),
+        state=view.state,
+        filters=filters_of(view.outline, view.state),
+        columns=[(name, name in view.state.columns) for name in view.state.known_columns],
+        rows_in_tree=len(view.outline),
+        before=max(0, start - CHUNKS * CHUNK),
+        after=start + CHUNKS * CHUNK,
+        start=start,
+        rows=rows,
+        has_more=start + len(rows) < len(view.visible),
+    )
 
 
 def pieces_asked_for(view: TreeView, parameters: Parameters) -> list[range]:
@@ -359,18 +331,25 @@ def pieces_around(view: TreeView) -> list[range]:
 
 
 def _neighbours(session: Session, comparison: int, position: int, state: TreeState) -> Neighbours:
-    """Say where the same view is found in the slices before and after."""
+    return neighbours_of(
+        [
+            SliceLink(
+                pair.position, pair.target.name(), pair.verdict, tree_address(comparison, pair.position)
+            )
+            for pair in slice_labels_of(session, comparison)
+        ],
+        position,
+        state,
+    )
+
+
+def neighbours_of(slices: Sequence[SliceLink], position: int, state: TreeState) -> Neighbours:
+    """Say where the same view is found in the slices before and after, of which the trees are given."""
     query = state.without_position().query()
-    links = {
-        pair.position: SliceLink(
-            pair.position,
-            pair.target.name(),
-            str(pair.verdict),
-            f"{tree_address(comparison, pair.position)}?{query}".rstrip("?"),
-        )
-        for pair in slice_labels_of(session, comparison)
-    }
-    return Neighbours(list(links.values()), links.get(position - 1), links.get(position + 1))
+    links = [replace(one, address=with_query(one.address, query)) for one in slices]
+    here = [link.slice for link in links].index(position)
+    following = links[here + 1] if here + 1 < len(links) else None
+    return Neighbours(links, links[here - 1] if here else None, following)
 
 
 def filters_of(outline: Outline, state: TreeState) -> list[Filter]:

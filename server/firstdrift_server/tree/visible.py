@@ -260,12 +260,11 @@ def _number_of_containers(outline: Outline, among: Flags) -> Integers:
 
 def _opened(outline: Outline, state: TreeState, selected: int | None) -> Flags:
     leading = np.zeros(len(outline), np.bool_) if selected is None else ancestors(outline, selected)
-    says_nothing = state.row is None and state.open is None and state.closed is None
-    if says_nothing and not state.is_filtered and not outline.bad.any():
-        return _first_levels(outline)
-    if state.closed is not None or (state.is_filtered and state.open is None):
+    if state.open is not None and state.closed is None:
+        return read_rows(outline, state.open) | leading
+    if state.closed is not None or state.is_filtered:
         return ~read_rows(outline, state.closed or "") | leading
-    return leading if state.open is None else read_rows(outline, state.open) | leading
+    return _first_levels(outline) if state.row is None and not outline.bad.any() else leading
 
 
 def _first_levels(outline: Outline) -> Flags:

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -20,6 +20,7 @@ from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.uploads.store import MOST_FILES, UploadFile
 from firstdrift_server.uploads.view import upload_view
+from firstdrift_server.validation import Sent
 
 router = api_router(
     "/uploads",
@@ -31,18 +32,14 @@ router = api_router(
 Size = Annotated[int, Field(ge=0, le=1 << 50)]
 
 
-class _In(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class FileIn(_In):
+class FileIn(Sent):
     """A file to be uploaded: its path inside the upload, and its size in bytes."""
 
     path: Annotated[str, Field(max_length=4096)]
     size: Size
 
 
-class UploadIn(_In):
+class UploadIn(Sent):
     """What is going to be uploaded: one archive, or the files of one folder."""
 
     name: Annotated[str, Field(max_length=255)] = ""

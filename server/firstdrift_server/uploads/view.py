@@ -13,27 +13,22 @@ def upload_view(context: Context, upload: Upload) -> dict[str, Any]:
     """Describe an upload; its files are listed as long as some of them may be missing."""
     uploads = context.uploads
     unpacking = uploads.unpacking(upload.id)
-    is_done = upload.landed is not None
-    state = "unpacking" if unpacking else "done" if is_done else "receiving"
-    arrived = (
-        [uploads.arrived(upload, number) for number in range(len(upload.files))]
-        if state == "receiving"
-        else []
-    )
+    state = "unpacking" if unpacking else "receiving" if upload.landed is None else "done"
+    is_coming = state == "receiving"
+    files: list[dict[str, Any]] = [
+        {"path": file.path, "size": file.size, "arrived": uploads.arrived(upload, number)}
+        for number, file in enumerate(upload.files)
+        if is_coming
+    ]
     return {
         "id": upload.id,
         "name": upload.name,
         "state": state,
         "size": upload.size,
-        "arrived": sum(arrived) if state == "receiving" else upload.size,
-        "files": [
-            {"path": file.path, "size": file.size, "arrived": there}
-            for file, there in zip(upload.files, arrived, strict=False)
-        ],
-        "unpacked": {"files": unpacking.files, "size": unpacking.size, "share": unpacking.share}
-        if unpacking
-        else None,
-        "dump": dump_view(context, Path(upload.landed)) if is_done and upload.landed is not None else None,
+        "arrived": sum(file["arrived"] for file in files) if is_coming else upload.size,
+        "files": files,
+        "unpacked": unpacking and {name: getattr(unpacking, name) for name in ("files", "size", "share")},
+        "dump": None if upload.landed is None else dump_view(context, Path(upload.landed)),
     }
 
 
