@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from firstdrift.dumps.sglang.dims import parse_dims, portion_of
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.tensors import relate_shapes
-from firstdrift.model.tensor import DataLocation, TensorRecord
+from firstdrift.model.tensor import TensorRecord
 from firstdrift.wording.message import Message
 
 
@@ -29,9 +29,10 @@ def lay_alike(pair: TensorPair) -> TensorPair:
 def _order(golden: TensorRecord, target: TensorRecord) -> tuple[int, ...] | None:
     """Return which dimension of the target comes where; None if it need not be moved, or nobody can tell."""
     names = _names(golden), _names(target)
-    if names[0] == names[1] or not all(names) or sorted(names[0]) != sorted(names[1]):
+    if names[0] == names[1] or sorted(names[0]) != sorted(names[1]):
         return None
-    if _is_moved(target.location) or golden.shards is not None or target.shards is not None:
+    is_moved = target.location is not None and bool(target.location.permutation)
+    if is_moved or golden.shards or target.shards:
         return None
     return tuple(names[1].index(name) for name in names[0])
 
@@ -41,7 +42,3 @@ def _names(record: TensorRecord) -> tuple[str, ...]:
     dims = portion and parse_dims(portion.dims)
     is_known = dims and record.shape is not None and len(dims.names) == len(record.shape)
     return dims.names if dims and is_known and "1" not in dims.names else ()
-
-
-def _is_moved(location: DataLocation | None) -> bool:
-    return location is not None and bool(location.permutation)

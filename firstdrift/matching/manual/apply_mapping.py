@@ -9,7 +9,7 @@ The next part may be an operator that runs in the module: the calls of both are 
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final, TypeAlias
@@ -63,8 +63,8 @@ class _Applied(Struct):
     used: set[MappingEntry] = field(default_factory=set)
     failures: dict[MappingEntry, Message] = field(default_factory=dict)
 
-    def match(self, pair: Pair, entries: Sequence[MappingEntry]) -> None:
-        """Record that two nodes are the same, unless another rule of the files said otherwise of one."""
+    def match(self, pair: Pair, entries: Sequence[MappingEntry]) -> bool:
+        """Record that two nodes are the same, unless another rule said otherwise; tell whether they are."""
         *_, entry = entries
         if self.work.is_free(pair):
             self._add(pair, self.mapping.name_entry(entry))
@@ -72,6 +72,7 @@ class _Applied(Struct):
             self.used.update(entries)
         else:
             self.fail(entry, Message.of("matching.mapping.matched_otherwise"))
+        return self.is_matched(pair)
 
     def _add(self, pair: Pair, reason: Message) -> None:
         work = self.work
@@ -143,9 +144,11 @@ def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     for index, node in sorted(_modules(work.target), key=lambda module: module[1].path.count(".")):
         path, entries = walker.translate(node.path)
         partner = golden.get((node.kind, path, node.call))
-        if entries and partner is None:
+        if not entries:
+            continue
+        if partner is None:
             applied.fail(entries[-1], Message.of("matching.mapping.no_golden_module", path=path))
-        elif entries and partner is not None:
+        else:
             applied.match((partner, index), entries)
     _apply_to_operators(applied, walker)
     return applied.notes(walker.why_never)
@@ -161,8 +164,7 @@ def _apply_to_operators(applied: _Applied, walker: "_Walker") -> None:
             continue
         others = _operators_at(golden, translated, call)
         for pair in zip(others, indexes, strict=False):
-            applied.match(pair, entries)
-            if applied.is_matched(pair):
+            if applied.match(pair, entries):
                 applied.share_arguments(pair)
         if not others:
             applied.fail(entries[-1], _absent("golden", translated))
@@ -253,10 +255,11 @@ def _apply_cells(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
         name = _cell(node)
         golden_name, entries = _translate(name, (whole[name],) if name in whole else mapping.entries)
         partner = golden.get((golden_name, node.direction, node.call))
-        if entries and partner is not None:
+        if partner is None:
+            for entry in entries:
+                applied.fail(entry, _absent("golden", golden_name))
+        elif entries:
             applied.match((partner, index), entries)
-        for entry in entries if partner is None else ():
-            applied.fail(entry, _absent("golden", golden_name))
     return applied.notes(lambda entry: Message.of("matching.mapping.no_target_name", name=entry.target))
 
 
@@ -308,11 +311,10 @@ def _apply_apis(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
         if not pairs:
             applied.fail(entry, _why_no_api(entry, golden, target))
         for pair in pairs:
-            applied.match(pair, (entry,))
-            named = tensors.get(entry.target, ()) if applied.is_matched(pair) else ()
-            for tensor in named:
+            is_matched, named = applied.match(pair, (entry,)), tensors.get(entry.target, ())
+            for tensor in named if is_matched else ():
                 _name_tensor(applied, pair, tensor)
-            if applied.is_matched(pair) and not named:
+            if is_matched and not named:
                 applied.share_arguments(pair)
     return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
 
@@ -344,14 +346,13 @@ def _in_order(golden: Mapping[str, Sequence[int]], target: Mapping[str, Sequence
     """Pair calls in order in each module that has as many on both sides; the rest, if it is as many."""
     alike = {path for path, calls in target.items() if len(golden.get(path, ())) == len(calls)}
     pairs = [pair for path in alike for pair in zip(golden[path], target[path], strict=True)]
-    rest = [sorted(_calls_but(of, alike)) for of in (golden, target)]
+    rest = [
+        sorted(chain.from_iterable(calls for path, calls in side.items() if path not in alike))
+        for side in (golden, target)
+    ]
     if len(rest[0]) != len(rest[1]):
         return pairs
     return pairs + list(zip(*rest, strict=True))
-
-
-def _calls_but(calls: Mapping[str, Sequence[int]], alike: Container[str]) -> Iterator[int]:
-    return chain.from_iterable(of_module for path, of_module in calls.items() if path not in alike)
 
 
 def _why_no_api(entry: MappingEntry, golden: _Calls, target: _Calls) -> Message:

@@ -82,16 +82,6 @@ _Scalars = list[tuple[yaml.ScalarNode, yaml.Node]]
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_mapping(path: Path) -> MappingFile:
-    """Read a mapping file of any of the five kinds, or the one in a directory of msit's.
-
-    Raises:
-        SettingsError: the file cannot be read, is no YAML or JSON, or says something that makes no sense;
-            the text names line and key.
-    """
-    return parse_mapping(*read_mapping_text(path))
-
-
 def read_mapping_text(path: Path, *, within: Sequence[Path] | None = None) -> tuple[Path, str]:
     """Read the text of a mapping file, or of the one in a directory of msit's; return where it was, too.
 
