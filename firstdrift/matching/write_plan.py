@@ -11,6 +11,7 @@ from firstdrift.matching.cross_framework.unrecorded_sums import add_operands
 from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
 from firstdrift.matching.fused.stacked_experts import pair_stacks
 from firstdrift.matching.implementations.boundaries import with_boundaries
+from firstdrift.matching.implementations.element_order import with_order_of_layers
 from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, with_views
 from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
 from firstdrift.matching.implementations.token_order import by_sequence, say_order, turned_batch
@@ -63,7 +64,9 @@ def _pair_other(
     """Pair the tensors of two implementations of one model, each seen as the other has it."""
     batch = turned_batch(work.golden, work.target, work.pairs())
     seen = target if batch is None else by_sequence(target, batch)
-    matches = _pair_tensors(work, golden, seen, tensors, pairer_of(work.golden, work.target))
+    pairer = pairer_of(work.golden, work.target)
+    matches = _pair_tensors(work, golden, seen, tensors, pairer)
+    tensors.pairs = with_order_of_layers(tensors.pairs, pairer.linear)
     tensors.pairs = with_boundaries(list(map(with_views, tensors.pairs)))
     if batch is not None:
         recorded = records_by_place(target)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import PLUS
 from firstdrift.matching.cross_framework.layer_ops import value_key
+from firstdrift.matching.implementations.element_order import with_order_of_weights
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
 from firstdrift.matching.implementations.views import Seen, floating, seen, swapped, with_steps
 from firstdrift.matching.plan import Joining, Messages, TensorPair
@@ -63,15 +64,18 @@ class Pairer(Struct, frozen=True):
     Attributes:
         golden: the golden run; likewise target.
         made: what was paired as outputs so far: the key of the golden value, and that of the target value.
+        linear: the matches of linear modules so far.
     """
 
     golden: Side
     target: Side
     made: tuple[dict[Hashable, int], dict[Hashable, int]] = field(default_factory=lambda: ({}, {}))
+    linear: set[int] = field(default_factory=set)
 
     def pair(self, tensors: TensorPairing, row: int, golden: Node, target: Node) -> None:
         """Pair the tensors of two modules that are a match, and list what is left over."""
         of_vocabulary = _is_of_vocabulary(golden) or _is_of_vocabulary(target)
+        pairs: list[TensorPair] = []
         taken: tuple[set[Place], set[Place]] = set(), set()
         for first, second, how in self._candidates(golden, target):
             places = (golden.name, first.label), (target.name, second.label)
@@ -84,8 +88,11 @@ class Pairer(Struct, frozen=True):
             taken[0].add(places[0])
             taken[1].add(places[1])
             self._remember(first, second)
-            pair = _pair(row, (golden, target), found, how)
-            tensors.pairs.append(_rearranged(pair) if _may_be_rearranged(golden, target, pair) else pair)
+            pairs.append(_pair(row, (golden, target), found, how))
+        if kind_of(golden) is kind_of(target) is OpKind.LINEAR and golden.direction is not Direction.BACKWARD:
+            self.linear.add(row)
+            pairs = with_order_of_weights(pairs)
+        tensors.pairs += pairs
         tensors.leave(row, [golden], [target], taken)
 
     def _is_turned(self, golden: Node, target: Node, record: TensorRecord) -> bool:
@@ -324,19 +331,6 @@ def _firsts(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]) -> C
 def _are_in_order(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]) -> bool:
     """Tell whether what stands at one place can be compared, place by place."""
     return all(seen(first, second) for first, second in zip(golden, target, strict=True))
-
-
-def _may_be_rearranged(golden: Node, target: Node, pair: TensorPair) -> bool:
-    """Tell whether what a linear module gives may lie in another order, as its weight does."""
-    are_linear = kind_of(golden) is kind_of(target) is OpKind.LINEAR
-    is_result = pair.golden.role in (Role.OUTPUT, Role.PARAMETER)
-    records = pair.golden, pair.target
-    are_read = all(each.location is not None and each.shards is None for each in records)
-    return are_linear and is_result and are_read and golden.direction is not Direction.BACKWARD
-
-
-def _rearranged(pair: TensorPair) -> TensorPair:
-    return replace(pair, golden_parts=(pair.golden,), joining=Joining.REARRANGED)
 
 
 def _by_key(golden: Node, target: Node, role: Role) -> Candidates:
