@@ -15,6 +15,7 @@ from firstdrift.matching.implementations.element_order import with_order_of_laye
 from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, with_views
 from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
 from firstdrift.matching.implementations.token_order import by_sequence, say_order, turned_batch
+from firstdrift.matching.implementations.token_rows import common_rows, say_rows
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
 from firstdrift.matching.ranks.partial_dump import as_recorded, spread_of_pairs, without_parts
@@ -63,15 +64,18 @@ def _pair_other(
 ) -> list[NodeMatch]:
     """Pair the tensors of two implementations of one model, each seen as the other has it."""
     batch = turned_batch(work.golden, work.target, work.pairs())
-    seen = target if batch is None else by_sequence(target, batch)
+    seen = golden, target if batch is None else by_sequence(target, batch)
+    rows = common_rows(seen, work.pairs())
+    if rows is not None:
+        seen = rows[0].see(seen[0]), rows[1].see(seen[1])
     pairer = pairer_of(work.golden, work.target)
-    matches = _pair_tensors(work, golden, seen, tensors, pairer)
+    matches = _pair_tensors(work, *seen, tensors, pairer)
     tensors.pairs = with_order_of_layers(tensors.pairs, pairer.linear)
-    tensors.pairs = with_boundaries(list(map(with_views, tensors.pairs)))
+    tensors.pairs = with_boundaries(list(map(say_rows, map(with_views, tensors.pairs))))
     if batch is not None:
-        recorded = records_by_place(target)
-        tensors.pairs = say_order(tensors.pairs, recorded)
-        tensors.unmatched_target = left_as_recorded(tensors.unmatched_target, recorded)
+        tensors.pairs = say_order(tensors.pairs, records_by_place(target))
+    tensors.unmatched_golden = left_as_recorded(tensors.unmatched_golden, records_by_place(golden))
+    tensors.unmatched_target = left_as_recorded(tensors.unmatched_target, records_by_place(target))
     return matches
 
 

@@ -5,6 +5,7 @@ shaped 2 9 48    [18, 48] as [2, 9, 48]
 first 0 128      the first 128 rows: a vocabulary without what pads it
 plus             with a tensor added to each row: a bias that was handed on beside it
 last 1           the last of a dimension, which is gone then: of [b, s, v] what the last tokens have, [b, v]
+rows 0 9 13 5    nine rows from row 0 on, then five from row 13 on: tokens of two sequences without padding
 """
 
 from collections.abc import Callable, Iterable
@@ -50,7 +51,13 @@ def _plus(array: "Array", step: ViewStep, load: "Load") -> "Array":
     return total
 
 
-SWAPPED, SHAPED, FIRST, LAST, PLUS = "swapped", "shaped", "first", "last", "plus"
+def _rows(array: "Array", step: ViewStep, _: "Load") -> "Array":
+    runs = zip(step.numbers[::2], step.numbers[1::2], strict=True)
+    taken: Array = array.take([row for first, count in runs for row in range(first, first + count)], axis=0)
+    return taken
+
+
+SWAPPED, SHAPED, FIRST, LAST, PLUS, ROWS = "swapped", "shaped", "first", "last", "plus", "rows"
 
 _STEPS: Final[dict[str, "Callable[[Array, ViewStep, Load], Array]"]] = {
     SWAPPED: _swapped,
@@ -58,6 +65,7 @@ _STEPS: Final[dict[str, "Callable[[Array, ViewStep, Load], Array]"]] = {
     FIRST: _first,
     LAST: _last,
     PLUS: _plus,
+    ROWS: _rows,
 }
 
 

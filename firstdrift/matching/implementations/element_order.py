@@ -4,7 +4,7 @@ golden   q_proj.weight [64, 48]   output.0 [2, 9, 64]      the rows of the weigh
 target   q_proj.weight [64, 48]   output.0 [2, 9, 64]      the halves taking turns: so does what it gives
 
 Values tell the order once they are read. What a module gives lies as its weight does, its weight as those
-of the same module in the layers beside it; where no weights were saved, what it gives lies as there. What lies
+of the same module in the layers beside it; without saved weights what it gives lies as there. What lies
 otherwise than its witnesses is faulty.
 """
 

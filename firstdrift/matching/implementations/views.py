@@ -6,22 +6,24 @@
 | swapped     | [2, 9, 64]  | [9, 2, 64] | batch and sequence, heads and sequence, a matrix |
 | without pad | [128, 64]   | [160, 64]  | a vocabulary that was made larger                |
 | last tokens | [2, 9, 128] | [2, 128]   | logits of the last token of each sequence        |
+| rows        | [2, 9, 64]  | [14, 64]   | of the tokens that both have: `token_rows`       |
 
 Statistics do not depend on how the same elements are laid out; of what takes some elements only, values are
 needed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, chain
 from math import prod
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.storage.views import FIRST, LAST, SHAPED, SWAPPED
+from firstdrift.dumps.storage.views import FIRST, LAST, ROWS, SHAPED, SWAPPED
 from firstdrift.matching.plan import Messages
 from firstdrift.matching.tensors import merge, relate_shapes, reshape
-from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord, ViewStep, is_floating
 from firstdrift.wording.message import Message
 
 Shape: TypeAlias = tuple[int, ...]
@@ -129,10 +131,24 @@ def _last_tokens(case: _Case) -> Seen | None:
         return None
     sides = (case.first, case.second, case.golden), (case.second, case.first, case.target)
     for whole, last, record in sides:
-        is_last = len(whole) == 3 and prod(last) == whole[0] * whole[2] and last[-1] == whole[2]  # noqa: PLR2004
-        if is_last and whole[1] > 1:
-            return _some_of(case, record, ViewStep(LAST, (1,)), Message.of("matching.transform.last_tokens"))
+        if record.location is not None and (runs := rows_of(record.location)):
+            step, sequences, length = _last_rows(runs), len(runs) // 2, max(runs[1::2])
+        else:
+            step, sequences, length = ViewStep(LAST, (1,)), whole[0], whole[1] if len(whole) == 3 else 1  # noqa: PLR2004
+        if length > 1 and last[-1] == whole[-1] and prod(last) == sequences * whole[-1]:
+            return _some_of(case, record, step, Message.of("matching.transform.last_tokens"))
     return None
+
+
+def rows_of(location: DataLocation) -> tuple[int, ...]:
+    """Return the rows that are taken of a tensor of which some are compared, as runs; nothing of all."""
+    return next((step.numbers for step in reversed(location.view) if step.name == ROWS), ())
+
+
+def _last_rows(runs: tuple[int, ...]) -> ViewStep:
+    """Take the last row of each run, of rows that were taken already."""
+    ends = accumulate(runs[1::2])
+    return ViewStep(ROWS, tuple(chain.from_iterable((end - 1, 1) for end in ends)))
 
 
 def _some_of(case: _Case, record: TensorRecord, step: ViewStep, said: Message) -> Seen | None:
