@@ -79,6 +79,19 @@ class Join(Struct, frozen=True):
         return product(self.golden, self.target)
 
 
+class SaidView(Struct, frozen=True):
+    """How a person said that tensors of two matched nodes are seen as each other.
+
+    Attributes:
+        golden: labels of the golden tensors, several where they are added up; likewise target.
+        view: what is done to them, as a view mapping says it; nothing where their shapes tell.
+    """
+
+    golden: tuple[str, ...]
+    target: tuple[str, ...]
+    view: tuple[str, ...]
+
+
 class Pairing(Struct):
     """Two trees and what is matched of them so far.
 
@@ -93,6 +106,7 @@ class Pairing(Struct):
         joins: matches of several nodes; their nodes are in `found` and `partners` as well.
         joins_entered: how many of them whose children have been looked at.
         said_tensors: for a match, which golden tensor each target tensor was said to be, by label.
+        said_views: for a match, how its tensors were said to be seen.
         lines: the two as lines of operators, if they are of different frameworks.
         spread: which of the two is that of one rank, if the widths of their operators say so.
         are_other: whether the two are of two implementations of one model.
@@ -108,6 +122,7 @@ class Pairing(Struct):
     joins: list[Join] = field(default_factory=list)
     joins_entered: int = 0
     said_tensors: dict[Pair, dict[str, str]] = field(default_factory=dict)
+    said_views: dict[Pair, list[SaidView]] = field(default_factory=dict)
     lines: tuple[Line, Line] | None = None
     spread: Spread | None = None
     are_other: bool = False

@@ -93,7 +93,7 @@ class TensorPairing(Struct):
             records = first[own], second[theirs]
             remark = None if own == theirs else BY_MAPPING
             self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, remark))
-        return _without(golden, labels.values()), _without(target, labels)
+        return without(golden, labels.values()), without(target, labels)
 
 
 def left_over(match: int, nodes: Iterable[Node], taken: Container[Place]) -> list[UnmatchedTensor]:
@@ -106,7 +106,8 @@ def left_over(match: int, nodes: Iterable[Node], taken: Container[Place]) -> lis
     ]
 
 
-def _without(node: Node, labels: Collection[str]) -> Node:
+def without(node: Node, labels: Collection[str]) -> Node:
+    """Return a node without the tensors of some labels."""
     return replace(node, tensors=tuple(record for record in node.tensors if record.label not in labels))
 
 

@@ -16,6 +16,7 @@ from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, 
 from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
 from firstdrift.matching.implementations.token_order import by_sequence, say_order, turned_batch
 from firstdrift.matching.implementations.token_rows import common_rows, say_rows
+from firstdrift.matching.manual.said_views import pair_said_views
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
 from firstdrift.matching.ranks.partial_dump import as_recorded, spread_of_pairs, without_parts
@@ -121,6 +122,8 @@ def _pair_single(
 ) -> None:
     """Pair the tensors of one node with those of one other; `index` is that of the target node."""
     match = work.found[index]
+    views = work.said_views.get((match.golden, index), ())
+    nodes = pair_said_views(tensors, row, nodes, views) if views else nodes
     if pairer is not None and match.origin is not Origin.MANUAL and _are_seen_as_views(nodes):
         pairer.pair(tensors, row, *nodes)
     elif work.lines and match.origin is Origin.STRUCTURE:

@@ -11,15 +11,15 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from firstdrift.groups import grouped
+from firstdrift.groups import grouped, known
 from firstdrift.matching.fused.find_fused import complete_join, join_operators
 from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
-from firstdrift.matching.pairing import Pairing
+from firstdrift.matching.pairing import Join, Pairing, SaidView
 from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tree import (
@@ -73,6 +73,21 @@ class _Applied(Struct):
         else:
             self.fail(entry, Message.of("matching.mapping.matched_otherwise"))
         return self.is_matched(pair)
+
+    def match_all(
+        self, golden: tuple[int, ...], target: tuple[int, ...], entries: Sequence[MappingEntry]
+    ) -> bool:
+        """Record that nodes are the same, several that were fused into one; tell whether they are matched."""
+        work, pairs = self.work, list(product(golden, target))
+        if all(map(work.is_free, pairs)):
+            reason = self.mapping.name_entry(entries[0])
+            if len(pairs) == 1:
+                work.add_sure(pairs[0], Origin.MAPPING, (reason,))
+            elif min(len(golden), len(target)) == 1:
+                work.add_join(Join(golden, target, Origin.MAPPING, 1.0, (reason,)))
+        are_matched = set(pairs) <= set(work.pairs_of(golden, target))
+        self.used.update(entries if are_matched else ())
+        return are_matched
 
     def _add(self, pair: Pair, reason: Message) -> None:
         work = self.work
@@ -319,6 +334,34 @@ def _apply_apis(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
 
 
+def _apply_views(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
+    """Match the nodes of tensors that are seen as each other, several with the one they were fused into."""
+    applied = _Applied(work, mapping)
+    indexes = indexes_by_name(work.golden.nodes), indexes_by_name(work.target.nodes)
+    labels = {"golden": _labels(work.golden), "target": _labels(work.target)}
+    for entries in grouped(mapping.entries, lambda entry: entry.line).values():
+        golden = [split_item(name) for name in entries[0].golden]
+        target = [split_item(entry.target) for entry in entries]
+        items = [{"target": item} for item in target] + [{"golden": item} for item in golden]
+        why = next(chain.from_iterable(_missing(item, labels) for item in items), None)
+        if why is None:
+            first = tuple(dict.fromkeys(indexes[0][node] for node, _ in golden))
+            second = tuple(dict.fromkeys(indexes[1][node] for node, _ in target))
+            if not applied.match_all(first, second, entries):
+                why = Message.of("matching.mapping.said_otherwise")
+            elif len(first) == len(second) == 1:
+                view = SaidView(_known_labels(golden), _known_labels(target), entries[0].view)
+                work.said_views.setdefault((first[0], second[0]), []).append(view)
+        if why is not None:
+            for entry in entries:
+                applied.fail(entry, why)
+    return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
+
+
+def _known_labels(items: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
+    return tuple(known(label for _, label in items))
+
+
 def _name_tensor(applied: _Applied, pair: Pair, entry: MappingEntry) -> None:
     work = applied.work
     nodes = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
@@ -446,4 +489,5 @@ _APPLY: Final[dict[MappingKind, Callable[[Pairing, MappingFile], Iterable[Messag
     MappingKind.CELL: _apply_cells,
     MappingKind.API: _apply_apis,
     MappingKind.OPERATOR: _apply_types,
+    MappingKind.VIEW: _apply_views,
 }

@@ -38,6 +38,7 @@ class Format(StrEnum):
     XLSX = "xlsx"
     LAYER_MAPPING = "layer_mapping"
     DATA_MAPPING = "data_mapping"
+    VIEW_MAPPING = "view_mapping"
 
 
 class Columns(StrEnum):
@@ -165,6 +166,14 @@ def _data_mapping(request: Request, session: Session, comparison: int) -> Respon
     return _yaml(data_mapping(plans_of(session, comparison)))
 
 
+def _view_mapping(request: Request, session: Session, comparison: int) -> Response:
+    del request
+    from firstdrift.catalogue.matches.match_preview import plans_of
+    from firstdrift.exports.view_mapping import view_mapping
+
+    return _yaml(view_mapping(plans_of(session, comparison)))
+
+
 def _yaml(text: str) -> Response:
     return Response(encodable(text).encode(), media_type="application/yaml")
 
@@ -175,4 +184,5 @@ _WHOLE: dict[Format, Callable[[Request, Session, int], Response]] = {
     Format.JSON: _json,
     Format.LAYER_MAPPING: _layer_mapping,
     Format.DATA_MAPPING: _data_mapping,
+    Format.VIEW_MAPPING: _view_mapping,
 }
